@@ -93,16 +93,13 @@ impl Wanted {
                 let request = acquisition.request();
                 telemetry::acquired(request.labels(), request.listed(), request.asked);
                 let renewal = self.renewal(grant.sent);
-                let held = Held::new(acquisition, grant, renewal)?;
-                if let Some(place) = asker.and_then(Asker::granted) {
-                    held.stands_at(place);
-                }
+                let held = Held::new(acquisition, grant, renewal, asker)?;
                 return Ok(Acquired::owning(held, self.on_lost, self.releases_in_background));
             }
-            Came::TakenUp(TakenUp { place, draft, tenure, token }) => {
+            Came::TakenUp(taken_up) => {
+                let draft = &taken_up.draft;
                 telemetry::acquired(draft.labels(), draft.listed(), draft.asked);
-                let renewal = |now| self.renewal(now);
-                let held = Held::taken_up(place, &draft, tenure, token, renewal)?;
+                let held = Held::taken_up(taken_up, |now| self.renewal(now))?;
                 return Ok(Acquired::owning(held, self.on_lost, self.releases_in_background));
             }
             Came::Refused(manager, request, refusal) => (manager, request, refusal),

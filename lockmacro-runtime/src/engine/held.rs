@@ -12,6 +12,7 @@ use crate::engine::acquisition::Acquisition;
 use crate::engine::blocking::block_on;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::current::Current;
+use crate::engine::in_line::{Asker, TakenUp};
 use crate::engine::line::{Ended, Holder, Place, shown};
 use crate::engine::renewal::{Enrolled, Renewable};
 use crate::engine::telemetry;
@@ -85,16 +86,14 @@ impl InTurn {
 }
 
 impl Held {
-    /// Makes a held lock of what was passed to the waiter that asks with `draft`.
+    /// Makes a held lock of what was passed to a waiter.
     pub(crate) fn taken_up(
-        place: Place,
-        draft: &Request,
-        mut tenure: Tenure,
-        token: Acquisition,
+        taken_up: TakenUp,
         renewal: impl FnOnce(Moment) -> Renewal,
     ) -> Result<Arc<Self>, LockError> {
+        let TakenUp { place, draft, mut tenure, token } = taken_up;
         let now = Moment::now();
-        let acquisition = token.taken_up(draft, tenure.kept_until);
+        let acquisition = token.taken_up(&draft, tenure.kept_until);
         acquisition.request().granted(now);
         let lease = Lease::passed(now, tenure.ends, draft.ttl, renewal(now));
         let fences = if draft.fenced { tenure.fence.take() } else { None };
@@ -104,8 +103,10 @@ impl Held {
         let due = lease.first_try(now, fastrand::f64());
         let fences = fences.into_iter().collect();
         let held = Self::with(acquisition, lease, fences, now, turn);
-        *held.place.lock() = Some(place.clone());
-        place.taken_up(Arc::downgrade(&held) as _);
+        if let Some(place) = place.taken() {
+            *held.place.lock() = Some(place.clone());
+            place.taken_up(Arc::downgrade(&held) as _);
+        }
         held.watched(tenure.sent, due)
     }
 
@@ -114,6 +115,7 @@ impl Held {
         acquisition: Acquisition,
         grant: Grant,
         renewal: Renewal,
+        asker: Option<Asker>,
     ) -> Result<Arc<Self>, LockError> {
         let ttl = acquisition.request().ttl;
         let lease = Lease::handed_off(grant.sent, grant.ttl, ttl, renewal);
@@ -126,6 +128,10 @@ impl Held {
         let (sent, now) = (grant.sent, Moment::now());
         let turn = InTurn::new(now, sent, now.after(grant.ttl));
         let held = Self::with(acquisition, lease, grant.fences, sent, turn);
+        // Before the renewal, which may find the lock lost.
+        if let Some(place) = asker.and_then(Asker::granted) {
+            held.stands_at(place);
+        }
         held.watched(sent, first)
     }
 
@@ -164,11 +170,14 @@ impl Held {
     }
 
     /// The caller that asked for itself stands at the line of the key from now on.
-    pub(crate) fn stands_at(self: &Arc<Self>, place: Place) {
+    fn stands_at(self: &Arc<Self>, place: Place) {
         // Before the line knows the holder, to which it turns at once.
         *self.place.lock() = Some(place.clone());
-        if !place.granted(Arc::downgrade(self) as _) {
-            self.place.lock().take();
+        if place.granted(Arc::downgrade(self) as _) {
+            // The answer may have come after the end of the lease.
+            let _ = self.remaining();
+        } else {
+            drop(self.place.lock().take());
         }
     }
 

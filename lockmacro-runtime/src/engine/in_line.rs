@@ -50,12 +50,32 @@ pub(crate) struct InLine {
     late: Option<Moment>,
 }
 
-/// A lock that a waiter has taken up.
+/// A lock that a waiter has taken up. Dropping it gives the lock on.
 pub(crate) struct TakenUp {
-    pub(crate) place: Place,
+    /// Dropped first: the next caller asks before the lock is released.
+    pub(crate) place: Standing,
     pub(crate) draft: Arc<Request>,
     pub(crate) tenure: Tenure,
     pub(crate) token: Acquisition,
+}
+
+/// The place of a caller that has the lock, until a guard is made of it. Dropping it gives the
+/// place on.
+pub(crate) struct Standing(Option<Place>);
+
+impl Standing {
+    /// The place, for the guard.
+    pub(crate) fn taken(mut self) -> Option<Place> {
+        self.0.take()
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        if let Some(place) = self.0.take() {
+            place.release(None, || None);
+        }
+    }
 }
 
 impl Asker {
@@ -203,7 +223,7 @@ impl InLine {
             Found::Refused(verdict) => Poll::Ready(Err(place.refusal(&self.draft.key, verdict))),
             Found::Lock(tenure, token) => match self.place.take() {
                 Some(place) => {
-                    let draft = Arc::clone(&self.draft);
+                    let (place, draft) = (Standing(Some(place)), Arc::clone(&self.draft));
                     Poll::Ready(Ok(TakenUp { place, draft, tenure, token }))
                 }
                 None => Poll::Pending,

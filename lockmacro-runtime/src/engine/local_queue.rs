@@ -207,6 +207,8 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         }
         match self.state {
             State::Passed { to, .. } if to == ticket => self.pass_again(turn, now, &mut effects),
+            // It had the lock, and was never told.
+            State::Held { by } if by == ticket => self.ask_next(false, &mut effects),
             State::Requested { .. } if self.next().is_none() => {
                 self.state = State::Idle;
                 effects.withdraw = true;
@@ -292,11 +294,12 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         (false, effects)
     }
 
-    /// The holder has lost the lock. Returns whether somebody waits.
+    /// The holder has lost the lock, maybe before the queue knew that it had it. Returns whether
+    /// somebody waits.
     pub(crate) fn lost(&mut self, by: Ticket) -> (bool, Effects<T, W>) {
         let mut effects = Effects::default();
         let waits = self.next().is_some();
-        if self.holder() == Some(by) {
+        if self.holder() == Some(by) || self.is_asked_by(by) {
             self.ask_next(false, &mut effects);
         }
         (waits, effects)
@@ -458,6 +461,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
             match self.next() {
                 Some(next) if tenure.passes_to(&self.waiters[next].caller, turn, now) => {
                     self.pass(next, tenure, token, now, effects);
+                    self.refuse_hasty(effects);
                 }
                 _ => {
                     effects.release = Some(token);

@@ -158,6 +158,36 @@ fn a_caller_that_does_not_wait_is_refused_by_what_is_known() {
 }
 
 #[test]
+fn a_caller_that_does_not_wait_and_sleeps_is_refused_when_another_one_has_its_pass() {
+    let mut queue = Queue::default();
+    let Arrival::Asks(first) = queue.arrive(false, at(0)) else { panic!() };
+    let Arrival::Waits(hasty) = queue.arrive(false, at(0)) else { panic!() };
+    queue.wait(hasty, PLAIN, true);
+    let next = wait(&mut queue, PLAIN);
+    assert_eq!(queue.asker_failed(first, None).request, Some(1));
+    let _ = queue.granted(1, Tenure { was_held: false, ..tenure(0) }, "token", at(1));
+    let _ = queue.lapse(TAKE_UP, TURN, at(51));
+    assert!(matches!(poll(&mut queue, hasty, 52).0, Found::Refused(Verdict::Busy)));
+    assert!(matches!(poll(&mut queue, next, 52).0, Found::Lock(..)));
+}
+
+#[test]
+fn a_place_is_given_on_by_a_holder_that_was_never_told() {
+    let (mut queue, tickets) = held(1);
+    assert_eq!(queue.leave(tickets[0], TURN, at(1)).request, Some(1));
+}
+
+#[test]
+fn a_lock_that_is_lost_before_its_line_knows_it_lets_the_next_one_ask() {
+    let mut queue = Queue::default();
+    let Arrival::Asks(first) = queue.arrive(true, at(0)) else { panic!() };
+    wait(&mut queue, PLAIN);
+    let (waits, effects) = queue.lost(first);
+    assert_eq!((waits, effects.request), (true, Some(1)));
+    assert!(!queue.asker_granted(first).0);
+}
+
+#[test]
 fn who_asks_in_vain_lets_the_next_one_ask() {
     let mut queue = Queue::default();
     let Arrival::Asks(first) = queue.arrive(false, at(0)) else { panic!() };
