@@ -19,6 +19,7 @@ use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease;
 use crate::store::dispatch::Store;
 use crate::value::error::LockError;
+use crate::value::sync::Mutex;
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
 
@@ -29,10 +30,24 @@ impl Line {
     /// Sends the request of the queue, by the background thread: its answer is delivered whichever
     /// callers are polled, or gone.
     pub(crate) fn send(self: &Arc<Self>, core: &Arc<Core>, to_send: ToSend) {
-        let (line, core_of_job, number) = (Arc::clone(self), Arc::clone(core), to_send.number);
-        let sent = core.background().spawn(move |store| ask(line, core_of_job, to_send, store));
+        let open = Open { line: Arc::clone(self), number: to_send.number };
+        let job = Arc::new(Mutex::new(Some((open, to_send))));
+        // Kept here: a job that cannot be started must not be the last to drop it, because the
+        // cleanup wants the mutex of the thread.
+        let (kept, core_of_job) = (Arc::clone(&job), Arc::clone(core));
+        let sent = core.background().spawn(move |store| async move {
+            let taken = job.lock().take();
+            if let Some((open, to_send)) = taken {
+                ask(&open.line, core_of_job, to_send, store).await;
+            }
+        });
         if let Err(error) = sent {
-            self.with(|state| ((), state.queue.failed(number, &error, true)));
+            let refused = kept.lock().take();
+            if let Some((open, to_send)) = refused {
+                open.fails(&error);
+                // Released in the background.
+                drop(to_send);
+            }
         }
     }
 
@@ -58,15 +73,35 @@ impl Line {
     }
 }
 
+/// A request of the queue, from before it is sent until it is over. Dropping it before, as by a
+/// panic, fails the request.
+struct Open {
+    line: Arc<Line>,
+    number: u64,
+}
+
+impl Open {
+    fn fails(&self, error: &LockError) {
+        self.line.with(|state| ((), state.queue.failed(self.number, error, true)));
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let detail = "the request for the lock was dropped";
+        self.fails(&LockError::unavailable_at(None, Unavailability::Local, detail));
+    }
+}
+
 /// Asks the store for a lock, and waits for it, until there is no waiter any more.
-async fn ask(line: Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Store>) {
+async fn ask(line: &Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Store>) {
     let ToSend { mut before, mut report, number, draft, mut fenced, mut withdrawn } = to_send;
     // There is no queue over several nodes, in which to be before the release.
     if store.servers().are_several() {
         release(&store, before.take(), report.take()).await;
     }
     loop {
-        let waited = Waited { line: Arc::clone(&line), number };
+        let waited = Waited { line: Arc::clone(line), number };
         let acquisition = draft
             .for_waiters(fenced, Arc::new(waited))
             .map(|request| Acquisition::new(Arc::clone(&core), request));
@@ -76,41 +111,54 @@ async fn ask(line: Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Store
         });
         let acquisition = match begun {
             Ok(acquisition) => acquisition,
-            Err(refusal) => return failed(&line, number, refusal, &core),
+            Err(refusal) => {
+                release(&store, before.take(), report.take()).await;
+                return failed(line, number, refusal, &core);
+            }
         };
-        let answer = {
+        let is_awaited = before.is_some();
+        let mut released = pin!(release(&store, before.take(), report.take()));
+        let (answer, is_released) = {
             let mut asked = pin!(answer(&core, &store, &acquisition, &mut withdrawn));
             // Sent before the release of the turn before, by the same connection: the lock goes to
             // the first in the queue then, and the key is not free in between.
-            let mut first = pin!(first_answer(&line, &store, before.is_some()));
+            let mut first = pin!(first_answer(line, &store, is_awaited));
             let early = poll_fn(|cx| match asked.as_mut().poll(cx) {
                 Poll::Pending => first.as_mut().poll(cx).map(|()| Poll::Pending),
                 answer => Poll::Ready(answer),
             })
             .await;
-            let released = release(&store, before.take(), report.take());
             match early {
-                Poll::Ready(answer) => {
-                    released.await;
-                    answer
-                }
-                Poll::Pending => join(asked, released).await,
+                Poll::Ready(answer) => (answer, false),
+                Poll::Pending => beside(asked, released.as_mut()).await,
             }
         };
-        let Some(answer) = answer else {
-            // Dropping the acquisition removes it from the store's queue.
-            return;
-        };
+        let is_withdrawn = answer.is_none();
         let refusal = match answer {
-            Ok(Answer::Lost(_)) => {
-                _ = store.release(acquisition.request()).await;
-                sleep(PAUSE).await;
-                continue;
-            }
-            answer => match acquisition.take_answer(answer) {
-                Ok(grant) => return line.granted(number, acquisition, &grant),
-                Err(refusal) => refusal,
+            None | Some(Ok(Answer::Lost(_))) => None,
+            Some(answer) => match acquisition.take_answer(answer) {
+                Ok(grant) => {
+                    // At once: the release of the turn before may take longer.
+                    line.granted(number, acquisition, &grant);
+                    if !is_released {
+                        released.await;
+                    }
+                    return;
+                }
+                Err(refusal) => Some(refusal),
             },
+        };
+        if !is_released {
+            released.await;
+        }
+        let Some(refusal) = refusal else {
+            if is_withdrawn {
+                // Dropping the acquisition removes it from the store's queue.
+                return;
+            }
+            _ = store.release(acquisition.request()).await;
+            sleep(PAUSE).await;
+            continue;
         };
         match refusal {
             // The waits of the callers are over long before this one.
@@ -120,7 +168,7 @@ async fn ask(line: Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Store
             Refusal::Failed(error) if fenced && !draft.fenced && is_of_a_wish(&error) => {
                 fenced = false;
             }
-            refusal => return failed(&line, number, refusal, &core),
+            refusal => return failed(line, number, refusal, &core),
         }
     }
 }
@@ -150,24 +198,15 @@ async fn first_answer(line: &Line, store: &Store, is_awaited: bool) {
     }
 }
 
-/// Both at the same time.
-async fn join<T>(asked: impl Future<Output = T>, released: impl Future<Output = ()>) -> T {
-    let (mut asked, mut released) = (pin!(asked), pin!(released));
-    let (mut answer, mut is_released) = (None, false);
+/// Waits for the answer, and meanwhile does the other. Returns whether that is done.
+async fn beside<T>(
+    mut asked: Pin<&mut impl Future<Output = T>>,
+    mut other: Pin<&mut impl Future<Output = ()>>,
+) -> (T, bool) {
+    let mut is_done = false;
     poll_fn(|cx| {
-        if answer.is_none()
-            && let Poll::Ready(value) = asked.as_mut().poll(cx)
-        {
-            answer = Some(value);
-        }
-        is_released = is_released || released.as_mut().poll(cx).is_ready();
-        match (is_released, answer.take()) {
-            (true, Some(answer)) => Poll::Ready(answer),
-            (_, value) => {
-                answer = value;
-                Poll::Pending
-            }
-        }
+        is_done = is_done || other.as_mut().poll(cx).is_ready();
+        asked.as_mut().poll(cx).map(|answer| (answer, is_done))
     })
     .await
 }
