@@ -60,7 +60,10 @@ impl Lease {
     /// A lease of `ttl` from now on for the next holder of a lock, whose grant ends at `ends`. What
     /// is missing is confirmed by a renewal.
     pub(crate) fn passed(now: Moment, ends: Moment, ttl: Duration, renewal: Renewal) -> Self {
-        let end = end_of(now, ttl);
+        let end = match renewal {
+            Renewal::Until(limit) => end_of(now, ttl).min(limit),
+            Renewal::On | Renewal::Off => end_of(now, ttl),
+        };
         let unconfirmed = (ends < end).then(|| ends.since(now));
         let limit = (renewal == Renewal::Off).then_some(end);
         let mut lease = Self { ttl, ends: now, unconfirmed, limit, renewal, lost: None };
@@ -228,6 +231,17 @@ mod tests {
         assert_eq!(lease.renewed(at(400), 300 * SECOND, at(401)), Ok(ms(296_997)));
         assert_eq!(lease.next_try(at(401)), at(15_401));
         assert_eq!(lease.remaining(at(300_400)), Err(LossCause::Expired));
+    }
+
+    #[test]
+    fn a_passed_lease_that_lasts_until_its_limit_ends_with_it() {
+        let limit = Renewal::Until(at(300));
+        let mut lease = Lease::passed(at(0), at(500), SECOND, limit);
+        assert!(!lease.wants_renewal());
+        assert_eq!(lease.remaining(at(300)), Err(LossCause::Expired));
+        let mut lease = Lease::passed(at(0), at(200), SECOND, limit);
+        assert!(lease.wants_renewal());
+        assert_eq!(lease.remaining(at(200)), Err(LossCause::NotRenewed));
     }
 
     #[test]
