@@ -1,7 +1,7 @@
 //! A granted lock: its acquisition and its lease.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -10,11 +10,12 @@ use tokio::time::timeout;
 
 use crate::engine::acquisition::Acquisition;
 use crate::engine::blocking::block_on;
-use crate::engine::core::{Core, inside_runtime};
+use crate::engine::core::Core;
 use crate::engine::current::Current;
 use crate::engine::in_line::{Asker, TakenUp};
+use crate::engine::in_turn::InTurn;
 use crate::engine::line::{Ended, Holder, Place, shown};
-use crate::engine::renewal::{Enrolled, Renewable};
+use crate::engine::renewal::Enrolled;
 use crate::engine::telemetry;
 use crate::engine::turn::Tenure;
 use crate::protocol::answer::{Grant, Released};
@@ -26,8 +27,8 @@ use crate::value::key::LockKey;
 use crate::value::labels::Labelled;
 use crate::value::loss::{LossCause, Lost};
 use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::time::{LastMoment, Moment};
-use crate::value::token::{Token, label_of};
+use crate::value::time::Moment;
+use crate::value::token::label_of;
 
 /// Longest time between two checks of a lease by [`Held::lost`].
 const LEASE_CHECK: Duration = Duration::from_secs(5);
@@ -40,49 +41,23 @@ pub(crate) struct Held {
     pub(crate) acquisition: Acquisition,
     lease: Mutex<Lease>,
     /// The lease was renewed, or lost.
-    changed: Notify,
+    pub(crate) changed: Notify,
     /// One for each key, if the request asked for fences.
     fences: Fences,
     released: AtomicBool,
     /// The loss was logged and counted.
     loss_reported: AtomicBool,
     /// It was logged that half of the lease has passed without a renewal.
-    halved: AtomicBool,
+    pub(crate) halved: AtomicBool,
     since: Moment,
     /// The place at the line of the key, from which the lock may be passed on.
     place: Mutex<Option<Place>>,
-    turn: InTurn,
+    pub(crate) turn: InTurn,
     /// The manager scope in which it was acquired, for work that another task does for the body.
     current: Current,
     /// The span of the body.
     span: tracing::Span,
     counted: Mutex<Option<telemetry::HeldGauge<Arc<Request>>>>,
-}
-
-/// What is known of the tenure that the lock is part of.
-#[derive(Debug)]
-struct InTurn {
-    began: Moment,
-    /// When the last command was sent that the store has answered with yes.
-    sent: LastMoment,
-    /// Until when the store may keep the lock without another command.
-    kept_until: LastMoment,
-    /// Renewals without an answer, or with none but an error since the last yes.
-    unanswered: AtomicU32,
-    /// The fence of the grant, for a later holder.
-    fence: Option<Fence>,
-    /// The label of this holder, where the token has that of another one.
-    label: Option<Token>,
-}
-
-impl InTurn {
-    fn new(began: Moment, sent: Moment, kept_until: Moment) -> Self {
-        let (first, last) = (LastMoment::default(), LastMoment::default());
-        first.note(sent);
-        last.note(kept_until);
-        let unanswered = AtomicU32::new(0);
-        Self { began, sent: first, kept_until: last, unanswered, fence: None, label: None }
-    }
 }
 
 impl Held {
@@ -188,7 +163,9 @@ impl Held {
         if self.acquisition.is_a_copy() {
             return Ended::Kept;
         }
-        match self.place.lock().take().filter(|_| first) {
+        // Not under its mutex: the line wakes the next caller.
+        let place = self.place.lock().take();
+        match place.filter(|_| first) {
             Some(place) => place.release(self.tenure(), || self.acquisition.give_away()),
             None => Ended::Kept,
         }
@@ -196,16 +173,16 @@ impl Held {
 
     /// What the next caller gets; `None` when the lock cannot be passed on.
     fn tenure(&self) -> Option<Tenure> {
-        let (turn, sent) = (&self.turn, self.turn.sent.get());
+        let (turn, sent) = (&self.turn, self.turn.sent());
         let ends = {
             let mut lease = self.lease();
             lease.remaining(Moment::now()).ok()?;
             lease.ends()
         };
-        let is_suspect = turn.unanswered.load(Ordering::Acquire) > 0
+        let is_suspect = turn.is_suspect()
             || self.manager().has_changed_since(sent)
             || !self.request().keep().is_zero();
-        let (began, fence, kept_until) = (turn.began, turn.fence, turn.kept_until.get());
+        let (began, fence, kept_until) = (turn.began, turn.fence, turn.kept_until());
         (!is_suspect).then_some(Tenure { began, sent, ends, kept_until, fence, was_held: true })
     }
 
@@ -301,23 +278,6 @@ impl Held {
         }
     }
 
-    /// Renews the lease for `ttl` from now on, on the caller's runtime.
-    pub(crate) async fn extend(&self, ttl: Duration) -> Result<(), LockError> {
-        self.remaining()?;
-        inside_runtime()?;
-        let sent = Moment::now();
-        let ttl = self.lease().extension(ttl, sent);
-        self.request().renewed_until(sent.after(ttl));
-        self.sends();
-        let store = self.manager().store();
-        let held = store.renew_acknowledged(self.request(), ttl, self.request().ttl / 3).await?;
-        if held {
-            self.lease().extended(sent, ttl);
-        }
-        self.answered(held, sent, ttl);
-        self.remaining().map(drop).map_err(LockError::from)
-    }
-
     /// Ends the renewal and releases the lock.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
         match self.pass_on() {
@@ -378,7 +338,7 @@ impl Held {
         true
     }
 
-    fn lease(&self) -> MutexGuard<'_, Lease> {
+    pub(crate) fn lease(&self) -> MutexGuard<'_, Lease> {
         self.lease.lock()
     }
 }
@@ -386,70 +346,10 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         // Released by its acquisition.
-        if let Some(place) = self.place.lock().take() {
+        let place = self.place.lock().take();
+        if let Some(place) = place {
             place.release(None, || None);
         }
-    }
-}
-
-impl Renewable for Held {
-    fn request(&self) -> &Request {
-        self.acquisition.request()
-    }
-
-    fn wants_renewal(&self) -> bool {
-        self.lease().wants_renewal()
-    }
-
-    fn keeps(&self, now: Moment) -> Option<Duration> {
-        self.lease().keeps(now)
-    }
-
-    fn allowed(&self, ttl: Duration) -> Duration {
-        self.lease().allowed(ttl, Moment::now())
-    }
-
-    fn sends(&self) {
-        self.turn.unanswered.fetch_add(1, Ordering::AcqRel);
-    }
-
-    fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment> {
-        if held {
-            // The answer to a confirmation is for the rest of the lease.
-            self.turn.kept_until.note(Moment::now().after(ttl));
-            self.turn.sent.note(sent);
-            self.turn.unanswered.store(0, Ordering::Release);
-        }
-        let next = {
-            let mut lease = self.lease();
-            if held {
-                self.halved.store(false, Ordering::Release);
-                let renewed = lease.renewed(sent, ttl, Moment::now());
-                renewed.ok().and_then(|_| lease.first_try(sent, fastrand::f64()))
-            } else {
-                // A lease that was over before is reported as expired rather than taken.
-                let _ = lease.remaining(Moment::now());
-                lease.taken();
-                None
-            }
-        };
-        // Reports a loss at once, however long the body runs.
-        let _ = self.remaining();
-        self.changed.notify_waiters();
-        next
-    }
-
-    fn unanswered(&self) -> Option<Moment> {
-        if self.remaining().is_err() {
-            self.changed.notify_waiters();
-            return None;
-        }
-        Some(self.lease().next_try(Moment::now()))
-    }
-
-    fn is_halved(&self) -> Option<Duration> {
-        let left = self.remaining().ok().filter(|left| *left <= self.request().ttl / 2)?;
-        (!self.halved.swap(true, Ordering::AcqRel)).then_some(left)
     }
 }
 
@@ -466,7 +366,7 @@ impl Holder for Held {
     }
 
     fn kept_until(&self) -> Moment {
-        self.turn.kept_until.get()
+        self.turn.kept_until()
     }
 
     fn lasts(&self) -> Option<Duration> {

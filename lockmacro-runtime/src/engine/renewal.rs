@@ -45,8 +45,8 @@ pub(crate) trait Renewable: fmt::Debug + Send + Sync {
     /// How long the lease may be made now, where `ttl` is wanted.
     fn allowed(&self, ttl: Duration) -> Duration;
 
-    /// A renewal is about to be sent.
-    fn sends(&self);
+    /// A renewal is about to be sent, after which the store may keep the lock until then.
+    fn sends(&self, kept_until: Moment);
 
     /// Records the answer to a renewal that was sent at `sent`. Returns when to renew next.
     fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment>;
@@ -313,12 +313,13 @@ async fn renew(renewals: Arc<Renewals>, store: Arc<Store>, Due { id, held, lease
     if !renewals.is_enrolled(id) {
         return;
     }
-    held.sends();
     let sent = Moment::now();
     let (answer, ttl) = if renewed {
         let ttl = held.allowed(request.ttl);
+        held.sends(sent.after(ttl));
         (store.renew_acknowledged(request, ttl, request.ttl / 3).await, ttl)
     } else if let Some(left) = held.keeps(sent) {
+        held.sends(sent.after(left));
         // A new server may have the key without its ttl. The client's lease stays as it is.
         (store.confirm(request, left).await, Duration::ZERO)
     } else {
@@ -368,7 +369,7 @@ mod tests {
             ttl
         }
 
-        fn sends(&self) {}
+        fn sends(&self, _: Moment) {}
 
         fn answered(&self, _: bool, _: Moment, _: Duration) -> Option<Moment> {
             None

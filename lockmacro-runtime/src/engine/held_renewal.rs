@@ -1,0 +1,93 @@
+//! Renewals of a granted lock: what is sent for it, and what an answer changes.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::engine::core::inside_runtime;
+use crate::engine::held::Held;
+use crate::engine::renewal::Renewable;
+use crate::protocol::request::Request;
+use crate::value::error::LockError;
+use crate::value::time::Moment;
+
+impl Held {
+    /// Renews the lease for `ttl` from now on, on the caller's runtime.
+    pub(crate) async fn extend(&self, ttl: Duration) -> Result<(), LockError> {
+        self.remaining()?;
+        inside_runtime()?;
+        let sent = Moment::now();
+        let ttl = self.lease().extension(ttl, sent);
+        self.request().renewed_until(sent.after(ttl));
+        let extension = self.turn.extends(sent.after(ttl));
+        let store = self.manager().store();
+        let held = store.renew_acknowledged(self.request(), ttl, self.request().ttl / 3).await?;
+        extension.answered();
+        if held {
+            self.lease().extended(sent, ttl);
+        }
+        self.answered(held, sent, ttl);
+        self.remaining().map(drop).map_err(LockError::from)
+    }
+}
+
+impl Renewable for Held {
+    fn request(&self) -> &Request {
+        self.acquisition.request()
+    }
+
+    fn wants_renewal(&self) -> bool {
+        self.lease().wants_renewal()
+    }
+
+    fn keeps(&self, now: Moment) -> Option<Duration> {
+        self.lease().keeps(now)
+    }
+
+    fn allowed(&self, ttl: Duration) -> Duration {
+        self.lease().allowed(ttl, Moment::now())
+    }
+
+    fn sends(&self, kept_until: Moment) {
+        self.turn.sends(kept_until);
+    }
+
+    fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment> {
+        if held {
+            // The answer to a confirmation is for the rest of the lease.
+            self.turn.confirmed(sent, Moment::now().after(ttl));
+        } else {
+            self.turn.answered();
+        }
+        let next = {
+            let mut lease = self.lease();
+            if held {
+                self.halved.store(false, Ordering::Release);
+                let renewed = lease.renewed(sent, ttl, Moment::now());
+                renewed.ok().and_then(|_| lease.first_try(sent, fastrand::f64()))
+            } else {
+                // A lease that was over before is reported as expired rather than taken.
+                let _ = lease.remaining(Moment::now());
+                lease.taken();
+                None
+            }
+        };
+        // Reports a loss at once, however long the body runs.
+        let _ = self.remaining();
+        self.changed.notify_waiters();
+        next
+    }
+
+    fn unanswered(&self) -> Option<Moment> {
+        self.turn.unanswered(Moment::now());
+        if self.remaining().is_err() {
+            self.changed.notify_waiters();
+            return None;
+        }
+        Some(self.lease().next_try(Moment::now()))
+    }
+
+    fn is_halved(&self) -> Option<Duration> {
+        let left = self.remaining().ok().filter(|left| *left <= self.request().ttl / 2)?;
+        (!self.halved.swap(true, Ordering::AcqRel)).then_some(left)
+    }
+}
