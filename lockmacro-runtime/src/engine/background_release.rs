@@ -60,10 +60,11 @@ impl BackgroundRelease {
     /// the next caller, or is a copy in a forked process.
     fn of(held: &Arc<Held>) -> Option<Arc<Self>> {
         let lost = held.remaining().err();
+        // Before the line is left: who comes next finds one or the other.
+        let in_flight = Mutex::new(held.manager().releasing().join(held.request().keys()));
         if !matches!(held.pass_on(), Ended::Kept) || held.acquisition.is_a_copy() {
             return None;
         }
-        let in_flight = Mutex::new(held.manager().releasing().join(held.request().keys()));
         Some(Arc::new(Self { held: Arc::clone(held), lost, in_flight }))
     }
 

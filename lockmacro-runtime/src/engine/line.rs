@@ -252,8 +252,9 @@ impl Line {
         let due = state.queue.lapses(self.unanswered()).or(held.map(|held| held.ends()));
         match (state.watched, due) {
             (None, Some(due)) => {
-                state.watched = Some(due);
-                true
+                let is_watched = self.is_watched(state);
+                state.watched = is_watched.then_some(due);
+                is_watched
             }
             (Some(watched), Some(due)) if due < watched => {
                 state.watched = Some(due);
@@ -262,6 +263,12 @@ impl Line {
             }
             _ => false,
         }
+    }
+
+    /// Whether anything may happen that only the watch notices. After a shutdown nobody waits for a
+    /// lock, even if it was not polled since.
+    pub(crate) fn is_watched(&self, state: &State) -> bool {
+        state.queue.has_waiters() && (state.queue.passed().is_some() || self.is_open())
     }
 
     /// How long the question of a caller may be in flight.

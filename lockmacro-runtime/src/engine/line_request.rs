@@ -266,6 +266,6 @@ fn look(line: &Arc<Line>) -> Option<Duration> {
     let now = Moment::now();
     let due = state.queue.lapses(line.unanswered()).map(|due| due.since(now));
     let pause = due.or(lasts).unwrap_or(LOOK).clamp(Duration::from_millis(1), LOOK);
-    state.watched = state.queue.has_waiters().then(|| now.after(pause));
+    state.watched = line.is_watched(&state).then(|| now.after(pause));
     state.watched.map(|_| pause)
 }

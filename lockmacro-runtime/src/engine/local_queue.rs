@@ -26,6 +26,8 @@ pub(crate) struct LocalQueue<T, C, W> {
     /// Number of undecided waiters that leave if the lock is busy.
     hasty: usize,
     state: State<T>,
+    /// Number of callers whose own question is not over, though the queue does not wait for it.
+    lapsed: usize,
     /// Number of the last request for the queue.
     request: u64,
 }
@@ -119,7 +121,8 @@ impl<T, W> Default for Effects<T, W> {
 
 impl<T, C, W> Default for LocalQueue<T, C, W> {
     fn default() -> Self {
-        Self { last: 0, waiters: VecDeque::new(), hasty: 0, state: State::Idle, request: 0 }
+        let (last, hasty, lapsed, request) = Default::default();
+        Self { last, waiters: VecDeque::new(), hasty, state: State::Idle, lapsed, request }
     }
 }
 
@@ -161,6 +164,8 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         if is_ours {
             self.state = State::Held { by: ticket };
             self.refuse_hasty(&mut effects);
+        } else {
+            self.lapsed = self.lapsed.saturating_sub(1);
         }
         (is_ours, effects)
     }
@@ -194,7 +199,11 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         if let Some(caller) = caller {
             self.insert(ticket, caller, false);
         }
-        if self.is_asked_by(ticket) || matches!(self.state, State::Idle) {
+        let is_asked = self.is_asked_by(ticket);
+        if !is_asked {
+            self.lapsed = self.lapsed.saturating_sub(1);
+        }
+        if is_asked || matches!(self.state, State::Idle) {
             self.ask_next(answered, effects);
         }
     }
@@ -299,7 +308,11 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
     pub(crate) fn lost(&mut self, by: Ticket) -> (bool, Effects<T, W>) {
         let mut effects = Effects::default();
         let waits = self.next().is_some();
-        if self.holder() == Some(by) || self.is_asked_by(by) {
+        if self.is_asked_by(by) {
+            // Until it says so itself.
+            self.lapsed += 1;
+            self.ask_next(false, &mut effects);
+        } else if self.holder() == Some(by) {
             self.ask_next(false, &mut effects);
         }
         (waits, effects)
@@ -381,6 +394,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
             State::Asking { since, .. }
                 if since.after(unanswered) <= now && self.next().is_some() =>
             {
+                self.lapsed += 1;
                 self.ask_next(false, &mut effects);
             }
             State::Passed { to, at, lapses, .. } if lapses <= now => {
@@ -417,7 +431,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiters.is_empty() && matches!(self.state, State::Idle)
+        self.waiters.is_empty() && self.lapsed == 0 && matches!(self.state, State::Idle)
     }
 
     pub(crate) fn has_waiters(&self) -> bool {

@@ -224,6 +224,23 @@ fn a_question_that_nobody_polls_delays_the_next_caller_for_a_while_only() {
 }
 
 #[test]
+fn a_line_with_an_open_question_is_not_empty() {
+    for outcome in 0..3 {
+        let mut queue = Queue::default();
+        let Arrival::Asks(first) = queue.arrive(true, at(0)) else { panic!() };
+        let second = wait(&mut queue, PLAIN);
+        assert_eq!(queue.lapse(TAKE_UP, TURN, at(50)).request, Some(1));
+        assert!(queue.leave(second, TURN, at(51)).withdraw && !queue.is_empty());
+        match outcome {
+            0 => drop(queue.asker_granted(first)),
+            1 => drop(queue.asker_failed(first, None)),
+            _ => drop(queue.asker_refused(first, None)),
+        }
+        assert!(queue.is_empty(), "{outcome}");
+    }
+}
+
+#[test]
 fn an_error_is_for_the_first_or_for_all() {
     for (all, told) in [(false, 1), (true, 2)] {
         let (mut queue, tickets) = held(2);
