@@ -171,6 +171,7 @@ impl Line {
         if let Some(holder) = self.holder() {
             holder.lasts();
         }
+        let mut held = None;
         self.with(|state| {
             let (waits, key) = (request.until.is_some(), &request.key);
             let begun = if state.closed {
@@ -192,7 +193,7 @@ impl Line {
                         Begun::Waits(place(ticket), draft)
                     }
                     Arrival::Busy => {
-                        let refusal = self.busy(state, key, Queueing::Outside);
+                        let refusal = self.busy(state, key, Queueing::Outside, &mut held);
                         Begun::Refused(request, refusal)
                     }
                 }
@@ -206,7 +207,8 @@ impl Line {
         self: &Arc<Self>,
         change: impl FnOnce(&mut State) -> (R, Effects<Acquisition, Waker>),
     ) -> R {
-        let (result, effects, to_send, withdrawn, watch, empty) = {
+        // The holder is dropped without the mutex: the last one to drop it needs the line.
+        let (result, effects, to_send, withdrawn, (watch, _held), empty) = {
             let mut state = self.state.lock();
             let (result, effects) = change(&mut state);
             let withdrawn = if effects.withdraw { state.withdraw.take() } else { None };
@@ -243,14 +245,15 @@ impl Line {
         state.queue.holder().and(state.holder.as_ref()).and_then(Weak::upgrade)
     }
 
-    /// Whether a watch has to be started. One that sleeps too long is woken.
-    fn watch(&self, state: &mut State) -> bool {
+    /// Whether a watch has to be started, and the holder. One that sleeps too long is woken.
+    fn watch(&self, state: &mut State) -> (bool, Option<Arc<dyn Holder>>) {
         if !state.queue.has_waiters() {
-            return false;
+            return (false, None);
         }
         let held = state.queue.holder().and(state.holder.as_ref()).and_then(Weak::upgrade);
-        let due = state.queue.lapses(self.unanswered()).or(held.map(|held| held.ends()));
-        match (state.watched, due) {
+        let due = state.queue.lapses(self.unanswered());
+        let due = due.or(held.as_ref().map(|held| held.ends()));
+        let is_to_start = match (state.watched, due) {
             (None, Some(due)) => {
                 let is_watched = self.is_watched(state);
                 state.watched = is_watched.then_some(due);
@@ -262,7 +265,8 @@ impl Line {
                 false
             }
             _ => false,
-        }
+        };
+        (is_to_start, held)
     }
 
     /// Whether anything may happen that only the watch notices. After a shutdown nobody waits for a
@@ -296,9 +300,16 @@ impl Line {
         closes
     }
 
-    /// The holder, for a caller that is refused.
-    pub(crate) fn busy(&self, state: &State, key: &LockKey, queue: Queueing) -> Refusal {
-        let held = state.holder.as_ref().and_then(Weak::upgrade);
+    /// The holder, for a caller that is refused. It is kept in `held`, to be dropped without the
+    /// mutex: the last one to drop it needs the line.
+    pub(crate) fn busy(
+        &self,
+        state: &State,
+        key: &LockKey,
+        queue: Queueing,
+        held: &mut Option<Arc<dyn Holder>>,
+    ) -> Refusal {
+        *held = state.holder.as_ref().and_then(Weak::upgrade);
         let (owner, until) = if state.queue.holder().is_some() {
             match (held, &state.taken_up) {
                 (Some(held), _) => (held.shown(), Some(held.kept_until())),

@@ -84,6 +84,8 @@ enum State<T> {
 #[must_use]
 pub(crate) struct Effects<T, W> {
     pub(crate) wake: Vec<W>,
+    /// A waker that is of no use any more. To drop it may run code of the caller.
+    pub(crate) unused: Option<W>,
     /// Send a request of this number for the first caller.
     pub(crate) request: Option<u64>,
     /// Withdraw the present request.
@@ -115,7 +117,8 @@ pub(crate) enum Found<T> {
 
 impl<T, W> Default for Effects<T, W> {
     fn default() -> Self {
-        Self { wake: Vec::new(), request: None, withdraw: false, release: None }
+        let (wake, unused, request, withdraw, release) = (Vec::new(), None, None, false, None);
+        Self { wake, unused, request, withdraw, release }
     }
 }
 
@@ -212,7 +215,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
     pub(crate) fn leave(&mut self, ticket: Ticket, turn: Duration, now: Moment) -> Effects<T, W> {
         let mut effects = Effects::default();
         if let Ok(at) = self.find(ticket) {
-            self.remove(at);
+            effects.unused = self.remove(at);
         }
         match self.state {
             State::Passed { to, .. } if to == ticket => self.pass_again(turn, now, &mut effects),
@@ -227,12 +230,13 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         effects
     }
 
-    /// A waiter is polled. `is_sound` tells whether a tenure may be relied on.
+    /// A waiter is polled. `is_sound` tells whether a tenure may be relied on, and `waker` makes
+    /// another waker if the last one does not do.
     pub(crate) fn poll(
         &mut self,
         ticket: Ticket,
         is_sound: impl FnOnce(&Tenure) -> bool,
-        waker: impl FnOnce(Option<W>) -> W,
+        waker: impl FnOnce(Option<&W>) -> Option<W>,
         now: Moment,
     ) -> (Found<T>, Effects<T, W>) {
         let mut effects = Effects::default();
@@ -240,14 +244,14 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         let waiter = &mut self.waiters[at];
         let was_asleep = mem::take(&mut waiter.asleep);
         if let Some(verdict) = waiter.verdict.take() {
-            self.waiters.remove(at);
+            effects.unused = self.waiters.remove(at).and_then(|waiter| waiter.waker);
             return (Found::Refused(verdict), effects);
         }
         match mem::replace(&mut self.state, State::Idle) {
             State::Passed { to, tenure, token, .. } if to == ticket => {
                 if tenure.serves(&self.waiters[at].caller, now) && is_sound(&tenure) {
                     self.state = State::Held { by: ticket };
-                    self.remove(at);
+                    effects.unused = self.remove(at);
                     return (Found::Lock(tenure, token), effects);
                 }
                 effects.release = Some(token);
@@ -261,7 +265,9 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
             self.is_awake();
         }
         let waiter = &mut self.waiters[at];
-        waiter.waker = Some(waker(waiter.waker.take()));
+        if let Some(waker) = waker(waiter.waker.as_ref()) {
+            effects.unused = waiter.waker.replace(waker);
+        }
         (Found::Nothing, effects)
     }
 
@@ -549,12 +555,12 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         self.waiters.insert(at, waiter);
     }
 
-    fn remove(&mut self, at: usize) {
-        if let Some(waiter) = self.waiters.remove(at)
-            && waiter.verdict.is_none()
-        {
+    fn remove(&mut self, at: usize) -> Option<W> {
+        let waiter = self.waiters.remove(at)?;
+        if waiter.verdict.is_none() {
             self.hasty -= usize::from(waiter.leaves_if_busy);
         }
+        waiter.waker
     }
 
     /// Somebody is awake, in whose favour a pass may lapse that had more time while all slept.

@@ -51,9 +51,9 @@ impl Place {
         let is_sound = |tenure: &Tenure| {
             self.line.is_open() && core.is_some_and(|core| !core.has_changed_since(tenure.sent))
         };
-        let waker = |last: Option<Waker>| match last {
-            Some(last) if last.will_wake(waker) => last,
-            _ => waker.clone(),
+        let waker = |last: Option<&Waker>| match last {
+            Some(last) if last.will_wake(waker) => None,
+            _ => Some(waker.clone()),
         };
         self.line.with(|state| {
             let (found, effects) = state.queue.poll(self.ticket, is_sound, waker, Moment::now());
@@ -86,6 +86,7 @@ impl Place {
     /// Why a caller is refused whose time is over. `None` while nothing is known of the lock,
     /// unless this is the `last` look.
     pub(crate) fn over(&self, key: &LockKey, waits: bool, last: bool) -> Option<Refusal> {
+        let mut held = None;
         let state = self.line.state.lock();
         let is_ours = state.queue.holder().is_some() || state.queue.passed().is_some();
         match &state.last {
@@ -109,7 +110,7 @@ impl Place {
         let rank = u32::try_from(state.queue.rank(self.ticket)).unwrap_or(u32::MAX);
         let rank = rank.saturating_add(ahead);
         let queue = if waits { Queueing::Left(rank) } else { Queueing::Outside };
-        Some(self.line.busy(&state, key, queue))
+        Some(self.line.busy(&state, key, queue, &mut held))
     }
 
     /// The refusal of a waiter.
@@ -117,8 +118,9 @@ impl Place {
         match verdict {
             Verdict::Failed(error) => Refusal::Failed(*error),
             Verdict::Busy => {
+                let mut held = None;
                 let state = self.line.state.lock();
-                self.line.busy(&state, key, Queueing::Outside)
+                self.line.busy(&state, key, Queueing::Outside, &mut held)
             }
         }
     }

@@ -60,7 +60,7 @@ fn poll(
     ticket: Ticket,
     now: u64,
 ) -> (Found<&'static str>, Effects<&'static str, Ticket>) {
-    queue.poll(ticket, |_| true, |_| ticket, at(now))
+    queue.poll(ticket, |_| true, |_| Some(ticket), at(now))
 }
 
 fn release(queue: &mut Queue, by: Ticket, now: u64) -> (bool, Effects<&'static str, Ticket>) {
@@ -104,7 +104,7 @@ fn a_lease_is_checked_again_when_a_pass_is_taken_up() {
     for (is_sound, now) in [(false, 2), (true, 29_000)] {
         let (mut queue, tickets) = held(1);
         assert!(release(&mut queue, tickets[0], 1).0);
-        let (found, effects) = queue.poll(tickets[1], |_| is_sound, |_| tickets[1], at(now));
+        let (found, effects) = queue.poll(tickets[1], |_| is_sound, |_| None, at(now));
         assert!(matches!(found, Found::Nothing), "it stays the first");
         assert_eq!((effects.release, effects.request), (Some("token"), Some(1)));
         assert_eq!(queue.rank(tickets[1]), 0);
@@ -238,6 +238,15 @@ fn a_line_with_an_open_question_is_not_empty() {
         }
         assert!(queue.is_empty(), "{outcome}");
     }
+}
+
+#[test]
+fn a_waker_of_no_use_is_dropped_by_who_has_the_mutex_no_more() {
+    let (mut queue, tickets) = held(2);
+    assert_eq!(poll(&mut queue, tickets[1], 0).1.unused, Some(tickets[1]), "another one");
+    assert_eq!(queue.leave(tickets[1], TURN, at(0)).unused, Some(tickets[1]));
+    assert!(release(&mut queue, tickets[0], 1).0);
+    assert_eq!(poll(&mut queue, tickets[2], 1).1.unused, None, "it was woken");
 }
 
 #[test]

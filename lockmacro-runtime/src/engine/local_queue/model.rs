@@ -348,7 +348,7 @@ impl World {
             .iter()
             .find(|waiter| waiter.ticket < ticket && !waiter.asleep && waiter.lapses == 0);
         let is_first = before.is_none_or(|waiter| waiter.ticket > ticket);
-        let (found, effects) = line.poll(ticket, |_| true, |_| id, now);
+        let (found, effects) = line.poll(ticket, |_| true, |_| Some(id), now);
         self.apply(process, effects);
         if let Found::Lock(tenure, token) = found {
             if !is_first {
