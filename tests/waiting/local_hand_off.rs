@@ -1,12 +1,17 @@
 //! Waiters of the manager that releases the lock: they have it without a command.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::task::{Context, Waker};
 
 use futures::poll;
 use lockmacro_runtime::{Lock, LockError, LockManager};
-use lockmacro_tests::Server;
 use lockmacro_tests::times::SOON;
+use lockmacro_tests::{Server, eventually};
 use tokio::time::timeout;
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::with_default;
+use tracing::{Event, Metadata, Subscriber};
 
 use crate::queue::Queue;
 use crate::{KEY, LONG_TTL, PUSHED, keeps_only_fences, lock, manager, ms, served, waiting};
@@ -122,4 +127,80 @@ async fn a_lock_that_was_passed_on_may_be_extended_beyond_its_ttl() {
     next.extend(4 * LONG_TTL).await.expect("still held");
     assert!(next.remaining() > 3 * LONG_TTL, "{:?}", next.remaining());
     next.release().await.expect("still held");
+}
+
+#[tokio::test]
+async fn a_call_that_does_not_wait_has_an_error_in_an_outage() {
+    let mut server = Server::start();
+    let ours = LockManager::builder().timeout(ms(400)).connect(&server.url()).await.expect("there");
+    let theirs = manager(&server).await;
+    let _guard = lock(&theirs, KEY).acquire().await.expect("free");
+    let _waiter = Queue::at(&server, KEY).join(waiting(&ours, KEY).acquire()).await;
+    let refused = lock(&ours, KEY).acquire().await.expect_err("it is held");
+    assert!(refused.is_busy(), "{refused:?}");
+    server.kill();
+    // Once the waiter has found out.
+    let is_known = || async {
+        let refused = timeout(SOON, lock(&ours, KEY).acquire()).await.expect("within its time");
+        !refused.expect_err("nobody answers").is_busy()
+    };
+    eventually("nobody is known to have it", 2 * SOON, is_known).await;
+}
+
+/// A subscriber whose code fails.
+struct Panics;
+
+impl Subscriber for Panics {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {
+        panic!("as planned");
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test]
+async fn a_panic_at_a_pass_holds_up_nobody() {
+    let server = Server::start();
+    let builder = LockManager::builder().turn(ms(1_000));
+    let manager = builder.connect(&server.url()).await.expect("there");
+    let guard = lock(&manager, KEY).acquire().await.expect("free");
+    let mut first = pin!(waiting(&manager, KEY).acquire());
+    assert!(poll!(&mut first).is_pending());
+    let second = Queue::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
+    guard.release().await.expect("still held");
+    let mut cx = Context::from_waker(Waker::noop());
+    let poll = || with_default(Panics, || first.as_mut().poll(&mut cx).is_ready());
+    catch_unwind(AssertUnwindSafe(poll)).expect_err("its subscriber fails");
+    served(SOON, second).await;
+    keeps_only_fences(&server, LONG_TTL).await;
+}
+
+#[tokio::test]
+async fn a_release_during_a_shutdown_is_answered() {
+    let server = Server::start();
+    let manager = manager(&server).await;
+    let guard = lock(&manager, KEY).acquire().await.expect("free");
+    // Not polled any more, so it is in the line.
+    let mut waiter = pin!(waiting(&manager, KEY).acquire());
+    assert!(poll!(&mut waiter).is_pending());
+    let mut shutdown = pin!(manager.shutdown(SOON));
+    assert!(poll!(&mut shutdown).is_pending(), "a lock is held");
+    guard.release().await.expect("still held");
+    assert_eq!(server.admin().get(KEY), None, "it is released when its caller is told");
+    shutdown.await.expect("nothing is held");
+    assert!(matches!(waiter.await, Err(LockError::ShutDown)));
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::process;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::engine::local_queue::{Arrival, Effects, LocalQueue, Ticket};
 use crate::engine::turn::Wants;
 use crate::protocol::answer::{Queueing, Released};
 use crate::protocol::other_holder::OtherHolder;
-use crate::protocol::request::{Request, Witness};
+use crate::protocol::request::Request;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::limits::QUEUE_MAX;
@@ -361,55 +361,9 @@ impl State {
 }
 
 impl Contended {
-    fn of(holder: &OtherHolder, ahead: u32) -> Self {
+    pub(crate) fn of(holder: &OtherHolder, ahead: u32) -> Self {
         let until = holder.left.map(|left| Moment::now().after(left));
         Self { owner: holder.owner.clone(), until, ahead }
-    }
-}
-
-/// A request of the queue, which is answered while it waits.
-#[derive(Debug)]
-pub(crate) struct Waited {
-    pub(crate) line: Arc<Line>,
-    pub(crate) number: u64,
-}
-
-impl Witness for Waited {
-    fn contended(&self, holder: &OtherHolder, rank: u32) {
-        self.line.with(|state| {
-            let is_first = state.last.is_none();
-            state.note(holder, rank);
-            let mut effects = state.queue.found_busy(self.number);
-            if is_first {
-                effects.wake.extend(state.queue.alarm().wake);
-            }
-            ((), effects)
-        });
-        self.line.was_answered.store(true, Ordering::Relaxed);
-        self.line.answered.notify_one();
-    }
-
-    fn failed(&self, error: LockError) {
-        self.unanswered(Err(error));
-    }
-
-    fn undecided(&self, holder: &OtherHolder) {
-        self.unanswered(Ok(Contended::of(holder, 0)));
-    }
-}
-
-impl Waited {
-    /// It is not known who has the lock.
-    fn unanswered(&self, last: Result<Contended, LockError>) {
-        self.line.with(|state| {
-            state.queue.unanswered(self.number);
-            // A waiter whose wait is over waits for a first answer.
-            let effects = match state.last.replace(last) {
-                None => state.queue.alarm(),
-                Some(_) => Effects::default(),
-            };
-            ((), effects)
-        });
     }
 }
 

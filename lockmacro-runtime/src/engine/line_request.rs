@@ -13,8 +13,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::engine::acquisition::{Acquisition, PAUSE, Refusal};
 use crate::engine::core::Core;
-use crate::engine::line::{Line, Report, ToSend, Waited};
+use crate::engine::line::{Line, Report, ToSend};
 use crate::engine::turn::Tenure;
+use crate::engine::waited::Waited;
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease;
 use crate::store::dispatch::Store;
@@ -268,4 +269,18 @@ fn look(line: &Arc<Line>) -> Option<Duration> {
     let pause = due.or(lasts).unwrap_or(LOOK).clamp(Duration::from_millis(1), LOOK);
     state.watched = line.is_watched(&state).then(|| now.after(pause));
     state.watched.map(|_| pause)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_does_not_wait_for_what_is_done_beside() {
+        let late = beside(pin!(ready(7)), pin!(pending())).await;
+        assert_eq!(late, (7, false));
+        assert_eq!(beside(pin!(ready(7)), pin!(ready(()))).await, (7, true));
+    }
 }

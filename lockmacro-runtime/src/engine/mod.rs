@@ -31,3 +31,4 @@ pub(crate) mod spec;
 pub(crate) mod telemetry;
 pub(crate) mod turn;
 pub(crate) mod unreported;
+pub(crate) mod waited;
