@@ -276,11 +276,58 @@ mod tests {
     use std::future::{pending, ready};
 
     use super::*;
+    use crate::engine::line::Begun;
+    use crate::protocol::request::Request;
+    use crate::store::memory::Memory;
+    use crate::value::defaults::Defaults;
+    use crate::value::limits::QUEUE_MAX;
+    use crate::value::token::Token;
+
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+
+    fn core() -> Arc<Core> {
+        let (store, defaults) = (Store::Memory(Memory::new()), Defaults::default());
+        #[cfg(feature = "defer")]
+        let core = Core::over(store, None, defaults, None, 1_024);
+        #[cfg(not(feature = "defer"))]
+        let core = Core::over(store, None, defaults);
+        core
+    }
+
+    fn arrive(core: &Arc<Core>, waits: bool) -> Begun {
+        let token = Token::new("test", "", "").unwrap();
+        let mut request = Request::new("order:1".into(), token, HOUR);
+        request.until = waits.then(|| request.asked.after(HOUR));
+        Line::of_caller(core, request)
+    }
 
     #[tokio::test]
     async fn an_answer_does_not_wait_for_what_is_done_beside() {
         let late = beside(pin!(ready(7)), pin!(pending())).await;
         assert_eq!(late, (7, false));
         assert_eq!(beside(pin!(ready(7)), pin!(ready(()))).await, (7, true));
+    }
+
+    #[tokio::test]
+    async fn the_watch_of_a_line_ends_after_a_shutdown() {
+        let core = core();
+        let Begun::Asks(_asker, _) = arrive(&core, true) else { panic!("nobody else is there") };
+        let Begun::Waits(waiter, _) = arrive(&core, true) else { panic!("it is being asked") };
+        assert!(waiter.line.state.lock().watched.is_some());
+        core.shutdown().close();
+        assert_eq!(look(&waiter.line), None);
+    }
+
+    #[tokio::test]
+    async fn callers_that_do_not_wait_are_counted_in_a_line() {
+        let core = core();
+        // Nobody asks for those in the line.
+        core.shutdown().close();
+        let Begun::Asks(_asker, _) = arrive(&core, false) else { panic!("nobody else is there") };
+        for _ in 0..QUEUE_MAX {
+            assert!(matches!(arrive(&core, false), Begun::Waits(..)));
+        }
+        let Begun::Refused(_, refusal) = arrive(&core, false) else { panic!("it is full") };
+        assert!(matches!(refusal, Refusal::Contended { queue: Queueing::Full, .. }));
     }
 }
