@@ -253,11 +253,11 @@ impl InLine {
 
     /// The wait is over. Returns why the caller is refused, unless it waits for a first answer.
     fn over(&mut self) -> Option<Refusal> {
-        if self.waits_for_a_release() {
+        let waits = self.draft.until.is_some();
+        if waits && self.waits_for_a_release() {
             return None;
         }
         let place = self.place.as_ref()?;
-        let waits = self.draft.until.is_some();
         let refusal = place.over(&self.draft.key, waits, self.is_last || !waits);
         self.is_last = true;
         refusal
