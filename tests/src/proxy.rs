@@ -39,7 +39,7 @@ pub enum Fault {
 
 /// Which commands a fault is for.
 enum Which {
-    /// Those that contain the word, but for the question whether they are allowed.
+    /// Those that contain the word, between the ends of lines.
     Word(String),
     Call(Box<dyn Fn(&Call<'_>) -> bool + Send>),
 }
@@ -112,10 +112,9 @@ impl Proxy {
         format!("redis://{}", self.address)
     }
 
-    /// Orders a fault for the next command that contains `word`, such as `"SET"` or a key. An
-    /// `ACL DRYRUN` of such a command is none.
+    /// Orders a fault for the next command that contains `word`, such as `"SET"` or a key.
     pub fn on_next(&self, word: &str, fault: Fault) {
-        self.order(Which::Word(word.to_owned()), fault);
+        self.order(Which::Word(format!("\r\n{word}\r\n")), fault);
     }
 
     /// Orders a fault for the next command for which `which` holds.
@@ -325,10 +324,12 @@ impl State {
 
     fn fault_for(&self, bytes: &[u8]) -> Option<Fault> {
         let mut orders = self.orders.lock().expect("orders");
-        let calls = Call::all(bytes);
         let found = orders.iter().position(|(which, _)| match which {
-            Which::Word(word) => calls.iter().any(|call| call.is_not("ACL") && call.names(word)),
-            Which::Call(which) => calls.iter().any(which),
+            Which::Word(word) => {
+                let mut parts = bytes.windows(word.len());
+                parts.any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
+            }
+            Which::Call(which) => Call::all(bytes).iter().any(which),
         })?;
         let (_, fault) = orders.remove(found);
         if matches!(fault, Fault::HoldCommand(_) | Fault::HoldLastCommand(_)) {
