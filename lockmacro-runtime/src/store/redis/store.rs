@@ -141,8 +141,8 @@ impl Redis {
         self.changes.healths().call_failed(error.server())
     }
 
-    /// Notes that a lock on these keys was lost. A server that has lost its slots meanwhile does not
-    /// count it: a slot map names no earlier owner.
+    /// Notes that a lock on these keys was lost. A server that has lost its slots meanwhile does
+    /// not count it: a slot map names no earlier owner.
     pub(crate) fn lock_lost(&self, keys: &[LockKey]) {
         self.nodes.nodes_of(keys).iter().for_each(Node::lock_lost);
     }
