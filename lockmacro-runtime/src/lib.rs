@@ -78,7 +78,7 @@
 //! | `lock renewed` | TRACE | a lease was extended |
 //! | `lock not renewed yet` | DEBUG | a renewal failed, and is tried again |
 //! | `lock not renewed` | WARN | a renewal failed, and another one would fail as well |
-//! | `lock not renewed for half of its time` | WARN | half of the lease has passed |
+//! | `lock not renewed for half of its time` | WARN | half of the lease has passed without a renewal |
 //! | `lock lost` | WARN | a lease has ended, or the key is not ours |
 //! | `lock was taken away before its release` | WARN | the release has found the loss |
 //! | `lock is still being released` | WARN, DEBUG in an outage | it is tried again |
@@ -100,7 +100,7 @@
 //! | event | level | when |
 //! |---|---|---|
 //! | `deferred call ended` | DEBUG | a call was run, or goes back to the queue |
-//! | `deferred call could not be tried` | INFO | its lock is not to be had; it is tried again |
+//! | `deferred call could not be tried` | INFO | its lock could not be acquired; it is tried again |
 //! | `deferred call failed` | WARN | it is tried again |
 //! | `deferred call is a dead letter` | ERROR | it is not tried again |
 //! | `a deferred call was not tried: …` | WARN | no manager is installed where the worker runs |

@@ -237,7 +237,7 @@ async fn one_release_is_sent_for_a_lock(backend: &Backend) {
         let calls = admin.calls();
         let scripts = calls.iter().filter(|(command, _)| command.starts_with("eval"));
         let sent: u64 = scripts.map(|(_, count)| count).sum();
-        assert!(sent <= CALLS, "{calls:?}");
+        assert!((1..=CALLS).contains(&sent), "{calls:?}");
         // The release is sent first, so that the next caller need not ask twice.
         assert!(calls.contains(&("set".to_owned(), CALLS)), "{calls:?}");
     }

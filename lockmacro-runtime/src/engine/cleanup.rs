@@ -180,9 +180,9 @@ async fn release(store: Arc<Store>, mut item: Item) -> Tried {
     (item, released)
 }
 
+/// Decides the next pause only: a release that is repeated is not logged.
 fn unanswered() -> LockError {
-    let detail = "released again, and not answered".to_owned();
-    LockError::Unavailable { reason: Unavailability::Timeout, detail, server: None }
+    LockError::unavailable_at(None, Unavailability::Timeout, "released again, and not answered")
 }
 
 #[cfg(test)]

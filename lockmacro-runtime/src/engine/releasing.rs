@@ -1,5 +1,5 @@
-//! Releases that no caller waits for, by key. A caller of the same manager that finds the lock busy
-//! because of one waits for it, and asks again.
+//! Releases that no caller waits for, by key. A caller of the same manager that finds the lock
+//! contended because of one waits for it, and asks again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::value::key::LockKey;
 use crate::value::sync::Mutex;
 use crate::value::token::hash_of;
 
-/// A caller waits as long for a release in flight as for several answers of the server, and at
-/// least for the second.
+/// Longest wait for a release in flight, in answers of the server.
 const ANSWERS: u32 = 4;
-const LEAST: Duration = Duration::from_secs(1);
+/// The wait is this long at least.
+const WAIT_MIN: Duration = Duration::from_secs(1);
 /// Number of keys without a release that are kept at most, beside as many as there are releases.
 const UNUSED_MAX: usize = 64;
 
@@ -52,7 +52,7 @@ impl Releasing {
         releases.filter(|releases| releases.count() > 0).cloned().collect()
     }
 
-    /// Sends a request as [`Store::acquire`] does. If the lock is busy, and a release of it was in
+    /// Sends a request as [`Store::acquire`] does. If the lock is contended, and a release of it was in
     /// flight, the request is sent again after that release.
     pub(crate) fn acquire(
         &self,
@@ -70,10 +70,13 @@ impl Releasing {
                 Ok(Answer::Contended { earlier, .. }) => earlier,
                 answer => return answer,
             };
-            let until = Instant::now() + (store.servers().answer_time() * ANSWERS).max(LEAST);
+            let until = Instant::now() + (store.servers().answer_time() * ANSWERS).max(WAIT_MIN);
             for releases in releases {
-                // After a release that takes longer the lock is busy for other reasons.
-                let _ = timeout_at(until, releases.empty()).await;
+                tokio::select! {
+                    // After a release that takes longer the lock is contended for other reasons.
+                    _ = timeout_at(until, releases.empty()) => {}
+                    () = shutdown.closed() => break,
+                }
             }
             let mut again = store.acquire(&request, &shutdown).await;
             if let Ok(Answer::Contended { earlier, .. } | Answer::Granted(Grant { earlier, .. })) =

@@ -116,16 +116,16 @@ impl Redis {
         self.changes.healths().is_any_lost()
     }
 
-    /// The host and port of the server that has a key; empty while it is not known.
-    pub(crate) fn server_of(&self, key: &LockKey) -> Box<str> {
-        self.nodes.server_of(key).unwrap_or_default().into()
+    /// The host and port of the server that has a key, if it is known.
+    pub(crate) fn server_of(&self, key: &LockKey) -> Option<Box<str>> {
+        self.nodes.server_of(key).map(Into::into)
     }
 
     /// The error for a grant that arrived after its lease had ended.
     pub(crate) fn too_slow(&self, request: &Request) -> Transient {
         let detail = too_slow(request.ttl);
         let transient = Transient::new(Unavailability::TooSlow, detail, Applied::Unknown);
-        Transient { server: Some(self.server_of(&request.key)), ..transient }
+        Transient { server: self.server_of(&request.key), ..transient }
     }
 
     /// The abandoned tokens, which may still be granted their lock.
@@ -281,7 +281,7 @@ impl Redis {
 
 impl Servers for Redis {
     fn address(&self, request: &Request) -> Option<Box<str>> {
-        Some(self.server_of(&request.key))
+        self.server_of(&request.key)
     }
 
     fn answer_time(&self) -> Duration {

@@ -341,7 +341,7 @@ mod tests {
             (of_reply("OOM", "full"), Some("a:1"), "out of memory (OOM full, at a:1)"),
             (of_reply("WRONGPASS", "no"), None, "refuses the login: WRONGPASS no, at a:1"),
             (key, None, "access a key, at a:1: the lock needs ~k and ~lm1:w*:{k}"),
-            (full("ERR max number of clients").unwrap(), Some("a:1"), "of clients, at a:1"),
+            (full("ERR max number of clients").unwrap(), Some("a:1"), "of clients, at a:1)"),
         ];
         for (error, server, text) in texts {
             let error = error.at(|| "a:1".to_owned()).into_error(&"k".into());

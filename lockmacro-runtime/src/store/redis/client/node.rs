@@ -177,8 +177,12 @@ impl Node {
             };
             Box::pin(self.inner.connecting.run(open, until)).await
         };
-        opened.unwrap_or_else(|| {
-            Err(self.failed(CallError::Transient(Transient::timeout("connecting", Applied::No))))
+        opened.unwrap_or_else(|| match self.is_closed() {
+            true => Err(ended().at(|| self.server())),
+            false => {
+                let timeout = Transient::timeout("connecting", Applied::No);
+                Err(self.failed(CallError::Transient(timeout)))
+            }
         })
     }
 
@@ -231,7 +235,8 @@ impl Node {
             return Ok(live);
         }
         let mut live = self.live();
-        // Read under the mutex under which it is set. The result of this work is kept, too.
+        // Read under the mutex under which it is set. `connecting` keeps the result, and with it
+        // the connection.
         if self.is_closed() {
             return Err(ended().at(|| self.server()));
         }
