@@ -8,7 +8,7 @@ use futures::FutureExt;
 use lockmacro_runtime::{Fence, Lock, LockError, LockManager, distributed_lock};
 use lockmacro_tests::{Backend, Fault, Proxy, drop_after_polls, on, on_a_plain_thread};
 
-use crate::{LONG_TTL, Locked, PATIENCE, lock, ms};
+use crate::{LONG_TTL, Locked, TEST_TIMEOUT, lock, ms};
 
 /// For how long the network holds a release.
 const HELD: Duration = Duration::from_millis(400);
@@ -72,7 +72,7 @@ async fn the_value_comes_before_the_release_is_answered(backend: &Backend) {
     assert!(network.is_held(backend, &key), "it was released before");
     assert!(!backend.is_free(&key).await, "another process finds it held");
     network.arrives().await;
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
 #[on(redis, redlock)]
@@ -82,7 +82,7 @@ async fn a_body_under_a_guard_and_one_that_is_not_async_have_their_value_first(b
     assert_eq!(guard.run(network.body(&key)).await, Ok(7));
     assert!(network.is_held(backend, &key), "it was released before");
     network.arrives().await;
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
     let (value, network) = on_a_plain_thread({
         let key = key.clone();
         move || {
@@ -98,7 +98,7 @@ async fn a_body_under_a_guard_and_one_that_is_not_async_have_their_value_first(b
     assert!(network.is_held(backend, &key), "it was released before");
     assert!(behind(&network.manager, &key).run(async { Locked::Ok(()) }).await.is_ok());
     network.arrives().await;
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
 #[on(redis, slots, redlock, both_runtimes)]
@@ -150,7 +150,7 @@ async fn a_lock_that_another_process_holds_is_busy_all_the_same(backend: &Backen
     let (network, key) = (Network::of(backend).await, backend.key("order:42"));
     behind(&network.manager, &key).run(network.body(&key)).await.expect("free");
     let rival = backend.manager().await;
-    let waits = tokio::spawn(lock(&rival, &key).wait(PATIENCE).acquire());
+    let waits = tokio::spawn(lock(&rival, &key).wait(TEST_TIMEOUT).acquire());
     network.arrives().await;
     let guard = waits.await.expect("no panic").expect("released in time");
     let next = lock(&network.manager, &key).run(async { Locked::Ok(()) }).await;
@@ -162,7 +162,7 @@ async fn a_lock_that_another_process_holds_is_busy_all_the_same(backend: &Backen
 async fn a_shutdown_waits_for_the_release(backend: &Backend) {
     let (network, key) = (Network::of(backend).await, backend.key("order:42"));
     behind(&network.manager, &key).run(network.body(&key)).await.expect("free");
-    network.manager.shutdown(PATIENCE).await.expect("released in time");
+    network.manager.shutdown(TEST_TIMEOUT).await.expect("released in time");
     assert!(!network.is_held(backend, &key), "it was not released");
     network.arrives().await;
 }
@@ -195,7 +195,7 @@ async fn one_call_after_another_is_never_told_busy(backend: &Backend) {
         };
         assert_eq!(done, Ok(nth));
     }
-    manager.shutdown(PATIENCE).await.expect("released");
+    manager.shutdown(TEST_TIMEOUT).await.expect("released");
     assert!(backend.is_free(&key).await);
 }
 
@@ -217,7 +217,7 @@ async fn an_annotated_function_may_release_in_the_background(backend: &Backend) 
         assert!(last < Some(fence), "{last:?} and {fence:?}");
         last = Some(fence);
     }
-    manager.shutdown(PATIENCE).await.expect("released");
+    manager.shutdown(TEST_TIMEOUT).await.expect("released");
     backend.forget_fences();
 }
 
@@ -227,12 +227,12 @@ async fn one_release_is_sent_for_a_lock(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     // From here on the servers know the script.
     lock(&manager, &key).run(async { Locked::Ok(()) }).await.expect("free");
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
     backend.admins().iter_mut().for_each(|admin| admin.forget_calls());
     for _ in 0..CALLS {
         behind(&manager, &key).run(async { Locked::Ok(()) }).await.expect("not busy");
     }
-    manager.shutdown(PATIENCE).await.expect("released");
+    manager.shutdown(TEST_TIMEOUT).await.expect("released");
     for mut admin in backend.admins() {
         let calls = admin.calls();
         let scripts = calls.iter().filter(|(command, _)| command.starts_with("eval"));
@@ -253,17 +253,17 @@ async fn a_body_that_panics_or_is_dropped_frees_the_lock(backend: &Backend) {
         Locked::Ok(())
     });
     AssertUnwindSafe(body).catch_unwind().await.expect_err("the panic reaches the caller");
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
     let mut polls = 0;
     while polls < 20 {
-        let body = behind(&manager, &key).wait(PATIENCE).run(async {
+        let body = behind(&manager, &key).wait(TEST_TIMEOUT).run(async {
             tokio::task::yield_now().await;
             Locked::Ok(())
         });
         drop_after_polls(body, polls).await;
         polls += 1;
     }
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
 #[on(memory, redis, cluster, redlock)]
@@ -274,5 +274,5 @@ async fn the_key_stays_for_its_shortest_hold(backend: &Backend) {
     held.run(async { Locked::Ok(()) }).await.expect("free");
     let next: Result<_, LockError> = lock(&manager, &key).run(async { Ok(()) }).await;
     assert!(next.is_err_and(|error| error.is_busy()), "the hold is not over");
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
 }

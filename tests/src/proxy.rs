@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::times::PATIENCE;
+use crate::times::TEST_TIMEOUT;
 use crate::{Call, Server, eventually};
 
 /// A fault of one command in flight.
@@ -140,7 +140,7 @@ impl Proxy {
             let none = self.state.held.load(Ordering::SeqCst) == 0;
             std::future::ready(self.orders_are_done() && none)
         };
-        eventually("the held commands arrive", PATIENCE, arrived).await;
+        eventually("the held commands arrive", TEST_TIMEOUT, arrived).await;
     }
 
     /// Lets every command from now on reach the server that much later, as by a long way.

@@ -71,13 +71,15 @@ impl Releasing {
                 answer => return answer,
             };
             let until = Instant::now() + (store.servers().answer_time() * ANSWERS).max(WAIT_MIN);
-            for releases in releases {
-                tokio::select! {
+            let over = Box::pin(async {
+                for releases in releases {
                     // After a release that takes longer the lock is contended for other reasons.
-                    _ = timeout_at(until, releases.empty()) => {}
-                    () = shutdown.closed() => break,
+                    let _ = timeout_at(until, releases.empty()).await;
                 }
-            }
+                Ok(())
+            });
+            let over = shutdown.unless(over).await;
+            over.map_err(|failed| Failed { applied: first, ..failed })?;
             let mut again = store.acquire(&request, &shutdown).await;
             if let Ok(Answer::Contended { earlier, .. } | Answer::Granted(Grant { earlier, .. })) =
                 &mut again

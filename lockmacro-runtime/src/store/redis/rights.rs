@@ -19,7 +19,6 @@ use crate::store::redis::store::Redis;
 use crate::store::redis::topology::cluster::{Cluster, down};
 use crate::store::redis::topology::route::Topology;
 use crate::value::error::LockError;
-#[cfg(feature = "defer")]
 use crate::value::key::LockKey;
 use crate::value::unavailability::Unavailability;
 

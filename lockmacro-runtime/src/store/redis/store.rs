@@ -11,7 +11,7 @@ use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
 use crate::store::abandoned::AbandonedTokens;
-use crate::store::redis::client::budget::{Budget, TRIES};
+use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::node::Node;
@@ -257,7 +257,7 @@ impl Redis {
 
     /// Longest time for one answer.
     pub(crate) fn answer(&self) -> Duration {
-        self.timeout / TRIES
+        self.timeout / CALLS_PER_TIMEOUT
     }
 
     pub(crate) fn budget(&self) -> Budget {
@@ -315,8 +315,8 @@ impl Servers for Redis {
     }
 
     /// Notices a server that hangs or is no longer a primary.
-    fn look(&self) -> Asked<'_, ()> {
-        Box::pin(self.nodes.look(self.brief()))
+    fn check(&self) -> Asked<'_, ()> {
+        Box::pin(self.nodes.check(self.brief()))
     }
 
     fn close(&self) {

@@ -10,7 +10,7 @@ use redis::Value;
 use tokio::time::{Instant, timeout_at};
 
 use crate::store::redis::client::blocking_pool::BlockingPool;
-use crate::store::redis::client::budget::{Budget, TRIES};
+use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::redis::client::connection::Connection;
 use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::{CallError, Transient};
@@ -150,7 +150,7 @@ impl Node {
 
     /// Checks that the server answers, accepts writes, and is the one that the sentinels name;
     /// otherwise discards the connection.
-    pub(crate) async fn look(&self, budget: Budget) {
+    pub(crate) async fn check(&self, budget: Budget) {
         let Ok(live) = self.connect(budget.until).await else { return };
         let role = timeout_at(budget.until, live.send(redis::cmd("ROLE").into())).await;
         // An old primary that was cut off from its sentinels still answers.
@@ -215,7 +215,9 @@ impl Node {
             // The server answers, but has only some of the keys.
             CallError::Split(_) => {}
             CallError::Transient(transient) if health::is_lost(transient.reason) => {
-                health.failed(transient.reason, self.inner.timeout / TRIES, || self.server());
+                health.failed(transient.reason, self.inner.timeout / CALLS_PER_TIMEOUT, || {
+                    self.server()
+                });
             }
             _ => health.answered(|| self.server()),
         }
