@@ -275,7 +275,8 @@ impl Held {
     }
 }
 
-/// A release that no caller waits for. Dropped without an answer, it leaves the lock to the cleanup.
+/// A release that no caller waits for. Dropped without an answer, it leaves the lock to the
+/// cleanup.
 struct BackgroundRelease {
     held: Arc<Held>,
     lost: Option<Lost>,
