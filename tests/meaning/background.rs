@@ -57,6 +57,13 @@ impl Network {
             proxy.held_commands_arrive().await;
         }
     }
+
+    /// Lets the manager release what is left, also at the slower nodes of a Redlock, while there is
+    /// a network.
+    async fn ends(self) {
+        self.arrives().await;
+        self.manager.shutdown(TEST_TIMEOUT).await.expect("released in time");
+    }
 }
 
 /// On how many of its servers a key is held.
@@ -73,6 +80,7 @@ async fn the_value_comes_before_the_release_is_answered(backend: &Backend) {
     assert!(!backend.is_free(&key).await, "another process finds it held");
     network.arrives().await;
     backend.becomes_free(&key, TEST_TIMEOUT).await;
+    network.ends().await;
 }
 
 #[on(redis, redlock)]
@@ -99,6 +107,7 @@ async fn a_body_under_a_guard_and_one_that_is_not_async_have_their_value_first(b
     assert!(behind(&network.manager, &key).run(async { Locked::Ok(()) }).await.is_ok());
     network.arrives().await;
     backend.becomes_free(&key, TEST_TIMEOUT).await;
+    network.ends().await;
 }
 
 #[on(redis, slots, redlock, both_runtimes)]
@@ -119,7 +128,7 @@ async fn the_next_caller_of_the_process_is_not_told_busy(backend: &Backend) {
     behind(&network.manager, &key).run(network.body(&key)).await.expect("free");
     let next = lock(&network.manager, &key).wait(ms(1)).run(async { Locked::Ok(9) }).await;
     assert_eq!(next, Ok(9));
-    network.arrives().await;
+    network.ends().await;
 }
 
 #[on(redis, slots, redlock)]
@@ -129,7 +138,7 @@ async fn a_caller_that_is_not_async_is_not_told_busy(backend: &Backend) {
     let next = lock(&network.manager, &key);
     let next = on_a_plain_thread(move || next.run_blocking(|| Locked::Ok(8))).await;
     assert_eq!(next, Ok(8));
-    network.arrives().await;
+    network.ends().await;
 }
 
 #[on(redis, redlock)]
@@ -142,7 +151,7 @@ async fn the_next_caller_for_one_of_several_keys_is_not_told_busy(backend: &Back
     network.arrives().await;
     behind(&network.manager, &keys[1]).run(network.body(&keys[1])).await.expect("free");
     assert_eq!(both().run(async { Locked::Ok(9) }).await, Ok(9));
-    network.arrives().await;
+    network.ends().await;
 }
 
 #[on(redis, slots, redlock)]
@@ -156,6 +165,7 @@ async fn a_lock_that_another_process_holds_is_busy_all_the_same(backend: &Backen
     let next = lock(&network.manager, &key).run(async { Locked::Ok(()) }).await;
     assert!(next.is_err_and(|error| error.is_busy()));
     guard.release().await.expect("held");
+    network.ends().await;
 }
 
 #[on(redis, slots, redlock, both_runtimes)]
@@ -174,7 +184,7 @@ async fn a_guard_that_is_released_by_hand_waits_for_the_answer(backend: &Backend
     network.hold(&key);
     guard.release().await.expect("held");
     assert!(!network.is_held(backend, &key), "it was not released");
-    network.arrives().await;
+    network.ends().await;
 }
 
 #[on(memory, redis, slots, cluster, redlock, both_runtimes)]
