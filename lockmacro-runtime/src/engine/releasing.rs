@@ -52,8 +52,8 @@ impl Releasing {
         releases.filter(|releases| releases.count() > 0).cloned().collect()
     }
 
-    /// Sends a request as [`Store::acquire`] does. If the lock is contended, and a release of it was
-    /// in flight, the request is sent again after that release.
+    /// Sends a request as [`Store::acquire`] does. If the lock is contended, and a release of it
+    /// was in flight, the request is sent again after that release.
     pub(crate) fn acquire(
         &self,
         store: &Arc<Store>,
