@@ -1,5 +1,5 @@
-//! Acquiring and releasing free locks, beside the two bare commands that every lock needs, and beside
-//! `rslock`.
+//! Acquiring and releasing free locks, beside the two bare commands that every lock needs, and
+//! beside `rslock`.
 //!
 //! All kinds run on one server, in turn within every round, so that a machine that becomes slower
 //! or faster does so for all of them; the ratios are made within a round. A single task changes the

@@ -1,5 +1,5 @@
-//! The time to acquire a free lock on five nodes: ours, that of `rslock`, and a single round trip to
-//! all five in parallel; with all nodes running and with one of them stopped.
+//! The time to acquire a free lock on five nodes: ours, that of `rslock`, and a single round trip
+//! to all five in parallel; with all nodes running and with one of them stopped.
 
 use std::time::{Duration, Instant};
 

@@ -1,19 +1,20 @@
 //! Auditing an order and assigning it to a warehouse must not run at once on the same order.
 //!
 //! ```text
-//! cargo run --example erp_orders                                  # no server: tasks of one process
-//! REDIS_URL=redis://127.0.0.1 cargo run --example erp_orders      # worker processes, one per desk
-//! REDIS_URL=… cargo run --example erp_orders -- --php-like        # and a foreign client
-//! cargo run --example erp_orders -- --busy wait                    # busy orders are waited for in line
-//! cargo run --example erp_orders -- --busy defer                   # … or done later by a worker
-//! CALLS_URL=redis://127.0.0.1 REDIS_URL=redlock://… … --busy defer # … stored on a server of their own
-//! cargo run --example erp_orders -- --lose                        # locks get lost: see the rollback
-//! cargo run --example erp_orders -- --no-lock                     # see the check fail
+//! cargo run --example erp_orders                              # no server: tasks of one process
+//! REDIS_URL=redis://127.0.0.1 cargo run --example erp_orders  # a worker process for each desk
+//! REDIS_URL=… cargo run --example erp_orders -- --php-like    # and a foreign client
+//! cargo run --example erp_orders -- --busy wait               # busy orders are waited for
+//! cargo run --example erp_orders -- --busy defer              # … or done later by a worker
+//! CALLS_URL=redis://127.0.0.1 REDIS_URL=redlock://… … --busy defer   # … stored elsewhere
+//! cargo run --example erp_orders -- --lose                    # locks get lost: see the rollback
+//! cargo run --example erp_orders -- --no-lock                 # see the check fail
 //! ```
 //!
 //! A batch of requests goes through several desks. The same order comes to several of them on
-//! purpose; who comes second is told that it is busy, and the rest go on. Read `desk.rs` first: it
-//! has the locked functions; `rollback.rs` one that undoes what it did when its lock is lost. At the end a record that the bodies wrote themselves is checked.
+//! purpose; the second desk is told that the order is busy, and the rest go on. Read `desk.rs`
+//! first: it has the locked functions. `rollback.rs` has one that undoes what it did when its lock
+//! is lost. At the end a record that the bodies wrote themselves is checked.
 //!
 //! Exit code: 0 all is well, 1 a check or a request failed, 2 the run could not start.
 

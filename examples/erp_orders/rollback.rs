@@ -39,8 +39,8 @@ impl Desk {
     }
 }
 
-/// Called in place of the caller when the lock was lost: by now another desk may be at the order, so
-/// this takes back what its own body has done and touches nothing else.
+/// Called in place of the caller when the lock was lost: by now another desk may be at the order,
+/// so this takes back what its own body has done and touches nothing else.
 fn take_back(lost: Lost, booked: Result<Booking, OrderError>) -> Result<Booking, OrderError> {
     booked?.take_back()?;
     Err(OrderError::RolledBack(lost))

@@ -5,10 +5,11 @@
 //! REDIS_URL=redis://127.0.0.1 cargo run --example scheduled    # three processes
 //! ```
 //!
-//! Every instance wakes up at every tick and calls `report`. The lock of a tick is had by the first that
-//! comes; `on_busy = skip` lets the others do nothing, and `min_hold` keeps the key until the slowest of
-//! them has looked. Half-way one instance is killed: the others go on. (A tick whose instance dies in the
-//! middle of its work is not done again.) At the end the printed timeline is checked.
+//! Every instance wakes up at every tick and calls `report`. The first instance acquires the lock of
+//! the tick. `on_busy = skip` lets the others do nothing, and `min_hold` keeps the key until the
+//! slowest of them has asked. Half-way one instance is killed: the others go on. (A tick whose
+//! instance dies in the middle of its work is not done again.) At the end the printed timeline is
+//! checked.
 //!
 //! Exit code: 0 every tick was done once, 1 it was not, 2 the run could not start.
 
@@ -70,7 +71,8 @@ async fn instance(args: Args, name: &str, done: impl Fn(&str, u64)) -> Result<()
         if let Some(tick) = report(&locks, tick).await {
             done(name, tick);
         }
-        // A tick for which all were late is made up for, while its lock would tell that it was done.
+        // A tick that every instance has missed is made up for, while its lock would still show
+        // that it was done.
         tick = (tick + 1).max((now()? - MADE_UP_FOR) / args.period);
     }
 }

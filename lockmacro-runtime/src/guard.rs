@@ -270,7 +270,7 @@ impl LockGuard {
                 Err(Lost::new(self.held.request().listed(), LossCause::Taken).into())
             }
             (None, Released::Unconfirmed) => Err(LockError::unavailable_at(
-                None,
+                self.held.manager().store().servers().address(self.held.request()),
                 Unavailability::Disconnected,
                 "no answer to the release: the key ends with its ttl at the latest",
             )),

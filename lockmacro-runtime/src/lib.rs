@@ -80,7 +80,7 @@
 //! | `lock renewed` | TRACE | a lease was extended |
 //! | `lock not renewed yet` | DEBUG | a renewal failed, and is tried again |
 //! | `lock not renewed` | WARN | a renewal failed, and another one would fail as well |
-//! | `lock not renewed for half of its time` | WARN | half of the lease has passed |
+//! | `lock not renewed for half of its time` | WARN | half of the lease has passed since then |
 //! | `lock lost` | WARN | a lease has ended, or the key is not ours |
 //! | `lock was taken away before its release` | WARN | the release has found the loss |
 //! | `lock is still being released` | WARN, DEBUG in an outage | it is tried again |
@@ -102,7 +102,7 @@
 //! | event | level | when |
 //! |---|---|---|
 //! | `deferred call ended` | DEBUG | a call was run, or goes back to the queue |
-//! | `deferred call could not be tried` | INFO | its lock is not to be had; it is tried again |
+//! | `deferred call could not be tried` | INFO | its lock was not acquired; it is tried again |
 //! | `deferred call failed` | WARN | it is tried again |
 //! | `deferred call is a dead letter` | ERROR | it is not tried again |
 //! | `a deferred call was not tried: …` | WARN | no manager is installed where the worker runs |
@@ -129,7 +129,7 @@
 //!
 //! | metric | kind | labels besides `name` and `template` |
 //! |---|---|---|
-//! | `lockmacro_acquisitions_total` | counter | `outcome`: `acquired`, `busy`, `timed_out`, `error`|
+//! | `lockmacro_acquisitions_total` | counter | `outcome`: acquired, busy, timed_out or error |
 //! | `lockmacro_wait_seconds` | histogram, from the request to the answer | |
 //! | `lockmacro_hold_seconds` | histogram, from the request to the release | |
 //! | `lockmacro_waiting` | gauge, callers that wait for an answer | |

@@ -134,12 +134,13 @@ impl<F> Lock<F> {
         self
     }
 
-    /// Returns the value of a body when the body ends. The release is sent then, and the caller does
-    /// not wait for its answer, which saves it a round trip to the server.
+    /// Makes the methods that run a body return its value without waiting for the release. The
+    /// release is sent when the body ends, which saves the caller a round trip to the server.
     ///
-    /// It is for short bodies whose caller does not depend on the lock being free. Somebody else may
-    /// still find the lock held for about a round trip. A later call of the same manager does not:
-    /// if it finds the lock busy because of the release, it waits for that and asks again.
+    /// It is for short bodies whose caller does not depend on the lock being free. Another machine
+    /// may still find the lock held for about a round trip. A later call of the same manager does
+    /// not: if it finds the lock busy because of the release, it waits for that, for a few answers
+    /// of the server and at least a second, and asks again.
     ///
     /// - A release that fails is logged and repeated, as one that the caller waits for.
     /// - [`shutdown`](LockManager::shutdown) waits for the releases in flight. A program that ends

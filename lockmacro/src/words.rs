@@ -160,7 +160,7 @@ const WORDS: [(&str, &str, &[&str]); 20] = [
     ),
     (
         "release",
-        "the release that the value does not wait for is `release = background`",
+        "to return before the release is answered, write `release = background`",
         &[
             "async_release",
             "background",

@@ -43,7 +43,7 @@ async fn defer_and_run(server: &Server, patience: Duration) -> Result<(), LockEr
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let done = calls.all().len();
-    locks.shutdown(PATIENCE).await?;
+    locks.shutdown(TEST_TIMEOUT).await?;
     working.await.expect("no panic")?;
     if done == 2 { Ok(()) } else { Err(LockError::NotInstalled) }
 }
@@ -57,7 +57,7 @@ async fn the_rights_that_the_readme_names_are_enough_and_each_is_needed() {
     let locks = rights("ACL SETUSER shop");
     words.extend(locks.iter().chain(&more).map(String::as_str));
     admin.ask::<()>(&words);
-    assert_eq!(defer_and_run(&server, PATIENCE).await, Ok(()));
+    assert_eq!(defer_and_run(&server, TEST_TIMEOUT).await, Ok(()));
     let denied: Vec<redis::Value> = admin.ask(&["ACL", "LOG"]);
     assert_eq!(denied, [], "something was denied");
     for right in more.iter().filter(|right| right.starts_with('+')) {
@@ -75,7 +75,7 @@ async fn first_errors(server: &Server, words: &[&str]) -> [String; 2] {
     let locks = LockManager::connect(&server.url_as("shop", "password")).await.expect("there");
     let function = DeferredFn::new("f", (argument("number"),), |(_,): (u64,)| async {});
     let works = worker(&locks, &function).run();
-    let works = tokio::time::timeout(PATIENCE, works).await.expect("it ends");
+    let works = tokio::time::timeout(TEST_TIMEOUT, works).await.expect("it ends");
     let held = Lock::new("order:1").ttl(LONG_TTL).manager(&locks).acquire().await.expect("free");
     let busy =
         Lock::new("order:1").ttl(LONG_TTL).manager(&locks).acquire().await.expect_err("held");

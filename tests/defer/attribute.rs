@@ -92,7 +92,7 @@ async fn a_busy_call_returns_when_it_is_due_and_is_run_later(backend: &Backend) 
     // The lock is held for some tries more.
     let working = tokio::spawn(Worker::new(&manager).register(audit::deferred()).run());
     let deferrer = manager.deferrer();
-    eventually("it was busy again", PATIENCE, async || {
+    eventually("it was busy again", TEST_TIMEOUT, async || {
         let name = audit::deferred().name().into();
         let page = deferrer.list(name, JobState::Waiting, 0, 1).await.unwrap();
         page.jobs.first().is_some_and(|job| job.busy > 0 && job.error.is_some())
@@ -100,10 +100,10 @@ async fn a_busy_call_returns_when_it_is_due_and_is_run_later(backend: &Backend) 
     .await;
     assert_eq!(done(id), ["checked!"]);
     held.release().await.unwrap();
-    eventually("it is done", PATIENCE, async || done(id) == ["checked!", "checked!"]).await;
+    eventually("it is done", TEST_TIMEOUT, async || done(id) == ["checked!", "checked!"]).await;
     nothing_is_left(&manager, audit::deferred().name()).await;
     assert!(audit::deferred().name().ends_with("attribute::audit"), "{:?}", audit::deferred());
-    manager.shutdown(PATIENCE).await.unwrap();
+    manager.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -142,12 +142,12 @@ async fn every_shape_of_function_is_run_later(backend: &Backend) {
         .register(export::deferred())
         .register(without_arguments::deferred());
     let working = tokio::spawn(worker.run());
-    eventually("all are done", PATIENCE, async || done(id).len() == 3).await;
-    eventually("so is this one", PATIENCE, async || done(0).len() == before + 1).await;
+    eventually("all are done", TEST_TIMEOUT, async || done(id).len() == 3).await;
+    eventually("so is this one", TEST_TIMEOUT, async || done(0).len() == before + 1).await;
     for name in &names {
         nothing_is_left(&manager, name).await;
     }
-    manager.shutdown(PATIENCE).await.unwrap();
+    manager.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }

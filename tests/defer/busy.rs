@@ -49,7 +49,7 @@ async fn all_calls_of_one_key_are_done(backend: &Backend) {
     }
     held.release().await.unwrap();
     let working = [&locks, &other].map(|locks| tokio::spawn(worker(locks, &function(locks)).run()));
-    eventually("all are done", PATIENCE * 2, async || {
+    eventually("all are done", TEST_TIMEOUT * 2, async || {
         assert_eq!(count(&locks, &name, JobState::Dead).await, 0, "none has failed");
         calls.all().len() as u64 == CALLS
     })
@@ -57,7 +57,7 @@ async fn all_calls_of_one_key_are_done(backend: &Backend) {
     nothing_is_left(&locks, &name).await;
     assert_eq!(calls.all().len() as u64, CALLS, "each was run once");
     for (locks, working) in [locks, other].into_iter().zip(working) {
-        locks.shutdown(PATIENCE).await.unwrap();
+        locks.shutdown(TEST_TIMEOUT).await.unwrap();
         working.await.unwrap().unwrap();
     }
     forget(backend).await;
@@ -72,7 +72,7 @@ async fn a_busy_call_is_reported_as_busy_and_not_as_tried(backend: &Backend) {
     let error = busy(&locks, &key).await;
     function.clone().manager(&locks).later(error, (1,)).await;
     let working = tokio::spawn(worker(&locks, &function).run());
-    eventually("it was busy again and again", PATIENCE, async || {
+    eventually("it was busy again and again", TEST_TIMEOUT, async || {
         let deferrer = locks.deferrer();
         let page = deferrer.list(name.as_str().into(), JobState::Waiting, 0, 1).await.unwrap();
         page.jobs.first().is_some_and(|call| {
@@ -86,7 +86,7 @@ async fn a_busy_call_is_reported_as_busy_and_not_as_tried(backend: &Backend) {
     held.release().await.unwrap();
     calls.reach(1).await;
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -105,13 +105,13 @@ async fn a_call_that_is_busy_is_due_when_the_lease_of_the_holder_ends(backend: &
         let page = locks.deferrer().list(name.as_str().into(), JobState::Waiting, 0, 1).await;
         page.unwrap().jobs.into_iter().find(|call| call.busy > 0)
     };
-    eventually("it was busy", PATIENCE, async || found().await.is_some()).await;
+    eventually("it was busy", TEST_TIMEOUT, async || found().await.is_some()).await;
     let call = found().await.expect("it waits");
     // A third of a minute, and some of the pause of about a minute that there is otherwise.
     assert!(call.in_millis < 42_000, "due in {} ms", call.in_millis);
     held.release().await.unwrap();
     assert!(locks.deferrer().remove(name.as_str().into(), call.id).await.unwrap());
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -135,7 +135,7 @@ async fn a_call_that_is_busy_for_ever_becomes_a_dead_letter_in_the_end(backend: 
         assert!(deferrer.settle(taken.pop().expect("one"), how).await.unwrap());
     }
     let working = tokio::spawn(worker(&locks, &function).run());
-    eventually("given up", PATIENCE, async || count(&locks, &name, JobState::Dead).await == 1)
+    eventually("given up", TEST_TIMEOUT, async || count(&locks, &name, JobState::Dead).await == 1)
         .await;
     let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
     let error = page.jobs[0].error.as_deref().unwrap_or_default();
@@ -145,7 +145,7 @@ async fn a_call_that_is_busy_for_ever_becomes_a_dead_letter_in_the_end(backend: 
     );
     assert_eq!(deferrer.remove_dead(name.as_str().into(), 9).await, Ok(1));
     held.release().await.unwrap();
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -183,7 +183,7 @@ async fn a_call_that_a_stopped_worker_returns_is_not_busy(backend: &Backend) {
     for _ in 0..8 {
         begun.acquire().await.unwrap().forget();
         let next = start().await;
-        one.0.shutdown(PATIENCE).await.unwrap();
+        one.0.shutdown(TEST_TIMEOUT).await.unwrap();
         one.1.await.unwrap().unwrap();
         one = next;
     }
@@ -191,8 +191,8 @@ async fn a_call_that_a_stopped_worker_returns_is_not_busy(backend: &Backend) {
         assert_eq!(count(&locks, &name, JobState::Dead).await, 0, "it was busy");
         begun.available_permits() == 1
     };
-    eventually("it runs", PATIENCE, again).await;
-    one.0.shutdown(PATIENCE).await.unwrap();
+    eventually("it runs", TEST_TIMEOUT, again).await;
+    one.0.shutdown(TEST_TIMEOUT).await.unwrap();
     one.1.await.unwrap().unwrap();
     let page = locks.deferrer().list(name.as_str().into(), JobState::Waiting, 0, 1).await.unwrap();
     assert_eq!((page.jobs[0].attempts, page.jobs[0].busy), (0, 0));
@@ -213,7 +213,7 @@ async fn a_call_whose_lock_cannot_be_asked_for_has_not_failed() {
     put(&keeper, &function, 1).await;
     here.kill();
     let working = tokio::spawn(worker(&locks, &function).run());
-    eventually("it is tried in vain", PATIENCE, async || {
+    eventually("it is tried in vain", TEST_TIMEOUT, async || {
         let page = keeper.deferrer().list("f".into(), JobState::Waiting, 0, 1).await.unwrap();
         page.jobs.first().is_some_and(|call| call.busy > 1)
     })
@@ -221,6 +221,6 @@ async fn a_call_whose_lock_cannot_be_asked_for_has_not_failed() {
     here.restart();
     calls.reach(1).await;
     nothing_is_left(&keeper, "f").await;
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
 }

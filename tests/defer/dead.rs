@@ -18,7 +18,7 @@ async fn arguments_that_do_not_fit_are_a_dead_letter_at_once(backend: &Backend) 
         Ok::<(), LockError>(())
     });
     let working = tokio::spawn(worker(&locks, &now).run());
-    eventually("given up", PATIENCE, async || count(&locks, &name, JobState::Dead).await == 1)
+    eventually("given up", TEST_TIMEOUT, async || count(&locks, &name, JobState::Dead).await == 1)
         .await;
     let deferrer = locks.deferrer();
     let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
@@ -27,7 +27,7 @@ async fn arguments_that_do_not_fit_are_a_dead_letter_at_once(backend: &Backend) 
     assert!(error.contains("`number`: what is stored is no ") && !error.contains("42"), "{error}");
     assert!(deferrer.remove(name.as_str().into(), id.clone()).await.unwrap());
     assert!(!deferrer.remove(name.as_str().into(), id).await.unwrap());
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -46,7 +46,7 @@ async fn a_function_that_a_worker_does_not_know_is_left_to_one_that_does(backend
     let knowing = tokio::spawn(worker(&locks, &other).run());
     calls.reach(2).await;
     nothing_is_left(&locks, &unknown).await;
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     knowing.await.unwrap().unwrap();
     forget(backend).await;
@@ -72,7 +72,7 @@ async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_letter(backend: &Ba
             calls.reach(1).await;
         } else {
             let dead = async || count(&locks, &name, JobState::Dead).await == 1;
-            eventually("given up", PATIENCE, dead).await;
+            eventually("given up", TEST_TIMEOUT, dead).await;
             let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
             let error = page.jobs[0].error.as_deref();
             let expected = "3 runs have ended without a report: \
@@ -85,7 +85,7 @@ async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_letter(backend: &Ba
         working.abort();
     }
     assert_eq!(calls.all(), [2], "a dead letter is not run");
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     forget(backend).await;
 }
 
@@ -95,12 +95,12 @@ async fn last_error(backend: &Backend, function: DeferredFn<(u64,)>) -> String {
     let function = function.attempts(1).delay(SHORT_DELAY);
     put(&locks, &function, 1).await;
     let working = tokio::spawn(worker(&locks, &function).run());
-    eventually("given up", PATIENCE, async || count(&locks, &name, JobState::Dead).await == 1)
+    eventually("given up", TEST_TIMEOUT, async || count(&locks, &name, JobState::Dead).await == 1)
         .await;
     let deferrer = locks.deferrer();
     let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
     assert!(deferrer.remove(name.as_str().into(), page.jobs[0].id.clone()).await.unwrap());
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
     page.jobs[0].error.clone().expect("it failed")
@@ -174,7 +174,7 @@ async fn all_dead_letters_are_tried_again_or_removed_in_batches(backend: &Backen
     assert_eq!(count(&locks, &name, JobState::Waiting).await, 1, "a waiting call is none of them");
     assert!(deferrer.remove(of, late).await.unwrap());
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }

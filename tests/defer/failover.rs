@@ -11,7 +11,7 @@ async fn calls_that_a_new_primary_knows_are_done_by_the_worker_of_before() {
     let (replica, primary) = (servers.pop().expect("two"), servers.pop().expect("one"));
     let mut group = Group::alone(primary, "", &[]);
     let with = |timeout| LockManager::builder().timeout(timeout);
-    let locks = with(PATIENCE).connect(&group.url()).await.expect("there");
+    let locks = with(TEST_TIMEOUT).connect(&group.url()).await.expect("there");
     let impatient = with(Duration::from_millis(300)).connect(&group.url()).await.expect("there");
     let (calls, gate, name) = (Calls::default(), Arc::new(Semaphore::new(0)), name("failover"));
     let (noted, opens) = (calls.clone(), Arc::clone(&gate));
@@ -28,7 +28,7 @@ async fn calls_that_a_new_primary_knows_are_done_by_the_worker_of_before() {
     let function = function.delay(SHORT_DELAY);
     let working = tokio::spawn(worker(&impatient, &function).run());
     put(&locks, &function, 1).await;
-    eventually("the first one is running", PATIENCE, async || calls.all() == [1]).await;
+    eventually("the first one is running", TEST_TIMEOUT, async || calls.all() == [1]).await;
     let late = put(&locks, &function.clone().delay(LONG_TTL), 2).await;
     let mut admin = group.servers[0].admin();
     admin.ask::<()>(&["SET", "last", "1"]);
@@ -44,12 +44,12 @@ async fn calls_that_a_new_primary_knows_are_done_by_the_worker_of_before() {
     replica.admin().ask::<()>(&["REPLICAOF", "NO", "ONE"]);
     group.names(&replica);
     put(&locks, &function, 3).await;
-    eventually("the next one is run", PATIENCE, async || calls.all() == [1, 3]).await;
+    eventually("the next one is run", TEST_TIMEOUT, async || calls.all() == [1, 3]).await;
     for (state, left) in [(JobState::Running, 0), (JobState::Waiting, 1), (JobState::Dead, 0)] {
         let as_many = async || count(&locks, &name, state).await == left;
-        eventually(&format!("{left} are {state:?}"), PATIENCE, as_many).await;
+        eventually(&format!("{left} are {state:?}"), TEST_TIMEOUT, as_many).await;
     }
     assert!(locks.deferrer().remove(name.as_str().into(), late).await.unwrap());
-    impatient.shutdown(PATIENCE).await.unwrap();
+    impatient.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
 }

@@ -38,7 +38,7 @@ async fn a_server_without_memory_refuses_calls_and_lets_go_of_those_it_has() {
     assert!(matches!(deferred, LockError::Deferred { .. }), "{deferred:?}");
     calls.reach(2).await;
     held.release().await.unwrap();
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
 }
 

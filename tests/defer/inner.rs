@@ -33,7 +33,7 @@ async fn a_call_that_is_deferred_inside_of_another_is_stored_once(backend: &Back
     let held = hold(&locks, &key).await;
     put(&locks, &function, 1).await;
     let working = tokio::spawn(worker(&locks, &function).run());
-    eventually("tried again and again", PATIENCE, async || tries.all().len() >= 3).await;
+    eventually("tried again and again", TEST_TIMEOUT, async || tries.all().len() >= 3).await;
     assert_eq!(count(&locks, &inner, JobState::Waiting).await, 3, "one for each that was busy");
     held.release().await.unwrap();
     nothing_is_left(&locks, &outer).await;
@@ -49,7 +49,7 @@ async fn a_call_that_is_deferred_inside_of_another_is_stored_once(backend: &Back
     let mut all = calls.all();
     all.sort_unstable();
     assert_eq!(all, [7, 7, 8]);
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     also_working.await.unwrap().unwrap();
     forget(backend).await;
@@ -77,7 +77,7 @@ async fn what_is_deferred_inside_of_another_body_fails_that_one_if_it_is_passed_
     let held = hold(&locks, &key).await;
     let id = put(&locks, &function, 1).await;
     let working = tokio::spawn(worker(&locks, &function).run());
-    eventually("given up", PATIENCE, async || count(&locks, &outer, JobState::Dead).await == 1)
+    eventually("given up", TEST_TIMEOUT, async || count(&locks, &outer, JobState::Dead).await == 1)
         .await;
     let deferrer = locks.deferrer();
     let page = deferrer.list(outer.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
@@ -91,7 +91,7 @@ async fn what_is_deferred_inside_of_another_body_fails_that_one_if_it_is_passed_
     held.release().await.unwrap();
     assert!(deferrer.remove(inner.as_str().into(), page.jobs[0].id.clone()).await.unwrap());
     assert!(deferrer.remove(outer.as_str().into(), id).await.unwrap());
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -122,7 +122,7 @@ async fn a_call_of_the_same_function_inside_of_its_body_is_stored(backend: &Back
     nothing_is_left(&locks, &name).await;
     assert_eq!(calls.all(), [2, 1, 0]);
     held.release().await.unwrap();
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }

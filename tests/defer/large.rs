@@ -40,7 +40,7 @@ async fn many_large_calls_are_run_over_a_network_of_little_bandwidth() {
     let working = tokio::spawn(worker(&far, &measuring("f", &calls)).run());
     calls.reach(16).await;
     nothing_is_left(&near, "f").await;
-    far.shutdown(PATIENCE).await.unwrap();
+    far.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -54,7 +54,7 @@ async fn many_large_calls_are_run(backend: &Backend) {
     calls.reach(16).await;
     assert!(calls.all().iter().all(|length| *length == MIB as u64 - 4), "whole");
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -104,7 +104,7 @@ async fn a_call_that_no_network_carries_is_a_dead_letter_and_others_are_run() {
     let function = measuring("f", &calls);
     let working = tokio::spawn(worker(&far, &function).lease(Duration::from_secs(2)).run());
     let dead = async || count(&near, "f", JobState::Dead).await == 1;
-    eventually("it is given up", PATIENCE * 2, dead).await;
+    eventually("it is given up", TEST_TIMEOUT * 2, dead).await;
     let page = near.deferrer().list("f".into(), JobState::Dead, 0, 1).await.unwrap();
     let error = page.jobs[0].error.as_deref();
     let expected = "2 runs have ended without a report: \
@@ -113,7 +113,7 @@ async fn a_call_that_no_network_carries_is_a_dead_letter_and_others_are_run() {
     near.deferrer().put(large("f", "small", 5)).await.unwrap();
     calls.reach(1).await;
     assert_eq!(calls.all(), [1], "the other one has reached nobody");
-    far.shutdown(PATIENCE).await.unwrap();
+    far.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -149,8 +149,9 @@ async fn a_late_end_of_a_call_that_was_given_up_counts(backend: &Backend) {
     let order = TakeOptions { functions: vec![Arc::clone(&function)], most: 1, lease: SHORT_DELAY };
     let job = deferrer.take(order.clone(), Box::pin(pending())).await.unwrap().remove(0);
     // Another worker asks, and is not given it.
-    let enough =
-        eventually("given up", PATIENCE, async || count(&locks, &name, JobState::Dead).await == 1);
+    let enough = eventually("given up", TEST_TIMEOUT, async || {
+        count(&locks, &name, JobState::Dead).await == 1
+    });
     assert!(deferrer.take(order, Box::pin(enough)).await.unwrap().is_empty());
     assert!(deferrer.settle(job, Settled::Done).await.unwrap());
     nothing_is_left(&locks, &name).await;

@@ -141,7 +141,7 @@ async fn a_stopped_worker_ends_though_the_end_of_a_call_cannot_be_reported() {
     put(&locks, &function, 1).await;
     let working = tokio::spawn(worker(&locks, &function).run());
     let told = async || deaf.in_vain.load(Ordering::Relaxed) > 0;
-    eventually("told in vain", PATIENCE, told).await;
+    eventually("told in vain", TEST_TIMEOUT, told).await;
     locks.shutdown(SHUTDOWN).await.expect("in time");
     working.await.unwrap().unwrap();
     assert_eq!(calls.all(), [1]);

@@ -45,7 +45,7 @@ async fn calls_are_begun_when_they_are_due_and_not_at_a_beat(backend: &Backend) 
         }
         let all = async || begun.lock().unwrap().len() == due.len();
         let answers = join_all(due_at_last.iter().map(|due| answered(*due)));
-        let ((), answers) = tokio::join!(eventually("all were begun", PATIENCE, all), answers);
+        let ((), answers) = tokio::join!(eventually("all were begun", TEST_TIMEOUT, all), answers);
         let slow = answers.into_iter().max().expect("there are some");
         let begun = begun.lock().unwrap();
         // A millisecond is the unit in which times are kept.
@@ -60,7 +60,7 @@ async fn calls_are_begun_when_they_are_due_and_not_at_a_beat(backend: &Backend) 
     assert!(latest <= LATE, "one was begun {latest:?} after it was due");
     held.release().await.unwrap();
     nothing_is_left(&locks, &name).await;
-    other.shutdown(PATIENCE).await.unwrap();
+    other.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }

@@ -29,12 +29,12 @@ use std::time::{Duration, Instant};
 
 use lockmacro_runtime::defer::{DeferredFn, JobState, Worker, argument};
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LockManagerBuilder};
-use lockmacro_tests::times::{LONG_TTL, PATIENCE, SHORT_DELAY};
+use lockmacro_tests::times::{LONG_TTL, SHORT_DELAY, TEST_TIMEOUT};
 use lockmacro_tests::{Backend, Server, eventually, on};
 
 /// The settings of a manager that does not give up on a loaded machine.
 fn patient() -> LockManagerBuilder {
-    LockManager::builder().timeout(PATIENCE * 2)
+    LockManager::builder().timeout(TEST_TIMEOUT * 2)
 }
 
 async fn manager(backend: &Backend) -> LockManager {
@@ -65,7 +65,7 @@ impl Calls {
     }
 
     async fn reach(&self, count: usize) {
-        eventually("all calls were run", PATIENCE, async || self.all().len() >= count).await;
+        eventually("all calls were run", TEST_TIMEOUT, async || self.all().len() >= count).await;
         assert_eq!(self.all().len(), count, "{:?}", self.all());
     }
 }
@@ -110,7 +110,7 @@ async fn count(locks: &LockManager, function: &str, state: JobState) -> usize {
 /// Nothing is left of a function's calls.
 async fn nothing_is_left(locks: &LockManager, function: &str) {
     use JobState::{Dead, Running, Waiting};
-    eventually("nothing is left", PATIENCE, async || {
+    eventually("nothing is left", TEST_TIMEOUT, async || {
         let mut left = 0;
         // What goes from one to the other meanwhile is seen in one of them.
         for state in [Running, Waiting, Running, Waiting, Dead] {
@@ -133,7 +133,7 @@ async fn a_call_is_run_once_when_it_is_due(backend: &Backend) {
     put(&locks, &function, 42).await;
     calls.reach(1).await;
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     assert_eq!(calls.all(), [42]);
     forget(backend).await;
@@ -160,7 +160,7 @@ async fn an_earlier_call_wakes_a_worker_that_waits_for_a_later_one(backend: &Bac
     }
     assert!(calls.all().iter().all(|number| *number == 2), "the other one is not due");
     assert!(locks.deferrer().remove(name.as_str().into(), late).await.unwrap());
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }

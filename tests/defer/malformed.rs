@@ -37,13 +37,14 @@ async fn what_is_no_call_is_removed_and_the_others_are_run() {
     admin.ask::<()>(&["ZADD", "lm1:wi:{lm1:jobs:f}", "99999999999999", "no number"]);
     let working = tokio::spawn(worker(&locks, &function).run());
     calls.reach(3).await;
-    eventually("given up", PATIENCE, async || count(&locks, "f", JobState::Dead).await == 1).await;
-    eventually("no more waits", PATIENCE, async || {
+    eventually("given up", TEST_TIMEOUT, async || count(&locks, "f", JobState::Dead).await == 1)
+        .await;
+    eventually("no more waits", TEST_TIMEOUT, async || {
         count(&locks, "f", JobState::Waiting).await == 0
     })
     .await;
     assert!(!admin.ask::<bool>(&["ZSCORE", "lm1:wd:{lm1:jobs:f}", "stray"]));
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -96,7 +97,7 @@ async fn an_id_that_is_no_text_is_removed_and_any_text_is_an_id() {
     nothing_is_left(&locks, "f").await;
     assert_eq!(calls.all(), [1; 8], "only those with an id");
     assert_eq!(server.admin().ask::<usize>(&["HLEN", "lm1:jobs:f"]), 0, "nothing is left of any");
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -144,10 +145,12 @@ async fn a_key_beside_the_queue_that_is_of_another_type_stops_no_worker() {
         assert!(told, "{key}: {error:?}");
         admin.ask::<()>(&["DEL", key]);
         put(&locks, &function, 100 + nth as u64).await;
-        eventually("workers go on", PATIENCE, async || calls.all().contains(&(100 + nth as u64)))
-            .await;
+        eventually("workers go on", TEST_TIMEOUT, async || {
+            calls.all().contains(&(100 + nth as u64))
+        })
+        .await;
     }
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -216,11 +219,11 @@ async fn a_queue_that_is_of_another_type_is_asked_now_and_then_and_holds_up_no_o
     assert!(matches!(error, LockError::KeyNotALock { .. }), "{error:?}");
     admin.ask::<()>(&["DEL", "lm1:wd:{lm1:jobs:broken}"]);
     put(&locks, &broken, 0).await;
-    eventually("it is well again", PATIENCE, async || calls.all().contains(&0)).await;
+    eventually("it is well again", TEST_TIMEOUT, async || calls.all().contains(&0)).await;
     for name in ["f", "broken"] {
         nothing_is_left(&locks, name).await;
     }
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -281,7 +284,7 @@ async fn numbers_without_an_end_are_as_good_as_large_ones(backend: &Backend) {
         assert!(deferrer.remove(Arc::clone(&of), format!("id{nth}")).await.unwrap());
     }
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }

@@ -40,7 +40,7 @@ async fn a_node_that_hangs_holds_up_no_function_of_another_node() {
     cluster.server(hangs).resume();
     nothing_is_left(&locks, &here).await;
     assert_eq!(calls.all(), [0, 1, 2], "each once");
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -62,11 +62,11 @@ async fn a_worker_that_was_full_begins_with_what_became_due_meanwhile() {
     for round in 0..4 {
         store(&locks, "full", round, Duration::ZERO).await;
         let runs = async || count(&locks, "full", JobState::Running).await == 1;
-        eventually("it is full", PATIENCE, runs).await;
+        eventually("it is full", TEST_TIMEOUT, runs).await;
         // Nobody tells it of another call any more: it asked long ago, and does not ask again.
         let hears = || server.admin().ask::<u64>(&["EXISTS", "lm1:wi:{lm1:jobs:other}"]) == 1;
         let heard = std::cell::Cell::new(Instant::now());
-        eventually("it hears no more", PATIENCE, async || {
+        eventually("it hears no more", TEST_TIMEOUT, async || {
             if hears() {
                 heard.set(Instant::now());
             }
@@ -86,7 +86,7 @@ async fn a_worker_that_was_full_begins_with_what_became_due_meanwhile() {
     for name in ["full", "other"] {
         nothing_is_left(&locks, name).await;
     }
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -125,7 +125,7 @@ async fn many_functions_are_asked_for_at_once_and_not_one_after_another() {
         }
     }
     proxy.delay(Duration::ZERO);
-    far.shutdown(PATIENCE).await.unwrap();
+    far.shutdown(TEST_TIMEOUT).await.unwrap();
 }
 
 #[tokio::test]
@@ -138,23 +138,25 @@ async fn a_call_whose_reply_came_too_late_is_left_to_another_worker() {
     store(&near, "f", 0, Duration::ZERO).await;
     let first = tokio::spawn(worker(&far, &noting("f", &late)).run());
     late.reach(1).await;
-    far.shutdown(PATIENCE).await.unwrap();
+    far.shutdown(TEST_TIMEOUT).await.unwrap();
     first.await.unwrap().unwrap();
 
     let far = patient().connect(&proxy.url()).await.unwrap();
     store(&near, "f", 1, Duration::ZERO).await;
+    // The question for the rights names the key of the calls, too.
+    far.deferrer().allowed(vec!["f".into()]).await.unwrap();
     // Longer than the lease, shorter than its timeout.
     proxy.on_next("lm1:jobs:f", Fault::DelayReply(Duration::from_secs(2)));
     let short = Duration::from_millis(200);
     let first = tokio::spawn(worker(&far, &noting("f", &late)).lease(short).run());
-    eventually("it is taken", PATIENCE, async || {
+    eventually("it is taken", TEST_TIMEOUT, async || {
         proxy.orders_are_done() && count(&near, "f", JobState::Running).await == 1
     })
     .await;
     let second = tokio::spawn(worker(&near, &noting("f", &calls)).run());
     nothing_is_left(&near, "f").await;
-    far.shutdown(PATIENCE).await.unwrap();
-    near.shutdown(PATIENCE).await.unwrap();
+    far.shutdown(TEST_TIMEOUT).await.unwrap();
+    near.shutdown(TEST_TIMEOUT).await.unwrap();
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
     // The other one is in time, unless the machine is in need.

@@ -23,15 +23,17 @@ async fn what_a_worker_cannot_take_is_counted_at_the_server_of_the_queue() {
         let ours = log.lines().filter(|line| line.contains(words) && line.contains(&place));
         ours.map(str::to_owned).collect::<Vec<_>>()
     };
-    eventually("a worker could not take calls", PATIENCE, || {
+    eventually("a worker could not take calls", TEST_TIMEOUT, || {
         std::future::ready(lines("deferred calls could not be taken").len() > 1)
     })
     .await;
     calls_at.restart();
-    eventually("it is back", PATIENCE, || std::future::ready(lines("lock server back").len() == 1))
-        .await;
+    eventually("it is back", TEST_TIMEOUT, || {
+        std::future::ready(lines("lock server back").len() == 1)
+    })
+    .await;
     let counted = lines("lock server back").remove(0);
     assert!(!counted.contains("failed_calls=0 "), "{counted}");
-    locks.shutdown(PATIENCE).await.expect("nothing is held");
+    locks.shutdown(TEST_TIMEOUT).await.expect("nothing is held");
     working.await.expect("no panic").expect("it was stopped");
 }

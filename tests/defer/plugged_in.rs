@@ -227,11 +227,13 @@ async fn a_custom_queue_keeps_the_calls(backend: &Backend) {
     let failing = failing.delay(SHORT_DELAY).attempts(3);
     let also_working = tokio::spawn(worker(&other, &failing).run());
     let id = put(&locks, &failing, 2).await;
-    eventually("given up", PATIENCE, async || count(&locks, "g", JobState::Dead).await == 1).await;
+    eventually("given up", TEST_TIMEOUT, async || count(&locks, "g", JobState::Dead).await == 1)
+        .await;
     let page = locks.deferrer().list("g".into(), JobState::Dead, 0, 1).await.unwrap();
     assert_eq!((page.jobs[0].attempts, page.jobs[0].error.as_deref()), (3, Some("out of stock")));
     assert!(locks.deferrer().retry("g".into(), id).await.unwrap());
-    eventually("given up", PATIENCE, async || count(&locks, "g", JobState::Dead).await == 1).await;
+    eventually("given up", TEST_TIMEOUT, async || count(&locks, "g", JobState::Dead).await == 1)
+        .await;
     *fails.lock().unwrap() = false;
     assert_eq!(locks.deferrer().retry_dead("g".into(), 10).await, Ok(1));
     nothing_is_left(&locks, "g").await;
@@ -256,7 +258,7 @@ async fn a_custom_queue_keeps_the_calls(backend: &Backend) {
     assert_eq!(reason, Unavailability::QueueFull);
     assert_eq!(count(&locks, "f", JobState::Waiting).await, MOST);
     held.release().await.unwrap();
-    other.shutdown(PATIENCE).await.unwrap();
+    other.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     also_working.await.unwrap().unwrap();
 }
@@ -274,7 +276,7 @@ async fn calls_can_be_kept_on_another_server_than_the_locks() {
     let working = tokio::spawn(worker(&locks, &function).run());
     calls.reach(1).await;
     nothing_is_left(&keeper, "f").await;
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
 }
 

@@ -43,7 +43,7 @@ async fn a_call_whose_storing_was_not_answered_is_run_once() {
     calls.reach(2).await;
     nothing_is_left(&other, "f").await;
     assert_eq!(calls.all(), [0, 1], "each once");
-    other.shutdown(PATIENCE).await.unwrap();
+    other.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -73,7 +73,7 @@ async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Bac
     locks.deferrer().put(NewJob { id: "other".to_owned(), ..job }).await.unwrap();
     calls.reach(2).await;
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -85,6 +85,9 @@ async fn lose(answers: usize, timeout: Duration, fault: Fault, functions: &[&str
     let other = connect(&server).await;
     let locks = LockManager::builder().timeout(timeout).connect(&proxy.url()).await.unwrap();
     let calls = Calls::default();
+    // The question for the rights names the key of the calls, too.
+    let all = functions.iter().chain(&["f"]).map(|name| (*name).into()).collect();
+    locks.deferrer().allowed(all).await.unwrap();
     // It would be a dead letter if the first time counted.
     let function = noting("f", &calls).attempts(1);
     put(&other, &function, 0).await;
@@ -92,7 +95,7 @@ async fn lose(answers: usize, timeout: Duration, fault: Fault, functions: &[&str
     assert!(other.deferrer().settle(job, Settled::Done).await.unwrap());
 
     put(&other, &function, 1).await;
-    eventually("it is due", PATIENCE, async || {
+    eventually("it is due", TEST_TIMEOUT, async || {
         first(&other, "f", JobState::Waiting).await.is_some_and(|call| call.in_millis < 0)
     })
     .await;
@@ -109,18 +112,18 @@ async fn lose(answers: usize, timeout: Duration, fault: Fault, functions: &[&str
     // Its lease ends long after this test.
     let working = tokio::spawn(working.lease(LONG_TTL * 60).run());
     // Its manager gives up many requests on a loaded machine.
-    eventually("it is run", PATIENCE * 6, async || !calls.all().is_empty()).await;
+    eventually("it is run", TEST_TIMEOUT * 6, async || !calls.all().is_empty()).await;
     assert!(proxy.orders_are_done(), "its first answers were lost");
     nothing_is_left(&other, "f").await;
     assert_eq!(calls.all(), [1]);
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn a_call_whose_reply_was_cut_off_is_handed_to_the_worker_again() {
-    lose(1, PATIENCE * 2, Fault::CutReply, &[]).await;
-    lose(1, PATIENCE * 2, Fault::CutReply, &["g", "h"]).await;
+    lose(1, TEST_TIMEOUT * 2, Fault::CutReply, &[]).await;
+    lose(1, TEST_TIMEOUT * 2, Fault::CutReply, &["g", "h"]).await;
 }
 
 /// The worker has given up one request by then, and makes a pause.
@@ -145,7 +148,7 @@ async fn a_call_that_got_lost_for_good_is_due_when_its_lease_is_over() {
     let working = tokio::spawn(worker(&locks, &function).run());
     calls.reach(1).await;
     nothing_is_left(&locks, "f").await;
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
 }
 
@@ -193,7 +196,7 @@ async fn returned_jobs(locks: &LockManager, function: &DeferredFn<(u64,)>) -> (J
     let silent = take(locks, name, SHORT_DELAY).await;
     put(locks, function, 2).await;
     for state in [JobState::Running, JobState::Waiting] {
-        eventually("its time is over", PATIENCE, async || {
+        eventually("its time is over", TEST_TIMEOUT, async || {
             first(locks, name, state).await.is_some_and(|call| call.in_millis < 0)
         })
         .await;

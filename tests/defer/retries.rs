@@ -22,9 +22,9 @@ async fn a_call_that_fails_is_tried_again(backend: &Backend) {
     let (function, tries) = failing(&name, 3);
     let working = tokio::spawn(worker(&locks, &function).run());
     put(&locks, &function, 1).await;
-    eventually("it is done", PATIENCE, async || tries.load(Ordering::Relaxed) == 4).await;
+    eventually("it is done", TEST_TIMEOUT, async || tries.load(Ordering::Relaxed) == 4).await;
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -36,7 +36,7 @@ async fn a_call_that_fails_too_often_is_a_dead_letter_with_its_error(backend: &B
     let function = function.attempts(3);
     let working = tokio::spawn(worker(&locks, &function).run());
     let id = put(&locks, &function, 7).await;
-    eventually("given up", PATIENCE, async || count(&locks, &name, JobState::Dead).await == 1)
+    eventually("given up", TEST_TIMEOUT, async || count(&locks, &name, JobState::Dead).await == 1)
         .await;
     assert_eq!(tries.load(Ordering::Relaxed), 3);
     let deferrer = locks.deferrer();
@@ -49,7 +49,7 @@ async fn a_call_that_fails_too_often_is_a_dead_letter_with_its_error(backend: &B
     assert!(deferrer.retry(name.as_str().into(), id).await.unwrap());
     nothing_is_left(&locks, &name).await;
     assert_eq!(tries.load(Ordering::Relaxed), 4);
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -66,14 +66,14 @@ async fn an_error_that_the_return_type_cannot_carry_is_a_failure(backend: &Backe
     let silent = silent.delay(SHORT_DELAY).attempts(1);
     put(&locks, &silent, 1).await;
     let working = tokio::spawn(worker(&locks, &silent).run());
-    eventually("given up", PATIENCE, async || count(&locks, &name, JobState::Dead).await == 1)
+    eventually("given up", TEST_TIMEOUT, async || count(&locks, &name, JobState::Dead).await == 1)
         .await;
     let deferrer = locks.deferrer();
     let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
     let error = page.jobs[0].error.clone().unwrap();
     assert!(error.contains("not a usable key"), "{error}");
     assert!(deferrer.remove(name.as_str().into(), page.jobs[0].id.clone()).await.unwrap());
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -99,7 +99,7 @@ async fn a_body_that_goes_on_without_an_inner_lock_is_done(backend: &Backend) {
     calls.reach(1).await;
     nothing_is_left(&locks, &name).await;
     assert_eq!(calls.all(), [1]);
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -132,7 +132,7 @@ async fn a_call_that_is_busy_again_is_stored_once_whatever_its_arguments(backend
     function.clone().manager(&locks).later(error, (stock,)).await;
     let working = tokio::spawn(worker(&locks, &function).run());
     let deferrer = locks.deferrer();
-    eventually("it was busy again", PATIENCE, async || {
+    eventually("it was busy again", TEST_TIMEOUT, async || {
         let page = deferrer.list(name.as_str().into(), JobState::Waiting, 0, 9).await.unwrap();
         page.jobs.first().is_some_and(|job| job.busy >= 2)
     })
@@ -141,7 +141,7 @@ async fn a_call_that_is_busy_again_is_stored_once_whatever_its_arguments(backend
     assert!(left <= 1, "{left} calls were stored");
     held.release().await.unwrap();
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }

@@ -34,7 +34,7 @@ async fn services_with_prefixes_do_not_run_each_others_calls(backend: &Backend) 
     nothing_is_left(&shop, &stored).await;
     assert_eq!((calls.all(), others.all()), (vec![7], vec![1]));
     for (locks, working) in [(shop, running), (bank, working)] {
-        locks.shutdown(PATIENCE).await.expect("nothing is held");
+        locks.shutdown(TEST_TIMEOUT).await.expect("nothing is held");
         working.await.expect("no panic").expect("it ends");
     }
     forget(backend).await;
@@ -70,7 +70,8 @@ async fn a_worker_in_a_scope_runs_calls_in_it() {
             held.release().await.expect("still held");
         }
         let worker = Worker::new(&locks).register(scoped::deferred());
-        let done = eventually("both are done", PATIENCE, async || DONE.lock().unwrap().len() == 2);
+        let done =
+            eventually("both are done", TEST_TIMEOUT, async || DONE.lock().unwrap().len() == 2);
         worker.register(scoped_blocking::deferred()).run_until(done).await
     });
     test.await.expect("it ends");

@@ -32,7 +32,7 @@ async fn a_stopped_worker_returns_calls_that_are_not_done(backend: &Backend) {
     let working = tokio::spawn(worker(&locks, &noting(&name, &calls)).run());
     calls.reach(2).await;
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -106,10 +106,10 @@ async fn a_bounded_number_of_calls_runs_at_once(backend: &Backend) {
         put(&locks, &function, number).await;
     }
     let working = tokio::spawn(worker(&locks, &function).concurrency(3).run());
-    eventually("all are done", PATIENCE, async || running.lock().unwrap().2 == 12).await;
+    eventually("all are done", TEST_TIMEOUT, async || running.lock().unwrap().2 == 12).await;
     assert_eq!(running.lock().unwrap().1, 3, "three at once and no more");
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -128,7 +128,7 @@ async fn a_call_that_takes_longer_than_its_lease_stays_with_its_worker(backend: 
     calls.reach(1).await;
     nothing_is_left(&locks, &name).await;
     assert_eq!(calls.all(), [5], "it was run once");
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     for working in working {
         working.await.unwrap().unwrap();
     }
@@ -145,7 +145,7 @@ async fn a_call_that_blocks_its_thread_is_kept(backend: &Backend) {
         async move {
             noted.add(number);
             let start = Instant::now();
-            while !has_been.load(Ordering::Relaxed) && start.elapsed() < PATIENCE {
+            while !has_been.load(Ordering::Relaxed) && start.elapsed() < TEST_TIMEOUT {
                 std::thread::sleep(SHORT_DELAY);
             }
         }
@@ -164,11 +164,11 @@ async fn a_call_that_blocks_its_thread_is_kept(backend: &Backend) {
         }
         seen.lock().unwrap().1 >= 2
     };
-    eventually("kept twice", PATIENCE / 2, twice).await;
+    eventually("kept twice", TEST_TIMEOUT / 2, twice).await;
     kept.store(true, Ordering::Relaxed);
     nothing_is_left(&locks, &name).await;
     assert_eq!(calls.all(), [5], "it was run once");
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -200,7 +200,7 @@ async fn a_call_whose_lock_is_gone_with_the_manager_goes_back(backend: &Backend)
     put(&locks, &function, 5).await;
     let working = tokio::spawn(worker(&locks, &function).run());
     has_begun.wait_for(|begun| *begun).await.unwrap();
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     let other = super::manager(backend).await;
     let page = other.deferrer().list(name.as_str().into(), JobState::Waiting, 0, 1).await.unwrap();

@@ -43,7 +43,7 @@ async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
     held.release().await.unwrap();
     calls.reach(3).await;
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
 }

@@ -41,7 +41,7 @@ impl Process {
     /// Has it end by itself.
     async fn end(mut self) {
         drop(self.0.stdin.take());
-        eventually("it ends", PATIENCE, || {
+        eventually("it ends", TEST_TIMEOUT, || {
             let ended = self.0.try_wait().expect("it can be asked");
             ready(ended.is_some_and(|status| status.success()))
         })
@@ -155,7 +155,7 @@ async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
     let start = || Process::start(&server, record.path());
     let mut workers: Vec<_> = (0..WORKERS).map(|_| start()).collect();
     let (mut stored, mut kills, mut standing) = (0, 0, None);
-    let end = Instant::now() + PATIENCE * 10;
+    let end = Instant::now() + TEST_TIMEOUT * 10;
     while kills < KILLS {
         assert!(Instant::now() < end, "{kills} kills, {stored} calls");
         ledger.read();
@@ -199,7 +199,7 @@ async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
     nothing_is_left(&locks, "good").await;
     for state in [JobState::Waiting, JobState::Running] {
         let none = async || count(&locks, "bad", state).await == 0;
-        eventually("all that fail are given up", PATIENCE, none).await;
+        eventually("all that fail are given up", TEST_TIMEOUT, none).await;
     }
     for process in workers {
         process.end().await;
@@ -223,7 +223,7 @@ async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
         "{stored} calls, {kills} kills in mid-job: none lost, {dead} dead letters; {again} begun \
          once more, of {killed} in the hand of who was killed and {lost} whose lease was over"
     );
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
 }
 
 #[tokio::test]
@@ -256,6 +256,6 @@ async fn no_call_is_lost_when_a_server_that_saves_is_killed() {
     }
     calls.reach(20).await;
     nothing_is_left(&locks, "f").await;
-    locks.shutdown(PATIENCE).await.unwrap();
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
 }

@@ -5,8 +5,8 @@ use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
 use lockmacro_tests::{Cluster, Server, eventually, log};
 
 use crate::{
-    KEY, LONG_TTL, Locked, PATIENCE, TIMEOUT, first_error, keeps_nothing, lock, manager, refusal,
-    works,
+    KEY, LONG_TTL, Locked, TEST_TIMEOUT, TIMEOUT, first_error, keeps_nothing, lock, manager,
+    refusal, works,
 };
 
 const PASSWORD: &str = "hunter2";
@@ -203,7 +203,7 @@ async fn a_prefix_takes_the_rights_of_the_same_form_and_no_others() {
     let keys: Vec<_> = printed.split(' ').filter(|right| right.starts_with('~')).collect();
     assert!(README.contains(&format!("`{}`", keys.join(" "))), "{keys:?}");
     grant(&server, &printed.split(' ').collect::<Vec<_>>());
-    let shop = LockManager::builder().timeout(PATIENCE).key_prefix("shop:");
+    let shop = LockManager::builder().timeout(TEST_TIMEOUT).key_prefix("shop:");
     let other = shop.clone().connect(&server.url_as("clerk", PASSWORD)).await;
     let other = other.expect("it is let in");
     let shop = shop.connect(&server.url_as("clerk", PASSWORD)).await.expect("it is let in");
@@ -211,7 +211,7 @@ async fn a_prefix_takes_the_rights_of_the_same_form_and_no_others() {
     let (guard, _) = order.clone().acquire_fenced().await.expect("free");
     let waiting = tokio::spawn(order.manager(&other).wait(LONG_TTL).acquire());
     let queued = || std::future::ready(server.admin().keys().iter().any(|k| k.contains("lm1:wq")));
-    eventually("it is in the queue", PATIENCE, queued).await;
+    eventually("it is in the queue", TEST_TIMEOUT, queued).await;
     guard.release().await.expect("still held");
     waiting.await.expect("no panic").expect("its turn").release().await.expect("still held");
     for key in ["order:{42}", "order:4}2"] {
@@ -362,7 +362,7 @@ async fn a_limit_reached_while_reconnecting_is_reported_and_passes() {
     let error = refusal(&manager).await;
     assert!(matches!(error, LockError::ConnectionLimit { .. }), "{error:?}");
     admin.configure("maxclients", "100");
-    eventually("works again", PATIENCE, || async {
+    eventually("works again", TEST_TIMEOUT, || async {
         lock(&manager).run(async { Locked::Ok(7) }).await == Ok(7)
     })
     .await;

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use lockmacro_tests::{Admin, Backend, Fault, Polled, Proxy, Server, drop_after_polls, eventually};
 
-use crate::{LONG_TTL, Locked, PATIENCE, keeps_nothing, works};
+use crate::{LONG_TTL, Locked, TEST_TIMEOUT, keeps_nothing, works};
 
 /// More than go together at most.
 const CROWD: usize = 300;
@@ -76,7 +76,7 @@ async fn locks_released_together_are_each_found_as_they_are() {
                 let lock = Lock::new(&*key).ttl(LONG_TTL).manager(&other).wait_forever();
                 waiting.push(tokio::spawn(lock.acquire()));
                 let line = format!("lm1:wq:{{{key}}}");
-                eventually("it is in the queue", PATIENCE, || {
+                eventually("it is in the queue", TEST_TIMEOUT, || {
                     std::future::ready(admin.ask::<usize>(&["ZCARD", &line]) == 1)
                 })
                 .await;

@@ -7,7 +7,7 @@ use lockmacro_tests::{
     Cluster, Fault, Polled, Proxy, Server, drop_after_polls, eventually, in_time,
 };
 
-use crate::{LONG_TTL, PATIENCE, TIMEOUT, lock, ms, works};
+use crate::{LONG_TTL, TEST_TIMEOUT, TIMEOUT, lock, ms, works};
 
 const MANAGERS: usize = 10;
 /// What a shutdown may leave behind is gone within 6 s; here with what a loaded machine adds.
@@ -78,23 +78,23 @@ async fn a_connection_that_comes_after_the_shutdown_is_ended() {
     let server = Server::start();
     for goes_on in [false, true] {
         let proxy = Proxy::to(server.port());
-        let builder = LockManager::builder().timeout(PATIENCE).lazy();
+        let builder = LockManager::builder().timeout(TEST_TIMEOUT).lazy();
         let manager = builder.connect(&proxy.url()).await.expect("it connects later");
         proxy.delay(ms(100));
         let asking = manager.clone();
         let asking = tokio::spawn(async move { asking.ready().await });
         let begun = || std::future::ready(connections(&server) == 1);
-        eventually("it has begun to connect", PATIENCE, begun).await;
+        eventually("it has begun to connect", TEST_TIMEOUT, begun).await;
         if !goes_on {
             asking.abort();
         }
-        manager.shutdown(PATIENCE).await.expect("nothing is held");
+        manager.shutdown(TEST_TIMEOUT).await.expect("nothing is held");
         assert_eq!(connections(&server), 1, "it is not there yet");
         if let Ok(ready) = asking.await {
             assert_eq!(ready, Err(LockError::ShutDown));
         }
         let ended = || std::future::ready(connections(&server) == 0);
-        eventually("it is ended", PATIENCE, ended).await;
+        eventually("it is ended", TEST_TIMEOUT, ended).await;
         drop(manager);
     }
 }
@@ -102,7 +102,7 @@ async fn a_connection_that_comes_after_the_shutdown_is_ended() {
 #[tokio::test]
 async fn what_learns_the_slots_at_a_shutdown_leaves_no_connection() {
     let cluster = Cluster::start(1, 0).await;
-    let manager = LockManager::builder().timeout(PATIENCE).lazy().connect(&cluster.url()).await;
+    let manager = LockManager::builder().timeout(TEST_TIMEOUT).lazy().connect(&cluster.url()).await;
     let manager = manager.expect("it connects later");
     cluster.server(0).pause();
     let asking = manager.clone();
@@ -110,10 +110,10 @@ async fn what_learns_the_slots_at_a_shutdown_leaves_no_connection() {
     // Until it has sent what it can, which nobody answers.
     tokio::time::sleep(ms(200)).await;
     asking.abort();
-    manager.shutdown(PATIENCE).await.expect("nothing is held");
+    manager.shutdown(TEST_TIMEOUT).await.expect("nothing is held");
     cluster.server(0).resume();
     let ended = || std::future::ready(connections(cluster.server(0)) == 0);
-    eventually("it is ended", PATIENCE, ended).await;
+    eventually("it is ended", TEST_TIMEOUT, ended).await;
     // And stays so: what it has learnt was taken over by then.
     tokio::time::sleep(ms(200)).await;
     assert!(ended().await);
@@ -134,12 +134,12 @@ async fn a_question_for_the_slots_at_a_shutdown_leaves_no_connection() {
         // The task of the question runs when this one waits.
         let asked = drop_after_polls(manager.held("*", 1), 1).await;
         assert!(matches!(asked, Polled::Dropped));
-        manager.shutdown(PATIENCE).await.expect("nothing is held");
+        manager.shutdown(TEST_TIMEOUT).await.expect("nothing is held");
         // In this time it would be asked and answered.
         tokio::time::sleep(ms(400)).await;
         assert_eq!(left(), 0);
         manager.held("*", 1).await.expect("a look is no lock");
-        eventually("nor does a later look", PATIENCE, || std::future::ready(left() == 0)).await;
+        eventually("nor does a later look", TEST_TIMEOUT, || std::future::ready(left() == 0)).await;
         drop(manager);
     }
 }
@@ -164,13 +164,13 @@ async fn what_is_in_flight_at_a_shutdown_does_not_outlast_it() {
             }
         });
         let sent = || std::future::ready(proxy.orders_are_done());
-        eventually("it was sent", PATIENCE, sent).await;
+        eventually("it was sent", TEST_TIMEOUT, sent).await;
         asking.abort();
         held.release().await.expect("held");
-        other.shutdown(PATIENCE).await.expect("nothing is held");
-        manager.shutdown(PATIENCE).await.expect("nothing is held");
+        other.shutdown(TEST_TIMEOUT).await.expect("nothing is held");
+        manager.shutdown(TEST_TIMEOUT).await.expect("nothing is held");
         let ended = || std::future::ready(connections(&server) == 0);
-        eventually(&format!("{command} is ended"), PATIENCE, ended).await;
+        eventually(&format!("{command} is ended"), TEST_TIMEOUT, ended).await;
         drop(manager);
     }
 }

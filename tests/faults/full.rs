@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockGuard, LockManager, Unavailability};
 use lockmacro_tests::{Admin, Fault, Proxy, Server, eventually};
 
-use crate::{KEY, LONG_TTL, Locked, PATIENCE, lock, manager, ms, reason, works};
+use crate::{KEY, LONG_TTL, Locked, TEST_TIMEOUT, lock, manager, ms, reason, works};
 
 const OUT_OF_MEMORY: Unavailability = Unavailability::OutOfMemory;
 const QUEUE: &str = "lm1:wq:{order:42}";
@@ -24,7 +24,7 @@ async fn is_refused<T>(admin: &mut Admin, asked: impl Future<Output = Locked<T>>
         Err(error) => assert_eq!(reason(error), OUT_OF_MEMORY),
     }
     let unchanged = || std::future::ready(admin.keys() == before);
-    eventually("nothing new is there", PATIENCE, unchanged).await;
+    eventually("nothing new is there", TEST_TIMEOUT, unchanged).await;
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn a_full_server_lets_no_waiter_join_the_queue() {
 
 async fn queue_reaches(admin: &mut Admin, waiters: u64) {
     let stand = || std::future::ready(admin.ask::<u64>(&["ZCARD", QUEUE]) == waiters);
-    eventually("they are in the queue", PATIENCE, stand).await;
+    eventually("they are in the queue", TEST_TIMEOUT, stand).await;
 }
 
 /// When the waiters' leases in the queue end, by the server's clock.
@@ -95,7 +95,7 @@ async fn a_full_server_keeps_waiters_and_hands_locks_off_and_renews_them() {
         assert_eq!((now.len(), admin.keys()), (2, keys.clone()), "the waiter, and nothing new");
         std::future::ready(now.iter().all(|deadline| *deadline > latest))
     };
-    eventually("each has refreshed its place", PATIENCE, refreshed).await;
+    eventually("each has refreshed its place", TEST_TIMEOUT, refreshed).await;
     // It was renewed for longer than its ttl meanwhile.
     guard.check().expect("still held");
     guard.release().await.expect("released without memory");
@@ -130,7 +130,7 @@ async fn a_lock_whose_answer_was_lost_is_granted_by_a_server_that_is_full_by_the
                 false => lock(&manager).acquire().await,
             }
         });
-        eventually("set", PATIENCE, || std::future::ready(admin.get(KEY).is_some())).await;
+        eventually("set", TEST_TIMEOUT, || std::future::ready(admin.get(KEY).is_some())).await;
         fill(&mut admin);
         let guard = asked.await.expect("no panic").expect("it is there");
         guard.release().await.expect("released without memory");

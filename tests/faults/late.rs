@@ -8,7 +8,7 @@ use lockmacro_tests::{Admin, Fault, Proxy, Server, drop_after_polls, eventually}
 
 use crate::refusals::follow;
 use crate::{
-    KEY, LONG_TTL, PATIENCE, SLACK, TIMEOUT, keeps_nothing, lock, manager, ms, reason, works,
+    KEY, LONG_TTL, SLACK, TEST_TIMEOUT, TIMEOUT, keeps_nothing, lock, manager, ms, reason, works,
 };
 
 /// How long the network keeps a command: longer than the lock is held.
@@ -29,7 +29,8 @@ async fn a_set_that_arrives_after_its_release_is_released_soon() {
     assert!(start.elapsed() < HELD_UP, "the first request is still in flight");
     proxy.held_commands_arrive().await;
     let mut admin = server.admin();
-    eventually("the key is free", PATIENCE, || std::future::ready(admin.get(KEY).is_none())).await;
+    eventually("the key is free", TEST_TIMEOUT, || std::future::ready(admin.get(KEY).is_none()))
+        .await;
 }
 
 #[tokio::test]
@@ -42,7 +43,8 @@ async fn a_set_that_arrives_after_its_acquire_was_abandoned_is_released_soon() {
     tokio::time::timeout(ms(30), lock(&manager).acquire()).await.expect_err("no answer");
     proxy.held_commands_arrive().await;
     let mut admin = server.admin();
-    eventually("the key is free", PATIENCE, || std::future::ready(admin.get(KEY).is_none())).await;
+    eventually("the key is free", TEST_TIMEOUT, || std::future::ready(admin.get(KEY).is_none()))
+        .await;
     drop(manager);
     keeps_nothing(&server).await;
 }
@@ -60,7 +62,7 @@ async fn reason_of(error: &str, prepare: impl AsyncFnOnce(&Server)) -> Unavailab
     let start = Instant::now();
     let asked = tokio::spawn(lock(&manager).acquire());
     // It asks again when it has the first answer.
-    eventually("refused", PATIENCE, || std::future::ready(admin.refused(error) > 1)).await;
+    eventually("refused", TEST_TIMEOUT, || std::future::ready(admin.refused(error) > 1)).await;
     proxy.stall(true);
     let error = asked.await.expect("no panic").expect_err("refused");
     assert!(start.elapsed() < TIMEOUT + SLACK, "after {:?}", start.elapsed());

@@ -3,7 +3,7 @@
 use lockmacro_runtime::{LockManager, Unavailability};
 use lockmacro_tests::{Server, eventually};
 
-use crate::{LONG_TTL, PATIENCE, keeps_nothing, manager, reason, refusal, works};
+use crate::{LONG_TTL, TEST_TIMEOUT, keeps_nothing, manager, reason, refusal, works};
 
 /// A server that answers `LOADING` for some seconds, with a manager that knew it before.
 async fn loading() -> (Server, LockManager, LockManager) {
@@ -36,5 +36,6 @@ async fn a_loading_server_is_waited_for_and_named() {
     works(&patient).await;
     works(&hasty).await;
     let mut admin = server.admin();
-    eventually("released", PATIENCE, || std::future::ready(admin.get(crate::KEY).is_none())).await;
+    eventually("released", TEST_TIMEOUT, || std::future::ready(admin.get(crate::KEY).is_none()))
+        .await;
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder};
 use lockmacro_tests::{Cluster, Server, eventually, log};
 
-use crate::{LONG_TTL, Locked, PATIENCE, TIMEOUT, ms};
+use crate::{LONG_TTL, Locked, TEST_TIMEOUT, TIMEOUT, ms};
 
 /// Every line at one of these levels that is about a server or a lock with one of these names.
 /// Other tests of this process log as well.
@@ -53,7 +53,7 @@ async fn many_callers(manager: &LockManager, name: &'static str, end: Instant) -
 
 /// Asks until the server is back, and it was logged.
 async fn back(manager: &LockManager, name: &'static str, server: &str) {
-    eventually("it is told that it is back", PATIENCE, async || {
+    eventually("it is told that it is back", TEST_TIMEOUT, async || {
         let lock = Lock::new(name).name(name).ttl(LONG_TTL).manager(manager);
         let _: Locked<()> = lock.run(async { Ok(()) }).await;
         count(&lines(&["INFO"], &[server]), "lock server back") > 0
@@ -187,7 +187,7 @@ async fn the_node_of_a_cluster_that_is_lost_is_named_and_no_other() {
         assert_eq!(told, usize::from(nth == lost), "{place}");
     }
     cluster.server(lost).resume();
-    eventually("it is back", PATIENCE, async || {
+    eventually("it is back", TEST_TIMEOUT, async || {
         let _ = ask().await;
         count(&lines(&["INFO"], &[&format!("server={} ", places[lost])]), "lock server back") == 1
     })
@@ -205,7 +205,7 @@ async fn the_outage_of_a_node_ends_when_its_replica_takes_over() {
     let lost = (0..3).find(|nth| *nth == cluster.owner(NAME)).expect("a primary");
     let place = format!("server=127.0.0.1:{} ", cluster.server(lost).port());
     cluster.server_mut(lost).kill();
-    eventually("it has left the slot map", PATIENCE, async || {
+    eventually("it has left the slot map", TEST_TIMEOUT, async || {
         let _: Locked<()> = lock().run(async { Ok(()) }).await;
         count(&lines(&["INFO"], &[&place]), "lock server not in the slot map") > 0
     })
@@ -226,7 +226,7 @@ async fn a_server_that_was_never_reached_is_logged_as_lost_when_calls_fail() {
     server.kill();
     let manager = builder().lazy().connect(&server.url()).await.expect("it connects later");
     let place_of_it = format!("server={place} ");
-    eventually("it is told", PATIENCE, async || {
+    eventually("it is told", TEST_TIMEOUT, async || {
         let lock = Lock::new(NAME).name(NAME).ttl(LONG_TTL).manager(&manager);
         lock.acquire().await.expect_err("nobody is there");
         count(&lines(&["WARN"], &[&place_of_it]), "lock server lost") == 1
@@ -281,7 +281,7 @@ async fn a_call_that_fails_is_counted_at_the_node_it_went_to_and_at_no_other() {
     let start = Instant::now();
     for nth in [0, 1] {
         while failed_calls(&servers[nth]).is_none() {
-            assert!(start.elapsed() < PATIENCE, "{} is not back", places[nth]);
+            assert!(start.elapsed() < TEST_TIMEOUT, "{} is not back", places[nth]);
             ask(nth).await;
         }
     }
@@ -307,7 +307,7 @@ async fn a_lock_that_is_lost_is_counted_at_the_node_that_has_it_and_at_no_other(
     held.lost().await;
     (0..2).for_each(|nth| cluster.server(nth).resume());
     for (server, lost) in servers.iter().zip([1, 0]) {
-        eventually("it is back", PATIENCE, async || {
+        eventually("it is back", TEST_TIMEOUT, async || {
             for nth in [0, 1] {
                 let _: Locked<()> = lock(nth).ttl(LONG_TTL).run(async { Ok(()) }).await;
             }
@@ -353,7 +353,7 @@ async fn a_release_in_the_background_that_comes_too_late_is_told() {
         Locked::Ok(7)
     };
     assert_eq!(lock.release_in_background().run(body).await, Ok(7));
-    eventually("it is told", PATIENCE, async || {
+    eventually("it is told", TEST_TIMEOUT, async || {
         count(&lines(&["WARN"], &[NAME]), "lock was taken away before its release") == 1
     })
     .await;

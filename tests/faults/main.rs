@@ -20,7 +20,7 @@ mod wire;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
-use lockmacro_tests::times::{LONG_TTL, PATIENCE, ms};
+use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT, ms};
 use lockmacro_tests::{Server, eventually};
 
 /// What managers are told to wait for a server.
@@ -87,6 +87,6 @@ async fn works(manager: &LockManager) {
 /// Waits until the server holds no key at all.
 async fn keeps_nothing(server: &Server) {
     let mut admin = server.admin();
-    eventually("the server is empty", PATIENCE, || std::future::ready(admin.keys().is_empty()))
+    eventually("the server is empty", TEST_TIMEOUT, || std::future::ready(admin.keys().is_empty()))
         .await;
 }

@@ -8,7 +8,7 @@ use lockmacro_runtime::{Lock, LockManager, Unavailability};
 use lockmacro_tests::{Fault, Proxy, Server};
 
 use crate::{
-    KEY, LONG_TTL, Locked, PATIENCE, SLACK, TIMEOUT, keeps_nothing, lock, manager, ms, reason,
+    KEY, LONG_TTL, Locked, SLACK, TEST_TIMEOUT, TIMEOUT, keeps_nothing, lock, manager, ms, reason,
     refusal, works,
 };
 
@@ -109,7 +109,7 @@ async fn a_repeated_release_frees_nobody_elses_lock() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, taken).await.expect("released");
+    tokio::time::timeout(TEST_TIMEOUT, taken).await.expect("released");
     // The server had carried it out, which the resent one cannot tell any more.
     let error = release.await.expect("no panic").expect_err("not known to be released");
     assert_eq!(reason(error), Unavailability::Disconnected);
@@ -259,7 +259,8 @@ async fn bodies_never_overlap_on_a_network_that_is_cut_all_the_time() {
     let is_over = {
         let runs = Arc::clone(&runs);
         move || {
-            start.elapsed() > ms(1_000) && (runs.load(SeqCst) > 10 || start.elapsed() > PATIENCE)
+            start.elapsed() > ms(1_000)
+                && (runs.load(SeqCst) > 10 || start.elapsed() > TEST_TIMEOUT)
         }
     };
     let mut tasks = tokio::task::JoinSet::new();

@@ -6,8 +6,8 @@ use lockmacro_runtime::{Lock, LockManager, Unavailability};
 use lockmacro_tests::{Server, eventually, in_time, on_a_plain_thread};
 
 use crate::{
-    KEY, LONG_TTL, Locked, PATIENCE, SLACK, TIMEOUT, first_error, keeps_nothing, lock, manager, ms,
-    reason, refusal, works,
+    KEY, LONG_TTL, Locked, SLACK, TEST_TIMEOUT, TIMEOUT, first_error, keeps_nothing, lock, manager,
+    ms, reason, refusal, works,
 };
 
 #[tokio::test]
@@ -69,7 +69,8 @@ async fn a_server_stopped_for_long_leaves_nothing_behind_either() {
     tokio::time::sleep(ms(3_500)).await;
     server.resume();
     let mut admin = server.admin();
-    eventually("the key is free", PATIENCE, || std::future::ready(admin.get(KEY).is_none())).await;
+    eventually("the key is free", TEST_TIMEOUT, || std::future::ready(admin.get(KEY).is_none()))
+        .await;
     works(&manager).await;
 }
 
@@ -122,7 +123,7 @@ async fn a_runtime_that_ends_in_mid_acquire_leaves_nothing_behind() {
 async fn a_server_that_goes_on_in_time_grants_the_lock_after_all() {
     let server = Server::start();
     let manager =
-        LockManager::builder().timeout(PATIENCE).connect(&server.url()).await.expect("there");
+        LockManager::builder().timeout(TEST_TIMEOUT).connect(&server.url()).await.expect("there");
     works(&manager).await;
     server.pause();
     let waiting = tokio::spawn({

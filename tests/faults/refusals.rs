@@ -6,8 +6,8 @@ use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
 use lockmacro_tests::{Admin, Fault, Proxy, Server, eventually};
 
 use crate::{
-    KEY, LONG_TTL, Locked, PATIENCE, TIMEOUT, keeps_nothing, lock, manager, ms, reason, refusal,
-    works,
+    KEY, LONG_TTL, Locked, TEST_TIMEOUT, TIMEOUT, keeps_nothing, lock, manager, ms, reason,
+    refusal, works,
 };
 
 #[tokio::test]
@@ -140,7 +140,7 @@ async fn a_replica_is_read_only_to_locks_until_it_is_promoted() {
     // A key that the replica shows as held does not show whether the caller may lock it.
     primary.admin().ask::<()>(&["SET", KEY, "somebody", "PX", "60000"]);
     let mut admin = replica.admin();
-    eventually("replicated", PATIENCE, || std::future::ready(admin.get(KEY).is_some())).await;
+    eventually("replicated", TEST_TIMEOUT, || std::future::ready(admin.get(KEY).is_some())).await;
     assert_eq!(reason(refusal(&manager).await), Unavailability::ReadOnly);
     admin.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
     admin.ask::<()>(&["DEL", KEY]);
@@ -170,7 +170,7 @@ async fn a_repeated_acquire_on_a_server_demoted_meanwhile_is_not_busy() {
     proxy.on_next("SET", Fault::LoseReply);
     let asked = tokio::spawn(lock(&manager).acquire());
     let mut admin = server.admin();
-    eventually("sent", PATIENCE, || std::future::ready(proxy.orders_are_done())).await;
+    eventually("sent", TEST_TIMEOUT, || std::future::ready(proxy.orders_are_done())).await;
     // Before the command is sent again, the key holds somebody else's value, as far as a replica
     // can tell.
     follow(&server, primary.port()).await;
@@ -193,7 +193,7 @@ async fn a_server_demoted_in_mid_body_costs_no_value() {
 pub async fn follow(replica: &Server, primary: u16) {
     let mut admin = replica.admin();
     admin.ask::<()>(&["REPLICAOF", "127.0.0.1", &primary.to_string()]);
-    eventually("synchronised", PATIENCE, || {
+    eventually("synchronised", TEST_TIMEOUT, || {
         let info: String = admin.ask(&["INFO", "replication"]);
         std::future::ready(info.contains("master_link_status:up"))
     })
@@ -220,7 +220,7 @@ async fn a_cluster_that_does_not_serve_the_key_is_down_until_it_does() {
     let manager = manager(&server.url()).await;
     assert_eq!(reason(refusal(&manager).await), Unavailability::ClusterDown);
     server.admin().ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
-    eventually("the cluster is up", PATIENCE, || async {
+    eventually("the cluster is up", TEST_TIMEOUT, || async {
         lock(&manager).run(async { Locked::Ok(7) }).await == Ok(7)
     })
     .await;
@@ -237,7 +237,7 @@ async fn a_server_busy_with_a_script_is_waited_for_and_named() {
     let endless = std::thread::spawn(move || {
         stuck.send::<()>(&["EVAL", "while true do end", "0"]).expect_err("killed")
     });
-    eventually("the script runs", PATIENCE, || {
+    eventually("the script runs", TEST_TIMEOUT, || {
         std::future::ready(admin.send::<()>(&["GET", KEY]).is_err_and(|e| e.code() == Some("BUSY")))
     })
     .await;

@@ -3,7 +3,7 @@
 use lockmacro_runtime::{Lock, LockError, LockManager, LossCause, Unavailability};
 use lockmacro_tests::{Admin, Server, eventually};
 
-use crate::{KEY, LONG_TTL, Locked, PATIENCE, lock, manager, ms, works};
+use crate::{KEY, LONG_TTL, Locked, TEST_TIMEOUT, lock, manager, ms, works};
 
 /// Cuts every connection but the test's, so that the next request has to be sent twice.
 fn cut_connections(admin: &mut Admin) {
@@ -46,7 +46,7 @@ async fn a_release_after_the_lease_is_lost_whatever_the_connection_does() {
         works(&manager).await;
         let short = Lock::new(KEY).ttl(ms(150)).manager(&manager);
         let guard = short.acquire().await.expect("free");
-        eventually("its lease is over", PATIENCE, || {
+        eventually("its lease is over", TEST_TIMEOUT, || {
             let set = ["SET", KEY, "somebody", "NX", "PX", "60000"];
             std::future::ready(admin.ask::<Option<String>>(&set).is_some())
         })

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Server, eventually};
 
-use crate::{KEY, LONG_TTL, Locked, PATIENCE, keeps_nothing, lock, manager, works};
+use crate::{KEY, LONG_TTL, Locked, TEST_TIMEOUT, keeps_nothing, lock, manager, works};
 
 /// What the two scripts call by themselves, at most.
 const INSIDE: [&str; 6] = ["del", "get", "getex", "pexpire", "pttl", "zcard"];
@@ -165,7 +165,7 @@ async fn managers_that_are_gone_leave_no_connection() {
         keeps_nothing(&server).await;
     }
     let mut admin = server.admin();
-    eventually("only the one that looks is left", PATIENCE, || {
+    eventually("only the one that looks is left", TEST_TIMEOUT, || {
         let clients: String = admin.ask(&["CLIENT", "LIST"]);
         std::future::ready(clients.lines().count() == 1)
     })

@@ -8,7 +8,7 @@ use lockmacro_runtime::{Lock, LockError, LossCause, Lost};
 use lockmacro_tests::{Backend, on, on_a_plain_thread};
 use tokio::runtime::Builder;
 
-use crate::{Failure, Locked, PATIENCE, lock, ms};
+use crate::{Failure, Locked, TEST_TIMEOUT, lock, ms};
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_plain_thread_locks_and_releases(backend: &Backend) {
@@ -47,7 +47,7 @@ async fn a_blocking_guard_is_released_and_dropped_on_a_plain_thread(backend: &Ba
     });
     assert!(held.await);
     assert!(backend.is_free(&released).await);
-    backend.becomes_free(&dropped, PATIENCE).await;
+    backend.becomes_free(&dropped, TEST_TIMEOUT).await;
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
@@ -108,7 +108,7 @@ async fn a_blocking_lock_works_on_a_thread_beside_a_current_thread_runtime(backe
         worker.block_on(&runtime, async move {
             // A task of the worker holds it meanwhile, and releases it.
             let held = lock(&manager, &name).acquire().await.expect("free");
-            let waiting = lock(&manager, &name).wait(PATIENCE);
+            let waiting = lock(&manager, &name).wait(TEST_TIMEOUT);
             let beside =
                 tokio::task::spawn_blocking(move || waiting.run_blocking(|| Locked::Ok(1)));
             let here = lock(&manager, &name).run_blocking(|| Locked::Ok(2));
@@ -134,7 +134,7 @@ async fn a_sync_body_that_panics_frees_the_lock(backend: &Backend) {
         catch_unwind(AssertUnwindSafe(body)).is_err()
     });
     assert!(caught.await, "the panic reaches the caller");
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
@@ -202,7 +202,7 @@ async fn a_lost_guard_runs_no_sync_body_and_recovers_nothing(backend: &Backend) 
     };
     for way in 0..6 {
         let guard = Lock::new(&*key).ttl(ms(60)).manager(&manager).acquire().await.expect("free");
-        backend.becomes_free(&key, PATIENCE).await;
+        backend.becomes_free(&key, TEST_TIMEOUT).await;
         let recover = recover(Arc::clone(&recovered));
         let result = match way {
             0 => guard.run_blocking(run),

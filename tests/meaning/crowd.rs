@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lockmacro_runtime::LockManager;
 use lockmacro_tests::{Backend, on};
 
-use crate::{Failure, PATIENCE, lock};
+use crate::{Failure, TEST_TIMEOUT, lock};
 
 // Not on a Redlock: without a queue, two hundred callers at once are more than its nodes answer in
 // time.
@@ -56,7 +56,7 @@ async fn increment_in_the_end(manager: &LockManager, key: &str, counter: &Counte
             Err(Failure::Lock(error)) if error.is_busy() => {}
             Err(error) => panic!("task {task}: {error}"),
         }
-        assert!(start.elapsed() < 6 * PATIENCE, "task {task} starves");
+        assert!(start.elapsed() < 6 * TEST_TIMEOUT, "task {task} starves");
         let pause = 1_000 + (task * 7_919 + attempt * 104_729) % 19_000;
         tokio::time::sleep(Duration::from_micros(pause)).await;
     }

@@ -6,7 +6,7 @@ use lockmacro_runtime::{Lock, LockError, LockGuard, LockKey, LockManager, Lost};
 use lockmacro_tests::{Backend, eventually, on};
 use tokio::time::timeout;
 
-use crate::{LONG_TTL, Locked, PATIENCE, lock, ms};
+use crate::{LONG_TTL, Locked, TEST_TIMEOUT, lock, ms};
 
 fn builder() -> lockmacro_runtime::LockManagerBuilder {
     LockManager::builder().timeout(LONG_TTL)
@@ -106,7 +106,7 @@ async fn a_lock_that_names_no_ttl_has_the_managers(backend: &Backend) {
     let short = backend.manager_from(builder().default_ttl(Duration::from_secs(2))).await;
     let guard = unnamed(&short, &key).acquire().await.expect("free");
     let mut least = guard.remaining();
-    eventually("it is renewed", PATIENCE, || {
+    eventually("it is renewed", TEST_TIMEOUT, || {
         let before = std::mem::replace(&mut least, guard.remaining());
         std::future::ready(guard.remaining() > before)
     })
@@ -147,15 +147,15 @@ async fn what_is_skipped_when_busy_does_not_wait_by_itself(backend: &Backend) {
     let patient = backend.manager_from(builder().default_wait(LONG_TTL)).await;
     let held = lock(&patient, &key).acquire().await.expect("free");
     let skipped = lock(&patient, &key).run_or_skip(async { Some(1) });
-    let done = timeout(PATIENCE, skipped).await.expect("it does not wait");
+    let done = timeout(TEST_TIMEOUT, skipped).await.expect("it does not wait");
     assert_eq!(done, None, "another machine does it right now");
     let keep = |_: Lost, value: Option<u32>| value;
     let skipped = lock(&patient, &key).recovering(keep).run_or_skip(async { Some(1) });
-    let done = timeout(PATIENCE, skipped).await.expect("it does not wait");
+    let done = timeout(TEST_TIMEOUT, skipped).await.expect("it does not wait");
     assert_eq!(done, None, "nor where a loss is recovered from");
     let body = async { Ok::<_, String>(Some(1)) };
     let skipped = lock(&patient, &key).map_err(|error| error.to_string()).run_or_skip(body);
-    let done = timeout(PATIENCE, skipped).await.expect("it does not wait");
+    let done = timeout(TEST_TIMEOUT, skipped).await.expect("it does not wait");
     assert_eq!(done, Ok(None), "nor where errors are mapped");
     // A job that says so waits.
     let waiting = lock(&patient, &key).wait(LONG_TTL).run_or_skip(async { Some(1) });

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use lockmacro_runtime::LockError;
 use lockmacro_tests::{Backend, Polled, drop_after_polls, on};
 
-use crate::{LONG_TTL, Locked, PATIENCE, lock, ms};
+use crate::{LONG_TTL, Locked, TEST_TIMEOUT, lock, ms};
 
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 200;
@@ -27,7 +27,7 @@ async fn an_acquire_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
             Polled::Completed(Err(error)) => is_in_flight(&error),
             Polled::Dropped => {}
         }
-        backend.becomes_free(&key, PATIENCE).await;
+        backend.becomes_free(&key, TEST_TIMEOUT).await;
     }
     panic!("it never completed");
 }
@@ -41,7 +41,7 @@ async fn a_refused_acquire_dropped_at_any_point_leaves_the_holder_alone(backend:
         let polled = drop_after_polls(lock(&theirs, &key).acquire(), polls).await;
         // Dropped after it: once the marker is free, the other drop has been dealt with.
         drop(lock(&theirs, &marker).acquire().await.expect("free"));
-        backend.becomes_free(&marker, PATIENCE).await;
+        backend.becomes_free(&marker, TEST_TIMEOUT).await;
         assert!(!backend.is_free(&key).await, "after {polls} polls");
         if let Polled::Completed(result) = polled {
             assert!(result.expect_err("held").is_busy());
@@ -69,7 +69,7 @@ async fn a_body_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
             Polled::Completed(Err(error)) => is_in_flight(&error),
             Polled::Dropped => {}
         }
-        backend.becomes_free(&key, PATIENCE).await;
+        backend.becomes_free(&key, TEST_TIMEOUT).await;
     }
     panic!("it never completed");
 }
@@ -83,7 +83,7 @@ async fn a_release_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
         if let Polled::Completed(result) = drop_after_polls(guard.release(), polls).await {
             return result.expect("released");
         }
-        backend.becomes_free(&key, PATIENCE).await;
+        backend.becomes_free(&key, TEST_TIMEOUT).await;
     }
     panic!("it never completed");
 }
@@ -94,7 +94,7 @@ async fn a_timeout_around_a_locked_body_leaves_no_lock(backend: &Backend) {
     let key = backend.key("order:42");
     let body = lock(&manager, &key).run(std::future::pending::<Locked<()>>());
     tokio::time::timeout(ms(30), body).await.expect_err("too slow");
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
 #[on(memory, redis, cluster, redlock, both_runtimes)]
@@ -110,7 +110,7 @@ async fn a_select_that_drops_a_locked_body_leaves_no_lock(backend: &Backend) {
         }) => panic!("the body ended: {result:?}"),
         started = in_body => started.expect("the body starts"),
     }
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
 #[on(memory, redis, cluster, redlock, both_runtimes)]
@@ -126,7 +126,7 @@ async fn an_aborted_task_leaves_no_lock(backend: &Backend) {
         tokio::time::sleep(Duration::from_micros(delay)).await;
         task.abort();
         assert!(task.await.expect_err("aborted").is_cancelled());
-        backend.becomes_free(&key, PATIENCE).await;
+        backend.becomes_free(&key, TEST_TIMEOUT).await;
     }
 }
 
@@ -145,7 +145,7 @@ async fn a_dropped_lock_is_free_within_milliseconds(backend: &Backend) {
                 Ok(next) => break next,
                 Err(error) => assert!(error.is_busy(), "{error}"),
             }
-            assert!(dropped.elapsed() < PATIENCE, "it is never free");
+            assert!(dropped.elapsed() < TEST_TIMEOUT, "it is never free");
             tokio::time::sleep(ms(1)).await;
         };
         times.push(dropped.elapsed());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use lockmacro_tests::{Backend, on, watched};
 
-use crate::{LONG_TTL, Locked, PATIENCE, lock, ms};
+use crate::{LONG_TTL, Locked, TEST_TIMEOUT, lock, ms};
 
 /// Asks until the lock is granted.
 async fn next(rival: &LockManager, key: &str) -> LockGuard {
@@ -16,7 +16,7 @@ async fn next(rival: &LockManager, key: &str) -> LockGuard {
             Ok(guard) => return guard,
             Err(error) => assert!(error.is_busy(), "{error}"),
         }
-        assert!(start.elapsed() < PATIENCE, "the lock never became free");
+        assert!(start.elapsed() < TEST_TIMEOUT, "the lock never became free");
         tokio::time::sleep(ms(2)).await;
     }
 }
@@ -31,7 +31,7 @@ async fn a_lock_ends_at_its_ttl_and_not_before(backend: &Backend) {
     let theirs = next(&rival, &key).await;
     // The server counts from its own moment, after `before`; it keeps whole milliseconds.
     assert!(before.elapsed() >= TTL - ms(1), "after {:?}", before.elapsed());
-    assert!(before.elapsed() < TTL + PATIENCE, "after {:?}", before.elapsed());
+    assert!(before.elapsed() < TTL + TEST_TIMEOUT, "after {:?}", before.elapsed());
     assert!(!guard.is_held());
     theirs.release().await.expect("released");
 }
@@ -90,7 +90,7 @@ async fn a_lost_body_ends_as_lost_even_when_nobody_wants_its_lock(backend: &Back
         Lock::new(&*key).ttl(ms(100)).manager(&manager).run(std::future::pending()).await;
     let Err(LockError::Lost(lost)) = result else { panic!("{result:?}") };
     assert_eq!((lost.key().as_str(), lost.cause()), (&*key, LossCause::Expired));
-    assert!(start.elapsed() < PATIENCE);
+    assert!(start.elapsed() < TEST_TIMEOUT);
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
@@ -111,7 +111,7 @@ async fn a_body_that_sleeps_past_its_lease_is_not_polled_again(backend: &Backend
         .await;
     assert!(matches!(result, Err(LockError::Lost(_))), "{result:?}");
     assert!(!went_on);
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
@@ -133,7 +133,7 @@ async fn a_lost_guard_stays_lost(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let guard = Lock::new(&*key).ttl(ms(60)).manager(&manager).acquire().await.expect("free");
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
     for _ in 0..3 {
         assert!(!guard.is_held());
         assert_eq!(guard.remaining(), Duration::ZERO);
@@ -146,7 +146,7 @@ async fn a_lost_guard_runs_no_body(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let guard = Lock::new(&*key).ttl(ms(60)).manager(&manager).acquire().await.expect("free");
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
     let mut ran = false;
     let result: Locked<()> = guard
         .run(async {

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
-use lockmacro_tests::times::{LONG_TTL, PATIENCE};
+use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT};
 use lockmacro_tests::{Server, eventually, on_a_plain_thread};
 
 static SERVER: LazyLock<Server> = LazyLock::new(|| {
@@ -91,7 +91,7 @@ async fn a_lock_without_a_manager_uses_the_installed_one() {
         assert!(error.is_unavailable(), "{error}");
     }
     let gone = || std::future::ready(SERVER.admin().get("order:6").is_none());
-    eventually("it is released", PATIENCE, gone).await;
+    eventually("it is released", TEST_TIMEOUT, gone).await;
     assert!(LockManager::installed().is_ok());
 }
 

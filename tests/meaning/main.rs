@@ -18,7 +18,7 @@ mod scopes;
 mod shutdown;
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
-use lockmacro_tests::times::{LONG_TTL, PATIENCE, ms};
+use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT, ms};
 
 type Locked<T> = Result<T, LockError>;
 

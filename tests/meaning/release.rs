@@ -6,7 +6,7 @@ use futures::FutureExt;
 use lockmacro_runtime::Lock;
 use lockmacro_tests::{Backend, eventually, on};
 
-use crate::{Failure, Locked, PATIENCE, lock, ms};
+use crate::{Failure, Locked, TEST_TIMEOUT, lock, ms};
 
 #[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_body_that_returns_ok_frees_the_lock_and_gives_its_value(backend: &Backend) {
@@ -62,7 +62,7 @@ async fn a_body_that_panics_frees_the_lock(backend: &Backend) {
         Locked::Ok(())
     });
     AssertUnwindSafe(body).catch_unwind().await.expect_err("the panic reaches the caller");
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
 #[on(memory, redis, cluster, redlock, both_runtimes)]
@@ -82,7 +82,7 @@ async fn a_dropped_guard_frees_the_lock(backend: &Backend) {
     let guard = lock(&manager, &key).acquire().await.expect("free");
     assert!(!backend.is_free(&key).await);
     drop(guard);
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
 #[on(memory, redis, cluster, redlock, both_runtimes)]
@@ -107,7 +107,7 @@ async fn a_guard_outlives_the_last_handle_of_its_manager(backend: &Backend) {
     let guard = lock(&manager, &key).acquire().await.expect("free");
     drop(manager);
     drop(guard);
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
 #[on(memory, redis, cluster, redlock, both_runtimes)]
@@ -115,7 +115,7 @@ async fn a_late_release_frees_nobody_elses_lock(backend: &Backend) {
     let (late, next) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = Lock::new(&*key).ttl(ms(60)).manager(&late).acquire().await.expect("free");
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
     let theirs = lock(&next, &key).acquire().await.expect("free");
     // What it says is not the point here: the lock is gone.
     let _ = guard.release().await;
@@ -128,13 +128,13 @@ async fn a_late_drop_frees_nobody_elses_lock(backend: &Backend) {
     let (late, next) = (backend.manager().await, backend.manager().await);
     let (key, marker) = (backend.key("order:42"), backend.key("marker"));
     let guard = Lock::new(&*key).ttl(ms(60)).manager(&late).acquire().await.expect("free");
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
     let theirs = lock(&next, &key).acquire().await.expect("free");
     // The marker is dropped after the guard: when it is free, the guard's release is over too.
     let marked = lock(&late, &marker).acquire().await.expect("free");
     drop(guard);
     drop(marked);
-    eventually("the drops are carried out", PATIENCE, || backend.is_free(&marker)).await;
+    eventually("the drops are carried out", TEST_TIMEOUT, || backend.is_free(&marker)).await;
     assert!(!backend.is_free(&key).await);
     theirs.release().await.expect("still theirs");
 }
@@ -152,5 +152,5 @@ async fn a_bodys_error_survives_the_loss_of_its_lock(backend: &Backend) {
         })
         .await;
     assert_eq!(result, Err(Failure::Own));
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
 }

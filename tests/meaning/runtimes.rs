@@ -8,7 +8,7 @@ use lockmacro_runtime::LockManager;
 use lockmacro_tests::{Backend, on, on_a_plain_thread};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{Locked, PATIENCE, lock, ms};
+use crate::{Locked, TEST_TIMEOUT, lock, ms};
 
 fn current_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -43,7 +43,7 @@ async fn a_runtime_that_is_dropped_in_mid_body_leaves_no_lock(backend: &Backend)
     for runtime in [current_thread, multi_thread] {
         let runtime = on_a_plain_thread(runtime).await;
         end_in_mid_body(manager.clone(), key.clone(), runtime, drop).await;
-        backend.becomes_free(&key, PATIENCE).await;
+        backend.becomes_free(&key, TEST_TIMEOUT).await;
     }
 }
 
@@ -55,7 +55,7 @@ async fn a_runtime_that_is_shut_down_in_mid_body_leaves_no_lock(backend: &Backen
         let runtime = on_a_plain_thread(runtime).await;
         let end = Runtime::shutdown_background;
         end_in_mid_body(manager.clone(), key.clone(), runtime, end).await;
-        backend.becomes_free(&key, PATIENCE).await;
+        backend.becomes_free(&key, TEST_TIMEOUT).await;
     }
 }
 
@@ -72,7 +72,7 @@ async fn a_runtime_that_ends_holding_a_guard_leaves_no_lock(backend: &Backend) {
         });
     })
     .await;
-    backend.becomes_free(&key, PATIENCE).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
@@ -141,7 +141,7 @@ async fn count(manager: &LockManager, key: &str, inside: &AtomicU32) -> u32 {
             Ok(()) => runs += 1,
             Err(error) => assert!(error.is_busy(), "{error}"),
         }
-        assert!(start.elapsed() < 2 * PATIENCE, "starved");
+        assert!(start.elapsed() < 2 * TEST_TIMEOUT, "starved");
         tokio::time::sleep(ms(2)).await;
     }
     runs

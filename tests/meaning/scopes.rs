@@ -29,7 +29,7 @@ fn is_outside() -> bool {
 async fn is_inside(locks: &LockManager) -> bool {
     let held = Lock::new("order:1").manager(locks).acquire().await.expect("free");
     let found = tokio::time::timeout(
-        crate::PATIENCE,
+        crate::TEST_TIMEOUT,
         LockManager::installed()
             .map(|here| async move {
                 Lock::new("order:1").manager(&here).wait(std::time::Duration::ZERO).acquire().await

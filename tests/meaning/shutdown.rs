@@ -5,14 +5,14 @@ use std::time::Instant;
 use lockmacro_runtime::LockError;
 use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
-use crate::{LONG_TTL, Locked, PATIENCE, lock, ms};
+use crate::{LONG_TTL, Locked, TEST_TIMEOUT, lock, ms};
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_manager_that_is_shut_down_grants_no_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     lock(&manager, &key).run(async { Locked::Ok(()) }).await.expect("not yet shut down");
-    manager.shutdown(PATIENCE).await.expect("nothing is held");
+    manager.shutdown(TEST_TIMEOUT).await.expect("nothing is held");
     let mut ran = false;
     let result: Locked<()> = lock(&manager, &key)
         .run(async {
@@ -33,7 +33,7 @@ async fn a_manager_without_locks_shuts_down_at_once(backend: &Backend) {
     let manager = backend.manager().await;
     let start = Instant::now();
     manager.shutdown(LONG_TTL).await.expect("nothing is held");
-    assert!(start.elapsed() < PATIENCE);
+    assert!(start.elapsed() < TEST_TIMEOUT);
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
@@ -68,13 +68,13 @@ async fn a_shutdown_with_locks_held_too_long_says_how_many(backend: &Backend) {
     let error = manager.shutdown(ms(50)).await.expect_err("two locks are held");
     let LockError::ShutdownTimeout { held, .. } = error else { panic!("{error:?}") };
     assert_eq!(held, 2);
-    assert!(start.elapsed() >= ms(50) && start.elapsed() < PATIENCE);
+    assert!(start.elapsed() >= ms(50) && start.elapsed() < TEST_TIMEOUT);
     // They are still locks, and still end properly.
     assert!(first.is_held());
     first.release().await.expect("released after the shutdown");
     assert!(backend.is_free(&one).await);
     drop(second);
-    backend.becomes_free(&two, PATIENCE).await;
+    backend.becomes_free(&two, TEST_TIMEOUT).await;
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
@@ -95,7 +95,7 @@ async fn a_shutdown_leaves_other_managers_alone(backend: &Backend) {
     let (closed, other) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&other, &key).acquire().await.expect("free");
-    closed.shutdown(PATIENCE).await.expect("nothing of its own is held");
+    closed.shutdown(TEST_TIMEOUT).await.expect("nothing of its own is held");
     assert!(guard.is_held());
     assert!(!backend.is_free(&key).await);
     guard.release().await.expect("released");
@@ -105,6 +105,6 @@ async fn a_shutdown_leaves_other_managers_alone(backend: &Backend) {
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_shutdown_may_be_asked_for_twice(backend: &Backend) {
     let manager = backend.manager().await;
-    manager.shutdown(PATIENCE).await.expect("nothing is held");
-    manager.shutdown(PATIENCE).await.expect("nothing is held");
+    manager.shutdown(TEST_TIMEOUT).await.expect("nothing is held");
+    manager.shutdown(TEST_TIMEOUT).await.expect("nothing is held");
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder};
-use lockmacro_tests::times::PATIENCE;
+use lockmacro_tests::times::TEST_TIMEOUT;
 use lockmacro_tests::{Admin, Cluster, Server, in_time};
 
 const TTL: Duration = Duration::from_millis(2_500);
@@ -67,7 +67,7 @@ async fn no_lock_is_lost_while_its_password_changes_again_and_again() {
         for nth in 0..10 {
             guards.push(lock(&format!("order:{nth}")).acquire().await.expect("free"));
         }
-        let waiting = tokio::spawn(lock("order:0").wait(PATIENCE * 3).acquire());
+        let waiting = tokio::spawn(lock("order:0").wait(TEST_TIMEOUT * 3).acquire());
         for round in 0..4 {
             let next = format!("password {round}");
             rotate(&mut admin, &next);
@@ -128,7 +128,7 @@ async fn every_node_of_a_cluster_and_of_a_redlock_uses_them() {
         }
         let nodes: Vec<_> = (0..3).map(|_| Server::start()).collect();
         nodes.iter().for_each(|node| set(&mut node.admin(), "secret"));
-        let builder = safe.builder().durable().node_timeout(PATIENCE);
+        let builder = safe.builder().durable().node_timeout(TEST_TIMEOUT);
         let redlock = builder.redlock(nodes.iter().map(Server::url)).await.expect("there");
         let run = Lock::new("order:42").manager(&redlock).run(async { Ok::<_, LockError>(7) });
         assert_eq!(run.await, Ok(7));

@@ -134,7 +134,7 @@ async fn missing_files_are_reported_by_name() {
         (format!("cacert={key}"), "certificate"),
         (format!("cert={ca}"), "belong together"),
         (format!("cert={ca}&key={ca}"), "private key"),
-        ("hunter2=3".to_owned(), "no setting"),
+        ("hunter2=3".to_owned(), "does not have"),
     ];
     for (query, word) in wrong {
         let error = refused(&format!("rediss://:hunter3@localhost:1/?{query}")).await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{LockError, LockGuard, LockManager, LossCause, distributed_lock};
 
-use crate::{PATIENCE, cause, held, held_blocking, until};
+use crate::{TEST_TIMEOUT, cause, held, held_blocking, until};
 
 const TTL: Duration = Duration::from_millis(900);
 const MORE_THAN_A_TTL: Duration = Duration::from_millis(1_300);
@@ -70,7 +70,7 @@ async fn without_ttl_renewal_goes_on_to_max_hold() {
     }
     let locks = LockManager::memory();
     // Without renewal `max_hold` would mean nothing, and the lease ends after 30 s.
-    let ended = tokio::time::timeout(PATIENCE, audit(&locks)).await.unwrap();
+    let ended = tokio::time::timeout(TEST_TIMEOUT, audit(&locks)).await.unwrap();
     assert_eq!(cause(ended), LossCause::Expired);
 }
 

@@ -20,7 +20,7 @@ mod waits;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockManager, LossCause};
-use lockmacro_tests::times::{PATIENCE, ms};
+use lockmacro_tests::times::{TEST_TIMEOUT, ms};
 
 /// An application's error.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ fn cause<T>(ended: Result<T, impl Into<OrderError>>) -> LossCause {
 async fn until(claim: &str, mut condition: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !condition().await {
-        assert!(start.elapsed() < PATIENCE, "not in time: {claim}");
+        assert!(start.elapsed() < TEST_TIMEOUT, "not in time: {claim}");
         tokio::time::sleep(Duration::from_millis(3)).await;
     }
 }

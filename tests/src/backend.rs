@@ -9,7 +9,7 @@ use lockmacro_runtime::{Lock, LockManager, LockManagerBuilder};
 
 use tokio::sync::OnceCell;
 
-use crate::times::{IN_TIME, LONG_TTL, PATIENCE};
+use crate::times::{IN_TIME, LONG_TTL, TEST_TIMEOUT};
 use crate::{Server, eventually, is_fence};
 
 /// A store that several managers share, seen only through the public API.
@@ -192,7 +192,7 @@ impl Backend {
                     let is_going = first < LONG || left > first / 4;
                     assert!(is_going, "left to its end: {key}, {first:?} before it");
                 }
-                assert!(start.elapsed() < PATIENCE, "left behind: {keys:?}");
+                assert!(start.elapsed() < TEST_TIMEOUT, "left behind: {keys:?}");
                 tokio::time::sleep(Duration::from_millis(3)).await;
             }
         }

@@ -14,14 +14,9 @@ impl<'a> Call<'a> {
         calls
     }
 
-    /// Whether the key, or whatever else, is one of the command's words, in any case.
+    /// Whether the key, or whatever else, is one of the command's words.
     pub fn names(&self, word: &str) -> bool {
-        self.0.iter().any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
-    }
-
-    /// Whether this is another command than `command`.
-    pub(crate) fn is_not(&self, command: &str) -> bool {
-        !self.0.first().is_some_and(|word| word.eq_ignore_ascii_case(command.as_bytes()))
+        self.0.contains(&word.as_bytes())
     }
 
     fn take(bytes: &mut &'a [u8]) -> Option<Call<'a>> {

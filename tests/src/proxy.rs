@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::times::PATIENCE;
+use crate::times::TEST_TIMEOUT;
 use crate::{Call, Server, eventually};
 
 /// A fault of one command in flight.
@@ -39,7 +39,7 @@ pub enum Fault {
 
 /// Which commands a fault is for.
 enum Which {
-    /// Those that contain the word, but for the question whether they are allowed.
+    /// Those that contain the word, between the ends of lines.
     Word(String),
     Call(Box<dyn Fn(&Call<'_>) -> bool + Send>),
 }
@@ -112,10 +112,9 @@ impl Proxy {
         format!("redis://{}", self.address)
     }
 
-    /// Orders a fault for the next command that contains `word`, such as `"SET"` or a key. An
-    /// `ACL DRYRUN` of such a command is none.
+    /// Orders a fault for the next command that contains `word`, such as `"SET"` or a key.
     pub fn on_next(&self, word: &str, fault: Fault) {
-        self.order(Which::Word(word.to_owned()), fault);
+        self.order(Which::Word(format!("\r\n{word}\r\n")), fault);
     }
 
     /// Orders a fault for the next command for which `which` holds.
@@ -141,7 +140,7 @@ impl Proxy {
             let none = self.state.held.load(Ordering::SeqCst) == 0;
             std::future::ready(self.orders_are_done() && none)
         };
-        eventually("the held commands arrive", PATIENCE, arrived).await;
+        eventually("the held commands arrive", TEST_TIMEOUT, arrived).await;
     }
 
     /// Lets every command from now on reach the server that much later, as by a long way.
@@ -325,10 +324,12 @@ impl State {
 
     fn fault_for(&self, bytes: &[u8]) -> Option<Fault> {
         let mut orders = self.orders.lock().expect("orders");
-        let calls = Call::all(bytes);
         let found = orders.iter().position(|(which, _)| match which {
-            Which::Word(word) => calls.iter().any(|call| call.is_not("ACL") && call.names(word)),
-            Which::Call(which) => calls.iter().any(which),
+            Which::Word(word) => {
+                let mut parts = bytes.windows(word.len());
+                parts.any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
+            }
+            Which::Call(which) => Call::all(bytes).iter().any(which),
         })?;
         let (_, fault) = orders.remove(found);
         if matches!(fault, Fault::HoldCommand(_) | Fault::HoldLastCommand(_)) {

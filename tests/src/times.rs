@@ -15,7 +15,7 @@ pub const IN_TIME: Duration = Duration::from_secs(10);
 
 /// Bounds an event that must come before a lease of the default ttl ends, after 30 s: far above
 /// what a loaded machine needs.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Bounds an event that needs several servers to agree: replicas, a failover, a move of slots.
 /// Sentinels look at each other every two seconds, and do nothing for 30 after a machine was

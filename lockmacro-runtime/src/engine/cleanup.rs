@@ -180,9 +180,9 @@ async fn release(store: Arc<Store>, mut item: Item) -> Tried {
     (item, released)
 }
 
+/// Decides the next pause only: a release that is repeated is not logged.
 fn unanswered() -> LockError {
-    let detail = "released again, and not answered".to_owned();
-    LockError::Unavailable { reason: Unavailability::Timeout, detail, server: None }
+    LockError::unavailable_at(None, Unavailability::Timeout, "released again, and not answered")
 }
 
 #[cfg(test)]
@@ -192,7 +192,7 @@ mod tests {
     use tokio::time::{advance, sleep};
 
     use super::*;
-    use crate::engine::cleanup_retry::{LAST_PAUSE, MAX_TRIES};
+    use crate::engine::cleanup_retry::{LAST_PAUSE, MAX_RELEASES};
     use crate::engine::in_flight::InFlight;
     use crate::store::memory::Memory;
     use crate::store::redis::store::Redis;
@@ -325,7 +325,7 @@ mod tests {
             if retries.is_empty() && running.in_flight.count() == 0 {
                 break;
             }
-            assert!(retries.iter().all(|(_, times)| *times < MAX_TRIES), "{retries:?}");
+            assert!(retries.iter().all(|(_, times)| *times < MAX_RELEASES), "{retries:?}");
             sleep(Duration::from_millis(1)).await;
         }
         assert!(start.elapsed() < LAST_PAUSE * 2, "the cleanup does not wait for the ttl");

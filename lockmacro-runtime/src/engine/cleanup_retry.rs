@@ -15,7 +15,7 @@ use crate::value::unavailability::Unavailability;
 /// manager's timeout (2 s by default) is not sent any more.
 pub(crate) const LAST_PAUSE: Duration = Duration::from_secs(6);
 /// Most releases of one lock. A lost server gets one release a second for all of its locks.
-pub(crate) const MAX_TRIES: u8 = 3;
+pub(crate) const MAX_RELEASES: u8 = 3;
 
 /// The pause before the next release; `None` when there is none.
 pub(crate) fn next_release(
@@ -29,13 +29,13 @@ pub(crate) fn next_release(
         Ok(_) if item.request.applied().is_known() => return None,
         Ok(_) if is_doubtful => return Some(item.next_pause()),
         // The abandoned request may still be in flight, in a network that was cut for a while.
-        Ok(_) if item.times >= MAX_TRIES => return None,
-        Ok(_) if item.times + 1 == MAX_TRIES => return Some(LAST_PAUSE),
+        Ok(_) if item.times >= MAX_RELEASES => return None,
+        Ok(_) if item.times + 1 == MAX_RELEASES => return Some(LAST_PAUSE),
         Ok(_) => return Some(item.next_pause()),
         Err(error) => error,
     };
     let (several, lost) = (servers.are_several(), servers.is_lost(&item.request));
-    let is_tried = item.times < MAX_TRIES || is_doubtful || lost || several;
+    let is_tried = item.times < MAX_RELEASES || is_doubtful || lost || several;
     let pause = item.next_pause();
     if is_final(error) || !is_tried || Instant::now() + pause > item.end {
         if item.guard.is_some() {

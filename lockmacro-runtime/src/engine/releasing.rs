@@ -1,5 +1,5 @@
-//! Releases that no caller waits for, by key. A caller of the same manager that finds the lock busy
-//! because of one waits for it, and asks again.
+//! Releases that no caller waits for, by key. A caller of the same manager that finds the lock
+//! contended because of one waits for it, and asks again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::value::key::LockKey;
 use crate::value::sync::Mutex;
 use crate::value::token::hash_of;
 
-/// A caller waits as long for a release in flight as for several answers of the server, and at
-/// least for the second.
+/// Longest wait for a release in flight, in answers of the server.
 const ANSWERS: u32 = 4;
-const LEAST: Duration = Duration::from_secs(1);
+/// The wait is this long at least.
+const WAIT_MIN: Duration = Duration::from_secs(1);
 /// Number of keys without a release that are kept at most, beside as many as there are releases.
 const UNUSED_MAX: usize = 64;
 
@@ -57,8 +57,8 @@ impl Releasing {
         !self.of(std::slice::from_ref(key)).is_empty()
     }
 
-    /// Sends a request as [`Store::acquire`] does. If the lock is busy, and a release of it was in
-    /// flight, the request is sent again after that release.
+    /// Sends a request as [`Store::acquire`] does. If the lock is contended, and a release of it
+    /// was in flight, the request is sent again after that release.
     pub(crate) fn acquire(
         &self,
         store: &Arc<Store>,
@@ -75,11 +75,16 @@ impl Releasing {
                 Ok(Answer::Contended { earlier, .. }) => earlier,
                 answer => return answer,
             };
-            let until = Instant::now() + (store.servers().answer_time() * ANSWERS).max(LEAST);
-            for releases in releases {
-                // After a release that takes longer the lock is busy for other reasons.
-                let _ = timeout_at(until, releases.empty()).await;
-            }
+            let until = Instant::now() + (store.servers().answer_time() * ANSWERS).max(WAIT_MIN);
+            let over = Box::pin(async {
+                for releases in releases {
+                    // After a release that takes longer the lock is contended for other reasons.
+                    let _ = timeout_at(until, releases.empty()).await;
+                }
+                Ok(())
+            });
+            let over = shutdown.unless(over).await;
+            over.map_err(|failed| Failed { applied: first, ..failed })?;
             let mut again = store.acquire(&request, &shutdown).await;
             if let Ok(Answer::Contended { earlier, .. } | Answer::Granted(Grant { earlier, .. })) =
                 &mut again

@@ -174,7 +174,7 @@ impl Renewals {
                 if now.0.since(probed) >= CLOCK_CHECK {
                     probed = now.0;
                     let store = Arc::clone(&store);
-                    tokio::spawn(async move { store.servers().look().await });
+                    tokio::spawn(async move { store.servers().check().await });
                 }
             }
             match next {

@@ -245,14 +245,15 @@ impl LockManagerBuilder {
 
     fn nodes(&self, nodes: &[Url<'_>]) -> Result<Store, LockError> {
         self.defaults.usable_up_to(self.rules.longest_ttl)?;
-        let nodes = nodes.iter().map(|node| Ok(self.settle(Deployment::of(node, self.timeout)?)));
+        let nodes =
+            nodes.iter().map(|node| Ok(self.completed(Deployment::of(node, self.timeout)?)));
         let nodes = nodes.collect::<Result<Vec<_>, LockError>>()?;
         let redlock = Redlock::new(&nodes, self.timeout, self.rules)?;
         Ok(Store::Redlock(Box::new(redlock)))
     }
 
     /// The servers with what the builder sets and their URL does not.
-    fn settle(&self, mut servers: Deployment) -> Deployment {
+    fn completed(&self, mut servers: Deployment) -> Deployment {
         servers.fence_retention.get_or_insert(self.rules.fence_retention);
         servers.settings.credentials.clone_from(&self.credentials);
         servers
@@ -333,7 +334,7 @@ impl LockManagerBuilder {
 
     fn one(&self, servers: Deployment) -> Result<Store, LockError> {
         self.defaults.usable()?;
-        let mut servers = self.settle(servers);
+        let mut servers = self.completed(servers);
         if let Some((acks, timeout)) = self.replicated {
             let replicated = ReplicaAcks::new(acks, timeout)?;
             servers.replicated.get_or_insert(replicated);

@@ -95,9 +95,10 @@ impl Store {
         }
     }
 
-    /// Requests a lock, and waits for it for at most `wait` (`Duration::MAX` is for ever) or until
-    /// the manager is shut down; several keys all or none. Idempotent for a token. When the future
-    /// is dropped, the token may have been written, and may be in a queue.
+    /// Requests a lock without waiting for replicas to acknowledge it. It waits for the lock for at
+    /// most `wait` (`Duration::MAX` is for ever) or until the manager is shut down; several keys
+    /// all or none. Idempotent for a token. When the future is dropped, the token may have been
+    /// written, and may be in a queue.
     fn acquire_unacknowledged<'a>(
         &'a self,
         request: &'a Request,

@@ -13,7 +13,7 @@ use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::hand_off::HandOff;
-use crate::store::memory_table::{HeldKey, QueuedWaiter, Table, Ticket};
+use crate::store::memory_table::{HeldKey, MemoryWaiter, Table, Ticket};
 use crate::store::servers::Servers;
 use crate::store::tick::tick;
 use crate::store::waiters::{Signal, Waiters};
@@ -185,7 +185,7 @@ impl Memory {
             else {
                 // Without the lock, the token may be in the queue.
                 if request.until.is_some() {
-                    let own = |waiting: &QueuedWaiter| waiting.token == request.token;
+                    let own = |waiting: &MemoryWaiter| waiting.token == request.token;
                     table.dequeue(key, |queue| queue.iter().position(own));
                 }
                 all = false;

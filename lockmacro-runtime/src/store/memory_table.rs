@@ -21,7 +21,7 @@ pub(crate) const SWEEP_FROM: usize = 64;
 pub(crate) struct Table {
     pub(crate) held: HashMap<String, HeldKey>,
     /// The waiters of each key, the first one first. No key has an empty queue.
-    pub(crate) queues: HashMap<String, VecDeque<QueuedWaiter>>,
+    pub(crate) queues: HashMap<String, VecDeque<MemoryWaiter>>,
     /// The number of keys at which expired ones are removed next.
     pub(crate) sweep_at: usize,
     pub(crate) last_fence: u64,
@@ -35,7 +35,7 @@ pub(crate) struct HeldKey {
 }
 
 #[derive(Debug)]
-pub(crate) struct QueuedWaiter {
+pub(crate) struct MemoryWaiter {
     /// Tickets grow from the first waiter of a queue to the last.
     pub(crate) ticket: u64,
     pub(crate) token: Token,
@@ -72,7 +72,7 @@ impl Table {
                 self.last_ticket += 1;
                 let (ticket, number) = (self.last_ticket, waiter.number);
                 let (token, ttl, fenced) = (request.token.clone(), request.ttl, request.fenced);
-                queue.push_back(QueuedWaiter { ticket, token, ttl, fenced, number });
+                queue.push_back(MemoryWaiter { ticket, token, ttl, fenced, number });
                 waiter.ticket = Some(ticket);
                 queue.len() - 1
             }
@@ -84,7 +84,7 @@ impl Table {
     pub(crate) fn dequeue(
         &mut self,
         key: &str,
-        find: impl Fn(&VecDeque<QueuedWaiter>) -> Option<usize>,
+        find: impl Fn(&VecDeque<MemoryWaiter>) -> Option<usize>,
     ) {
         if let Some(queue) = self.queues.get_mut(key) {
             if let Some(rank) = find(queue) {
@@ -103,7 +103,7 @@ impl Table {
             if queue.is_empty() {
                 self.queues.remove(key);
             }
-            let Some(QueuedWaiter { token, ttl, fenced, number, .. }) = next else {
+            let Some(MemoryWaiter { token, ttl, fenced, number, .. }) = next else {
                 return;
             };
             let fence = fenced.then(|| self.fence()).flatten();

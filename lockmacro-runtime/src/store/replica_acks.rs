@@ -63,7 +63,8 @@ impl Store {
                 Ok(false) => {
                     let (reason, detail) =
                         (Unavailability::Replaced, "it does not know the lock that was granted");
-                    let error = LockError::unavailable_at(None, reason, detail);
+                    let server = self.servers().address(request);
+                    let error = LockError::unavailable_at(server, reason, detail);
                     let failed = Failed { error, applied: Applied::Unknown };
                     return Ok(Answer::Lost(Box::new(Err(failed))));
                 }

@@ -54,7 +54,7 @@ pub(crate) trait Servers: Send + Sync {
     fn on_change(&self, _: Box<dyn Fn() + Send + Sync>) {}
 
     /// Checks that the server is still the same.
-    fn look(&self) -> Asked<'_, ()> {
+    fn check(&self) -> Asked<'_, ()> {
         Box::pin(async {})
     }
 

@@ -52,7 +52,8 @@ impl Backoff {
 
     /// Makes the delay longer.
     pub(crate) fn grow(&mut self) {
-        self.delay = (self.delay.saturating_mul(self.growth) / 100).min(self.longest);
+        let grown = self.delay.checked_mul(self.growth).map(|delay| delay / 100);
+        self.delay = grown.unwrap_or(self.longest).min(self.longest);
     }
 
     /// Starts again with the first delay.
@@ -105,7 +106,7 @@ mod tests {
         let mut slowly = Backoff::growing(ms(2), ms(100), 150);
         assert_eq!([(); 3].map(|()| slowly.step()), [ms(2), ms(3), ms(3) * 3 / 2]);
         let mut endless = Backoff::new(Duration::MAX, Duration::MAX);
-        assert_eq!([(); 2].map(|()| endless.step())[0], Duration::MAX);
+        assert_eq!([(); 2].map(|()| endless.step()), [Duration::MAX; 2]);
     }
 
     #[test]

@@ -153,8 +153,8 @@ pub enum LockError {
     /// Repair the replicas, or require fewer of them or a longer time with
     /// [`replicated`](crate::LockManagerBuilder::replicated).
     #[error(
-        "only {acked} of {wanted} replicas have acknowledged `{}` in time: check the replicas, or \
-         ask for fewer `acks`{}",
+        "only {acked} of {wanted} replicas have acknowledged `{}` in time{}: repair the replicas, \
+         or require fewer of them with `replicated`",
         key.shown(),
         At(Some(server))
     )]
@@ -229,7 +229,7 @@ pub enum LockError {
     /// `replicated`.
     #[error(
         "the lock server accepts no more clients: raise its `maxclients`, or share managers \
-         ({detail}){}",
+         ({detail}{})",
         At(server.as_deref())
     )]
     #[non_exhaustive]
@@ -321,13 +321,13 @@ pub enum LockError {
     #[error("no tokio runtime here: await the lock inside one, with its time and io enabled")]
     NoRuntime,
     /// The manager was shut down.
-    #[error("the lock manager is shut down: connect a new one to acquire locks again")]
+    #[error("the lock manager is shut down, and grants no further locks")]
     ShutDown,
     /// Locks were still held when the timeout of the shutdown was over. They end with their bodies,
     /// or with their leases.
     #[error(
         "{held} locks were still held at the end of the shutdown's timeout: they end with their \
-         bodies or leases; wait longer, or end the bodies first"
+         bodies or leases; call `shutdown` again to wait for them"
     )]
     #[non_exhaustive]
     ShutdownTimeout {

@@ -20,7 +20,8 @@ pub(crate) fn in_order(first: &LockKey, more: &[LockKey]) -> Result<Vec<LockKey>
         2..=KEYS_MAX => Ok(keys),
         count => {
             let detail = format!(
-                "one lock has {count} keys and {KEYS_MAX} are allowed: split them into several locks"
+                "one lock has {count} keys and {KEYS_MAX} are allowed: split them into several \
+                 locks"
             );
             Err(InvalidKey { detail })
         }

@@ -52,7 +52,7 @@ pub enum Unavailability {
     /// The fence counter of a key is at its end, 2^53, which only a foreign write can bring about.
     /// Another grant would repeat a fence. If no resource has seen such fences, delete the key that
     /// the detail names.
-    #[error("the fences of the key are used up, and its fence counter has to be deleted")]
+    #[error("the fences of the key are used up: its fence counter is at 2^53")]
     FencesUsedUp,
     /// The node was started too recently to vote: it may have forgotten a lock that is still held.
     #[error("restarted too recently to vote")]

@@ -78,7 +78,7 @@ impl<'a> Url<'a> {
         if name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
             return LockError::invalid_url(format!("`{name}` is no setting of `{scheme}://`"));
         }
-        LockError::invalid_url(format!("it has what is no setting of `{scheme}://`"))
+        LockError::invalid_url(format!("it has a setting that `{scheme}://` does not have"))
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
         }
         for (url, why) in [
             ("redis://:pa?hunter2@localhost", "%3F"),
-            ("redis://localhost?hunter2=1", "it has what is no setting of `redis://`"),
+            ("redis://localhost?hunter2=1", "it has a setting that `redis://` does not have"),
             ("redis-cluster://localhost?quick", "`quick` is no setting of `redis-cluster://`"),
         ] {
             let url = Url::parse(url).unwrap();

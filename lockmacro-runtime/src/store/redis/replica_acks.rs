@@ -46,7 +46,7 @@ impl Redis {
                     Ok((Value::Int(1), acked)) if acked >= replicated.acks => return Ok(true),
                     Ok((Value::Int(1), acked)) => {
                         let (key, wanted) = (request.key.clone(), replicated.acks);
-                        let server = self.server_of(&key);
+                        let server = self.server_of(&key).unwrap_or_default();
                         return Err(LockError::InsufficientReplicas { key, acked, wanted, server });
                     }
                     // The key holds something else now, and not the token.

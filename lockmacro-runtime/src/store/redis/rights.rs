@@ -19,7 +19,6 @@ use crate::store::redis::store::Redis;
 use crate::store::redis::topology::cluster::{Cluster, down};
 use crate::store::redis::topology::route::Topology;
 use crate::value::error::LockError;
-#[cfg(feature = "defer")]
 use crate::value::key::LockKey;
 use crate::value::unavailability::Unavailability;
 
@@ -107,12 +106,20 @@ impl Redis {
         match self.nodes.eval(&RIGHTS, keys, &needed, budget).await {
             // The slot of this lock is being moved: the next lock asks again.
             Err(CallError::Split(_)) => return Ok(()),
-            reply => drop(
-                read(reply?).map_err(|error| error.at(|| self.server_of(&request.key).into()))?,
-            ),
+            reply => drop(read(reply?).map_err(|error| self.at_server_of(&request.key, error))?),
         }
         self.rights.commands.store(true, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+impl Redis {
+    /// The same error with the address of the server of the key, if it is known.
+    fn at_server_of(&self, key: &LockKey, error: CallError) -> CallError {
+        match self.server_of(key) {
+            Some(server) => error.at(|| server.into()),
+            None => error,
+        }
     }
 }
 
@@ -259,7 +266,7 @@ impl Redis {
         let needed: Vec<_> = iter::once("").chain(NEEDED_FOR_CALLS).collect();
         let reply = self.nodes.eval(&jobs::RIGHTS, slice::from_ref(function), &needed, budget);
         let reply = read(reply.await?);
-        reply.map_err(|error| error.at(|| self.server_of(function).into()))?;
+        reply.map_err(|error| self.at_server_of(function, error))?;
         known().insert(function.clone());
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::protocol::lease::{late, too_slow};
 use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::store::abandoned::AbandonedTokens;
-use crate::store::redis::client::budget::{Budget, TRIES};
+use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::node::Node;
@@ -117,16 +117,16 @@ impl Redis {
         self.changes.healths().is_any_lost()
     }
 
-    /// The host and port of the server that has a key; empty while it is not known.
-    pub(crate) fn server_of(&self, key: &LockKey) -> Box<str> {
-        self.nodes.server_of(key).unwrap_or_default().into()
+    /// The host and port of the server that has a key, if it is known.
+    pub(crate) fn server_of(&self, key: &LockKey) -> Option<Box<str>> {
+        self.nodes.server_of(key).map(Into::into)
     }
 
     /// The error for a grant that arrived after its lease had ended.
     pub(crate) fn too_slow(&self, request: &Request) -> Transient {
         let detail = too_slow(request.ttl);
         let transient = Transient::new(Unavailability::TooSlow, detail, Applied::Unknown);
-        Transient { server: Some(self.server_of(&request.key)), ..transient }
+        Transient { server: self.server_of(&request.key), ..transient }
     }
 
     /// The abandoned tokens, which may still be granted their lock.
@@ -262,7 +262,7 @@ impl Redis {
 
     /// Longest time for one answer.
     pub(crate) fn answer(&self) -> Duration {
-        self.timeout / TRIES
+        self.timeout / CALLS_PER_TIMEOUT
     }
 
     pub(crate) fn budget(&self) -> Budget {
@@ -286,7 +286,7 @@ impl Redis {
 
 impl Servers for Redis {
     fn address(&self, request: &Request) -> Option<Box<str>> {
-        Some(self.server_of(&request.key))
+        self.server_of(&request.key)
     }
 
     fn answer_time(&self) -> Duration {
@@ -320,8 +320,8 @@ impl Servers for Redis {
     }
 
     /// Notices a server that hangs or is no longer a primary.
-    fn look(&self) -> Asked<'_, ()> {
-        Box::pin(self.nodes.look(self.brief()))
+    fn check(&self) -> Asked<'_, ()> {
+        Box::pin(self.nodes.check(self.brief()))
     }
 
     fn close(&self) {

@@ -184,7 +184,7 @@ impl Servers for Redlock {
         is_news(&noted.collect::<Vec<_>>())
     }
 
-    /// Only the nodes that had the lock and do not confirm it count it.
+    /// Counted at the nodes that have granted the lock and are lost now.
     fn lock_lost(&self, request: &Request) {
         let all = request.all_attempts().iter();
         let holders: BTreeSet<_> = all.flat_map(|attempts| attempts.holders()).collect();

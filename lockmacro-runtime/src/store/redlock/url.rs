@@ -136,7 +136,7 @@ mod tests {
             ("", "of the form"),
             ("a,,b", "of the form"),
             (":hunter2@a,b,", "of the form"),
-            ("a,b,c?hunter2=1", "what is no setting of `redlock://`"),
+            ("a,b,c?hunter2=1", "a setting that `redlock://` does not have"),
             ("a,b,c?quick", "`quick` is no setting of `redlock://`"),
             ("a,b,c?cacert=hunter2", "`cacert` is no setting of `redlock://`"),
             ("a,b,c?durable=no", "without a value"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Unanswered commands that fit into the manager's timeout.
-pub(crate) const TRIES: u32 = 4;
+pub(crate) const CALLS_PER_TIMEOUT: u32 = 4;
 
 /// The time limits of a call: for each command, and for the whole.
 #[derive(Debug, Clone, Copy)]

@@ -67,7 +67,7 @@ impl Connector {
         match &mut opened {
             Ok(connection) => connection.generation = self.changes.opened(&at),
             Err(CallError::Transient(transient))
-                if transient.reason == Unavailability::Disconnected && !transient.is_login() =>
+                if transient.reason == Unavailability::Disconnected && !transient.login =>
             {
                 let text = greeting(&at).await;
                 if let Some(full) = text.as_deref().and_then(full) {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::store::redis::client::error::{CallError, LOGIN, Transient};
+use crate::store::redis::client::error::{CallError, Transient};
 use crate::value::applied::Applied;
 use crate::value::unavailability::Unavailability;
 
@@ -36,9 +36,8 @@ impl Credentials {
 
 /// The error of such a login: nothing was applied, and a new connection is needed.
 pub(crate) fn refused(detail: &str) -> CallError {
-    let detail = format!("{LOGIN}{detail}");
     let transient = Transient::new(Unavailability::Disconnected, detail, Applied::No);
-    CallError::Transient(transient.replacing())
+    CallError::Transient(Transient { login: true, ..transient.replacing() })
 }
 
 impl fmt::Debug for Credentials {

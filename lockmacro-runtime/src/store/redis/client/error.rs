@@ -11,9 +11,6 @@ use crate::value::escaped::Escaped;
 use crate::value::key::LockKey;
 use crate::value::unavailability::Unavailability;
 
-/// Start of the detail of a refused login after which the next login may be accepted.
-pub(crate) const LOGIN: &str = "login: ";
-
 /// A call without a usable reply.
 #[derive(Debug, Clone)]
 pub(crate) enum CallError {
@@ -52,12 +49,14 @@ pub(crate) struct Transient {
     pub(crate) applied: Applied,
     /// The connection has to be replaced: it is broken, or leads to the wrong server.
     pub(crate) replace: bool,
+    /// The login was refused, and the next one may be accepted.
+    pub(crate) login: bool,
 }
 
 impl Transient {
     /// A failure on a connection that stays in use.
     pub(crate) fn new(reason: Unavailability, detail: impl Into<String>, applied: Applied) -> Self {
-        Self { reason, detail: detail.into(), server: None, applied, replace: false }
+        Self { reason, detail: detail.into(), server: None, applied, replace: false, login: false }
     }
 
     pub(crate) fn timeout(detail: &str, applied: Applied) -> Self {
@@ -67,11 +66,6 @@ impl Transient {
     /// The same on a connection that has to be replaced.
     pub(crate) fn replacing(self) -> Self {
         Self { replace: true, ..self }
-    }
-
-    /// Whether the login was refused, and the next one may be accepted.
-    pub(crate) fn is_login(&self) -> bool {
-        self.detail.starts_with(LOGIN)
     }
 }
 
@@ -141,9 +135,8 @@ impl CallError {
             CallError::Transient(Transient { detail, server, .. }) if is_full(&detail) => {
                 LockError::ConnectionLimit { detail, server }
             }
-            CallError::Transient(transient) if transient.is_login() => {
-                let detail = transient.detail.split_at(LOGIN.len()).1.to_owned();
-                LockError::Authentication { detail, server: transient.server }
+            CallError::Transient(Transient { detail, server, login: true, .. }) => {
+                LockError::Authentication { detail, server }
             }
             CallError::Split(Transient { reason, detail, server, .. })
             | CallError::Transient(Transient { reason, detail, server, .. }) => {
@@ -341,7 +334,7 @@ mod tests {
             (of_reply("OOM", "full"), Some("a:1"), "out of memory (OOM full, at a:1)"),
             (of_reply("WRONGPASS", "no"), None, "refuses the login: WRONGPASS no, at a:1"),
             (key, None, "access a key, at a:1: the lock needs ~k and ~lm1:w*:{k}"),
-            (full("ERR max number of clients").unwrap(), Some("a:1"), "of clients, at a:1"),
+            (full("ERR max number of clients").unwrap(), Some("a:1"), "of clients, at a:1)"),
         ];
         for (error, server, text) in texts {
             let error = error.at(|| "a:1".to_owned()).into_error(&"k".into());

@@ -10,7 +10,7 @@ use redis::Value;
 use tokio::time::{Instant, timeout_at};
 
 use crate::store::redis::client::blocking_pool::BlockingPool;
-use crate::store::redis::client::budget::{Budget, TRIES};
+use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::redis::client::connection::Connection;
 use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::{CallError, Transient};
@@ -140,7 +140,7 @@ impl Node {
 
     /// Checks that the server answers, accepts writes, and is the one that the sentinels name;
     /// otherwise discards the connection.
-    pub(crate) async fn look(&self, budget: Budget) {
+    pub(crate) async fn check(&self, budget: Budget) {
         let Ok(live) = self.connect(budget.until).await else { return };
         let role = timeout_at(budget.until, live.send(redis::cmd("ROLE").into())).await;
         // An old primary that was cut off from its sentinels still answers.
@@ -167,8 +167,12 @@ impl Node {
             };
             Box::pin(self.inner.connecting.run(open, until)).await
         };
-        opened.unwrap_or_else(|| {
-            Err(self.failed(CallError::Transient(Transient::timeout("connecting", Applied::No))))
+        opened.unwrap_or_else(|| match self.is_closed() {
+            true => Err(ended().at(|| self.server())),
+            false => {
+                let timeout = Transient::timeout("connecting", Applied::No);
+                Err(self.failed(CallError::Transient(timeout)))
+            }
         })
     }
 
@@ -201,7 +205,9 @@ impl Node {
             // The server answers, but has only some of the keys.
             CallError::Split(_) => {}
             CallError::Transient(transient) if health::is_lost(transient.reason) => {
-                health.failed(transient.reason, self.inner.timeout / TRIES, || self.server());
+                health.failed(transient.reason, self.inner.timeout / CALLS_PER_TIMEOUT, || {
+                    self.server()
+                });
             }
             _ => health.answered(|| self.server()),
         }
@@ -221,7 +227,8 @@ impl Node {
             return Ok(live);
         }
         let mut live = self.live();
-        // Read under the mutex under which it is set. The result of this work is kept, too.
+        // Read under the mutex under which it is set. `connecting` keeps the result, and with it
+        // the connection.
         if self.is_closed() {
             return Err(ended().at(|| self.server()));
         }

@@ -86,7 +86,8 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         in_flight.take_if(|work| work.progress.has_changed().is_err());
     }
 
-    /// Ends the work in flight, or drops its result. A caller that still waits starts it again.
+    /// Ends the work in flight, or drops its result. The caller that started it gets `None`;
+    /// another one that still waits starts it again.
     pub(crate) fn abort(&self) {
         if let Some(work) = self.in_flight.lock().take() {
             work.task.abort();

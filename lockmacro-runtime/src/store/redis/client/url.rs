@@ -163,7 +163,7 @@ impl Deployment {
         let is_host = |at: &ConnectionAddr| matches!(at, ConnectionAddr::Tcp(..));
         let has_hosts = matches!(&at, Addresses::Cluster(at) if at.iter().all(is_host));
         if is_cluster && (!has_hosts || login.db() != 0) {
-            return Err(LockError::invalid_url("a cluster has hosts, and database 0 only"));
+            return Err(LockError::invalid_url("a cluster URL names hosts, and no database but 0"));
         }
         let settings = settings(login);
         // Wrong certificate files are reported now, and not at the first connection.

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::jobs::call::Job;
 use crate::jobs::limits::{DEAD_MAX, note_abandoned};
-use crate::store::redis::client::budget::{Budget, TRIES};
+use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::redis::client::error::{CallError, unexpected_reply};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Retry;
@@ -71,7 +71,7 @@ impl Calls {
     pub(crate) fn budget_for(&self, bytes: usize) -> Budget {
         // An hour is more than any timeout may be.
         let more = Duration::from_secs_f64((bytes as f64 / BANDWIDTH).min(3_600.0));
-        Budget::new(self.redis.answer() + more, self.redis.timeout + more * TRIES)
+        Budget::new(self.redis.answer() + more, self.redis.timeout + more * CALLS_PER_TIMEOUT)
     }
 
     /// Budget for a reply with calls.

@@ -89,7 +89,7 @@ impl Cluster {
     }
 
     /// Refreshes the slot map, to notice slots that have moved.
-    pub(crate) async fn look(&self, until: Instant) {
+    pub(crate) async fn check(&self, until: Instant) {
         // A failure is left to the next call.
         let _ = self.refresh(until).await;
     }

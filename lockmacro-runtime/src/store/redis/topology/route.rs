@@ -64,10 +64,10 @@ impl Topology {
     }
 
     /// Checks the servers: notices one that hangs or is no longer a primary.
-    pub(crate) async fn look(&self, budget: Budget) {
+    pub(crate) async fn check(&self, budget: Budget) {
         match self {
-            Topology::One(node) => node.look(budget).await,
-            Topology::Cluster(cluster) => cluster.look(budget.until).await,
+            Topology::One(node) => node.check(budget).await,
+            Topology::Cluster(cluster) => cluster.check(budget.until).await,
         }
     }
 
