@@ -82,7 +82,8 @@ impl Event {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
-    Granted(Option<u64>),
+    /// With the first and the last fence, if it has fences.
+    Granted(Option<(u64, u64)>),
     /// The time left, the holder, and for a waiter its rank and the time.
     Busy(i64, String, Option<(i64, u64)>),
     /// By a server without memory.

@@ -189,13 +189,19 @@ fn fenced(world: &World, step: &Step) -> Verdict {
         return Ok(());
     }
     let told = match step.reply {
-        Reply::Granted(fence) => Some(fence),
-        _ => step.pushes.first().map(|push| Some(push.fence).filter(|fence| *fence > 0)),
+        Reply::Granted(fences) => Some(fences),
+        _ => step.pushes.first().map(|push| push.fences),
     };
     let holder = world.holder(&step.after);
     if let (Some(told), Some(holder)) = (told, holder) {
         ensure(told.is_some() == world.clients[holder].fenced, "a fence as it was asked for")?;
-        ensure(told.is_none() || told == step.after.fence, "not the fence that is kept")?;
+        if let Some((first, last)) = told {
+            ensure(Some(last) == step.after.fence, "not the fence that is kept")?;
+            let is_new = step.before.held != step.after.held;
+            ensure(!is_new || first > world.last_fence, "a fence that was issued before")?;
+            let is_one = first == last || step.before.fence.is_some() && first > last - 256;
+            ensure(first <= last && is_one, format!("fences from {first} to {last}"))?;
+        }
     }
     let granted = holder.filter(|_| step.before.held != step.after.held);
     match granted {
@@ -339,7 +345,7 @@ fn idempotent(world: &World, step: &Step) -> Verdict {
         Event::Ask { client, .. } => {
             let asking = &world.clients[client];
             if before.held.as_ref() == Some(&asking.token) {
-                let fence = Reply::Granted(asking.fence);
+                let fence = Reply::Granted(asking.fence.map(|fence| (fence, fence)));
                 ensure(step.reply == fence, format!("not granted the same: {fence:?}"))?;
                 ensure(after.held == before.held, "another holder")?;
                 ensure(after.fence == before.fence && same_queue, "more changed than a ttl")?;

@@ -6,7 +6,7 @@ use redis::{Cmd, Value};
 
 use crate::model::{CONFIRM_WINDOW, Client, Event, FENCE_TTL, Reply};
 use crate::schedule::{LAST, Schedule, Stop};
-use crate::store::{FENCE, LOCK, Look, QUEUE, RECORDS, Which};
+use crate::store::{FENCE, LOCK, Look, QUEUE, RECORDS, Which, block};
 
 impl Schedule<'_> {
     /// Performs an event, and reads the state after it.
@@ -144,7 +144,7 @@ fn answer(reply: &Value) -> Reply {
     let number = |text: &[u8]| String::from_utf8_lossy(text).parse().expect("a number");
     match reply {
         Value::Int(1) => Reply::Granted(None),
-        Value::BulkString(fence) => Reply::Granted(Some(number(fence))),
+        Value::BulkString(fences) => Reply::Granted(Some(block(&String::from_utf8_lossy(fences)))),
         Value::Array(parts) => match &parts[..] {
             [Value::Int(left), Value::BulkString(holder), queued @ ..] => {
                 let queued = match queued {

@@ -98,7 +98,8 @@ impl Look {
 pub struct Push {
     pub process: usize,
     pub number: usize,
-    pub fence: u64,
+    /// The first and the last fence, if it has fences.
+    pub fences: Option<(u64, u64)>,
     pub at: u64,
     pub px: u64,
 }
@@ -106,10 +107,19 @@ pub struct Push {
 impl Push {
     fn read(process: usize, grant: &[u8]) -> Push {
         let grant = String::from_utf8_lossy(grant);
-        let part: Vec<u64> = grant.split('|').filter_map(|n| n.parse().ok()).collect();
-        let [number, fence, at, px] = part[..] else { panic!("a grant: {grant}") };
-        Push { process, number: number as usize, fence, at, px }
+        let part: Vec<_> = grant.split('|').collect();
+        let [number, fences, at, px] = part[..] else { panic!("a grant: {grant}") };
+        let read = |text: &str| text.parse().unwrap_or_else(|_| panic!("a grant: {grant}"));
+        let fences = (fences != "0").then(|| block(fences));
+        Push { process, number: read(number) as usize, fences, at: read(at), px: read(px) }
     }
+}
+
+/// Reads `last` or `first-last`.
+pub fn block(fences: &str) -> (u64, u64) {
+    let (first, last) = fences.split_once('-').unwrap_or((fences, fences));
+    let read = |text: &str| text.parse().unwrap_or_else(|_| panic!("fences: {fences}"));
+    (read(first), read(last))
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -49,12 +49,13 @@ async fn a_lock_is_taken_refused_handed_off_and_released_by_tls() {
         let url = url(&server, host, &certificates);
         let one = patient().connect(&url).await.expect("the server is there");
         let other = patient().connect(&url).await.expect("the server is there");
+        let third = patient().connect(&url).await.expect("the server is there");
         let held = lock(&one).wait(FAILOVER).acquire().await.expect("free");
         assert!(lock(&other).acquire().await.expect_err("held").is_busy());
         let next = tokio::spawn(lock(&other).wait_forever().acquire());
         eventually("it is in the queue", FAILOVER, || async {
             matches!(
-                lock(&one).wait(Duration::from_millis(1)).acquire().await,
+                lock(&third).wait(Duration::from_millis(1)).acquire().await,
                 Err(LockError::TimedOut { rank: 1, .. })
             )
         })

@@ -96,6 +96,44 @@ async fn a_fence_grows_from_one_holder_to_the_next() {
     }
 }
 
+/// The fences of the callers of a turn come with its grant. A grant has more than one where there
+/// were fences before.
+#[tokio::test]
+async fn callers_with_fences_pass_the_lock_on_without_a_command() {
+    let server = Server::start();
+    let builder = LockManager::builder().turn(ms(1_000));
+    let manager = builder.connect(&server.url()).await.expect("there");
+    let caller = async |fenced: bool| {
+        let lock = waiting(&manager, KEY);
+        if fenced {
+            lock.acquire_fenced().await.map(|(guard, _)| guard)
+        } else {
+            lock.acquire().await
+        }
+    };
+    let first = caller(true).await.expect("free");
+    let mut last = first.fence();
+    first.release().await.expect("still held");
+    let mut guard = caller(true).await.expect("free");
+    let mut waiters = Vec::new();
+    for nth in 0..6 {
+        waiters.push(Queue::at(&server, KEY).join(caller(nth % 2 == 0)).await);
+    }
+    server.admin().forget_calls();
+    let mut fences = 0;
+    for waiter in waiters {
+        if let Some(fence) = guard.fence() {
+            assert!(Some(fence) > last);
+            (last, fences) = (Some(fence), fences + 1);
+        }
+        guard.release().await.expect("still held");
+        guard = timeout(PUSHED, waiter).await.expect("in time").expect("served");
+    }
+    assert_eq!(fences, 4, "of the first caller, and of every other waiter");
+    assert_eq!(commands(&server), 0);
+    guard.release().await.expect("still held");
+}
+
 #[tokio::test]
 async fn a_release_that_nobody_polls_any_more_holds_up_nobody() {
     let server = Server::start();

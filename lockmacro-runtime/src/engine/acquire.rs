@@ -84,8 +84,8 @@ enum Prepared {
 
 /// How a caller begins.
 enum Begins {
-    /// It asks the store for itself; outside of a line without an asker.
-    Asks(Acquisition, Option<Asker>),
+    /// It asks the store for itself.
+    Asks(Acquisition, Asker),
     Waits(InLine),
     Refused(Request, Refusal),
 }
@@ -97,7 +97,7 @@ fn arrives(manager: &Arc<Core>, request: Request) -> Begins {
         Err(error) => Begins::Refused(request, Refusal::Failed(error)),
     };
     if !request.several().is_empty() || manager.store().excludes_nobody() {
-        return drawn(request, None);
+        return drawn(request, Asker::outside());
     }
     if manager.shutdown().is_closed() {
         return Begins::Refused(request, Refusal::Failed(LockError::ShutDown));
@@ -117,8 +117,8 @@ fn arrives(manager: &Arc<Core>, request: Request) -> Begins {
         Begun::Asks(place, mut request) => {
             // The first question does not wait: a free lock needs no queue.
             let asker = Asker::new(place, request.until.take());
-            request.only_if_free = asker.until.is_some();
-            drawn(request, Some(asker))
+            request.only_if_free = asker.until().is_some();
+            drawn(request, asker)
         }
         Begun::Waits(place, draft) => Begins::Waits(InLine::new(place, Arc::clone(manager), draft)),
         Begun::Refused(request, refusal) => Begins::Refused(request, refusal),
@@ -139,8 +139,9 @@ pub(crate) enum Acquiring {
         fenced: bool,
         errors: Errors,
     },
-    Asking(Acquire, Option<Asker>, Wanted),
-    Waiting(InLine, Wanted),
+    Asking(Acquire, Asker, Wanted),
+    /// Boxed, so that the future of a free lock is no larger for it.
+    Waiting(Box<InLine>, Wanted),
     Over,
 }
 
@@ -155,8 +156,7 @@ impl Future for Acquiring {
                     (Poll::Ready((acquisition, answer)), _) => {
                         Next::Answered(acquisition, Box::new(answer))
                     }
-                    (Poll::Pending, None) => return Poll::Pending,
-                    (Poll::Pending, Some(asker)) => {
+                    (Poll::Pending, asker) => {
                         let Some(asked) = acquire.asking() else { return Poll::Pending };
                         ready!(asker.poll_over(asked.manager(), cx));
                         Next::Unanswered
@@ -174,15 +174,15 @@ impl Future for Acquiring {
                 }
                 (Acquiring::Asking(_, asker, wanted), Next::Answered(acquisition, answer)) => {
                     match answered(acquisition, asker, *answer) {
-                        Ok(in_line) => *self = Acquiring::Waiting(in_line, wanted),
+                        Ok(in_line) => *self = Acquiring::Waiting(Box::new(in_line), wanted),
                         Err(ended) => return Poll::Ready(wanted.guard(*ended)),
                     }
                 }
-                (Acquiring::Asking(acquire, Some(asker), wanted), _) => {
+                (Acquiring::Asking(acquire, asker, wanted), _) => {
                     let waits = acquire.asking().and_then(|asked| asker.unanswered(asked));
                     drop(acquire);
                     if let Some(in_line) = waits {
-                        *self = Acquiring::Waiting(in_line, wanted);
+                        *self = Acquiring::Waiting(Box::new(in_line), wanted);
                     }
                 }
                 (Acquiring::Waiting(in_line, wanted), Next::Found(found)) => {
@@ -227,7 +227,7 @@ fn begun(
                 Came::Refused(manager, Arc::clone(acquisition.request()), refusal)
             }
         },
-        Begins::Waits(in_line) => return Ok(Acquiring::Waiting(in_line, wanted)),
+        Begins::Waits(in_line) => return Ok(Acquiring::Waiting(Box::new(in_line), wanted)),
         Begins::Refused(request, refusal) => Came::Refused(manager, Arc::new(request), refusal),
     };
     Err(Box::new(wanted.guard(refused)))
@@ -236,14 +236,14 @@ fn begun(
 /// The answer to a caller that has asked for itself. It waits in the line now, or it is at its end.
 fn answered(
     acquisition: Acquisition,
-    asker: Option<Asker>,
+    asker: Asker,
     answer: Result<Grant, Refusal>,
 ) -> Result<InLine, Box<Came>> {
     let refusal = match answer {
         Ok(grant) => return Err(Box::new(Came::Granted(acquisition, grant, asker))),
         Err(refusal) => refusal,
     };
-    let waits = asker.and_then(|asker| asker.refused(&acquisition, &refusal));
+    let waits = asker.refused(&acquisition, &refusal);
     waits.ok_or_else(|| {
         let (manager, request) = (acquisition.manager(), acquisition.request());
         Box::new(Came::Refused(Arc::clone(manager), Arc::clone(request), refusal))
@@ -271,7 +271,7 @@ pub(crate) fn acquire_blocking(
     may_block().inspect_err(|error| wanted.report(&request, error))?;
     let mut in_line = match arrives(&manager, request) {
         Begins::Asks(mut acquisition, asker) => {
-            let until = asker.as_ref().and_then(|asker| asker.until);
+            let until = asker.until();
             let within =
                 until.map(|until| Asker::longest(&manager).min(until.since(Moment::now())));
             match (acquisition.acquire_blocking(within), asker) {
@@ -279,7 +279,7 @@ pub(crate) fn acquire_blocking(
                     Ok(in_line) => in_line,
                     Err(came) => return wanted.guard(*came),
                 },
-                (None, asker) => match asker.and_then(|asker| asker.unanswered(&acquisition)) {
+                (None, asker) => match asker.unanswered(&acquisition) {
                     Some(in_line) => in_line,
                     None => return Err(LockError::ShutDown),
                 },

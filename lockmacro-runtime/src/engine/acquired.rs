@@ -51,7 +51,7 @@ impl Acquired {
 /// What came of a caller, for its guard or its error.
 pub(crate) enum Came {
     /// The store has granted the lock.
-    Granted(Acquisition, Grant, Option<Asker>),
+    Granted(Acquisition, Grant, Asker),
     /// The lock was passed on inside this process.
     TakenUp(TakenUp),
     Refused(Arc<Core>, Arc<Request>, Refusal),

@@ -32,6 +32,8 @@ pub(crate) struct Acquisition {
     request: Arc<Request>,
     /// The manager counts it as in flight, because there may be something to release.
     is_counted: AtomicBool,
+    /// It has the first token of its caller.
+    is_first: bool,
     /// The process that made it. A forked process has a copy, and must not release it.
     process: u32,
 }
@@ -47,23 +49,23 @@ impl Acquisition {
     /// An acquisition of which nothing was sent yet.
     pub(crate) fn new(manager: Arc<Core>, request: Request) -> Self {
         let (is_counted, process) = (AtomicBool::new(false), process::id());
-        Self { manager, request: Arc::new(request), is_counted, process }
+        Self { manager, request: Arc::new(request), is_counted, is_first: true, process }
     }
 
     /// Requests the lock on the caller's runtime.
     pub(crate) fn acquire(self) -> Result<Acquire, (Self, Refusal)> {
         match self.enter() {
-            Ok(()) => Ok(self.asking(true)),
+            Ok(()) => Ok(self.asking()),
             Err(refusal) => Err((self, refusal)),
         }
     }
 
-    fn asking(self, is_first: bool) -> Acquire {
+    fn asking(self) -> Acquire {
         let (manager, request) = (&self.manager, &self.request);
         let (store, shutdown) = (manager.shared_store(), manager.shutdown());
         let asked = manager.releasing().acquire(store, request, shutdown);
         let _waiting = WaitingGauge::of(&self.request);
-        Acquire::Asking { asked, _waiting, acquisition: self, is_first }
+        Acquire::Asking { asked, _waiting, acquisition: self }
     }
 
     /// Requests the lock on the background thread, and blocks until it has the answer; `None` when
@@ -75,7 +77,6 @@ impl Acquisition {
         if let Err(refusal) = self.enter() {
             return Some(Err(refusal));
         }
-        let mut first = true;
         loop {
             let (releasing, shutdown, request) = (
                 Arc::clone(self.manager.releasing()),
@@ -96,7 +97,7 @@ impl Acquisition {
                     Err(error) => return Some(Err(Refusal::Failed(error))),
                 }
             };
-            if !self.is_to_restart(&answer, mem::take(&mut first)) {
+            if !self.is_to_restart(&answer) {
                 return Some(self.take_answer(answer));
             }
             _ = self.release_blocking();
@@ -158,8 +159,8 @@ impl Acquisition {
 
     /// The next owner of the token. It is counted already.
     fn of_same_token(&self, request: Arc<Request>) -> Self {
-        let (is_counted, process) = (AtomicBool::new(true), self.process);
-        Self { manager: Arc::clone(&self.manager), request, is_counted, process }
+        let (is_counted, is_first, process) = (AtomicBool::new(true), false, self.process);
+        Self { manager: Arc::clone(&self.manager), request, is_counted, is_first, process }
     }
 
     /// The same through another connection to the store.
@@ -177,6 +178,7 @@ impl Acquisition {
         let guard = self.leaves();
         if let Some(guard) = guard
             && !self.is_a_copy()
+            && self.request.applied().may_be()
         {
             self.manager.background().clean_up(Arc::clone(&self.request), guard.with(more));
         }
@@ -196,9 +198,9 @@ impl Acquisition {
 
     /// Whether to request the lock again, as it was lost before its caller had it. A waiter does so
     /// until its deadline, and a caller that does not wait does so once.
-    fn is_to_restart(&self, answer: &Result<Answer, Failed>, first: bool) -> bool {
+    fn is_to_restart(&self, answer: &Result<Answer, Failed>) -> bool {
         matches!(answer, Ok(Answer::Lost(_)))
-            && self.request.until.map_or(first, |until| Moment::now() < until)
+            && self.request.until.map_or(self.is_first, |until| Moment::now() < until)
     }
 
     /// Releases what is left of the lock, and requests it with another token.
@@ -214,6 +216,7 @@ impl Acquisition {
     fn renew_token(&mut self) -> Result<(), Refusal> {
         let request = self.request.with_new_token().map_err(Refusal::Failed)?;
         *self = Self::new(self.manager.clone(), request);
+        self.is_first = false;
         self.enter()
     }
 
@@ -272,7 +275,6 @@ pub(crate) enum Acquire {
         asked: Asked<'static, Result<Answer, Failed>>,
         _waiting: WaitingGauge<Arc<Request>>,
         acquisition: Acquisition,
-        is_first: bool,
     },
     /// Boxed, as it is rare.
     Restarting(Asked<'static, (Acquisition, Result<(), Refusal>)>),
@@ -288,17 +290,15 @@ impl Acquire {
             *self = match self {
                 Acquire::Asking { asked, .. } => {
                     let answer = ready!(asked.as_mut().poll(cx));
-                    let Some((acquisition, is_first)) = self.asked() else {
-                        return Poll::Pending;
-                    };
-                    if !acquisition.is_to_restart(&answer, is_first) {
+                    let Some(acquisition) = self.asked() else { return Poll::Pending };
+                    if !acquisition.is_to_restart(&answer) {
                         let granted = acquisition.take_answer(answer);
                         return Poll::Ready((acquisition, granted));
                     }
                     Acquire::Restarting(Box::pin(acquisition.restart()))
                 }
                 Acquire::Restarting(restart) => match ready!(restart.as_mut().poll(cx)) {
-                    (acquisition, Ok(())) => acquisition.asking(false),
+                    (acquisition, Ok(())) => acquisition.asking(),
                     (acquisition, Err(refusal)) => {
                         *self = Acquire::Over;
                         return Poll::Ready((acquisition, Err(refusal)));
@@ -318,9 +318,9 @@ impl Acquire {
     }
 
     /// Takes the acquisition out once its request was answered. It no longer counts as waiting.
-    fn asked(&mut self) -> Option<(Acquisition, bool)> {
+    fn asked(&mut self) -> Option<Acquisition> {
         match mem::replace(self, Acquire::Over) {
-            Acquire::Asking { acquisition, is_first, .. } => Some((acquisition, is_first)),
+            Acquire::Asking { acquisition, .. } => Some(acquisition),
             Acquire::Restarting(_) | Acquire::Over => None,
         }
     }

@@ -22,7 +22,7 @@ use crate::protocol::answer::{Grant, Released};
 use crate::protocol::lease::{Lease, Renewal};
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
-use crate::value::fence::{Fence, Fences};
+use crate::value::fence::{Fence, FenceBlock, Fences};
 use crate::value::key::LockKey;
 use crate::value::labels::Labelled;
 use crate::value::loss::{LossCause, Lost};
@@ -42,7 +42,7 @@ pub(crate) struct Held {
     lease: Mutex<Lease>,
     /// The lease was renewed, or lost.
     pub(crate) changed: Notify,
-    /// One for each key, if the request asked for fences.
+    /// A block for each key, if the request asked for fences. Its own fence is the first.
     fences: Fences,
     released: AtomicBool,
     /// The loss was logged and counted.
@@ -71,9 +71,9 @@ impl Held {
         let acquisition = token.taken_up(&draft, tenure.kept_until);
         acquisition.request().granted(now);
         let lease = Lease::passed(now, tenure.ends, draft.ttl, renewal(now));
-        let fences = if draft.fenced { tenure.fence.take() } else { None };
+        let fences = if draft.fenced { tenure.fences.take() } else { None };
         let mut turn = InTurn::new(tenure.began, tenure.sent, tenure.kept_until);
-        turn.fence = tenure.fence;
+        turn.fences = fences.map_or(tenure.fences, FenceBlock::rest);
         turn.label = Some(draft.token.clone());
         let due = lease.first_try(now, fastrand::f64());
         let fences = fences.into_iter().collect();
@@ -90,7 +90,7 @@ impl Held {
         acquisition: Acquisition,
         grant: Grant,
         renewal: Renewal,
-        asker: Option<Asker>,
+        asker: Asker,
     ) -> Result<Arc<Self>, LockError> {
         let ttl = acquisition.request().ttl;
         let lease = Lease::handed_off(grant.sent, grant.ttl, ttl, renewal);
@@ -101,10 +101,11 @@ impl Held {
             lease.first_try(grant.sent, fastrand::f64())
         };
         let (sent, now) = (grant.sent, Moment::now());
-        let turn = InTurn::new(now, sent, now.after(grant.ttl));
+        let mut turn = InTurn::new(now, sent, now.after(grant.ttl));
+        turn.fences = grant.fences.iter().next().and_then(FenceBlock::rest);
         let held = Self::with(acquisition, lease, grant.fences, sent, turn);
         // Before the renewal, which may find the lock lost.
-        if let Some(place) = asker.and_then(Asker::granted) {
+        if let Some(place) = asker.granted() {
             held.stands_at(place);
         }
         held.watched(sent, first)
@@ -182,8 +183,8 @@ impl Held {
         let is_suspect = turn.is_suspect()
             || self.manager().has_changed_since(sent)
             || !self.request().keep().is_zero();
-        let (began, fence, kept_until) = (turn.began, turn.fence, turn.kept_until());
-        (!is_suspect).then_some(Tenure { began, sent, ends, kept_until, fence, was_held: true })
+        let (began, fences, kept_until) = (turn.began, turn.fences, turn.kept_until());
+        (!is_suspect).then_some(Tenure { began, sent, ends, kept_until, fences, was_held: true })
     }
 
     pub(crate) fn manager(&self) -> &Arc<Core> {
@@ -222,7 +223,7 @@ impl Held {
     }
 
     pub(crate) fn fence(&self, nth: u8) -> Option<Fence> {
-        self.fences.iter().nth(nth.into())
+        self.fences.iter().nth(nth.into()).map(FenceBlock::first)
     }
 
     /// How long the lock may still be relied on; an error once it is lost or released.

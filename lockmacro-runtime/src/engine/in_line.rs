@@ -30,10 +30,15 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// A caller that asks the store for itself. Dropping it lets the next caller ask.
 pub(crate) struct Asker {
+    /// `None` outside of a line.
     place: Option<Place>,
-    /// Until when the caller waits, if it does.
-    pub(crate) until: Option<Moment>,
-    /// Ends the question of a caller that waits.
+    /// Of a caller that waits. Boxed, to keep the others small.
+    wait: Option<Box<Wait>>,
+}
+
+struct Wait {
+    until: Moment,
+    /// Ends the question, so that the caller asks from the line.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -80,7 +85,18 @@ impl Drop for Standing {
 
 impl Asker {
     pub(crate) fn new(place: Place, until: Option<Moment>) -> Self {
-        Self { place: Some(place), until, timer: None }
+        let wait = until.map(|until| Box::new(Wait { until, timer: None }));
+        Self { place: Some(place), wait }
+    }
+
+    /// A caller at no line.
+    pub(crate) fn outside() -> Self {
+        Self { place: None, wait: None }
+    }
+
+    /// Until when the caller waits, if it does.
+    pub(crate) fn until(&self) -> Option<Moment> {
+        self.wait.as_ref().map(|wait| wait.until)
     }
 
     /// How long the question of a caller that waits may take. Longer than one answer, so that the
@@ -100,8 +116,9 @@ impl Asker {
 
     /// Whether the question of a caller that waits takes too long: it has to ask from the line.
     pub(crate) fn poll_over(&mut self, core: &Core, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(until) = self.until else { return Poll::Pending };
-        let timer = self.timer.get_or_insert_with(|| {
+        let Some(wait) = &mut self.wait else { return Poll::Pending };
+        let Wait { until, timer } = &mut **wait;
+        let timer = timer.get_or_insert_with(|| {
             let left = until.since(Moment::now());
             Box::pin(sleep(Self::longest(core).min(left)))
         });
@@ -117,7 +134,7 @@ impl Asker {
     /// question may help.
     pub(crate) fn refused(mut self, asked: &Acquisition, refusal: &Refusal) -> Option<InLine> {
         let place = self.place.take()?;
-        let draft = self.until.map(|until| Arc::new(asked.request().for_waiting(Some(until))));
+        let draft = self.until().map(|until| Arc::new(asked.request().for_waiting(Some(until))));
         let draft = match refusal {
             // It is not known who has the lock.
             Refusal::Contended { .. } if asked.request().only_if_free => {
@@ -140,7 +157,7 @@ impl Asker {
     /// The caller has no answer in time, and waits.
     pub(crate) fn unanswered(mut self, asked: &Acquisition) -> Option<InLine> {
         let place = self.place.take()?;
-        let draft = Arc::new(asked.request().for_waiting(self.until));
+        let draft = Arc::new(asked.request().for_waiting(self.until()));
         place.failed(Some(Arc::clone(&draft)));
         Some(InLine::new(place, Arc::clone(asked.manager()), draft))
     }

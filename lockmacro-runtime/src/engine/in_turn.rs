@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::value::fence::Fence;
+use crate::value::fence::FenceBlock;
 use crate::value::time::{LastMoment, Moment};
 use crate::value::token::Token;
 
@@ -18,8 +18,8 @@ pub(crate) struct InTurn {
     in_flight: AtomicU32,
     /// When a renewal was last found to have no answer. It may still arrive.
     troubled: LastMoment,
-    /// The fence of the grant, for a later holder.
-    pub(crate) fence: Option<Fence>,
+    /// The fences of the grant for later holders.
+    pub(crate) fences: Option<FenceBlock>,
     /// The label of this holder, where the token has that of another one.
     pub(crate) label: Option<Token>,
 }
@@ -34,7 +34,7 @@ impl InTurn {
         last.note(kept_until);
         let (in_flight, troubled) = (AtomicU32::new(0), LastMoment::default());
         let (sent, kept_until) = (first, last);
-        Self { began, sent, kept_until, in_flight, troubled, fence: None, label: None }
+        Self { began, sent, kept_until, in_flight, troubled, fences: None, label: None }
     }
 
     /// A renewal is sent, after which the store may keep the lock until then.

@@ -218,7 +218,6 @@ impl Line {
             (result, effects, to_send, withdrawn, self.watch(&mut state), empty)
         };
         drop(withdrawn);
-        effects.wake.into_iter().for_each(Waker::wake);
         // A forked process has a copy of its parent's line, and nothing to do for it.
         let is_ours = self.process == process::id();
         if let Some(core) = is_ours.then(|| self.core.upgrade()).flatten() {
@@ -236,6 +235,8 @@ impl Line {
                 core.lines().remove(self.key.as_str(), || self.close());
             }
         }
+        // Last: the code of a waker may panic.
+        effects.wake.into_iter().for_each(Waker::wake);
         result
     }
 

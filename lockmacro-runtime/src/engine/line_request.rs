@@ -67,7 +67,7 @@ impl Line {
             sent: grant.sent,
             ends: lease::end_of(grant.sent, grant.ttl),
             kept_until: now.after(grant.ttl),
-            fence: grant.fences.iter().next(),
+            fences: grant.fences.iter().next(),
             was_held: false,
         };
         self.with(|state| ((), state.queue.granted(number, tenure, acquisition, now)));

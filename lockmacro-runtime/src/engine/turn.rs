@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::value::fence::Fence;
+use crate::value::fence::FenceBlock;
 use crate::value::limits::CONFIRM_WINDOW;
 use crate::value::time::Moment;
 
@@ -30,8 +30,8 @@ pub(crate) struct Tenure {
     pub(crate) ends: Moment,
     /// The latest moment to which the store may keep the lock without another command.
     pub(crate) kept_until: Moment,
-    /// The fence of the grant, until a holder has taken it.
-    pub(crate) fence: Option<Fence>,
+    /// The fences of the grant that no holder has taken.
+    pub(crate) fences: Option<FenceBlock>,
     /// Whether a holder has had the lock in this turn. The bound of the turn is not for the first.
     pub(crate) was_held: bool,
 }
@@ -65,7 +65,7 @@ impl Tenure {
         };
         self.ends.since(now) >= least
             && self.kept_until.since(now) <= next.ttl().max(CONFIRM_WINDOW)
-            && (!next.is_fenced() || self.fence.is_some())
+            && (!next.is_fenced() || self.fences.is_some())
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
     fn tenure(ends: u64, kept_until: u64) -> Tenure {
         let at = |time| Moment::at(ms(1_000 + time));
         let (ends, kept_until) = (at(ends), at(kept_until));
-        Tenure { began: at(0), sent: at(0), ends, kept_until, fence: None, was_held: true }
+        Tenure { began: at(0), sent: at(0), ends, kept_until, fences: None, was_held: true }
     }
 
     fn at(time: u64) -> Moment {
@@ -143,7 +143,7 @@ mod tests {
         let mut tenure = tenure(29_000, 30_000);
         let fenced = Next(ms(30_000), true);
         assert!(!tenure.serves(&fenced, at(0)));
-        tenure.fence = Fence::try_from(7).ok();
+        tenure.fences = "7".parse().ok();
         assert!(tenure.serves(&fenced, at(0)));
     }
 }

@@ -6,7 +6,7 @@ use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::vote::{NodeError, Vote};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, NodeReply};
-use crate::value::fence::Fence;
+use crate::value::fence::FenceBlock;
 use crate::value::unavailability::Unavailability;
 
 /// The votes so far, in the order of the nodes; `None` for a node that has not answered.
@@ -98,13 +98,16 @@ impl Tally {
         }
     }
 
-    /// The nodes that have granted the lock, and the largest of their fences.
-    pub(crate) fn won(&self) -> (Vec<usize>, Option<Fence>) {
+    /// The nodes that have granted the lock, and the fences that are larger than all that any of
+    /// these nodes issued before.
+    pub(crate) fn won(&self) -> (Vec<usize>, Option<FenceBlock>) {
         let mut won = (Vec::new(), None);
         for (nth, vote) in self.votes.iter().enumerate() {
             if let Some(Ok(Vote::Granted(fences))) = vote {
                 won.0.push(nth);
-                won.1 = won.1.max(fences.iter().max());
+                for theirs in fences.iter() {
+                    won.1 = Some(won.1.map_or(theirs, |ours: FenceBlock| ours.new_at_both(theirs)));
+                }
             }
         }
         won

@@ -162,6 +162,8 @@ impl Request {
         request.name.clone_from(&self.name);
         request.fenced = fenced;
         request.until = Some(request.asked.after(FOR_EVER));
+        // Until it is sent, which may take a subscription first.
+        request.set_applied(Applied::No);
         let rare = Rare { witness: Some(witness), ..Rare::default() };
         request.rare = OnceLock::from(Box::new(rare));
         Ok(request)

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use crate::value::fence::Fence;
+use crate::value::fence::FenceBlock;
 use crate::value::time::Moment;
 
 /// A lock that was handed off.
@@ -17,7 +17,7 @@ pub(crate) struct HandOff {
     pub(crate) at: u64,
     /// The ttl until the lock is confirmed.
     pub(crate) ttl: Duration,
-    pub(crate) fence: Option<Fence>,
+    pub(crate) fences: Option<FenceBlock>,
 }
 
 /// A reading of the server's clock.
@@ -57,7 +57,7 @@ mod tests {
 
     fn hand_off(received_ms: u64, at_ms: u64) -> HandOff {
         let received = Moment::at(ms(received_ms));
-        HandOff { received, connection: 1, at: at_ms * 1_000, ttl: ms(5_000), fence: None }
+        HandOff { received, connection: 1, at: at_ms * 1_000, ttl: ms(5_000), fences: None }
     }
 
     #[test]

@@ -95,9 +95,9 @@ impl Memory {
             let signal = timeout_at(pause, waiter.signal()).await;
             shutdown.check()?;
             if let Ok(Signal::Granted(hand_off)) = signal {
-                let HandOff { received: sent, ttl, fence, .. } = *hand_off;
+                let HandOff { received: sent, ttl, fences, .. } = *hand_off;
                 if sent.elapsed() < ttl / 2 {
-                    let (at, earlier, fences) = (sent, Applied::No, fence.into_iter().collect());
+                    let (at, earlier, fences) = (sent, Applied::No, fences.into_iter().collect());
                     return Ok(Answer::Granted(Grant { sent, at, ttl, earlier, fences }));
                 }
                 // Too little time may be left: the next request confirms the lock, or queues again.
@@ -145,7 +145,7 @@ impl Memory {
             let held = HeldKey { token: request.token.clone(), expires: now.after(request.ttl) };
             table.held.insert(key.to_owned(), held);
         }
-        let fences = fenced.iter().filter_map(|_| table.fence()).collect();
+        let fences = fenced.iter().filter_map(|_| table.fences()).collect();
         Ok(Answer::Granted(Grant { sent: now, at: now, ttl: request.ttl, earlier, fences }))
     }
 
@@ -275,7 +275,10 @@ mod tests {
         };
         let last = fenced("order:42");
         let Ok(Answer::Granted(Grant { fences, .. })) = memory.ask(&last, None) else { panic!() };
-        assert_eq!(fences.iter().map(u64::from).collect::<Vec<_>>(), [1 << 53]);
+        assert_eq!(
+            fences.iter().map(|block| u64::from(block.last())).collect::<Vec<_>>(),
+            [1 << 53]
+        );
         used_up(memory.ask(&fenced("order:43"), None));
         memory.release(&last);
 

@@ -1,6 +1,7 @@
 //! The table of the store in memory: the held locks, the queues of their waiters, and the fences.
 
 use std::collections::{HashMap, VecDeque};
+use std::mem;
 use std::time::{Duration, SystemTime};
 
 use crate::protocol::answer::Queueing;
@@ -8,7 +9,7 @@ use crate::protocol::request::Request;
 use crate::store::hand_off::HandOff;
 use crate::store::waiters::Waiters;
 use crate::value::error::LockError;
-use crate::value::fence::Fence;
+use crate::value::fence::{Fence, FenceBlock};
 use crate::value::limits::{CONFIRM_WINDOW, QUEUE_MAX};
 use crate::value::time::Moment;
 use crate::value::token::Token;
@@ -106,8 +107,8 @@ impl Table {
             let Some(MemoryWaiter { token, ttl, fenced, number, .. }) = next else {
                 return;
             };
-            let fence = fenced.then(|| self.fence()).flatten();
-            if fenced && fence.is_none() {
+            let fences = fenced.then(|| self.fences()).flatten();
+            if fenced && fences.is_none() {
                 // The waiter repeats its request, and gets the error.
                 waiters.alarm(number);
                 continue;
@@ -116,7 +117,7 @@ impl Table {
             // ttl.
             let ttl = ttl.min(CONFIRM_WINDOW);
             self.held.insert(key.to_owned(), HeldKey { token, expires: now.after(ttl) });
-            if waiters.grant(number, HandOff { received: now, connection: 0, at: 0, ttl, fence }) {
+            if waiters.grant(number, HandOff { received: now, connection: 0, at: 0, ttl, fences }) {
                 return;
             }
             self.held.remove(key);
@@ -137,14 +138,14 @@ impl Table {
         }
     }
 
-    /// The next fence. It is made from the time, as on a server. So a resource that outlives the
+    /// The next fences. They are made from the time, as on a server. So a resource that outlives the
     /// process never sees a smaller fence, unless the clock was set back.
-    pub(crate) fn fence(&mut self) -> Option<Fence> {
+    pub(crate) fn fences(&mut self) -> Option<FenceBlock> {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let micros = u64::try_from(since_1970.unwrap_or_default().as_micros()).unwrap_or(0);
         let next = Fence::try_from(micros.max(self.last_fence.saturating_add(1))).ok()?;
-        self.last_fence = next.into();
-        Some(next)
+        let before = Some(mem::replace(&mut self.last_fence, next.into()));
+        Some(FenceBlock::after(before.filter(|before| *before > 0), next))
     }
 
     /// Removes expired keys whenever the number of keys has doubled. So abandoned keys take a

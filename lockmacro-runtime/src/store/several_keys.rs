@@ -24,7 +24,7 @@ use crate::protocol::shutdown::Shutdown;
 use crate::store::dispatch::Store;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
-use crate::value::fence::Fence;
+use crate::value::fence::FenceBlock;
 use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER};
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
@@ -77,7 +77,7 @@ struct OneByOne<'a> {
     renewing: Option<Asked<'a, Result<Moment, Loss>>>,
     /// Since when the keys count that this renewal does not cover.
     added: Option<Moment>,
-    fences: Vec<Fence>,
+    fences: Vec<FenceBlock>,
     /// What became of the earlier requests for parts.
     earlier: Applied,
 }

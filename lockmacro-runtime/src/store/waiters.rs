@@ -164,7 +164,7 @@ mod tests {
 
     fn hand_off() -> HandOff {
         let (received, ttl) = (Moment::at(Duration::ZERO), Duration::from_secs(5));
-        HandOff { received, connection: 1, at: 0, ttl, fence: None }
+        HandOff { received, connection: 1, at: 0, ttl, fences: None }
     }
 
     #[tokio::test]

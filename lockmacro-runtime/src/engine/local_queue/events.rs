@@ -31,7 +31,7 @@ fn tenure(began: u64) -> Tenure {
         sent: at(began),
         ends: at(began + 29_000),
         kept_until: at(began + 30_000),
-        fence: None,
+        fences: None,
         was_held: true,
     }
 }

@@ -9,13 +9,15 @@ use std::collections::{BTreeMap, HashMap};
 use fastrand::Rng;
 
 use super::*;
-use crate::value::fence::Fence;
+use crate::value::fence::{Fence, FenceBlock};
 
 const PROCESSES: usize = 3;
 const TURN: u64 = 20;
 /// Longest body, delay of a message, and time in which an awake caller is polled.
 const BODY: u64 = 60;
 const DELAY: u64 = 5;
+/// Fences of one grant.
+const BLOCK: u64 = 3;
 /// A waiter that stays in the store's queue without asking again.
 const QUEUED: u64 = 10_000;
 const UNANSWERED: Duration = Duration::from_millis(100);
@@ -369,13 +371,13 @@ impl World {
             return Err("a body under a lock that the store has not".to_owned());
         }
         if wish.fenced {
-            let fence = tenure.fence.map_or(0, u64::from);
+            let fence = tenure.fences.map_or(0, |block| u64::from(block.first()));
             if fence <= self.largest_fence {
                 return Err(format!("the fence {fence} after {}", self.largest_fence));
             }
             self.largest_fence = fence;
             if self.mutant != Mutant::FenceUsedTwice {
-                tenure.fence = None;
+                tenure.fences = tenure.fences.and_then(FenceBlock::rest);
             }
         }
         if process > 0 {
@@ -458,7 +460,7 @@ impl World {
             sent: Moment::at(Duration::from_millis(sent)),
             ends: Moment::at(Duration::from_millis(sent + px * 99 / 100)),
             kept_until: self.moment().after(Duration::from_millis(px)),
-            fence: Fence::try_from(fence).ok().filter(|_| fence > 0),
+            fences: block(fence),
             was_held: false,
         });
         match (by, tenure) {
@@ -563,10 +565,18 @@ impl World {
         }
     }
 
+    /// The last of the next fences.
     fn next_fence(&mut self) -> u64 {
-        self.fence += 1;
+        self.fence += BLOCK;
         self.fence
     }
+}
+
+/// The fences of a grant that ends at this one; `None` for 0.
+fn block(last: u64) -> Option<FenceBlock> {
+    let last = Fence::try_from(last).ok().filter(|_| last > 0)?;
+    let first = Fence::try_from(u64::from(last) + 1 - BLOCK).ok()?;
+    Some(FenceBlock::new(first, last))
 }
 
 /// The process at which an event happens.

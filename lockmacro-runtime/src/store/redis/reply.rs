@@ -6,7 +6,7 @@ use redis::Value;
 
 use crate::protocol::other_holder::OtherHolder;
 use crate::store::redis::client::error::{CallError, unexpected};
-use crate::value::fence::{Fence, Fences};
+use crate::value::fence::{FenceBlock, Fences};
 use crate::value::time::Moment;
 use crate::value::token::hash_of;
 
@@ -14,8 +14,8 @@ use crate::value::token::hash_of;
 pub(crate) fn answer(reply: Value, sent: Moment) -> Result<Reply, CallError> {
     match reply {
         Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
-        Value::BulkString(number) => {
-            Ok(Reply::Granted { sent, fences: [fence(&number)?].into_iter().collect() })
+        Value::BulkString(block) => {
+            Ok(Reply::Granted { sent, fences: [fences_of(&block)?].into_iter().collect() })
         }
         Value::Array(parts) => match parts.as_slice() {
             [Value::Int(left), Value::BulkString(value), queued @ ..] => {
@@ -75,7 +75,8 @@ fn number(reply: &[u8]) -> Option<u64> {
     std::str::from_utf8(reply).ok()?.parse().ok()
 }
 
-pub(crate) fn fence(reply: &[u8]) -> Result<Fence, CallError> {
-    let fence = number(reply).and_then(|number| Fence::try_from(number).ok());
-    fence.ok_or_else(|| unexpected(&Value::BulkString(Vec::new())))
+/// The fences of one lock.
+pub(crate) fn fences_of(reply: &[u8]) -> Result<FenceBlock, CallError> {
+    let block = std::str::from_utf8(reply).ok().and_then(|block| block.parse().ok());
+    block.ok_or_else(|| unexpected(&Value::BulkString(Vec::new())))
 }

@@ -7,7 +7,7 @@ use redis::Value;
 use crate::protocol::request::Request;
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::{CallError, unexpected};
-use crate::store::redis::reply::{Reply, fence};
+use crate::store::redis::reply::{Reply, fences_of};
 use crate::store::redis::scripts::ACQUIRE_ALL;
 use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::value::companion::slot;
@@ -52,8 +52,8 @@ impl Redis {
                     Err(CallError::Final(LockError::KeyNotALock { key: key.clone() }))
                 }
                 fences => {
-                    let fences = fences.iter().map(|number| match number {
-                        Value::BulkString(number) => fence(number),
+                    let fences = fences.iter().map(|block| match block {
+                        Value::BulkString(block) => fences_of(block),
                         other => Err(unexpected(other)),
                     });
                     Ok(Reply::Granted { sent, fences: fences.collect::<Result<_, _>>()? })

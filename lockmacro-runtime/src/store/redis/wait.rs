@@ -56,11 +56,11 @@ impl Redis {
                 // A shutdown wakes the waiter.
                 shutdown.check()?;
                 if let Ok(Signal::Granted(hand_off)) = signal {
-                    let HandOff { received: at, ttl, fence, .. } = *hand_off;
+                    let HandOff { received: at, ttl, fences, .. } = *hand_off;
                     if let Some(sent) = hand_off.counts_from(sample)
                         && sent.elapsed() < ttl / 2
                     {
-                        let fences = fence.into_iter().collect();
+                        let fences = fences.into_iter().collect();
                         return Ok(Answer::Granted(Grant { sent, at, ttl, earlier, fences }));
                     }
                     // Too little of the lease may be left: the next request confirms the lock, or
@@ -80,7 +80,6 @@ impl Redis {
     ) -> Result<Progress, Failed> {
         let over = until <= Instant::now();
         let mut retry = Retry::new(self.budget_while_waiting(until));
-        request.set_applied(Applied::Unknown);
         let (reply, sent_request) = match self.ask_until_answered(request, waiter, &mut retry).await
         {
             Ok(answered) => answered,
@@ -180,6 +179,7 @@ impl Redis {
             &format!("{ttl}|{fenced}|{probe}|{number}|{channel}"),
         ];
         let (sent, before) = (Moment::now(), node.connection());
+        request.set_applied(Applied::Unknown);
         let reply = node.eval(&ACQUIRE, request.keys(), &args, budget).await?;
         // The same connection before and after means that there was no other in between.
         let connection = before.filter(|before| node.connection() == Some(*before));

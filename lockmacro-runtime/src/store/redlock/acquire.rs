@@ -165,9 +165,9 @@ impl Redlock {
         tally: &Tally,
         within: Duration,
     ) -> Result<Grant, Failure> {
-        let (won, fence) = tally.won();
-        if let Some(fence) = fence {
-            self.raise(attempt, &won, fence, within).await?;
+        let (won, fences) = tally.won();
+        if let Some(fences) = fences {
+            self.raise(attempt, &won, fences.last(), within).await?;
         }
         let ttl = request.ttl;
         if lease::late(sent, ttl) {
@@ -175,7 +175,7 @@ impl Redlock {
             let error = LockError::unavailable_at(server, reason, lease::too_slow(ttl));
             return Err(Failure::Fault { error, transient: true });
         }
-        let fences = fence.into_iter().collect();
+        let fences = fences.into_iter().collect();
         Ok(Grant { sent, at: sent, ttl, earlier: Applied::No, fences })
     }
 

@@ -14,6 +14,7 @@
 //! In Redis it is a script, [`WRITE`].
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Writes a value that a lock protects into a Redis hash, unless the hash has a larger fence.
@@ -88,21 +89,83 @@ impl From<Fence> for i64 {
     }
 }
 
-/// The fences of a grant: one for each key, if the request asked for fences. Mostly there is one.
+/// The numbers that a grant has brought for one key: for the holders of one turn, in order.
+///
+/// They lie below the clock, so that the counter of a hot key does not outrun the clock, by which
+/// the order goes on when a server has forgotten the counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FenceBlock {
+    first: Fence,
+    last: Fence,
+}
+
+/// The fences of a grant: a block for each key, if the request asked for fences. Mostly there is
+/// one.
 #[derive(Debug, Default)]
 pub(crate) struct Fences {
-    first: Option<Fence>,
-    more: Vec<Fence>,
+    first: Option<FenceBlock>,
+    more: Vec<FenceBlock>,
+}
+
+impl FenceBlock {
+    /// Most numbers in a block.
+    pub(crate) const LONGEST: u64 = 256;
+
+    /// The numbers from `first` to `last`, at least `last`.
+    pub(crate) fn new(first: Fence, last: Fence) -> Self {
+        Self { first: first.min(last), last }
+    }
+
+    /// The next numbers after `before` up to `last`; one if there was none before.
+    pub(crate) fn after(before: Option<u64>, last: Fence) -> Self {
+        let first = before.map_or(last.0, |before| {
+            before.saturating_add(1).max(last.0.saturating_sub(Self::LONGEST - 1))
+        });
+        Self::new(Fence(first), last)
+    }
+
+    pub(crate) fn first(self) -> Fence {
+        self.first
+    }
+
+    pub(crate) fn last(self) -> Fence {
+        self.last
+    }
+
+    /// The numbers that are new at both of two servers, of which each has issued one block.
+    pub(crate) fn new_at_both(self, other: Self) -> Self {
+        Self::new(self.first.max(other.first), self.last.max(other.last))
+    }
+
+    /// The numbers after the first.
+    pub(crate) fn rest(self) -> Option<Self> {
+        let first = Fence(self.first.0 + 1);
+        (first <= self.last).then_some(Self { first, ..self })
+    }
+}
+
+impl FromStr for FenceBlock {
+    type Err = ();
+
+    /// Reads `last` or `first-last`, as the scripts write it.
+    fn from_str(block: &str) -> Result<Self, ()> {
+        let read = |number: &str| Fence::try_from(number.parse::<u64>().ok()?).ok();
+        let (first, last) = block.split_once('-').unwrap_or((block, block));
+        match (read(first), read(last)) {
+            (Some(first), Some(last)) if first <= last => Ok(Self { first, last }),
+            _ => Err(()),
+        }
+    }
 }
 
 impl Fences {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Fence> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = FenceBlock> {
         self.first.iter().chain(&self.more).copied()
     }
 }
 
-impl FromIterator<Fence> for Fences {
-    fn from_iter<I: IntoIterator<Item = Fence>>(fences: I) -> Self {
+impl FromIterator<FenceBlock> for Fences {
+    fn from_iter<I: IntoIterator<Item = FenceBlock>>(fences: I) -> Self {
         let mut fences = fences.into_iter();
         Self { first: fences.next(), more: fences.collect() }
     }
@@ -110,6 +173,8 @@ impl FromIterator<Fence> for Fences {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use super::*;
 
     #[test]
@@ -119,6 +184,30 @@ mod tests {
         assert_eq!((late.to_string(), u64::from(late), i64::from(late)), ("10".into(), 10, 10));
         assert_eq!(i64::from(Fence::try_from(MAX).unwrap()), 1 << 53);
         assert_eq!(Fence::try_from(MAX + 1), Err(NotAFence(MAX + 1)));
+    }
+
+    #[test]
+    fn a_block_is_read_and_its_numbers_are_taken_in_order() {
+        let block = |text: &str| text.parse::<FenceBlock>();
+        let three = block("7-9").unwrap();
+        let numbers = iter::successors(Some(three), |block| block.rest()).map(FenceBlock::first);
+        assert_eq!(numbers.map(u64::from).collect::<Vec<_>>(), [7, 8, 9]);
+        assert_eq!(block("7").unwrap().rest(), None);
+        for wrong in ["", "-", "7-", "-7", "9-7", "7-8-9", "x", "9007199254740993"] {
+            assert_eq!(block(wrong), Err(()), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_block_lies_below_its_last_number_and_after_all_before() {
+        let after = |before, last| {
+            let block = FenceBlock::after(before, Fence(last));
+            (u64::from(block.first()), u64::from(block.last()))
+        };
+        assert_eq!(after(None, 1_000), (1_000, 1_000));
+        assert_eq!(after(Some(999), 1_000), (1_000, 1_000));
+        assert_eq!(after(Some(900), 1_000), (901, 1_000));
+        assert_eq!(after(Some(7), 1_000), (745, 1_000));
     }
 
     #[cfg(feature = "serde")]

@@ -8,7 +8,6 @@ use crate::store::hand_off::HandOff;
 use crate::store::redis::client::subscriptions::PushSink;
 use crate::store::waiters::Waiters;
 use crate::value::companion;
-use crate::value::fence::Fence;
 use crate::value::time::Moment;
 use crate::value::token::random_name;
 
@@ -72,12 +71,15 @@ impl fmt::Debug for Grants {
     }
 }
 
-/// Reads `number|fence|time in microseconds|ttl in milliseconds`, as queue.lua writes it.
+/// Reads `number|fences|time in microseconds|ttl in milliseconds`, as queue.lua writes it.
 fn hand_off(grant: &[u8], connection: u64) -> Option<(u64, HandOff)> {
-    let mut fields = std::str::from_utf8(grant).ok()?.splitn(4, '|').map(str::parse::<u64>);
-    let mut field = || fields.next()?.ok();
-    let (number, fence, at, ttl) = (field()?, field()?, field()?, field()?);
-    let fence = Fence::try_from(fence).ok().filter(|_| fence > 0);
+    let mut fields = std::str::from_utf8(grant).ok()?.splitn(4, '|');
+    let number = fields.next()?.parse().ok()?;
+    let fences = match fields.next()? {
+        "0" => None,
+        block => Some(block.parse().ok()?),
+    };
+    let (at, ttl) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
     let (received, ttl) = (Moment::now(), Duration::from_millis(ttl));
-    Some((number, HandOff { received, connection, at, ttl, fence }))
+    Some((number, HandOff { received, connection, at, ttl, fences }))
 }

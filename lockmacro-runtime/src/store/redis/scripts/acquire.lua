@@ -1,6 +1,6 @@
 -- Asks for a lock: after the plain SET was refused or not answered, for a grant with a fence, and
 -- to join the queue. Idempotent for a token: a lock that the token holds is granted again, with at
--- least the whole ttl and the same fence; a rank in the queue is kept, and its record refreshed.
+-- least the whole ttl and the last of its fences; a rank in the queue is kept, and its record refreshed.
 --
 -- ARGV[1]  the token
 -- ARGV[2]  the ttl in milliseconds
@@ -10,7 +10,7 @@
 -- ARGV[6]  the longest queue; 0 to be refused when contended. The rest is for waiters only
 -- ARGV[7]  the time for which a waiter stays in the queue without asking, in milliseconds
 -- ARGV[8]  the record of the waiter: "ttl|fenced|probe|id|channel", see queue.lua
--- returns  1 when granted, or the fence; else { time left in milliseconds, -1 without expiry; the
+-- returns  1 when granted, or the fences; else { time left in milliseconds, -1 without expiry; the
 --          key's value }, and for a waiter also { rank, -1 when the queue is full; the time in
 --          microseconds }
 local LAPSED_AT_ONCE = 64
@@ -73,9 +73,9 @@ local function join_queue()
 end
 
 local function grant(is_held)
-  local fence = fenced == '1' and fence_of(is_held, fence_ttl) or 1
+  local fences = fenced == '1' and fences_of(is_held, fence_ttl) or 1
   set_lock(token, ttl, is_held)
-  return fence
+  return fences
 end
 
 -- A token that holds the lock or is in the queue goes on, also on a full server. Both branches

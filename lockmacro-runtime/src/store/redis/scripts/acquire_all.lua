@@ -1,12 +1,12 @@
 -- Asks for several locks: all or none. Idempotent for a token: a lock that the token holds keeps
--- its fence, and the time left if that is longer than the ttl.
+-- its last fence, and the time left if that is longer than the ttl.
 --
 -- ARGV[1]  the token
 -- ARGV[2]  the ttl in milliseconds
 -- ARGV[3]  1 for grants with fences, else 0
 -- ARGV[4]  the confirm window in milliseconds
 -- ARGV[5]  the retention of each last fence in milliseconds
--- returns  1 when granted, or the fences; { nth } when that key, counted from 0, is not a lock;
+-- returns  1 when granted, or the fences of each; { nth } when that key, counted from 0, is not a lock;
 --          else { time left in milliseconds, -1 without expiry; the key's value; nth } of the first
 --          contended lock
 local token, ttl, fenced, confirm_window, fence_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -54,7 +54,7 @@ end
 local fences = {}
 for nth = 1, fenced == '1' and locks or 0 do
   select_lock(nth)
-  local done, fence = pcall(fence_of, is_held[nth], fence_ttl)
+  local done, fence = pcall(fences_of, is_held[nth], fence_ttl)
   if not done then
     local failure = type(fence) == 'table' and fence.err or fence
     if string.find(failure, 'WRONGTYPE', 1, true) then

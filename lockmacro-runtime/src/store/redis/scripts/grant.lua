@@ -7,9 +7,9 @@ local function needs_memory()
   redis.call('ZADD', KEYS[2], 'XX', 0, '')
 end
 
--- The fence of a grant; the same one again for the same token. nil when the fences are used up.
-local function fence_of(is_held, fence_ttl)
-  return is_held and redis.call('GET', KEYS[4]) or next_fence(fence_ttl)
+-- The fences of a grant; the last of them again for the same token. nil when the fences are used up.
+local function fences_of(is_held, fence_ttl)
+  return is_held and redis.call('GET', KEYS[4]) or next_fences(fence_ttl)
 end
 
 local function no_fence()

@@ -9,6 +9,8 @@
 -- refuses a script that begins with it (READONLY), where GET would return old data. A full server
 -- accepts it, and checks no write after the first one.
 
+-- Most fences of one grant: for the holders of one process, one after the other.
+local FENCES_AT_ONCE = 256
 -- Larger numbers are not exact, and a fence would be issued twice.
 local LARGEST_FENCE = 2 ^ 53
 -- Most dead waiters that one call removes, for all locks together; see promote.
@@ -38,16 +40,19 @@ local function has_fences()
   return last_fence() < LARGEST_FENCE
 end
 
--- A number larger than every earlier fence of this lock. After `fence_ttl` milliseconds the last
--- fence is forgotten, and then the server's time keeps the order. nil when the fences are used up.
-local function next_fence(fence_ttl)
-  local last = last_fence()
-  if not (last < LARGEST_FENCE) then
+-- Numbers larger than every earlier fence of this lock, as "first-last", or "last" if it is only
+-- one. They end at the server's time, which keeps the order when the last fence is forgotten after
+-- `fence_ttl` milliseconds. nil when the fences are used up.
+local function next_fences(fence_ttl)
+  local before = last_fence()
+  if not (before < LARGEST_FENCE) then
     return nil
   end
-  local fence = micros(math.max(last + 1, now_us()))
-  redis.call('SET', KEYS[4], fence, 'PX', fence_ttl)
-  return fence
+  local last = math.max(before + 1, now_us())
+  redis.call('SET', KEYS[4], micros(last), 'PX', fence_ttl)
+  -- Where there was none, the numbers before it may have been given and forgotten.
+  local first = before > 0 and math.max(before + 1, last - FENCES_AT_ONCE + 1) or last
+  return first < last and micros(first) .. '-' .. micros(last) or micros(last)
 end
 
 local function leave(token)
@@ -67,8 +72,8 @@ end
 
 -- The push to a waiter: the lock is granted for `px` milliseconds from now on; with 0 the waiter
 -- has to ask again.
-local function push_of(id, fence, px)
-  return id .. '|' .. fence .. '|' .. micros(now_us()) .. '|' .. px
+local function push_of(id, fences, px)
+  return id .. '|' .. fences .. '|' .. micros(now_us()) .. '|' .. px
 end
 
 local function publish(channel, push)
@@ -115,14 +120,14 @@ local function promote(confirm_window, fence_ttl, caller)
     end
     if deadline and tonumber(deadline) * 1000 > now_us() then
       local is_reachable = probe == '0' or has_subscribers(channel)
-      local fence = '0'
+      local fences = '0'
       if is_reachable and fenced == '1' then
-        fence = next_fence(fence_ttl)
+        fences = next_fences(fence_ttl)
       end
-      if is_reachable and fence then
+      if is_reachable and fences then
         local px = tonumber(ttl) < tonumber(confirm_window) and ttl or confirm_window
         redis.call('SET', KEYS[1], head, 'PX', px)
-        publish(channel, push_of(id, fence, px))
+        publish(channel, push_of(id, fences, px))
         return head
       end
       -- Dead, and the next one is checked; or subscribed elsewhere, or there is no fence for it.
