@@ -104,6 +104,29 @@ impl Clients {
         Ok(times.map(|times| Spread::of(times).median))
     }
 
+    /// Microseconds of a call that finds the lock held by its own process.
+    async fn refused(&self, admin: &mut Admin, rounds: u32) -> Result<Spread, Failure> {
+        let lock = || Lock::new("bench:held").ttl(TTL).manager(&self.locks);
+        let held = lock().acquire().await?;
+        admin.forget_calls();
+        let mut times = Vec::new();
+        for _ in 0..rounds {
+            let start = Instant::now();
+            for _ in 0..PAIRS_ALONE {
+                if !lock().acquire().await.is_err_and(|error| error.is_busy()) {
+                    return Err("a held lock was granted".into());
+                }
+            }
+            times.push(start.elapsed().as_secs_f64() * 1e6 / PAIRS_ALONE as f64);
+        }
+        if admin.calls().iter().any(|(name, _)| ["set", "eval", "evalsha"].contains(&name.as_str()))
+        {
+            return Err("the server was asked".into());
+        }
+        held.release().await?;
+        Ok(Spread::of(times))
+    }
+
     /// Does all pairs with as many tasks as are asked for, each with a key of its own.
     async fn round(&self, kind: Kind, tasks: u32, admin: &mut Admin) -> Result<Sample, Failure> {
         let pairs = PAIRS_TOGETHER;
@@ -165,6 +188,8 @@ pub async fn run(server: &Server, rounds: u32) -> Result<(), Failure> {
         let ratio = Spread::of(alone.iter().map(|times| times[which] / times[0]));
         println!("{name:19}{median:9.1}  {ratio}");
     }
+    let refused = clients.refused(&mut admin, rounds).await?;
+    println!("\nA call that its own process refuses: {refused} µs, without a command");
     println!(
         "\n{:>5}  {:19}{:>9}{:>9}{:>8}{:>8}  {:21}{:21}{:21}{:21}",
         "tasks",

@@ -4,6 +4,7 @@
 //! cargo run --release -p lockmacro-benches                # all, on redis-servers of its own
 //! cargo run --release -p lockmacro-benches -- floor       # beside the bare commands
 //! cargo run --release -p lockmacro-benches -- contention  # one hot key, beside rslock and polling
+//! cargo run --release -p lockmacro-benches -- fairness    # a hot key shared by five processes
 //! cargo run --release -p lockmacro-benches -- waiters     # 10,000 waiters of one key
 //! cargo run --release -p lockmacro-benches -- redlock     # five nodes, and one of them stopped
 //! cargo run --release -p lockmacro-benches -- deferred    # how late deferred calls are run
@@ -45,6 +46,12 @@ enum Bench {
     },
     /// One hot key: waiting in line, `rslock` and a poller
     Contention(contention::Args),
+    /// How evenly processes share a hot key
+    Fairness {
+        /// How often everything is measured
+        #[arg(long, default_value_t = 7)]
+        rounds: u32,
+    },
     /// One process that contends, by orders that it reads
     #[command(hide = true)]
     Contender { url: String },
@@ -83,9 +90,16 @@ enum Bench {
 async fn main() -> Result<(), Failure> {
     match Args::parse().bench {
         None => {
-            for bench in
-                ["floor", "contention", "waiters", "redlock", "deferred", "leases", "build"]
-            {
+            for bench in [
+                "floor",
+                "contention",
+                "fairness",
+                "waiters",
+                "redlock",
+                "deferred",
+                "leases",
+                "build",
+            ] {
                 let status = Command::new(std::env::current_exe()?).arg(bench).status()?;
                 if !status.success() {
                     return Err(format!("{bench} ended with {status}").into());
@@ -95,6 +109,7 @@ async fn main() -> Result<(), Failure> {
         }
         Some(Bench::Floor { rounds }) => floor::run(&Server::start(), rounds).await,
         Some(Bench::Contention(args)) => contention::run(&args).await,
+        Some(Bench::Fairness { rounds }) => contention::fairness::run(rounds).await,
         Some(Bench::Contender { url }) => contention::work(&url).await,
         Some(Bench::Waiters(args)) => {
             let server = Server::start();

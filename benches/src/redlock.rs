@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
-use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::Server;
 
 use crate::Failure;
@@ -16,6 +16,10 @@ const TTL: Duration = Duration::from_secs(30);
 /// Acquisitions of one kind in one round.
 const TURNS: u32 = 40;
 const TURNS_STOPPED: u32 = 4;
+/// Callers of one key, of one process.
+const CALLERS: usize = 100;
+/// Acquisitions of each of them in one round.
+const EACH: u32 = 5;
 const TOKEN: &str = "bare/0123456789abcdef0123456789abcdef";
 
 struct Clients {
@@ -41,6 +45,23 @@ impl Clients {
         let time = micros(start);
         guard.release().await?;
         Ok(time)
+    }
+
+    /// Acquisitions a second by many callers of one key.
+    async fn hot(&self) -> Result<f64, Failure> {
+        let start = Instant::now();
+        let callers = (0..CALLERS).map(|_| {
+            let locks = self.locks.clone();
+            tokio::spawn(async move {
+                for _ in 0..EACH {
+                    let lock = Lock::new("bench:hot").ttl(TTL).wait_forever().manager(&locks);
+                    lock.run(async { Ok::<_, LockError>(()) }).await?;
+                }
+                Ok::<_, LockError>(())
+            })
+        });
+        try_join_all(callers).await?.into_iter().collect::<Result<(), _>>()?;
+        Ok(f64::from(EACH) * CALLERS as f64 / start.elapsed().as_secs_f64())
     }
 
     async fn rslock(&self) -> Result<f64, Failure> {
@@ -72,6 +93,8 @@ struct Rounds {
     bare: Vec<f64>,
     ours_stopped: Vec<f64>,
     rslock_stopped: Vec<f64>,
+    /// Acquisitions a second by many callers of one key.
+    hot: Vec<f64>,
 }
 
 pub async fn run(rounds: u32) -> Result<(), Failure> {
@@ -85,6 +108,7 @@ pub async fn run(rounds: u32) -> Result<(), Failure> {
             bare.push(clients.bare().await?);
             rslock.push(clients.rslock().await?);
         }
+        let hot = clients.hot().await?;
         let stopped = &servers[round as usize % NODES];
         stopped.pause();
         let (mut ours_stopped, mut rslock_stopped) = (Vec::new(), Vec::new());
@@ -105,6 +129,7 @@ pub async fn run(rounds: u32) -> Result<(), Failure> {
             all.bare.push(median(bare));
             all.ours_stopped.push(median(ours_stopped));
             all.rslock_stopped.push(median(rslock_stopped));
+            all.hot.push(hot);
         }
     }
     println!(
@@ -118,6 +143,7 @@ pub async fn run(rounds: u32) -> Result<(), Failure> {
     row("lockmacro, one node stopped", &all.ours_stopped);
     row("rslock", &all.rslock);
     row("rslock, one node stopped", &all.rslock_stopped);
+    row("lockmacro, 100 callers of a key, a second", &all.hot);
     let ratio = |name: &str, of: &[f64], to: &[f64]| {
         row(name, &of.iter().zip(to).map(|(of, to)| of / to).collect::<Vec<_>>());
     };

@@ -1,8 +1,10 @@
-//! Many waiters of one key: their costs for their process, and for the server.
+//! Many waiters of one key, which another process holds: their costs for their process, and for the
+//! server.
 
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
+use futures::poll;
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::Admin;
 use tokio::time::sleep;
@@ -11,11 +13,11 @@ use crate::Failure;
 use crate::measure::{cpu, resident, server_cpu};
 
 const KEY: &str = "bench:crowd";
-/// The queue, which is in the server's memory.
-const QUEUE: &str = "lm1:wq:{bench:crowd}";
-/// The number that begins at once, so that requests in flight do not count as waiting.
+/// The number that waits before the memory is counted.
 const GROUP: usize = 100;
-/// How long they are watched: everybody asks again at least once.
+/// Time enough for what a waiter begins.
+const SETTLED: Duration = Duration::from_millis(500);
+/// How long they are watched: their process asks again at least twice.
 const WATCHED: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, clap::Args)]
@@ -27,27 +29,34 @@ pub struct Args {
 
 /// What a process does whose memory is its own.
 pub async fn wait(url: String, args: Args) -> Result<(), Failure> {
-    let locks = LockManager::connect(&url).await?;
+    // The holder is as one of another process.
+    let (locks, other) = (LockManager::connect(&url).await?, LockManager::connect(&url).await?);
     let mut admin = Admin::connect(&url);
     let lock = || Lock::new(KEY).ttl(Duration::from_secs(300)).wait_forever().manager(&locks);
     let run = || lock().run(async { Ok::<_, LockError>(()) });
-    let holder = lock().acquire().await?;
+    let holder = lock().manager(&other).acquire().await?;
     let mut tasks = Vec::with_capacity(args.waiters);
     let (mut client, mut server) = (0, 0);
     for number in 1..=args.waiters {
-        tasks.push(tokio::spawn(run()));
-        if number % GROUP == 0 {
-            queue_reaches(&mut admin, number).await;
+        let mut waiter = Box::pin(run());
+        // The first poll brings it into the line.
+        if poll!(waiter.as_mut()).is_ready() {
+            return Err("a waiter has ended".into());
         }
+        tasks.push(tokio::spawn(waiter));
         if number == GROUP {
-            // What is made once is not counted, and as little the room for so many questions.
+            // What is made once is not counted.
+            sleep(SETTLED).await;
             (client, server) = (resident()?, used_memory(&mut admin)?);
         }
     }
-    queue_reaches(&mut admin, args.waiters).await;
+    sleep(SETTLED).await;
+    admin.forget_calls();
     let (spent, server_spent) = (cpu(), server_cpu(&mut admin));
     sleep(WATCHED).await;
     let (spent, server_spent) = (cpu() - spent, server_cpu(&mut admin) - server_spent);
+    let asked = admin.calls().into_iter().filter(|(name, _)| name.starts_with("eval"));
+    let asked: u64 = asked.map(|(_, calls)| calls).sum();
     let client = resident()?.saturating_sub(client);
     let server = used_memory(&mut admin)?.saturating_sub(server);
 
@@ -61,19 +70,13 @@ pub async fn wait(url: String, args: Args) -> Result<(), Failure> {
     println!("{:10}{:>14}{:>20}", "", "bytes each", "core while waiting");
     println!("{:10}{:14}{:19.1}%", "client", each(client), core(spent));
     println!("{:10}{:14}{:19.1}%", "server", each(server), core(server_spent));
+    println!("\nQuestions a second: {:.1}.", asked as f64 / WATCHED.as_secs_f64());
     println!(
-        "\nThe caller's own future, that of Lock::run, is {} of the client's.",
+        "The caller's own future, that of Lock::run, is {} of the client's.",
         size_of_val(&run())
     );
     println!("Served at {rate:.0} a second when their turn came.");
     Ok(())
-}
-
-/// Waits until the queue has this many waiters.
-async fn queue_reaches(admin: &mut Admin, waiters: usize) {
-    while admin.ask::<usize>(&["ZCARD", QUEUE]) < waiters {
-        sleep(Duration::from_millis(1)).await;
-    }
 }
 
 fn used_memory(admin: &mut Admin) -> Result<u64, Failure> {

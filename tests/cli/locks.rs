@@ -26,9 +26,9 @@ async fn a_table_shows_holder_time_and_waiters() {
 
     let said = tool(&server, &["queue", "order:42"]).await;
     assert!(said.out.starts_with("`order:42` is held by desk-1 for another "), "{said:?}");
-    assert_eq!(said.rows()[1], ["RANK", "WAITER", "KEPT", "FOR"]);
-    assert_eq!(said.rows()[2][..2], ["0", "night"]);
-    assert_eq!(said.rows()[3][..2], ["1", "desk-1"]);
+    assert_eq!(said.rows()[1], ["RANK", "WAITER", "CALLERS", "KEPT", "FOR"]);
+    assert_eq!(said.rows()[2][..3], ["0", "night", "1"]);
+    assert_eq!(said.rows()[3][..3], ["1", "desk-1", "1"]);
 
     let said = tool(&server, &["locks", "--all"]).await;
     let foreign = ["session:1", "a", "foreign", "client", "-", "0"];
@@ -36,6 +36,26 @@ async fn a_table_shows_holder_time_and_waiters() {
     assert!(!said.shows("hush"));
     one.abort();
     two.abort();
+}
+
+/// A process tells the server with its next request how many callers it has.
+#[tokio::test]
+async fn a_process_is_shown_with_the_number_of_its_callers() {
+    let server = Server::start();
+    let (desk, night) = (manager(&server, "desk").await, manager(&server, "night").await);
+    let _order = hold(&desk, "order:42").await;
+    let first = wait_for(&night, "order:42").await;
+    let lock = || Lock::new("order:42").wait_forever().manager(&night);
+    let more: Vec<_> = (0..2).map(|_| tokio::spawn(lock().acquire())).collect();
+    eventually("three callers are shown", IN_TIME, async || {
+        let queue = night.waiting("order:42", 10).await.expect("there").found;
+        queue.len() == 1 && queue[0].callers == Some(3)
+    })
+    .await;
+    let said = tool(&server, &["--json", "queue", "order:42"]).await.json();
+    assert_eq!(said["queue"][0]["callers"], 3, "{said}");
+    more.iter().for_each(JoinHandle::abort);
+    first.abort();
 }
 
 #[tokio::test]

@@ -13,6 +13,8 @@ pub enum Contender {
     Confirmed,
     Rslock,
     Poll,
+    /// One task runs the bodies without any lock: no lock can be faster.
+    Unlocked,
 }
 
 impl Contender {
@@ -22,6 +24,7 @@ impl Contender {
             Self::Confirmed => "lockmacro, ttl 30 s",
             Self::Rslock => "rslock",
             Self::Poll => "poll every 10 ms",
+            Self::Unlocked => "one task, no lock",
         }
     }
 
@@ -29,12 +32,20 @@ impl Contender {
         Duration::from_secs(if self == Self::Confirmed { 30 } else { 5 })
     }
 
+    /// The tasks of the process of this number, as evenly as it goes.
+    pub fn tasks(self, cell: &Cell, process: u32) -> u32 {
+        match self {
+            Self::Unlocked => u32::from(process == 0),
+            _ => (cell.waiters + process) / cell.processes,
+        }
+    }
+
     /// How often its scripts call SET for one acquisition. The server counts such a call like one
     /// of a client.
     pub fn sets_in_scripts(self) -> u64 {
         match self {
             Self::Lockmacro | Self::Confirmed => 1,
-            Self::Rslock | Self::Poll => 0,
+            Self::Rslock | Self::Poll | Self::Unlocked => 0,
         }
     }
 }
@@ -87,18 +98,22 @@ impl Cell {
             add(Shape::Burst, processes, false, hold, &[2, 10, 100, 1_000]);
         }
         add(Shape::Line, 1, false, 0, &[100, 1_000]);
-        for (far, hold) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
-            add(Shape::Loop, 4, far, hold, &[100]);
+        for (processes, far) in [(1, false), (4, false), (4, true)] {
+            add(Shape::Loop, processes, far, 0, &[100]);
+            add(Shape::Loop, processes, far, 1, &[100]);
         }
         cells
     }
 
     pub fn contenders(&self) -> &'static [Contender] {
-        const ALL: [Contender; 4] =
-            [Contender::Lockmacro, Contender::Rslock, Contender::Poll, Contender::Confirmed];
-        // What a confirmation costs does not depend on how many wait.
-        let confirmed = self.waiters == 100 && self.hold == 1 && !self.far;
-        if confirmed { &ALL } else { &ALL[..3] }
+        use Contender::{Confirmed, Lockmacro, Poll, Rslock, Unlocked};
+        match (self.shape, self.hold, self.far) {
+            (Shape::Loop, 1, false) => &[Lockmacro, Rslock, Poll, Confirmed, Unlocked],
+            (Shape::Loop, 1, true) => &[Lockmacro, Rslock, Poll, Unlocked],
+            // What a confirmation costs does not depend on how many wait.
+            (_, 1, false) if self.waiters == 100 => &[Lockmacro, Rslock, Poll, Confirmed],
+            _ => &[Lockmacro, Rslock, Poll],
+        }
     }
 }
 

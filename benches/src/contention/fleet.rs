@@ -36,6 +36,20 @@ impl Fleet {
         Ok(Self { workers, admin: server.admin(), measured: 0 })
     }
 
+    /// The turns of each process.
+    pub fn contend(&mut self, orders: &[Order]) -> Result<Vec<Vec<Turn>>, Failure> {
+        for (worker, order) in self.workers.iter_mut().zip(orders) {
+            worker.order(order)?;
+        }
+        let workers = self.workers.iter_mut().zip(orders);
+        let answers = workers.map(|(worker, _)| {
+            let mut turns = Vec::new();
+            worker.answer(&mut turns)?;
+            Ok(turns)
+        });
+        answers.collect()
+    }
+
     pub fn measure(&mut self, cell: &Cell, contender: Contender) -> Result<Sample, Failure> {
         self.measured += 1;
         self.admin.forget_calls();
@@ -44,8 +58,7 @@ impl Fleet {
         let workers = &mut self.workers[..cell.processes as usize];
         for (nth, worker) in (0..).zip(workers.iter_mut()) {
             let Cell { shape, hold, .. } = *cell;
-            // As evenly as it goes.
-            let tasks = (cell.waiters + nth) / cell.processes;
+            let tasks = contender.tasks(cell, nth);
             let key = format!("bench:{}:{}", if cell.far { "far" } else { "near" }, self.measured);
             worker.order(&Order { contender, shape, tasks, hold, start, key })?;
         }

@@ -4,6 +4,7 @@
 //! round.
 
 mod cell;
+pub mod fairness;
 mod far;
 mod fleet;
 mod measured;

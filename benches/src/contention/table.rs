@@ -30,17 +30,19 @@ const WHO: [Column; 3] = [
     ("waiters", |_, row, _| figure(f64::from(row.cell.waiters))),
     ("", |_, _, contender| contender.name().to_owned()),
 ];
-const SPEED: [Column; 4] = [
+const SPEED: [Column; 5] = [
     ("acquisitions/s", |_, row, of| spread(row.spread(of, |s| s.per_second))),
     ("× rslock", |_, row, of| spread(row.ratio(of, Contender::Rslock, |s| s.per_second))),
+    ("× no lock", |_, row, of| spread(row.ratio(of, Contender::Unlocked, |s| s.per_second))),
     ("gap, µs", |_, row, of| median(row, of, |s| s.gap)),
     ("in round trips", |setting, row, of| {
         figure(row.spread(of, |s| s.gap).median / setting.round_trip(&row.cell))
     }),
 ];
-const WAIT: [Column; 3] = [
+const WAIT: [Column; 4] = [
     ("wait p50, ms", |_, row, of| median(row, of, |s| s.wait_half)),
     ("p99", |_, row, of| median(row, of, |s| s.wait_99)),
+    ("× rslock", |_, row, of| spread(row.ratio(of, Contender::Rslock, |s| s.wait_99))),
     ("max", |_, row, of| median(row, of, |s| s.wait_max)),
 ];
 const COSTS: [Column; 4] = [
@@ -54,7 +56,7 @@ const ORDER: [Column; 1] =
 
 type Section = (&'static str, fn(&Cell) -> bool, &'static [&'static [Column]]);
 
-const SECTIONS: [Section; 5] = [
+const SECTIONS: [Section; 6] = [
     (
         "Burst: all want it at once, each of them once; one process",
         |cell| cell.shape == Shape::Burst && cell.processes == 1,
@@ -71,12 +73,17 @@ const SECTIONS: [Section; 5] = [
         &[&WHO, &ORDER, &WAIT],
     ),
     (
-        "Loop: all want it again as soon as they have given it back; four processes",
-        |cell| cell.shape == Shape::Loop && !cell.far,
+        "Loop: all want it again as soon as they have given it back; one process",
+        |cell| cell.shape == Shape::Loop && cell.processes == 1,
         &[&WHO, &SPEED, &WAIT, &COSTS],
     ),
     (
-        "Loop: the same, and the server is 1 ms away",
+        "Loop: four processes",
+        |cell| cell.shape == Shape::Loop && cell.processes == 4 && !cell.far,
+        &[&WHO, &SPEED, &WAIT, &COSTS],
+    ),
+    (
+        "Loop: four processes, and the server is 1 ms away",
         |cell| cell.shape == Shape::Loop && cell.far,
         &[&WHO, &SPEED, &WAIT, &COSTS],
     ),
@@ -95,6 +102,8 @@ pub fn table(setting: &Setting, measured: &[Measured]) -> Result<String, fmt::Er
         {processors} processors for\nthe server and all processes. Medians, with the quartiles in \
         brackets; ratios within a round.\n\n\
         - A round trip (`PING`) takes {} µs, and {} µs where the server is 1 ms away.\n\
+        - *× no lock*: one task that runs the bodies one after another, without a lock, is as fast \
+        as any lock can be.\n\
         - *gap*: from the end of one body to the begin of the next one.\n\
         - *wait*: from the request to the begin of the body, or until the caller gives up.\n\
         - *commands*: what clients send for one acquisition. `INFO commandstats` also counts the \

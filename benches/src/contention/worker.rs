@@ -161,6 +161,7 @@ impl Who {
                 guard.release().await;
                 Ok(held)
             }
+            Contender::Unlocked => Ok(body(told, order.hold).await),
             Contender::Poll => {
                 let token = format!("bare/{}/{number}", std::process::id());
                 while !clients.bare.set(key, &token, ttl).await? {

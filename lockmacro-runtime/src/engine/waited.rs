@@ -38,6 +38,10 @@ impl Witness for Waited {
     fn undecided(&self, holder: &OtherHolder) {
         self.unanswered(Ok(Contended::of(holder, 0)));
     }
+
+    fn callers(&self) -> usize {
+        self.line.state.lock().queue.len()
+    }
 }
 
 impl Waited {

@@ -70,6 +70,9 @@ pub(crate) trait Witness: fmt::Debug + Send + Sync {
 
     /// This holder is not known to have the lock, and the request is repeated.
     fn undecided(&self, holder: &OtherHolder);
+
+    /// Number of callers that the request is for.
+    fn callers(&self) -> usize;
 }
 
 impl Request {
@@ -230,6 +233,11 @@ impl Request {
         if let Some(witness) = self.witness() {
             witness.failed(error());
         }
+    }
+
+    /// Number of callers that wait by this request.
+    pub(crate) fn callers(&self) -> usize {
+        self.witness().map_or(1, Witness::callers)
     }
 
     fn witness(&self) -> Option<&dyn Witness> {

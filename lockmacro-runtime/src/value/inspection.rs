@@ -45,12 +45,12 @@ pub struct HeldLock {
     pub since: Option<SystemTime>,
     /// The rest of the lease, unless the holder renews or releases it; `None` when it has no end.
     pub left: Option<Duration>,
-    /// Number of waiters; `None` when the key of the queue has an unexpected value.
+    /// Number of processes that wait; `None` when the key of the queue has an unexpected value.
     pub waiters: Option<usize>,
     pub(crate) token: Option<Token>,
 }
 
-/// A waiter in the queue of a lock.
+/// A process in the queue of a lock. Its callers wait in a line of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueuedWaiter {
@@ -61,4 +61,7 @@ pub struct QueuedWaiter {
     /// How long the waiter stays in the queue unless it asks again; `None` when that is not
     /// known.
     pub left: Option<Duration>,
+    /// Number of callers in its process that waited when it asked last; `None` when that is not
+    /// known.
+    pub callers: Option<usize>,
 }

@@ -53,8 +53,14 @@ pub async fn queue(
     let text = if json {
         let waiters = queue.found.iter().enumerate().map(|(nth, waiter)| {
             let left = millis(waiter.left);
-            let QueuedWaiter { owner, note, .. } = waiter;
-            json!({ "rank": nth, "waiter": owner, "note": note, "left_ms": left })
+            let QueuedWaiter { owner, note, callers, .. } = waiter;
+            json!({
+                "rank": nth,
+                "waiter": owner,
+                "note": note,
+                "callers": callers,
+                "left_ms": left,
+            })
         });
         let (holder, waiters) = (holder.as_ref().map(as_json), waiters.collect::<Value>());
         document(&json!({ "key": key, "lock": holder, "queue": waiters, "more": queue.more }))
@@ -62,9 +68,10 @@ pub async fn queue(
         let rows = queue.found.iter().enumerate().map(|(nth, waiter)| {
             let owner = waiter.owner.clone().unwrap_or_else(|| "?".to_owned());
             let owner = with_note(owner, waiter.note.as_deref());
-            [nth.to_string(), owner, time(waiter.left)]
+            let callers = waiter.callers.map_or("?".to_owned(), |callers| callers.to_string());
+            [nth.to_string(), owner, callers, time(waiter.left)]
         });
-        let rows: Vec<[String; 3]> = rows.collect();
+        let rows: Vec<[String; 4]> = rows.collect();
         let mut text = match &holder {
             Some(lock) => format!("{}\n", held(lock)),
             None if rows.is_empty() => {
@@ -73,7 +80,7 @@ pub async fn queue(
             None => format!("nothing holds `{}`\n", plain(&key)),
         };
         if !rows.is_empty() {
-            text.push_str(&table(["RANK", "WAITER", "KEPT FOR"], &rows));
+            text.push_str(&table(["RANK", "WAITER", "CALLERS", "KEPT FOR"], &rows));
         }
         if queue.more {
             text.push_str("… and more\n");

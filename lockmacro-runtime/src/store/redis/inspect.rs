@@ -78,13 +78,14 @@ impl Redis {
             return Err(unexpected_reply(&reply));
         };
         let waiter = |waiter: &[Value]| match waiter {
-            [Value::BulkString(token), Value::Int(left)] => {
+            [Value::BulkString(token), Value::Int(left), Value::Int(callers)] => {
                 let Holder { owner, note, .. } = Holder::of(label_of(token), None);
-                Ok(QueuedWaiter { owner, note, left: millis(*left) })
+                let (left, callers) = (millis(*left), usize::try_from(*callers).ok());
+                Ok(QueuedWaiter { owner, note, left, callers })
             }
             _ => Err(unexpected_reply(&reply)),
         };
-        let found: Vec<_> = waiters.chunks(2).map(waiter).collect::<Result<_, _>>()?;
+        let found: Vec<_> = waiters.chunks(3).map(waiter).collect::<Result<_, _>>()?;
         let more = usize::try_from(*total).is_ok_and(|total| total > found.len());
         Ok(Found { found, odd: Vec::new(), more })
     }

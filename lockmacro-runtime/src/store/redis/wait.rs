@@ -176,7 +176,7 @@ impl Redis {
             &self.fence_retention,
             &QUEUE_MAX.to_string(),
             &WAITER_TTL.as_millis().to_string(),
-            &format!("{ttl}|{fenced}|{probe}|{number}|{channel}"),
+            &format!("{ttl}|{fenced}|{probe}|{number}|{channel}|{}", request.callers()),
         ];
         let (sent, before) = (Moment::now(), node.connection());
         request.set_applied(Applied::Unknown);

@@ -9,7 +9,7 @@
 -- ARGV[5]  the retention of the last fence in milliseconds
 -- ARGV[6]  the longest queue; 0 to be refused when contended. The rest is for waiters only
 -- ARGV[7]  the time for which a waiter stays in the queue without asking, in milliseconds
--- ARGV[8]  the record of the waiter: "ttl|fenced|probe|id|channel", see queue.lua
+-- ARGV[8]  the record of the waiter: "ttl|fenced|probe|id|channel|callers", see queue.lua
 -- returns  1 when granted, or the fences; else { time left in milliseconds, -1 without expiry; the
 --          key's value }, and for a waiter also { rank, -1 when the queue is full; the time in
 --          microseconds }

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the lock: its holder's token, and nothing else
 -- KEYS[2]  the queue: a sorted set of tokens by ticket
--- KEYS[3]  the records: a hash of "deadline|ttl|fenced|probe|id|channel" by token
+-- KEYS[3]  the records: a hash of "deadline|ttl|fenced|probe|id|channel|callers" by token
 -- KEYS[4]  the last fence of this lock, in microseconds
 --
 -- All times are the server's. GETEX without options reads like GET but counts as a write. A replica
@@ -62,7 +62,7 @@ end
 
 local function record_of(token)
   local record = redis.call('HGET', KEYS[3], token) or ''
-  return string.match(record, '^(%d+)|(%d+)|(%d)|(%d)|(%d+)|(.*)$')
+  return string.match(record, '^(%d+)|(%d+)|(%d)|(%d)|(%d+)|([^|]*)')
 end
 
 -- In a cluster each slot has its own channel, which its node and the replicas of the node serve.
