@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
-use futures::poll;
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::Admin;
 use tokio::time::sleep;
@@ -15,7 +14,7 @@ use crate::measure::{cpu, resident, server_cpu};
 const KEY: &str = "bench:crowd";
 /// The number that waits before the memory is counted.
 const GROUP: usize = 100;
-/// Time enough for what a waiter begins.
+/// Time enough for all to come into the line of their process.
 const SETTLED: Duration = Duration::from_millis(500);
 /// How long they are watched: their process asks again at least twice.
 const WATCHED: Duration = Duration::from_secs(5);
@@ -38,12 +37,7 @@ pub async fn wait(url: String, args: Args) -> Result<(), Failure> {
     let mut tasks = Vec::with_capacity(args.waiters);
     let (mut client, mut server) = (0, 0);
     for number in 1..=args.waiters {
-        let mut waiter = Box::pin(run());
-        // The first poll brings it into the line.
-        if poll!(waiter.as_mut()).is_ready() {
-            return Err("a waiter has ended".into());
-        }
-        tasks.push(tokio::spawn(waiter));
+        tasks.push(tokio::spawn(run()));
         if number == GROUP {
             // What is made once is not counted.
             sleep(SETTLED).await;

@@ -164,8 +164,11 @@ async fn a_grant_that_is_asked_for_again_keeps_its_fence() {
         };
         let (guard, second) = acquiring.await.expect("no panic").expect("free");
         assert!(proxy.orders_are_done());
-        assert_eq!(u64::from(second), granted, "{fault:?}");
-        assert_eq!(admin.get(key), Some(second.to_string()));
+        // The first grant that arrives has a block of fences, and a repeated one its last.
+        let is_repeated = fault != Fault::CutCommand;
+        assert!(!is_repeated || u64::from(second) == granted, "{fault:?}: {second}");
+        assert!(second > first && u64::from(second) <= granted, "{fault:?}: {second}");
+        assert_eq!(admin.get(key), Some(granted.to_string()), "no fence is wasted");
         guard.release().await.expect("released");
     }
 }

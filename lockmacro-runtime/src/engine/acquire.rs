@@ -140,8 +140,7 @@ pub(crate) enum Acquiring {
         errors: Errors,
     },
     Asking(Acquire, Asker, Wanted),
-    /// Boxed, so that the future of a free lock is no larger for it.
-    Waiting(Box<InLine>, Wanted),
+    Waiting(InLine, Wanted),
     Over,
 }
 
@@ -174,7 +173,7 @@ impl Future for Acquiring {
                 }
                 (Acquiring::Asking(_, asker, wanted), Next::Answered(acquisition, answer)) => {
                     match answered(acquisition, asker, *answer) {
-                        Ok(in_line) => *self = Acquiring::Waiting(Box::new(in_line), wanted),
+                        Ok(in_line) => *self = Acquiring::Waiting(in_line, wanted),
                         Err(ended) => return Poll::Ready(wanted.guard(*ended)),
                     }
                 }
@@ -182,7 +181,7 @@ impl Future for Acquiring {
                     let waits = acquire.asking().and_then(|asked| asker.unanswered(asked));
                     drop(acquire);
                     if let Some(in_line) = waits {
-                        *self = Acquiring::Waiting(Box::new(in_line), wanted);
+                        *self = Acquiring::Waiting(in_line, wanted);
                     }
                 }
                 (Acquiring::Waiting(in_line, wanted), Next::Found(found)) => {
@@ -227,7 +226,7 @@ fn begun(
                 Came::Refused(manager, Arc::clone(acquisition.request()), refusal)
             }
         },
-        Begins::Waits(in_line) => return Ok(Acquiring::Waiting(Box::new(in_line), wanted)),
+        Begins::Waits(in_line) => return Ok(Acquiring::Waiting(in_line, wanted)),
         Begins::Refused(request, refusal) => Came::Refused(manager, Arc::new(request), refusal),
     };
     Err(Box::new(wanted.guard(refused)))

@@ -64,7 +64,7 @@ impl Acquisition {
         let (manager, request) = (&self.manager, &self.request);
         let (store, shutdown) = (manager.shared_store(), manager.shutdown());
         let asked = manager.releasing().acquire(store, request, shutdown);
-        let _waiting = WaitingGauge::of(&self.request);
+        let _waiting = WaitingGauge::new(Arc::clone(&self.request));
         Acquire::Asking { asked, _waiting, acquisition: self }
     }
 
@@ -91,7 +91,7 @@ impl Acquisition {
                 }
             };
             let answer = {
-                let _waiting = WaitingGauge::of(&self.request);
+                let _waiting = WaitingGauge::new(Arc::clone(&self.request));
                 match self.manager.background().block_on(job) {
                     Ok(answer) => answer?,
                     Err(error) => return Some(Err(Refusal::Failed(error))),

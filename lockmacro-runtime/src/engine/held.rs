@@ -118,7 +118,7 @@ impl Held {
         since: Moment,
         turn: InTurn,
     ) -> Arc<Self> {
-        let counted = telemetry::HeldGauge::of(acquisition.request());
+        let counted = telemetry::HeldGauge::new(Arc::clone(acquisition.request()));
         let span = telemetry::span(acquisition.request().labels(), acquisition.request().listed());
         Arc::new(Self {
             renewal: Mutex::new(None),

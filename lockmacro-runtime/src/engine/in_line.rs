@@ -46,8 +46,7 @@ struct Wait {
 pub(crate) struct InLine {
     place: Option<Place>,
     core: Arc<Core>,
-    draft: Arc<Request>,
-    _waiting: WaitingGauge<Arc<Request>>,
+    draft: WaitingGauge<Arc<Request>>,
     timer: Option<Pin<Box<Sleep>>>,
     /// The wait is over, and so is the time for a first answer next.
     is_last: bool,
@@ -174,8 +173,8 @@ impl Drop for Asker {
 impl InLine {
     pub(crate) fn new(place: Place, core: Arc<Core>, draft: Arc<Request>) -> Self {
         let (timer, is_last, late) = (None, false, None);
-        let (place, _waiting) = (Some(place), WaitingGauge::of(&draft));
-        Self { place, core, draft, _waiting, timer, is_last, late }
+        let (place, draft) = (Some(place), WaitingGauge::new(draft));
+        Self { place, core, draft, timer, is_last, late }
     }
 
     pub(crate) fn draft(&self) -> &Arc<Request> {

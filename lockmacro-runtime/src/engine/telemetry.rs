@@ -5,7 +5,7 @@
 //! number of keys has no bound.
 
 use std::fmt::Display;
-use std::marker::PhantomData;
+use std::ops::Deref;
 use std::time::Duration;
 
 use crate::engine::observer;
@@ -19,9 +19,7 @@ use crate::value::time::Moment;
 /// carries one and it has to be small.
 #[derive(Debug)]
 pub(crate) struct Counted<L: Labelled, const HELD: bool> {
-    #[cfg(feature = "metrics")]
     labelled: L,
-    labels: PhantomData<L>,
 }
 
 /// Counts a caller that waits for an answer.
@@ -29,12 +27,20 @@ pub(crate) type WaitingGauge<L> = Counted<L, false>;
 /// Counts a held lock.
 pub(crate) type HeldGauge<L> = Counted<L, true>;
 
-#[cfg(feature = "metrics")]
-impl<L: Labelled + Clone, const HELD: bool> Counted<L, HELD> {
-    pub(crate) fn of(labelled: &L) -> Self {
-        let counted = Self { labelled: labelled.clone(), labels: PhantomData };
+impl<L: Labelled, const HELD: bool> Counted<L, HELD> {
+    pub(crate) fn new(labelled: L) -> Self {
+        let counted = Self { labelled };
+        #[cfg(feature = "metrics")]
         counted.gauge().increment(1);
         counted
+    }
+}
+
+impl<L: Labelled, const HELD: bool> Deref for Counted<L, HELD> {
+    type Target = L;
+
+    fn deref(&self) -> &L {
+        &self.labelled
     }
 }
 
@@ -50,13 +56,6 @@ impl<L: Labelled, const HELD: bool> Counted<L, HELD> {
 impl<L: Labelled, const HELD: bool> Drop for Counted<L, HELD> {
     fn drop(&mut self) {
         self.gauge().decrement(1);
-    }
-}
-
-#[cfg(not(feature = "metrics"))]
-impl<L: Labelled, const HELD: bool> Counted<L, HELD> {
-    pub(crate) fn of(_: &L) -> Self {
-        Self { labels: PhantomData }
     }
 }
 
