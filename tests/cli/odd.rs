@@ -53,7 +53,7 @@ async fn an_odd_entry_in_the_queue_is_shown_as_one() {
         "{found:?}"
     );
     let said = tool(&server, &["queue", "order:1"]).await;
-    assert_eq!(said.rows()[2..], [["0", "?", "-"], ["1", "?", "-"]]);
+    assert_eq!(said.rows()[2..], [["0", "?", "?", "-"], ["1", "?", "?", "-"]]);
     assert!(!said.shows("stranger"));
 }
 

@@ -176,9 +176,11 @@ impl Acquisition {
     /// The same. `more` is dropped when the lock was released.
     pub(crate) fn abandon_with(&self, more: Vec<InFlightGuard>) {
         let guard = self.leaves();
+        // Of several keys, some may be held while no request for the others was sent.
+        let may_be = self.request.applied().may_be() || !self.request.several().is_empty();
         if let Some(guard) = guard
             && !self.is_a_copy()
-            && self.request.applied().may_be()
+            && may_be
         {
             self.manager.background().clean_up(Arc::clone(&self.request), guard.with(more));
         }
