@@ -15,12 +15,15 @@ impl Admin {
         let url = url.replace("redis-cluster://", "redis://");
         let url = url.split(',').next().expect("a first part");
         let client = redis::Client::open(url).expect("a valid address");
-        // A signal may interrupt it.
         let connect = |_| client.get_connection_with_timeout(Duration::from_secs(5));
-        let interrupted = |error: &redis::RedisError| error.to_string().contains("Interrupted");
+        // A signal may interrupt it, and a server that changes its role closes its connections.
+        let is_transient = |error: &redis::RedisError| {
+            let error = error.to_string();
+            error.contains("Interrupted") || error.contains("reset by peer")
+        };
         let connection = (0..10)
             .map(connect)
-            .find(|connection| !connection.as_ref().is_err_and(interrupted))
+            .find(|connection| !connection.as_ref().is_err_and(is_transient))
             .expect("it is not interrupted each time")
             .expect("the server accepts a connection");
         Admin { connection }
