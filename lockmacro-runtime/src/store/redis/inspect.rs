@@ -143,7 +143,7 @@ impl Redis {
 
     /// Asks until there is an answer, or the manager's timeout is over.
     async fn ask_server(&self, read: Read<'_>) -> Result<Value, CallError> {
-        let ask = |budget| self.ask_server_once(&read, budget);
+        let ask = |budget, _| self.ask_server_once(&read, budget);
         Retry::new(self.budget()).repeat(ask).await
     }
 

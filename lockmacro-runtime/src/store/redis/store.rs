@@ -102,7 +102,7 @@ impl Redis {
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         // No error here names a key.
         let nothing = LockKey::from("");
-        let ready = Retry::new(self.budget()).repeat(|budget| self.rights(true, budget)).await;
+        let ready = Retry::new(self.budget()).repeat(|budget, _| self.rights(true, budget)).await;
         ready.map_err(|error| error.into_error(&nothing))
     }
 
@@ -122,11 +122,16 @@ impl Redis {
         self.nodes.server_of(key).map(Into::into)
     }
 
-    /// The error for a grant that arrived after its lease had ended.
-    pub(crate) fn too_slow(&self, request: &Request) -> Transient {
-        let detail = too_slow(request.ttl);
-        let transient = Transient::new(Unavailability::TooSlow, detail, Applied::Unknown);
-        Transient { server: self.server_of(&request.key), ..transient }
+    /// Refuses a grant that arrived after its lease had ended.
+    pub(crate) fn in_time(&self, request: &Request, reply: Reply) -> Result<Reply, CallError> {
+        match reply {
+            Reply::Granted { sent, .. } if late(sent, request.ttl) => {
+                let detail = too_slow(request.ttl);
+                let transient = Transient::new(Unavailability::TooSlow, detail, Applied::Unknown);
+                Err(Transient { server: self.server_of(&request.key), ..transient }.into())
+            }
+            reply => Ok(reply),
+        }
     }
 
     /// The abandoned tokens, which may still be granted their lock.
@@ -148,39 +153,34 @@ impl Redis {
     ) -> Result<Answer, Failed> {
         let waiting = until.map(|until| self.budget_while_waiting(until));
         let mut retry = Retry::new(waiting.unwrap_or_else(|| self.budget()));
+        let ask = |budget, earlier: Applied| async move {
+            // A plain SET would not recognize its own token from an earlier try.
+            let reply = self.ask(request, !earlier.may_be(), budget).await?;
+            self.in_time(request, reply)
+        };
         let mut passes = PASSES_MAX;
         loop {
-            // A plain SET would not recognize its own token from an earlier try.
-            let first = !retry.earlier.may_be();
-            let transient = match self.ask(request, first, retry.budget).await {
-                Ok(Reply::Granted { sent, .. }) if late(sent, request.ttl) => {
-                    Ok(self.too_slow(request))
-                }
-                Ok(Reply::Granted { sent, fences }) => {
-                    let (ttl, earlier) = (request.ttl, retry.earlier);
+            let reply = retry.repeat(ask).await.map_err(|error| {
+                let error = error.into_error(&request.key);
+                Failed { error, applied: retry.earlier }
+            })?;
+            let earlier = retry.earlier;
+            match reply {
+                Reply::Granted { sent, fences } => {
+                    let ttl = request.ttl;
                     return Ok(Answer::Granted(Grant { sent, at: sent, ttl, earlier, fences }));
                 }
-                Ok(reply)
+                reply
                     if reply.is_held_by_nobody()
                         && passes > 0
                         && Instant::now() < retry.budget.until =>
                 {
                     passes -= 1;
-                    continue;
                 }
-                Ok(Reply::Contended { nth, holder, .. }) => {
-                    let (queue, earlier) = (Queueing::Outside, retry.earlier);
+                Reply::Contended { nth, holder, .. } => {
+                    let queue = Queueing::Outside;
                     return Ok(Answer::Contended { nth, holder, queue, earlier });
                 }
-                Err(error) => error.transient(),
-            };
-            let error = match transient {
-                Ok(transient) => retry.after(transient).await.err(),
-                Err(error) => Some(error),
-            };
-            if let Some(error) = error {
-                let error = error.into_error(&request.key);
-                return Err(Failed { error, applied: retry.earlier });
             }
         }
     }

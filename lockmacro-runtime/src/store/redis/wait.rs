@@ -9,7 +9,6 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
-use crate::protocol::lease::late;
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::hand_off::{HandOff, Sample};
@@ -126,14 +125,10 @@ impl Redis {
         retry: &mut Retry,
     ) -> Result<(Reply, SentRequest), CallError> {
         let ask = |budget| async move {
-            match self.ask_queued(request, waiter, budget).await? {
-                (Reply::Granted { sent, .. }, _) if late(sent, request.ttl) => {
-                    Err(self.too_slow(request).into())
-                }
-                answered => Ok(answered),
-            }
+            let (reply, sent_request) = self.ask_queued(request, waiter, budget).await?;
+            Ok((self.in_time(request, reply)?, sent_request))
         };
-        let ask = |budget| async move {
+        let ask = |budget, _| async move {
             let answered = ask(budget).await;
             if let Err(CallError::Transient(transient)) = &answered {
                 let error = || CallError::Transient(transient.clone()).into_error(&request.key);

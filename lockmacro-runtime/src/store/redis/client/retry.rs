@@ -40,16 +40,17 @@ impl Retry {
         Self { budget, earlier: Applied::No, began, pause, backoff, clearest: None }
     }
 
-    /// Repeats a call for as long as its errors are transient, within the budget.
+    /// Repeats a call for as long as its errors are transient, within the budget. The call takes
+    /// the budget, and what became of the calls before it.
     pub(crate) async fn repeat<T, F>(
         &mut self,
-        mut call: impl FnMut(Budget) -> F,
+        mut call: impl FnMut(Budget, Applied) -> F,
     ) -> Result<T, CallError>
     where
         F: Future<Output = Result<T, CallError>>,
     {
         loop {
-            match call(self.budget).await {
+            match call(self.budget, self.earlier).await {
                 Err(error) => self.after(error.transient()?).await?,
                 answer => return answer,
             }
@@ -57,13 +58,13 @@ impl Retry {
     }
 
     /// Waits before the next try. Returns the error for the caller when no time is left for one.
-    pub(crate) async fn after(&mut self, error: Transient) -> Result<(), CallError> {
+    async fn after(&mut self, error: Transient) -> Result<(), CallError> {
         self.earlier = self.earlier.and(error.applied);
         if Instant::now() + self.pause >= self.budget.until {
             let clearest = self.clearest.take().filter(|last| weight(last) > weight(&error));
             return Err(CallError::Transient(clearest.unwrap_or(error)));
         }
-        if self.clearest.as_ref().is_none_or(|told| weight(&error) >= weight(told)) {
+        if self.clearest.as_ref().is_none_or(|last| weight(&error) >= weight(last)) {
             self.clearest = Some(error);
         }
         sleep(self.pause).await;
