@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Growth of a delay that doubles, in percent.
 const DOUBLE: u32 = 200;
+/// Most failures that lengthen a delay.
+const FAILURES_MAX: u32 = 20;
 
 /// A delay that grows from try to try, up to a bound.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +40,12 @@ impl Backoff {
         jittered(self.step())
     }
 
+    /// The delay after a number of failures, with jitter.
+    pub(crate) fn after(mut self, failures: u32) -> Duration {
+        (0..failures.min(FAILURES_MAX)).for_each(|_| self.grow());
+        jittered(self.delay())
+    }
+
     /// The delay before the next try, without jitter.
     pub(crate) fn step(&mut self) -> Duration {
         let delay = self.delay();
@@ -60,12 +68,6 @@ impl Backoff {
     pub(crate) fn reset(&mut self) {
         self.delay = self.first;
     }
-}
-
-/// The delay after a number of failures, with jitter: `first`, doubled for each failure, and at
-/// most `longest`.
-pub(crate) fn exponential(first: Duration, failures: u32, longest: Duration) -> Duration {
-    jittered(first.saturating_mul(1 << failures.min(20)).min(longest))
 }
 
 /// 75 % to 125 % of a delay, so that callers that failed together do not retry together.
@@ -93,7 +95,12 @@ mod tests {
         }
         let delays: Vec<_> = (0..20).map(|_| jittered(ms(100))).collect();
         assert!(delays.windows(2).any(|pair| pair[0] != pair[1]));
-        assert!(exponential(ms(10), u32::MAX, Duration::MAX.mul_f64(0.5)) > ms(10));
+        for (failures, expected) in [(0, 10), (1, 20), (2, 40), (3, 50), (u32::MAX, 50)] {
+            let delay = Backoff::new(ms(10), ms(50)).after(failures);
+            let range = ms(expected).mul_f64(0.75)..=ms(expected).mul_f64(1.25);
+            assert!(range.contains(&delay), "{delay:?} after {failures}");
+        }
+        assert!(Backoff::new(ms(10), Duration::MAX.mul_f64(0.5)).after(u32::MAX) > ms(10));
     }
 
     #[test]
