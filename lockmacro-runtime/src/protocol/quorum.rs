@@ -65,6 +65,11 @@ impl Tally {
         }
     }
 
+    /// Whether every node has answered, or counts as failed.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.votes.iter().all(Option::is_some)
+    }
+
     /// Ends the vote: a node that has not answered counts as failed.
     pub(crate) fn end(&mut self) {
         for vote in self.votes.iter_mut().filter(|vote| vote.is_none()) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use crate::protocol::attempts::Attempts;
 use crate::protocol::quorum::{late, majority, may_be_had, no_quorum};
@@ -81,7 +81,7 @@ impl Redlock {
             };
             let mut round = Round::new(open.iter().map(|nth| (*nth, admit(*nth))));
             let mut last = false;
-            while let Ok(Some((nth, admitted))) = timeout_at(until, round.next()).await {
+            while let Some((nth, admitted)) = round.next_until(until).await {
                 if let Err((NodeError { error, .. }, true)) = &admitted
                     && matches!(**error, LockError::AccessDenied { .. })
                 {
