@@ -76,11 +76,9 @@ impl Redis {
         replicated: ReplicaAcks,
         budget: Budget,
     ) -> Result<(Value, u32), CallError> {
-        let script = renew_script(request);
-        let keys = request.keys();
-        let eval = |node: Node| async move {
-            node.eval_acknowledged(script, keys, args, replicated, budget).await
-        };
+        let call = renew_script(request).with(request.keys(), args);
+        let eval =
+            |node: Node| async move { node.eval_acknowledged(call, replicated, budget).await };
         self.nodes.route(|| slot(request.key.as_str()), budget, eval).await
     }
 }

@@ -103,7 +103,7 @@ impl Redis {
         let keys = slice::from_ref(&request.key);
         let needed = needed(String::new(), self.is_replicated());
         let needed: Vec<_> = needed.iter().map(String::as_str).collect();
-        match self.nodes.eval(&RIGHTS, keys, &needed, budget).await {
+        match self.nodes.eval(RIGHTS.with(keys, &needed), budget).await {
             // The slot of this lock is being moved: the next lock asks again.
             Err(CallError::Split(_)) => return Ok(()),
             reply => drop(read(reply?).map_err(|error| self.at_server_of(&request.key, error))?),
@@ -182,7 +182,8 @@ impl Node {
     async fn rights(&self, needed: &[String], budget: Budget) -> Result<RightsReply, CallError> {
         let needed: Vec<_> = needed.iter().map(String::as_str).collect();
         let mut both = Pipeline::with_capacity(2);
-        both.add_command(RIGHTS.by_hash(&[], &needed)).add_command(RIGHTS.by_text(&[], &needed));
+        let call = RIGHTS.with(&[], &needed);
+        both.add_command(call.by_hash()).add_command(call.by_text());
         let replies = self.call_all(&both, 2, budget).await?;
         let [by_hash, by_text] = <[Value; 2]>::try_from(replies)
             .map_err(|replies| unexpected(&replies.into_iter().next().unwrap_or(Value::Nil)))?;
@@ -264,8 +265,8 @@ impl Redis {
             return Ok(());
         }
         let needed: Vec<_> = iter::once("").chain(NEEDED_FOR_CALLS).collect();
-        let reply = self.nodes.eval(&jobs::RIGHTS, slice::from_ref(function), &needed, budget);
-        let reply = read(reply.await?);
+        let call = jobs::RIGHTS.with(slice::from_ref(function), &needed);
+        let reply = read(self.nodes.eval(call, budget).await?);
         reply.map_err(|error| self.at_server_of(function, error))?;
         known().insert(function.clone());
         Ok(())

@@ -18,7 +18,7 @@ use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::retry::Retry;
-use crate::store::redis::client::script::Script;
+use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::client::url::{Addresses, Deployment, Target};
 use crate::store::redis::known_rights::Rights;
 use crate::store::redis::pubsub::channels::Grants;
@@ -242,18 +242,16 @@ impl Redis {
         budget: Budget,
     ) -> Result<Reply, CallError> {
         let sent = Moment::now();
-        answer(self.eval(&ACQUIRE, request.keys(), args, budget).await?, sent)
+        answer(self.eval(ACQUIRE.with(request.keys(), args), budget).await?, sent)
     }
 
     /// Calls a script with these keys.
     pub(crate) async fn eval(
         &self,
-        script: &'static Script,
-        keys: &[LockKey],
-        args: &[&str],
+        call: ScriptCall<'_>,
         budget: Budget,
     ) -> Result<Value, CallError> {
-        let reply = self.nodes.eval(script, keys, args, budget).await;
+        let reply = self.nodes.eval(call, budget).await;
         if let Err(CallError::CrossSlot) = reply {
             self.slots.store(true, Ordering::Relaxed);
         }

@@ -175,7 +175,7 @@ impl Redis {
             &format!("{ttl}|{fenced}|{probe}|{number}|{channel}"),
         ];
         let (sent, before) = (Moment::now(), node.connection());
-        let reply = node.eval(&ACQUIRE, request.keys(), &args, budget).await?;
+        let reply = node.eval(ACQUIRE.with(request.keys(), &args), budget).await?;
         // The same connection before and after means that there was no other in between.
         let connection = before.filter(|before| node.connection() == Some(*before));
         let connection = connection.and_then(NonZeroU64::new);

@@ -12,9 +12,8 @@ use crate::store::redis::client::connection::Connection;
 use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::replicas::ReplicaAcks;
-use crate::store::redis::client::script::Script;
+use crate::store::redis::client::script::ScriptCall;
 use crate::value::applied::Applied;
-use crate::value::key::LockKey;
 use crate::value::sync::{Mutex, MutexGuard};
 
 /// Most calls in flight at once; others wait for a connection.
@@ -65,9 +64,7 @@ impl BlockingPool {
     pub(crate) async fn eval_acknowledged(
         &self,
         (connector, asking): (&Connector, bool),
-        script: &Script,
-        keys: &[LockKey],
-        args: &[&str],
+        call: ScriptCall<'_>,
         replicated: ReplicaAcks,
         budget: Budget,
     ) -> Result<(Value, u32), CallError> {
@@ -82,8 +79,8 @@ impl BlockingPool {
         // By its text where the server may not know the hash: otherwise the WAIT that follows would
         // be useless.
         let command = match idle {
-            Some(_) => script.by_hash(keys, args),
-            None => script.by_text(keys, args),
+            Some(_) => call.by_hash(),
+            None => call.by_text(),
         };
         let mut connection = match idle {
             Some(idle) => idle,
@@ -92,7 +89,7 @@ impl BlockingPool {
         let mut answer =
             eval_and_wait(asking, &mut connection, command, replicated, budget.answer).await;
         if let Err(CallError::NoScript) = answer {
-            let text = script.by_text(keys, args);
+            let text = call.by_text();
             answer = eval_and_wait(asking, &mut connection, text, replicated, budget.answer).await;
         }
         match &answer {

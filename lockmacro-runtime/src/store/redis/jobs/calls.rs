@@ -108,7 +108,7 @@ impl Calls {
         budget: Budget,
     ) -> Result<Value, LockError> {
         let keys = [key_of(function)];
-        let eval = |budget, _| self.redis.eval(script, &keys, args, budget);
+        let eval = |budget, _| self.redis.eval(script.with(&keys, args), budget);
         let value = Retry::new(budget).repeat(eval).await;
         value.map_err(|error| error.into_error(&keys[0]))
     }
