@@ -32,6 +32,8 @@ mod lock;
 mod misplaced;
 #[path = "../lockmacro/src/path.rs"]
 mod path;
+#[path = "../lockmacro/src/placeholder.rs"]
+mod placeholder;
 #[path = "../lockmacro/src/policy.rs"]
 mod policy;
 #[path = "../lockmacro/src/returns.rs"]
