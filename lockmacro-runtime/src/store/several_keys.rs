@@ -35,7 +35,7 @@ const RETRY: Duration = Duration::from_millis(50);
 impl Store {
     /// Requests several keys, and waits for them if `wait` is given, until the manager is shut
     /// down.
-    pub(crate) fn take_one_by_one<'a>(
+    pub(super) fn take_one_by_one<'a>(
         &'a self,
         request: &'a Request,
         wait: Option<(Duration, &'a Shutdown)>,

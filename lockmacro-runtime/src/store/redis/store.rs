@@ -291,6 +291,10 @@ impl Servers for Redis {
         self.answer()
     }
 
+    fn round_trip(&self, key: &LockKey) -> Duration {
+        self.nodes.round_trip(key).map_or(Duration::ZERO, |measured| measured.shortest())
+    }
+
     fn may_forget(&self) -> bool {
         true
     }

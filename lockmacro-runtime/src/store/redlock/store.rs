@@ -26,6 +26,7 @@ use crate::store::redlock::round::Round;
 use crate::store::redlock::rules::Rules;
 use crate::store::servers::Servers;
 use crate::value::error::LockError;
+use crate::value::key::LockKey;
 use crate::value::limits::TTL_MAX;
 use crate::value::unavailability::Unavailability;
 
@@ -171,6 +172,10 @@ impl Servers for Redlock {
 
     fn answer_time(&self) -> Duration {
         self.nodes.all.first().map_or(self.timeout, |node| node.redis.answer())
+    }
+
+    fn round_trip(&self, _: &LockKey) -> Duration {
+        self.usual_round_trip()
     }
 
     fn are_several(&self) -> bool {
