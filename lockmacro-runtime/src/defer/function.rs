@@ -241,8 +241,8 @@ impl Function {
         (attempts < self.attempts).then(|| Backoff::new(self.delay, longest).after(attempts))
     }
 
-    /// The delay of a call that could not be tried now, nor `before` times before; `None` when that
-    /// was the last time.
+    /// The delay of a call that could not be tried, after `before` such times; `None` when this was
+    /// the last time.
     ///
     /// The call has not failed, so the delay hardly grows. All delays together are still longer
     /// than a killed worker's lock is held. Where the holder's lease has no more than `left` left,

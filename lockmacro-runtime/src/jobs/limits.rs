@@ -12,8 +12,8 @@ pub const DEAD_MAX: usize = 10_000;
 /// Default limit of the arguments of one call, in bytes.
 pub(crate) const SIZE_MAX: usize = 1 << 20;
 
-/// The error of a call that became a dead letter because its workers always die: it follows the
-/// number of its runs.
+/// The error of a call that became a dead letter because its workers always die. The text follows
+/// the number of runs.
 pub(crate) const ABANDONED: &str = " runs have ended without a report: \
     look for workers that crash or block, then retry the call";
 

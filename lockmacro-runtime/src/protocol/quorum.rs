@@ -32,7 +32,7 @@ pub(crate) struct Contention {
     pub(crate) holder: OtherHolder,
     /// The holder is not known to have a majority: others may have asked at the same moment.
     pub(crate) split: bool,
-    /// The holder cannot have a majority, whatever the nodes without an answer hold. So nobody
+    /// The holder cannot have a majority, whatever the nodes without an answer hold. So no caller
     /// holds the lock.
     pub(crate) nobody: bool,
 }
@@ -140,7 +140,7 @@ impl Tally {
         most >= majority(self.votes.len()) || most + open < majority(self.votes.len())
     }
 
-    /// The values at the nodes where somebody else holds the lock.
+    /// The values at the nodes where another holder has the lock.
     fn held(&self) -> Vec<Held<'_>> {
         let held = |vote| match vote {
             &Some(Ok(Vote::Contended { ref holder, value })) => Some((value, holder)),

@@ -50,7 +50,7 @@ impl Store {
         }
     }
 
-    /// What the engine has to know of the servers.
+    /// The servers of the store: the engine asks them for more than locks.
     pub(crate) fn servers(&self) -> &dyn Servers {
         match self {
             Store::Memory(memory) => memory,
@@ -171,7 +171,7 @@ impl Store {
         matches!(self, Store::Memory(memory) if memory.is_disabled())
     }
 
-    /// Checks what a store refuses without a question.
+    /// Fails for a request that the store refuses without asking a server.
     pub(crate) fn check(&self, request: &Request) -> Result<(), LockError> {
         match self {
             Store::Redlock(redlock) => redlock.check(request.ttl),

@@ -73,12 +73,13 @@ struct OneByOne<'a> {
     /// Since when the leases of all held keys count.
     since: Moment,
     /// For a waiter: the next renewal of the held keys, which returns since when they count. It
-    /// goes on from part to part, because parts may follow each other faster than it is done.
+    /// goes on from part to part, because parts may follow each other faster than a renewal is
+    /// answered.
     renewing: Option<Asked<'a, Result<Moment, Loss>>>,
-    /// Since when the keys count that this renewal does not cover.
+    /// Since when the keys count that the next renewal does not cover.
     added: Option<Moment>,
     fences: Vec<Fence>,
-    /// What became of the earlier requests for parts.
+    /// Whether the earlier requests for parts were applied.
     earlier: Applied,
 }
 

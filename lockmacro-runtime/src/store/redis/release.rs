@@ -133,8 +133,8 @@ impl Redis {
     }
 
     /// Calls a script that applies only if the token holds the lock, and calls it again if the
-    /// connection had to be replaced. Returns whether the token does, and what became of the first
-    /// call.
+    /// connection had to be replaced. Returns whether the token does, and whether the first call
+    /// was applied.
     async fn own(&self, call: ScriptCall<'_>, budget: Budget) -> Result<(Own, Applied), CallError> {
         let (mut reply, mut earlier) = (self.eval(call, budget).await, Applied::No);
         // A renewal is not sent again here: its caller decides whether it is still wanted.

@@ -60,7 +60,7 @@ const NEEDED_FOR_CALLS: [&str; 15] = [
 ];
 
 impl Redis {
-    /// Asks for the user's rights in one round trip. `receives` tells that callers may wait.
+    /// Asks for the user's rights in one round trip. `receives` is true where callers may wait.
     ///
     /// The rights to commands remain unknown where the user may use only some keys. Rights that a
     /// lock has found out since stay known, unless one is denied.
@@ -86,7 +86,7 @@ impl Redis {
         Ok(())
     }
 
-    /// Asks for the rights with the keys of a first lock, where they could not be told without a
+    /// Asks for the rights with the keys of a first lock, where they could not be known without a
     /// key.
     pub(crate) async fn ask_rights_for(
         &self,

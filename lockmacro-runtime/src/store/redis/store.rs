@@ -106,7 +106,7 @@ impl Redis {
         ready.map_err(|error| error.into_error(&nothing))
     }
 
-    /// Connects and asks for the user's rights; `receives` tells that callers may wait.
+    /// Connects and asks for the user's rights; `receives` is true where callers may wait.
     pub(crate) async fn rights(&self, receives: bool, budget: Budget) -> Result<(), CallError> {
         self.nodes.ready(budget.until).await?;
         self.ask_rights(receives, budget).await

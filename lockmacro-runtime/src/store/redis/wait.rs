@@ -69,8 +69,8 @@ impl Redis {
         }
     }
 
-    /// Asks once more. `earlier` tells what became of the requests before; `foreign` since when
-    /// other programs hold the lock.
+    /// Asks once more. `earlier` keeps whether the requests before were applied, and `foreign`
+    /// since when other programs hold the lock.
     async fn ask_once(
         &self,
         request: &Request,

@@ -180,8 +180,8 @@ impl Node {
     /// Calls a script that writes, and waits for replicas to acknowledge the write. Returns the
     /// script's reply and the number of replicas.
     ///
-    /// A task does so, and ends with its caller. Otherwise a caller that nobody polls could keep a
-    /// connection of the pool from the others.
+    /// A task of its own makes the call, and ends with its caller. Otherwise a caller that nobody
+    /// polls could keep a connection of the pool from the others.
     pub(crate) async fn eval_acknowledged(
         &self,
         call: ScriptCall<'_>,

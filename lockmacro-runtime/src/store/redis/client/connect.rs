@@ -140,7 +140,7 @@ impl Connector {
         }
     }
 
-    /// Opens a connection that receives grants as pushes, or tells how they can be received
+    /// Opens a connection that receives grants as pushes, or returns how they can be received
     /// instead.
     async fn open_subscribed(
         &self,
@@ -187,7 +187,7 @@ impl Connector {
         }
     }
 
-    /// Counts a connection that was closed, and tells whether it was not the first in a row: some
+    /// Counts a connection that was closed, and returns whether it was not the first in a row: some
     /// proxies close a connection on a command that they do not know.
     fn is_closed_again(&self, error: &CallError) -> bool {
         let reason = Unavailability::Disconnected;

@@ -70,7 +70,7 @@ impl Transient {
 }
 
 impl CallError {
-    /// What failed, if a retry may succeed.
+    /// The transient error, if a retry may succeed.
     pub(crate) fn transient(self) -> Result<Transient, Self> {
         match self {
             CallError::Split(transient) | CallError::Transient(transient) => Ok(transient),

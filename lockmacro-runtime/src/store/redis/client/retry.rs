@@ -22,7 +22,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// The retries of one call.
 pub(crate) struct Retry {
     pub(crate) budget: Budget,
-    /// What became of the earlier calls.
+    /// Whether the earlier calls were applied.
     pub(crate) earlier: Applied,
     began: Instant,
     /// The delay before the next try.
@@ -41,7 +41,7 @@ impl Retry {
     }
 
     /// Repeats a call for as long as its errors are transient, within the budget. The call takes
-    /// the budget, and what became of the calls before it.
+    /// the budget, and whether the calls before it were applied.
     pub(crate) async fn repeat<T, F>(
         &mut self,
         mut call: impl FnMut(Budget, Applied) -> F,

@@ -83,8 +83,8 @@ impl Node {
 
 /// Drops the channels without waiters, for as long as the connection is in use.
 ///
-/// The reply to an SUNSUBSCRIBE cannot be told from a subscription that the server ends. Therefore
-/// a new connection replaces the old one, and subscribes before the old one is closed.
+/// The reply to an SUNSUBSCRIBE looks like the end of a subscription by the server. Therefore a new
+/// connection replaces the old one, and subscribes before the old one is closed.
 fn replace_idle_channels(
     node: Weak<Inner>,
     channels: Weak<Subscriptions>,
