@@ -49,7 +49,7 @@ async fn the_keys_of_a_node_that_is_down_are_unavailable_and_others_go_on() {
     })
     .await;
     // It has saved nothing, and its clients ask whether it has their locks.
-    let lost = tokio::time::timeout(FAILOVER, held.lost()).await.expect("told in time");
+    let lost = tokio::time::timeout(FAILOVER, held.lost()).await.expect("reported in time");
     assert_eq!(lost.cause(), LossCause::Taken);
 }
 
@@ -148,7 +148,7 @@ async fn a_lease_that_a_failover_forgot_is_reported_as_lost() {
     eventually("it has taken over", FAILOVER, || std::future::ready(cluster.owner(key) == 4)).await;
     cluster.admin(4).ask::<()>(&["DEL", key]);
     cluster.server_mut(1).kill();
-    let lost = tokio::time::timeout(FAILOVER, guard.lost()).await.expect("told in time");
+    let lost = tokio::time::timeout(FAILOVER, guard.lost()).await.expect("reported in time");
     assert_eq!(lost.cause(), LossCause::Taken);
 }
 

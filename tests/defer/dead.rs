@@ -117,7 +117,7 @@ async fn an_error_that_is_long_is_kept_in_part(backend: &Backend) {
             async { Err::<(), String>(text) }
         });
         let error = last_error(backend, function).await;
-        let kept = error.strip_suffix('…').expect("it is told that this is not all");
+        let kept = error.strip_suffix('…').expect("the error shows that this is not all");
         assert!(long.starts_with(kept));
         assert!((2_000..=2_048).contains(&error.len()), "{} bytes are kept", error.len());
     }

@@ -16,7 +16,7 @@ fn fill(admin: &mut Admin) {
     admin.configure("maxmemory", "1");
 }
 
-/// What a lock that must not be granted is told, and that nothing is left of it.
+/// Checks the error of a lock that must not be granted, and that nothing is left of it.
 async fn is_refused<T>(admin: &mut Admin, asked: impl Future<Output = Locked<T>>) {
     let before = admin.keys();
     match asked.await {

@@ -23,7 +23,7 @@ use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT, ms};
 use lockmacro_tests::{Server, eventually};
 
-/// What managers are told to wait for a server.
+/// How long managers wait for a server.
 const TIMEOUT: Duration = Duration::from_millis(1_500);
 /// What a loaded machine may add to that.
 const SLACK: Duration = Duration::from_millis(4_000);

@@ -161,7 +161,7 @@ async fn a_worker_that_is_blocked_while_it_loads_a_script_holds_up_no_other() {
         };
         let before = texts();
         let lock = |key: &str| Lock::new(key).ttl(LONG_TTL).manager(&manager);
-        // Its question is sent, and then it is told that the server does not know the script.
+        // Its request is sent, and the server answers that it does not know the script.
         let asking = lock("its own").acquire_fenced();
         let _free = blocked(asking, Blocked::After(2)).await;
         let start = Instant::now();

@@ -104,7 +104,7 @@ async fn several_keys_are_released_at_a_node_that_hung_meanwhile() {
     nodes.keep_nothing().await;
 }
 
-/// It is told that the last is busy long before a node has the first.
+/// The caller learns that the last key is busy long before a node has the first.
 #[tokio::test]
 async fn of_several_keys_a_token_that_arrives_late_is_released() {
     let nodes = Nodes::start(3);

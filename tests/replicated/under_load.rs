@@ -152,8 +152,8 @@ async fn failover(replicated: bool) -> Arc<Load> {
     admin.ask::<i64>(&["CLIENT", "KILL", "TYPE", "replica"]);
     load.cut_off.store(true, SeqCst);
     load.quiet.store(false, SeqCst);
-    let told = if replicated { &load.refused } else { &load.alone };
-    eventually("the primary grants alone, or does not", FAILOVER, || counts(told, 0)).await;
+    let counted = if replicated { &load.refused } else { &load.alone };
+    eventually("the primary grants alone, or does not", FAILOVER, || counts(counted, 0)).await;
     assert!(!replicated || load.alone.load(SeqCst) == 0, "no replica has acknowledged it");
     group.servers[0].kill();
     group.servers[1..].iter().for_each(lockmacro_tests::Server::resume);
@@ -168,7 +168,7 @@ async fn failover(replicated: bool) -> Arc<Load> {
     .await;
     load.cut_off.store(false, SeqCst);
     if !replicated {
-        eventually("somebody is told", FAILOVER, || {
+        eventually("a forgotten lock is found", FAILOVER, || {
             std::future::ready(load.forgotten.load(SeqCst) > 0)
         })
         .await;

@@ -149,8 +149,8 @@ fn owned(world: &World, step: &Step) -> Verdict {
             let at_least = expired.max((step.before.at / 1_000 + ttl) as i64 - ROUNDING_MS);
             // What is left is written again, and a moment may pass between reading and writing it.
             let kept = (expired..=expired + ROUNDING_MS).contains(&expires);
-            let as_told = kept || ends_after(step, ttl, expires);
-            ensure(!own || before == after && as_told, "renewed to something else")?;
+            let as_asked = kept || ends_after(step, ttl, expires);
+            ensure(!own || before == after && as_asked, "renewed to something else")?;
             ensure(!own || expires >= at_least, "renewed for too short")?;
         }
         Event::Expire => ensure(after.is_none(), "an expired lock is there")?,
@@ -166,8 +166,8 @@ fn owned(world: &World, step: &Step) -> Verdict {
             || step.event == Event::Expire
     };
     let deceived = world.clients.iter().enumerate().find(|(number, client)| {
-        let told = client.stage == Stage::Holding && !client.lost;
-        told && !gone(*number) && after != Some(client.token.as_str())
+        let relies = client.stage == Stage::Holding && !client.lost;
+        relies && !gone(*number) && after != Some(client.token.as_str())
     });
     match deceived {
         Some((client, _)) => Err(format!("c{client} goes on with a lock that it does not hold")),
@@ -188,14 +188,14 @@ fn fenced(world: &World, step: &Step) -> Verdict {
     if matches!(step.event, Event::FenceForgotten | Event::FenceAhead(_)) {
         return Ok(());
     }
-    let told = match step.reply {
+    let fence = match step.reply {
         Reply::Granted(fence) => Some(fence),
         _ => step.pushes.first().map(|push| Some(push.fence).filter(|fence| *fence > 0)),
     };
     let holder = world.holder(&step.after);
-    if let (Some(told), Some(holder)) = (told, holder) {
-        ensure(told.is_some() == world.clients[holder].fenced, "a fence as it was asked for")?;
-        ensure(told.is_none() || told == step.after.fence, "not the fence that is kept")?;
+    if let (Some(fence), Some(holder)) = (fence, holder) {
+        ensure(fence.is_some() == world.clients[holder].fenced, "a fence as it was asked for")?;
+        ensure(fence.is_none() || fence == step.after.fence, "not the fence that is kept")?;
     }
     let granted = holder.filter(|_| step.before.held != step.after.held);
     match granted {
@@ -295,8 +295,8 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
         let rank = step.after.rank(token).map_or(-1, |rank| rank as i64);
         let full = !step.before.waits(token) && step.before.queue.len() >= max_queue;
         ensure(rank >= 0 || full, "it waits, and is not in the queue")?;
-        let Some((told, at)) = queued else { return Err("no rank".to_owned()) };
-        ensure(*told == rank, format!("rank {told}, and is {rank}"))?;
+        let Some((replied, at)) = queued else { return Err("no rank".to_owned()) };
+        ensure(*replied == rank, format!("rank {replied}, and is {rank}"))?;
         let during = step.before.at..=step.after.at;
         ensure(during.contains(at), "not the server's time")?;
     }
@@ -321,13 +321,13 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
                 return Err(format!("c{number} received {:?}", step.pushes));
             };
             let during = step.before.at..=step.after.at;
-            let told = push.number == number && push.px == px && during.contains(&push.at);
-            ensure(told, format!("c{number} received {push:?}"))?;
+            let is_right = push.number == number && push.px == px && during.contains(&push.at);
+            ensure(is_right, format!("c{number} received {push:?}"))?;
         }
     }
     if let Some(number) = world.asked_to_poll(step) {
-        let told: Vec<_> = step.pushes.iter().map(|push| (push.number, push.px)).collect();
-        ensure(told == [(number, 0)], format!("c{number} received {told:?}"))?;
+        let received: Vec<_> = step.pushes.iter().map(|push| (push.number, push.px)).collect();
+        ensure(received == [(number, 0)], format!("c{number} received {received:?}"))?;
     }
     Ok(())
 }

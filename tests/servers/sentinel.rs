@@ -36,7 +36,7 @@ async fn a_lock_that_a_new_primary_does_not_have_is_lost_at_once() {
     group.servers[0].kill();
     let other = Server::start();
     group.names(&other);
-    let (fixed, renewed) = timeout(FAILOVER, lost).await.expect("told").expect("no panic");
+    let (fixed, renewed) = timeout(FAILOVER, lost).await.expect("reported").expect("no panic");
     let Err(LockError::Lost(fixed)) = fixed else { panic!("{fixed:?}") };
     assert_eq!((fixed.cause(), renewed.cause()), (LossCause::Taken, LossCause::Taken));
     // And it can be had again.
@@ -137,7 +137,7 @@ async fn a_primary_that_still_answers_is_left_when_its_sentinels_name_another() 
     let held = lock(&locks).acquire().await.expect("free");
     let other = Server::start();
     group.names(&other);
-    let lost = timeout(FAILOVER, held.lost()).await.expect("told");
+    let lost = timeout(FAILOVER, held.lost()).await.expect("reported");
     assert_eq!(lost.cause(), LossCause::Taken);
     lock(&locks).acquire().await.expect("free").release().await.expect("held");
 }

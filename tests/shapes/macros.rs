@@ -175,6 +175,6 @@ mod deferred {
 
 #[test]
 fn a_deferred_function_takes_what_a_macro_is_given() {
-    let told = format!("{:?} {:?}", deferred::audit::deferred(), deferred::assign::deferred());
-    assert!(told.contains("orders.audit"), "{told}");
+    let shown = format!("{:?} {:?}", deferred::audit::deferred(), deferred::assign::deferred());
+    assert!(shown.contains("orders.audit"), "{shown}");
 }

@@ -53,11 +53,11 @@ async fn a_waiter_takes_seven_hundred_bytes_in_all() {
         each = each.min((bytes + count * ADDED, bytes, count));
     }
     let (all, bytes, count) = each;
-    let told =
+    let taken =
         format!("{} bytes in {:.2} allocations", bytes / COUNTED, count as f64 / COUNTED as f64);
-    println!("a waiter takes {told}");
-    assert!(all / COUNTED <= BOUND, "{told}, which may be {} bytes", all / COUNTED);
-    assert!(count / COUNTED <= 6, "{told}");
+    println!("a waiter takes {taken}");
+    assert!(all / COUNTED <= BOUND, "{taken}, which may be {} bytes", all / COUNTED);
+    assert!(count / COUNTED <= 6, "{taken}");
     for task in &tasks {
         task.abort();
     }
