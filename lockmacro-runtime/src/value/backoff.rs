@@ -83,28 +83,28 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
+    /// Checks a delay that is expected to have this many milliseconds, but for the jitter.
+    fn assert_about(delay: Duration, expected: u64) {
+        let range = ms(expected).mul_f64(0.75)..=ms(expected).mul_f64(1.25);
+        assert!(range.contains(&delay), "{delay:?} is not about {expected} ms");
+    }
+
     #[test]
     fn a_delay_doubles_up_to_its_bound_and_differs() {
         let mut backoff = Backoff::new(ms(10), ms(50));
         for expected in [10, 20, 40, 50, 50] {
-            let delay = backoff.next();
-            assert!(
-                (ms(expected).mul_f64(0.75)..=ms(expected).mul_f64(1.25)).contains(&delay),
-                "{delay:?}"
-            );
+            assert_about(backoff.next(), expected);
         }
         let delays: Vec<_> = (0..20).map(|_| jittered(ms(100))).collect();
         assert!(delays.windows(2).any(|pair| pair[0] != pair[1]));
         for (failures, expected) in [(0, 10), (1, 20), (2, 40), (3, 50), (u32::MAX, 50)] {
-            let delay = Backoff::new(ms(10), ms(50)).after(failures);
-            let range = ms(expected).mul_f64(0.75)..=ms(expected).mul_f64(1.25);
-            assert!(range.contains(&delay), "{delay:?} after {failures}");
+            assert_about(Backoff::new(ms(10), ms(50)).after(failures), expected);
         }
         assert!(Backoff::new(ms(10), Duration::MAX.mul_f64(0.5)).after(u32::MAX) > ms(10));
     }
 
     #[test]
-    fn a_delay_grows_as_it_is_told_and_starts_again() {
+    fn a_delay_grows_by_its_own_growth_and_starts_again() {
         let mut backoff = Backoff::growing(ms(20), ms(1_000), 300);
         let mut steps = || [(); 6].map(|()| backoff.step());
         assert_eq!(steps(), [20, 60, 180, 540, 1_000, 1_000].map(ms));
@@ -120,9 +120,7 @@ mod tests {
     fn a_bound_for_the_present_holds_the_delay_back() {
         let mut backoff = Backoff::new(ms(10), ms(1_000));
         let mut next = |longest, expected: u64| {
-            let delay = backoff.next_within(ms(longest));
-            let range = ms(expected).mul_f64(0.75)..=ms(expected).mul_f64(1.25);
-            assert!(range.contains(&delay), "{delay:?}");
+            assert_about(backoff.next_within(ms(longest)), expected);
         };
         for (longest, expected) in [(40, 10), (40, 20), (40, 40), (40, 40), (100, 80), (400, 160)] {
             next(longest, expected);
