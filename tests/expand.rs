@@ -1,4 +1,4 @@
-//! What the attribute expands to, from the macro's own modules.
+//! Expansions of the attribute, from the macro's own modules.
 //!
 //! `BLESS=1 cargo test -p lockmacro-tests --test expand` rewrites the snapshots.
 

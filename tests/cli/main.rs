@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::process::Command;
 use tokio::task::JoinHandle;
 
-/// What the tool has said.
+/// The output of the tool.
 #[derive(Debug)]
 struct Said {
     code: Option<i32>,

@@ -87,7 +87,7 @@ async fn a_replica_that_takes_over_on_demand_goes_on_with_holders_and_waiters() 
     keeps_nothing_of(&cluster, &keys[0]).await;
 }
 
-/// What a primary had acknowledged and not passed on is lost with it, which no cluster can help. So
+/// Writes that a primary had acknowledged and not passed on are lost with it, as in any cluster. So
 /// bodies may overlap here, and nothing else may go wrong.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_that_is_killed_under_load_leaves_nobody_stuck() {

@@ -8,7 +8,7 @@ use lockmacro_tests::{Proxy, Server, on};
 use super::*;
 
 const MIB: usize = 1024 * 1024;
-/// What a network of 100 Mbit passes.
+/// Bytes that a network of 100 Mbit passes.
 const BANDWIDTH: usize = 12_000_000;
 
 /// A call whose arguments have this many bytes, due at once.

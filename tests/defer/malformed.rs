@@ -101,7 +101,7 @@ async fn an_id_that_is_no_text_is_removed_and_any_text_is_an_id() {
     working.await.unwrap().unwrap();
 }
 
-/// What Lua makes of a text with `\ddd` in it.
+/// The bytes that Lua reads in a text with `\ddd`.
 fn bytes_of(text: &str) -> Vec<u8> {
     let mut parts = text.split('\\');
     let mut bytes = parts.next().unwrap().as_bytes().to_vec();
@@ -154,7 +154,7 @@ async fn a_key_beside_the_queue_that_is_of_another_type_stops_no_worker() {
     working.await.unwrap().unwrap();
 }
 
-/// What a script has changed stays when it fails later.
+/// The changes of a script stay when the script fails later.
 #[tokio::test]
 async fn a_key_beside_the_queue_that_is_of_another_type_loses_no_call() {
     let server = Server::start();

@@ -57,7 +57,7 @@ impl Drop for Process {
     }
 }
 
-/// What became of a call, by the record of all workers.
+/// The history of a call, by the record of all workers.
 #[derive(Debug, Default)]
 struct Fate {
     begun: u32,

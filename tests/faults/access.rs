@@ -49,7 +49,7 @@ async fn a_right_that_is_missing_is_named_when_a_manager_connects() {
     let server = Server::start();
     let line = README.lines().find(|line| line.starts_with("ACL SETUSER")).expect("it is there");
     let rights: Vec<_> = line.split_whitespace().filter(|word| word.starts_with('+')).collect();
-    // What is asked for on other occasions, or can be done without.
+    // Rights that are checked on other occasions, or that locks can do without.
     let others = ["+ping", "+subscribe", "+publish", "+pubsub|numsub"];
     for right in rights.iter().filter(|right| !others.contains(right)) {
         let lacking: Vec<_> = rights.iter().filter(|other| *other != right).copied().collect();
@@ -145,7 +145,7 @@ async fn a_user_without_the_companion_keys_is_denied_the_lock_and_leaves_nothing
     }
 }
 
-/// What is known of some keys is not taken for what is to be known of others.
+/// The rights on some keys say nothing of the rights on others.
 #[tokio::test]
 async fn companion_keys_of_one_lock_do_not_stand_for_those_of_another() {
     let orders = inspect::rights("order:*", &[]).expect("a pattern");

@@ -1,4 +1,4 @@
-//! What an outage leaves in the log: two lines for each server, and not one for each caller.
+//! An outage in the log: two lines for each server, and not one for each caller.
 
 use std::time::Instant;
 
@@ -261,7 +261,7 @@ async fn a_call_that_fails_is_counted_at_the_node_it_went_to_and_at_no_other() {
     let mut failed = [0, 0];
     let mut ask = async |nth: usize| {
         let lock = Lock::new(&*keys[nth]).name("counted").ttl(LONG_TTL).manager(&manager);
-        // What was sent while it stood still may be granted when it goes on.
+        // A request that was sent to a stopped server may be granted when the server goes on.
         if let Err(error @ LockError::Unavailable { .. }) = lock.run(async { Locked::Ok(()) }).await
         {
             let of =

@@ -25,7 +25,7 @@ use lockmacro_tests::{Server, eventually};
 
 /// How long managers wait for a server.
 const TIMEOUT: Duration = Duration::from_millis(1_500);
-/// What a loaded machine may add to that.
+/// The time that a loaded machine may add.
 const SLACK: Duration = Duration::from_millis(4_000);
 
 const KEY: &str = "order:42";

@@ -71,7 +71,7 @@ async fn a_server_without_a_command_shows_no_token() {
             Err(error) => error,
         };
         assert_discreet(&error);
-        // What could not be released is still there, and asked about.
+        // The lock that could not be released is still held, and requested again.
         assert_discreet(&lock(&manager).acquire().await.expect_err(command));
         lock(&manager).run_or_skip(async {}).await;
     }

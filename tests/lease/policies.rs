@@ -84,7 +84,7 @@ async fn under_finish_the_body_ends_and_its_value_counts(backend: &Backend) {
     assert_eq!(result.await, Ok(7));
 }
 
-/// What a business does with a loss: it keeps the value and says what it did about it.
+/// As a business may handle a loss: keeps the value, and adds what was done about the loss.
 fn roll_back(lost: Lost, written: Locked<Vec<String>>) -> Locked<Vec<String>> {
     let mut written = written?;
     written.push(format!("rolled back: {} {:?}", lost.key(), lost.cause()));

@@ -173,7 +173,7 @@ async fn an_acquire_of_several_keys_dropped_at_any_point_is_done_with() {
                 // Nobody goes on to release what is gone.
                 return manager.shutdown(IN_TIME * 2).await.expect("nothing is left to release");
             }
-            // What was dropped last may have been in flight, and is released when it has come.
+            // The last dropped request may have been in flight, and is released after its arrival.
             Polled::Completed(Err(error)) => assert!(error.is_busy(), "{error}"),
             Polled::Dropped => {}
         }

@@ -62,7 +62,7 @@ async fn a_body_starts_when_the_replicas_have_its_lock_and_holds_up_nobody_meanw
         Locked::Ok(())
     }));
     queue_reaches(&servers[0], 1).await;
-    // What others want meanwhile takes less than a second, and that one waits for ten.
+    // The requests of other callers take less than a second, and the first caller waits for ten.
     let others = async {
         // A caller of the same process waits for the answer to the question that is in flight.
         assert!(lock(&other).acquire().await.expect_err("taken").is_busy());

@@ -147,7 +147,7 @@ fn owned(world: &World, step: &Step) -> Verdict {
             ensure(step.reply == Reply::Own(own), "the answer is not what is true")?;
             ensure(own || untouched, "a lock of another one was renewed")?;
             let at_least = expired.max((step.before.at / 1_000 + ttl) as i64 - ROUNDING_MS);
-            // What is left is written again, and a moment may pass between reading and writing it.
+            // The time left is written again, and a moment may pass between reading and writing it.
             let kept = (expired..=expired + ROUNDING_MS).contains(&expires);
             let as_asked = kept || ends_after(step, ttl, expires);
             ensure(!own || before == after && as_asked, "renewed to something else")?;
@@ -390,7 +390,7 @@ fn ends(world: &World, step: &Step) -> Verdict {
     Ok(())
 }
 
-/// What is left when nobody lives any more, or has released all it had.
+/// Checks the keys that are left when every client is dead, or has released all of its locks.
 pub fn quiet(after: &Look) -> Verdict {
     let more: Vec<_> = after.keys.iter().filter(|(key, _)| key != FENCE).collect();
     ensure(more.is_empty(), format!("left behind: {more:?}"))

@@ -59,7 +59,7 @@ async fn no_lock_is_lost_while_its_password_changes_again_and_again() {
         let mut admin = server.admin();
         set(&mut admin, "first");
         let safe = Safe::with("first");
-        // What the URL says is not used.
+        // The login of the URL is not used.
         let url = server.url_as("nobody", "guess");
         let manager = safe.builder().connect(&url).await.expect("there");
         let lock = |key: &str| Lock::new(key).ttl(TTL).renew().manager(&manager);

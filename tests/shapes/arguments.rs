@@ -10,7 +10,7 @@ use crate::{held_blocking, probe};
 
 const KEY: &str = "order:7";
 
-/// What was seen when values were dropped: whether the lock was held then.
+/// For each dropped value, whether the lock was held at that moment.
 type Seen = Arc<Mutex<Vec<bool>>>;
 
 /// A value that looks at the lock when it is dropped.

@@ -143,7 +143,7 @@ async fn a_return_type_is_a_type() {
     other.release().await.unwrap();
 }
 
-/// What a deferred call needs stands among the items.
+/// The items for a deferred call stand beside the function.
 mod deferred {
     use std::time::Duration;
 

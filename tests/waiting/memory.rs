@@ -1,4 +1,4 @@
-//! What one waiter takes in its own process, counted by an allocator that the process has for
+//! The memory of one waiter in its own process, counted by an allocator that the process has for
 //! itself.
 
 use std::alloc::System;
@@ -18,8 +18,8 @@ const FIRST: usize = 100;
 const COUNTED: usize = 1_000;
 /// Everybody asks again within it; between two questions nothing of one is left.
 const WATCHED: Duration = Duration::from_secs(3);
-/// What an allocator adds to each allocation at most: glibc's has a header of 8 bytes, and rounds
-/// up to 16.
+/// Bytes that an allocator adds to each allocation at most: glibc's has a header of 8 bytes, and
+/// rounds up to 16.
 const ADDED: usize = 8 + 15;
 const BOUND: usize = 700;
 
