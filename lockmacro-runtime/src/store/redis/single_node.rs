@@ -57,10 +57,7 @@ impl Redis {
                     let (run_id, uptime) = (run_id.to_owned(), Duration::from_secs(uptime));
                     Ok(NodeInfo { connection, run_id, uptime })
                 }
-                _ => Err(CallError::Transient(Transient::timeout(
-                    "the connection was replaced",
-                    Applied::No,
-                ))),
+                _ => Err(CallError::timeout("the connection was replaced", Applied::No)),
             }
         };
         answer.await.map_err(|error| node_error(error, &nothing))

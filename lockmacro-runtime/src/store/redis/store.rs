@@ -128,7 +128,8 @@ impl Redis {
             Reply::Granted { sent, .. } if late(sent, request.ttl) => {
                 let detail = too_slow(request.ttl);
                 let transient = Transient::new(Unavailability::TooSlow, detail, Applied::Unknown);
-                Err(Transient { server: self.server_of(&request.key), ..transient }.into())
+                let server = self.server_of(&request.key);
+                Err(CallError::Transient(Transient { server, ..transient }))
             }
             reply => Ok(reply),
         }

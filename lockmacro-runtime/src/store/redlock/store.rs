@@ -16,14 +16,13 @@ use crate::protocol::attempts::Attempts;
 use crate::protocol::quorum::{late, majority, may_be_had, no_quorum};
 use crate::protocol::request::Request;
 use crate::protocol::vote::NodeError;
-use crate::store::redis::client::replicas::not_replicated;
 use crate::store::redis::client::url::Deployment;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node::Nodes;
 use crate::store::redlock::node_names;
 use crate::store::redlock::retry_delay::RetryDelay;
 use crate::store::redlock::round::Round;
-use crate::store::redlock::rules::Rules;
+use crate::store::redlock::rules::{Rules, no_replicas};
 use crate::store::servers::Servers;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
@@ -51,7 +50,7 @@ impl Redlock {
     ) -> Result<Self, LockError> {
         let names = node_names::names(nodes)?.into();
         if nodes.iter().any(|node| node.replicated.is_some()) {
-            return Err(not_replicated("the nodes of a Redlock stand for each other"));
+            return Err(no_replicas());
         }
         let redis = nodes.iter().map(|node| Redis::new(node, timeout)).collect();
         let nodes = Arc::new(Nodes::new(redis, names, rules));

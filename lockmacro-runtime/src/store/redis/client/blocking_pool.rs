@@ -70,10 +70,7 @@ impl BlockingPool {
     ) -> Result<(Value, u32), CallError> {
         let permit = timeout_at(budget.until, self.permits.acquire()).await;
         let Ok(Ok(_permit)) = permit else {
-            return Err(CallError::Transient(Transient::timeout(
-                "waiting for a connection",
-                Applied::No,
-            )));
+            return Err(CallError::timeout("waiting for a connection", Applied::No));
         };
         let idle = self.next_idle(connector);
         // By its text where the server may not know the hash: otherwise the WAIT that follows would
@@ -116,9 +113,7 @@ impl BlockingPool {
 
 async fn open(connector: &Connector, budget: Budget) -> Result<Connection, CallError> {
     let opened = timeout_at(budget.until, connector.open_plain()).await;
-    opened.unwrap_or_else(|_| {
-        Err(CallError::Transient(Transient::timeout("connecting", Applied::No)))
-    })
+    opened.unwrap_or_else(|_| Err(CallError::not_connected()))
 }
 
 async fn eval_and_wait(
@@ -137,10 +132,7 @@ async fn eval_and_wait(
     let skipped = usize::from(asking);
     let replies = timeout(budget, connection.inner.send_packed_commands(&both, skipped, 2));
     let Ok(replies) = replies.await else {
-        return Err(CallError::Transient(Transient::timeout(
-            "sent, and not answered",
-            Applied::Unknown,
-        )));
+        return Err(CallError::unanswered());
     };
     let mut replies = replies?.into_iter();
     let reply = replies.next().unwrap_or(Value::Nil).extract_error()?;

@@ -97,7 +97,7 @@ impl Node {
             if if strict { self.may_discard() } else { unanswered_calls >= UNANSWERED_MAX } {
                 self.discard(live);
             }
-            return Err(self.failed(unanswered()));
+            return Err(self.failed(CallError::unanswered()));
         };
         live.answered();
         if strict {
@@ -169,7 +169,9 @@ impl Node {
         self.inner.loading.run(send, budget.until).await;
         if answer.is_none() {
             // Without a reply the script may still be in flight.
-            return answered.try_recv().unwrap_or_else(|_| Err(self.failed(unanswered())));
+            return answered
+                .try_recv()
+                .unwrap_or_else(|_| Err(self.failed(CallError::unanswered())));
         }
         match self.call(call.by_hash(), budget).await {
             Err(CallError::NoScript) => self.call(call.by_text(), budget).await,
@@ -202,15 +204,9 @@ impl Node {
             );
             answer.await.map_err(|error| node.failed(error))
         });
-        let ended = || {
-            Err(CallError::Transient(Transient::timeout("the runtime has ended", Applied::Unknown)))
-        };
+        let ended = || Err(CallError::timeout("the runtime has ended", Applied::Unknown));
         task.join_next().await.and_then(Result::ok).unwrap_or_else(ended)
     }
-}
-
-fn unanswered() -> CallError {
-    CallError::Transient(Transient::timeout("sent, and not answered", Applied::Unknown))
 }
 
 /// A slot has moved away, and from then on replies cannot be matched to their commands: see

@@ -59,10 +59,6 @@ impl Transient {
         Self { reason, detail: detail.into(), server: None, applied, replace: false, login: false }
     }
 
-    pub(crate) fn timeout(detail: &str, applied: Applied) -> Self {
-        Self::new(Unavailability::Timeout, detail, applied)
-    }
-
     /// The same on a connection that has to be replaced.
     pub(crate) fn replacing(self) -> Self {
         Self { replace: true, ..self }
@@ -70,6 +66,21 @@ impl Transient {
 }
 
 impl CallError {
+    /// The error of a step that took too long.
+    pub(crate) fn timeout(detail: &str, applied: Applied) -> Self {
+        CallError::Transient(Transient::new(Unavailability::Timeout, detail, applied))
+    }
+
+    /// The error of a connection that was not open in time.
+    pub(crate) fn not_connected() -> Self {
+        Self::timeout("connecting", Applied::No)
+    }
+
+    /// The error of a command that was not answered in time.
+    pub(crate) fn unanswered() -> Self {
+        Self::timeout("sent, and not answered", Applied::Unknown)
+    }
+
     /// The transient error, if a retry may succeed.
     pub(crate) fn transient(self) -> Result<Transient, Self> {
         match self {
@@ -143,12 +154,6 @@ impl CallError {
                 LockError::Unavailable { reason, detail, server }
             }
         }
-    }
-}
-
-impl From<Transient> for CallError {
-    fn from(transient: Transient) -> Self {
-        CallError::Transient(transient)
     }
 }
 

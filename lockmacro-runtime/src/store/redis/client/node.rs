@@ -174,7 +174,7 @@ impl Node {
     }
 
     fn connecting_timed_out(&self) -> CallError {
-        self.failed(CallError::Transient(Transient::timeout("connecting", Applied::No)))
+        self.failed(CallError::not_connected())
     }
 
     /// Opens a connection that nobody keeps but the caller.
