@@ -50,7 +50,7 @@ impl Store {
         }
     }
 
-    /// The servers of the store: the engine asks them for more than locks.
+    /// The servers behind the store.
     pub(crate) fn servers(&self) -> &dyn Servers {
         match self {
             Store::Memory(memory) => memory,

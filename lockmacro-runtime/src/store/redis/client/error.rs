@@ -89,7 +89,7 @@ impl CallError {
         }
     }
 
-    /// The error to report after this one: a final error tells more than a transient one.
+    /// The error to report after this one: a final error says more than a transient one.
     pub(crate) fn unless_final(self, next: Self) -> Self {
         if matches!(self, CallError::Final(_)) { self } else { next }
     }
@@ -346,7 +346,7 @@ mod tests {
             assert_eq!(error.server(), server, "{error:?}");
             assert!(error.to_string().ends_with(text), "{error}");
         }
-        assert_eq!(reply("OOM", "full, at b:2").server(), None, "only a field tells it");
+        assert_eq!(reply("OOM", "full, at b:2").server(), None, "only a field has the server");
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(crate) struct Retry {
     pause: Duration,
     /// The delays after that one.
     backoff: Backoff,
-    /// The error that tells most: a timeout at the end tells less than an error reply before it.
+    /// The most specific error: a timeout at the end says less than an error reply before it.
     clearest: Option<Transient>,
 }
 
@@ -75,7 +75,7 @@ impl Retry {
     }
 }
 
-/// How much an error tells: a timeout least, a broken connection more, an error reply most.
+/// How specific an error is: a timeout least, a broken connection more, an error reply most.
 fn weight(error: &Transient) -> u8 {
     match error.reason {
         Unavailability::Timeout | Unavailability::TooSlow => 0,
