@@ -1,4 +1,4 @@
-//! What the attribute expands to, from the macro's own modules.
+//! Expansions of the attribute, from the macro's own modules.
 //!
 //! `BLESS=1 cargo test -p lockmacro-tests --test expand` rewrites the snapshots.
 
@@ -32,6 +32,8 @@ mod lock;
 mod misplaced;
 #[path = "../lockmacro/src/path.rs"]
 mod path;
+#[path = "../lockmacro/src/placeholder.rs"]
+mod placeholder;
 #[path = "../lockmacro/src/policy.rs"]
 mod policy;
 #[path = "../lockmacro/src/returns.rs"]

@@ -20,16 +20,16 @@ use crate::words;
 
 pub(crate) struct Args {
     pub(crate) key: Key,
-    /// Without it the runtime's default lease applies, which is renewed.
+    /// `None` for the default lease of the runtime, which is renewed.
     pub(crate) ttl: Option<Time>,
     pub(crate) renew: bool,
     pub(crate) max_hold: Option<Time>,
     pub(crate) min_hold: Option<Time>,
-    /// Without it the lock is requested once, or as the manager's default says.
+    /// `None` for the manager's default wait, which is mostly none.
     pub(crate) wait: Option<Wait>,
     pub(crate) on_busy: OnBusy,
     pub(crate) on_lost: Option<OnLost>,
-    /// The value does not wait for the release.
+    /// Whether the caller gets the value before the lock is released.
     pub(crate) releases_in_background: bool,
     /// The body's name for the guard.
     pub(crate) guard: Option<Ident>,

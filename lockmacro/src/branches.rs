@@ -4,24 +4,20 @@ use proc_macro2::{Ident, TokenStream};
 use syn::visit::{self, Visit};
 use syn::{Block, Expr, ExprCall, ExprMacro, PatIdent, Result, Stmt};
 
-use crate::key::Key;
-
-pub(crate) struct Branches {
+/// An expression with branches, and a key of type `K` for each of them.
+pub(crate) struct Branches<K> {
     pub(crate) expr: Expr,
     /// The last expression of each branch, in the order of [`for_each_end`].
-    pub(crate) ends: Vec<Key>,
+    pub(crate) ends: Vec<K>,
 }
 
-impl Branches {
-    /// Parses the ends of the branches. An expression without text at an end stays as it is.
-    pub(crate) fn parse(mut expr: Expr, before: &str) -> Result<Key> {
+impl<K> Branches<K> {
+    /// Parses the ends of the branches, each by `key`.
+    pub(crate) fn parse(mut expr: Expr, key: impl Fn(Expr) -> Result<K>) -> Result<Self> {
         let mut ends = Vec::new();
-        for_each_end(&mut expr, &mut |end| ends.push(Key::one(end.clone(), before)));
-        let ends: Vec<Key> = ends.into_iter().collect::<Result<_>>()?;
-        Ok(match ends.iter().any(|end| matches!(end, Key::Template(_))) {
-            true => Key::Branches(Self { expr, ends }),
-            false => Key::Expr(expr),
-        })
+        for_each_end(&mut expr, &mut |end| ends.push(key(end.clone())));
+        let ends = ends.into_iter().collect::<Result<_>>()?;
+        Ok(Self { expr, ends })
     }
 
     /// The names that patterns in the expression bind. Its placeholders may start at them.
@@ -38,12 +34,12 @@ impl Branches {
         names.0
     }
 
-    /// The expression without the texts at its ends, which are filled in.
-    pub(crate) fn without_templates(&self) -> Expr {
+    /// The expression without the ends whose keys are `omitted`.
+    pub(crate) fn without(&self, omitted: impl Fn(&K) -> bool) -> Expr {
         let mut expr = self.expr.clone();
         let mut keys = self.ends.iter();
         for_each_end(&mut expr, &mut |end| {
-            if let Some(Key::Template(_)) = keys.next() {
+            if keys.next().is_some_and(&omitted) {
                 *end = Expr::Verbatim(TokenStream::new());
             }
         });
@@ -51,7 +47,7 @@ impl Branches {
     }
 
     /// The expression with a key at each end, as `key` prints it.
-    pub(crate) fn print(&self, key: impl Fn(&Key) -> TokenStream) -> Expr {
+    pub(crate) fn print(&self, key: impl Fn(&K) -> TokenStream) -> Expr {
         let mut expr = self.expr.clone();
         let mut keys = self.ends.iter();
         for_each_end(&mut expr, &mut |end| {

@@ -23,7 +23,7 @@ pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
             return item;
         }
         let error = error.into_compile_error();
-        // An argument that only the attribute uses must not be a second message.
+        // An argument that only the attribute uses must not cause a second message.
         quote!(#[allow(unused_variables)] #item #error)
     })
 }
@@ -91,7 +91,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Whether a busy lock is not reported to the caller, who gets the return type's "nothing".
+    /// Whether a busy lock is not reported: the caller gets the return type's "nothing".
     fn is_silent(&self) -> bool {
         match self.args.on_busy {
             OnBusy::Error | OnBusy::Fallback(_) => false,

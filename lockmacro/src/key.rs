@@ -5,6 +5,7 @@ use syn::{Error, Expr, ExprArray, ExprCall, Lit, LitStr, Result};
 
 use crate::branches::Branches;
 use crate::path::is_path;
+use crate::placeholder::roots_in;
 use crate::template::Template;
 use crate::text;
 use crate::unfilled;
@@ -17,7 +18,7 @@ pub(crate) enum Key {
     /// An expression giving `impl Into<LockKey>`.
     Expr(Expr),
     /// An expression with text at the end of a branch.
-    Branches(Branches),
+    Branches(Branches<Self>),
     /// `["account:<from>", "account:<to>"]`: each is one of the above.
     Several(Vec<Key>),
     /// `keys(expr)`: an expression giving an iterator of keys.
@@ -62,16 +63,26 @@ impl Key {
             };
         }
         if let Some(text) = text::of(&value)
-            && !Template::roots_in(&text).is_empty()
+            && !roots_in(&text).is_empty()
         {
             return Err(Error::new_spanned(value, text::refusal(&text, before)));
         }
         match value {
             Expr::If(_) | Expr::Match(_) | Expr::Block(_) | Expr::Unsafe(_) | Expr::Paren(_) => {
-                Branches::parse(value, before)
+                Self::branches(value, before)
             }
             other => Ok(Key::Expr(other)),
         }
+    }
+
+    /// Parses one key that branches choose. Without text at the end of a branch, the expression
+    /// stays as it is.
+    fn branches(value: Expr, before: &str) -> Result<Self> {
+        let branches = Branches::parse(value, |end| Self::one(end, before))?;
+        Ok(match branches.ends.iter().any(|end| end.template().is_some()) {
+            true => Key::Branches(branches),
+            false => Key::Expr(branches.expr),
+        })
     }
 
     fn several(list: ExprArray) -> Result<Self> {
@@ -171,7 +182,8 @@ impl Key {
             Key::Branches(branches) => {
                 let inner = [names, &branches.names()].concat();
                 branches.ends.iter().try_for_each(|key| key.check_names(&inner))?;
-                check_filled(&branches.without_templates(), names)
+                // The placeholders of a template are filled in.
+                check_filled(&branches.without(|key| key.template().is_some()), names)
             }
             Key::Expr(expr) | Key::Keys(expr) => check_filled(expr, names),
         }

@@ -22,6 +22,7 @@ mod literal;
 mod lock;
 mod misplaced;
 mod path;
+mod placeholder;
 mod policy;
 mod returns;
 mod runtime;

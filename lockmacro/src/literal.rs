@@ -2,7 +2,7 @@
 
 use proc_macro2::Ident;
 
-use crate::template::Template;
+use crate::placeholder::roots_of;
 
 /// The mistake in a literal that was probably meant as a placeholder for one of `names`.
 pub(crate) fn mistake(text: &str, names: &[Ident]) -> Option<String> {
@@ -94,7 +94,7 @@ fn is_word(c: char) -> bool {
 
 /// Whether a placeholder of this text would start at one of these names.
 fn is_value(text: &str, names: &[Ident]) -> bool {
-    Template::roots_of(text).iter().any(|root| names.contains(root))
+    roots_of(text).iter().any(|root| names.contains(root))
 }
 
 /// Whether a text can be the format after the `:` in `{id:05}`.

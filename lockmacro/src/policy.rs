@@ -6,7 +6,7 @@ use crate::defer::Defer;
 use crate::path::is_path;
 use crate::words;
 
-/// The policy for a lock that somebody else holds.
+/// The policy for a lock that another holder has.
 pub(crate) enum OnBusy {
     Error,
     Skip,
@@ -65,7 +65,7 @@ pub(crate) fn on_lost(value: Expr) -> Result<OnLost> {
     }
 }
 
-/// Whether the value does not wait for the release: `background`, the only word there is.
+/// Whether the caller gets the value before the lock is released: `background` is the only word.
 pub(crate) fn release(value: Expr) -> Result<bool> {
     if is_path(&value, "background") {
         return Ok(true);

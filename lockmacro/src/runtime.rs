@@ -118,7 +118,7 @@ fn in_manifest() -> Found {
 /// Looks at the manifests of the package in a folder and of its workspace.
 fn look(folder: &FilePath) -> Option<Found> {
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
-    // A short way for most packages: the manifest is read for each function with the attribute.
+    // Enough for most packages: the manifest is read for each function with the attribute.
     let is_named = manifest.lines().any(|line| line.starts_with(PACKAGE));
     if is_named
         && ["\"lockmacro-runtime\"", "'lockmacro-runtime'"]

@@ -5,6 +5,7 @@ use syn::visit::{self, Visit};
 use syn::{BinOp, Block, Expr, ExprAssign, ExprBinary, ExprCall, ExprMethodCall, ExprPath, LitStr};
 use syn::{Local, Macro, Pat, Stmt};
 
+use crate::placeholder::roots_in;
 use crate::template::{Part, Template};
 use crate::text::{arguments, is_conversion, is_format, is_replacement, literal};
 
@@ -77,7 +78,7 @@ impl Texts {
 impl<'ast> Visit<'ast> for Texts {
     fn visit_lit_str(&mut self, literal: &'ast LitStr) {
         let text = literal.value();
-        let roots = Template::roots_in(&text);
+        let roots = roots_in(&text);
         if roots.iter().any(|root| self.names.contains(root)) {
             self.unfilled.get_or_insert((literal.span(), text));
         }

@@ -13,7 +13,7 @@ const README: &str = include_str!("../../README.md");
 const KEYS: [&str; 6] =
     ["order:42", "order:{7}", "order:{7}:audit", "order:a}b", "order:{}x", "order:a{b"];
 
-/// What the tool prints, without connecting.
+/// The output of the tool, without connecting.
 async fn printed(words: &[&str]) -> String {
     let said = tool_at("", &[&["acl"], words].concat()).await;
     assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");

@@ -108,7 +108,7 @@ fn write_dead(server: &Server, ids: &[&str]) {
 }
 
 #[tokio::test]
-async fn all_dead_letters_are_tried_again_or_removed_when_it_is_meant() {
+async fn all_dead_letters_are_tried_again_or_removed_when_it_is_expected() {
     let server = Server::start();
     write_dead(&server, &["one", "two", r"\255"]);
     let refused = tool(&server, &["jobs", "remove", "f", "--all-dead"]).await;
@@ -131,8 +131,8 @@ async fn all_dead_letters_are_tried_again_or_removed_when_it_is_meant() {
     let said = at_a_terminal(&server, &["--json", "jobs", "retry", "f", "--all-dead"], "f\n").await;
     assert!(said.err.contains("1005 dead letters of `f` are tried again"), "{said:?}");
     assert_eq!(said.code, Some(0));
-    let told: Value = serde_json::from_str(&said.out).expect("JSON");
-    assert_eq!(told, json!({ "function": "f", "retried": 1_005 }));
+    let document: Value = serde_json::from_str(&said.out).expect("JSON");
+    assert_eq!(document, json!({ "function": "f", "retried": 1_005 }));
     let rows = tool(&server, &["jobs"]).await;
     assert_eq!(rows.rows()[1], ["f", "1005", "0", "0"]);
     let said = tool(&server, &["jobs", "retry", "f", "--all-dead"]).await;

@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::process::Command;
 use tokio::task::JoinHandle;
 
-/// What the tool has said.
+/// The output of the tool.
 #[derive(Debug)]
 struct Said {
     code: Option<i32>,
@@ -107,5 +107,5 @@ async fn wait_for(locks: &LockManager, key: &'static str) -> JoinHandle<LockGuar
 }
 
 async fn queue_length(locks: &LockManager, key: &str) -> usize {
-    locks.waiting(key, 100).await.expect("told").found.len()
+    locks.waiting(key, 100).await.expect("answered").found.len()
 }

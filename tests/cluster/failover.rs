@@ -49,7 +49,7 @@ async fn the_keys_of_a_node_that_is_down_are_unavailable_and_others_go_on() {
     })
     .await;
     // It has saved nothing, and its clients ask whether it has their locks.
-    let lost = tokio::time::timeout(FAILOVER, held.lost()).await.expect("told in time");
+    let lost = tokio::time::timeout(FAILOVER, held.lost()).await.expect("reported in time");
     assert_eq!(lost.cause(), LossCause::Taken);
 }
 
@@ -87,7 +87,7 @@ async fn a_replica_that_takes_over_on_demand_goes_on_with_holders_and_waiters() 
     keeps_nothing_of(&cluster, &keys[0]).await;
 }
 
-/// What a primary had acknowledged and not passed on is lost with it, which no cluster can help. So
+/// Writes that a primary had acknowledged and not passed on are lost with it, as in any cluster. So
 /// bodies may overlap here, and nothing else may go wrong.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_that_is_killed_under_load_leaves_nobody_stuck() {
@@ -148,7 +148,7 @@ async fn a_lease_that_a_failover_forgot_is_reported_as_lost() {
     eventually("it has taken over", FAILOVER, || std::future::ready(cluster.owner(key) == 4)).await;
     cluster.admin(4).ask::<()>(&["DEL", key]);
     cluster.server_mut(1).kill();
-    let lost = tokio::time::timeout(FAILOVER, guard.lost()).await.expect("told in time");
+    let lost = tokio::time::timeout(FAILOVER, guard.lost()).await.expect("reported in time");
     assert_eq!(lost.cause(), LossCause::Taken);
 }
 

@@ -64,7 +64,7 @@ async fn waiters_follow_a_slot_and_are_served_in_order() {
     let moving = cluster.begin_to_move(key, 1);
     moving.carry_keys();
     moving.end();
-    // Well before a tick they have been told, and listen where the slot is now.
+    // Well before a tick the waiters are notified, and listen where the slot is now.
     let mut followed = || std::future::ready(listeners(&cluster, 1, key) == WAITERS);
     eventually("all processes follow", ms(1_500), &mut followed).await;
     let mut admin = cluster.admin(1);

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::{FAILOVER, FAILOVER_TTL, Locked, ms};
 
-/// Keeps a lock busy by several managers until it is told to stop.
+/// Keeps a lock busy by several managers until it is asked to stop.
 pub(crate) struct Rush {
     tasks: JoinSet<()>,
     over: Arc<AtomicBool>,

@@ -125,7 +125,7 @@ async fn a_waiter_dropped_at_any_point_leaves_no_trace() {
     let manager = manager(cluster).await;
     let key = key("dropped");
     for polls in 1..12 {
-        // What was dropped last may have been in flight, and is released when it has come.
+        // The last dropped request may have been in flight, and is released after its arrival.
         let guard = lock(&manager, &key).wait(FAILOVER_TTL).acquire().await.expect("free");
         let waiting = lock(&manager, &key).wait(FAILOVER_TTL).run(async { Locked::Ok(()) });
         let waiting = lockmacro_tests::drop_after_polls(waiting, polls);

@@ -79,13 +79,13 @@ async fn first_errors(server: &Server, words: &[&str]) -> [String; 2] {
     let held = Lock::new("order:1").ttl(LONG_TTL).manager(&locks).acquire().await.expect("free");
     let busy =
         Lock::new("order:1").ttl(LONG_TTL).manager(&locks).acquire().await.expect_err("held");
-    let told = [
+    let errors = [
         function.clone().manager(&locks).later(busy.clone(), (1,)).await,
         works.expect_err("a right is missing"),
     ];
     held.release().await.expect("still held");
     assert_eq!(server.admin().keys(), Vec::<String>::new(), "nothing was stored");
-    told.map(|error| {
+    errors.map(|error| {
         assert!(matches!(error, LockError::AccessDenied { .. }), "{error:?}");
         error.to_string()
     })
@@ -98,14 +98,14 @@ async fn missing_rights_are_named_to_a_worker_and_to_the_first_call_that_is_defe
     let user = ["ACL", "SETUSER", "shop", "reset", "on", ">password", "~*", "&*", "+@all"];
     admin.ask::<()>(&user);
     // None of these is needed by every call that is stored, nor by every look for one.
-    for told in first_errors(&server, &["-hmget", "-zremrangebyscore"]).await {
-        assert!(told.contains("the user lacks +hmget +zremrangebyscore"), "{told}");
+    for error in first_errors(&server, &["-hmget", "-zremrangebyscore"]).await {
+        assert!(error.contains("the user lacks +hmget +zremrangebyscore"), "{error}");
     }
     let denied: Vec<redis::Value> = admin.ask(&["ACL", "LOG"]);
     assert_eq!(denied, [], "the server's log has a word of it");
     admin.ask::<()>(&user);
     let keys = ["resetkeys", "~order:*", "~lm1:w?:{order:*}", "~lm1:jobs:*"];
-    for told in first_errors(&server, &keys).await {
-        assert!(told.contains("~lm1:jobs:f and ~lm1:w*:{lm1:jobs:f}"), "{told}");
+    for error in first_errors(&server, &keys).await {
+        assert!(error.contains("~lm1:jobs:f and ~lm1:w*:{lm1:jobs:f}"), "{error}");
     }
 }

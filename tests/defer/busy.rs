@@ -205,7 +205,7 @@ async fn a_call_that_a_stopped_worker_returns_is_not_busy(backend: &Backend) {
 async fn a_call_whose_lock_cannot_be_asked_for_has_not_failed() {
     let (mut here, there) = (Server::start(), Server::start());
     let keeper = connect(&there).await;
-    // It is told so soon, and waits for its own server again.
+    // The call fails soon, and waits for its own server again.
     let builder = LockManager::builder().timeout(Duration::from_millis(300));
     let locks = builder.deferrer(keeper.deferrer()).connect(&here.url()).await.unwrap();
     let calls = Calls::default();

@@ -9,7 +9,7 @@ use super::*;
 #[on(memory, redis, both_runtimes)]
 async fn arguments_that_do_not_fit_are_a_dead_letter_at_once(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("unfit"));
-    // What an earlier version of the program has stored.
+    // A call that an earlier version of the program has stored.
     let before = DeferredFn::new(&*name, (argument("number"),), |(_,): (u64,)| async {
         Ok::<(), LockError>(())
     });
@@ -23,7 +23,7 @@ async fn arguments_that_do_not_fit_are_a_dead_letter_at_once(backend: &Backend) 
     let deferrer = locks.deferrer();
     let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
     let (id, error) = (page.jobs[0].id.clone(), page.jobs[0].error.clone().unwrap());
-    // What is stored is not for logs.
+    // The stored arguments must not appear in logs.
     assert!(error.contains("`number`: what is stored is no ") && !error.contains("42"), "{error}");
     assert!(deferrer.remove(name.as_str().into(), id.clone()).await.unwrap());
     assert!(!deferrer.remove(name.as_str().into(), id).await.unwrap());
@@ -117,7 +117,7 @@ async fn an_error_that_is_long_is_kept_in_part(backend: &Backend) {
             async { Err::<(), String>(text) }
         });
         let error = last_error(backend, function).await;
-        let kept = error.strip_suffix('…').expect("it is told that this is not all");
+        let kept = error.strip_suffix('…').expect("the error shows that this is not all");
         assert!(long.starts_with(kept));
         assert!((2_000..=2_048).contains(&error.len()), "{} bytes are kept", error.len());
     }

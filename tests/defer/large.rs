@@ -8,7 +8,7 @@ use lockmacro_tests::{Proxy, Server, on};
 use super::*;
 
 const MIB: usize = 1024 * 1024;
-/// What a network of 100 Mbit passes.
+/// Bytes that a network of 100 Mbit passes.
 const BANDWIDTH: usize = 12_000_000;
 
 /// A call whose arguments have this many bytes, due at once.
@@ -62,8 +62,8 @@ async fn many_large_calls_are_run(backend: &Backend) {
 #[on(memory, redis, both_runtimes)]
 async fn arguments_over_the_limit_are_refused_with_size_and_limit(backend: &Backend) {
     let calls = Calls::default();
-    let (usual, told) = (patient(), patient().max_deferred_size(8));
-    for (builder, limit) in [(usual, MIB), (told, 8)] {
+    let (usual, limited) = (patient(), patient().max_deferred_size(8));
+    for (builder, limit) in [(usual, MIB), (limited, 8)] {
         let (locks, name, key) = (backend.manager_from(builder).await, name("limit"), name("key"));
         let function = measuring(&name, &calls);
         let held = hold(&locks, &key).await;

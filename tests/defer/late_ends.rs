@@ -21,9 +21,9 @@ struct LateEnds {
     calls: Arc<dyn Deferrer>,
     /// So often their lease is made longer before that.
     deaf_for: usize,
-    /// How often it was since the first end that was told.
+    /// How often it was since the first end that was reported.
     kept: Mutex<Option<usize>>,
-    /// How many ends were told in vain.
+    /// How many ends were reported in vain.
     in_vain: AtomicUsize,
 }
 
@@ -74,8 +74,8 @@ fn deaf(deaf_for: usize) -> (LockManager, Arc<LateEnds>) {
     (patient().deferrer(plugged_in).memory(), deaf)
 }
 
-/// Runs one call, until it is over or was begun twice; gives how often it was begun, and told in
-/// vain.
+/// Runs one call, until it is over or was begun twice; gives how often it was begun, and reported
+/// in vain.
 async fn run(deaf_for: usize) -> (usize, usize) {
     let (locks, deaf) = deaf(deaf_for);
     let calls = Calls::default();
@@ -104,7 +104,7 @@ async fn run(deaf_for: usize) -> (usize, usize) {
 async fn a_call_is_kept_while_its_end_is_being_reported() {
     let (begun, in_vain) = run(2).await;
     assert_eq!(begun, 1, "nobody else has taken it");
-    assert!(in_vain > 1, "it was told in vain {in_vain} times");
+    assert!(in_vain > 1, "it was reported in vain {in_vain} times");
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,8 +140,8 @@ async fn a_stopped_worker_ends_though_the_end_of_a_call_cannot_be_reported() {
     let function = noting("f", &calls);
     put(&locks, &function, 1).await;
     let working = tokio::spawn(worker(&locks, &function).run());
-    let told = async || deaf.in_vain.load(Ordering::Relaxed) > 0;
-    eventually("told in vain", TEST_TIMEOUT, told).await;
+    let reported = async || deaf.in_vain.load(Ordering::Relaxed) > 0;
+    eventually("reported in vain", TEST_TIMEOUT, reported).await;
     locks.shutdown(SHUTDOWN).await.expect("in time");
     working.await.unwrap().unwrap();
     assert_eq!(calls.all(), [1]);

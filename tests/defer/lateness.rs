@@ -6,8 +6,8 @@ use futures::future::join_all;
 
 use super::*;
 
-/// What a call may be late on a system that has nothing else to do; on another one as much later as
-/// a request is answered that is sent at the same time.
+/// How late a call may be on an idle system. On a busy one it may be later by the time in which a
+/// request that is sent at the same moment is answered.
 const LATE: Duration = Duration::from_millis(50);
 /// A machine that has much else to do gets that many chances. One that looks at a fixed beat has
 /// none: all calls of a round must be in time.

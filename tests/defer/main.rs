@@ -51,7 +51,7 @@ fn name(of: &str) -> String {
     format!("{of}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// What a function was called with.
+/// The arguments that a function was called with.
 #[derive(Debug, Clone, Default)]
 struct Calls(Arc<Mutex<Vec<u64>>>);
 
@@ -84,7 +84,7 @@ async fn hold(locks: &LockManager, key: &str) -> LockGuard {
     Lock::new(key).ttl(LONG_TTL).manager(locks).acquire().await.expect("it is free")
 }
 
-/// What a caller gets when the lock is held.
+/// The error of a caller that finds the lock held.
 async fn busy(locks: &LockManager, key: &str) -> LockError {
     Lock::new(key).ttl(LONG_TTL).manager(locks).acquire().await.expect_err("it is held")
 }
@@ -112,7 +112,7 @@ async fn nothing_is_left(locks: &LockManager, function: &str) {
     use JobState::{Dead, Running, Waiting};
     eventually("nothing is left", TEST_TIMEOUT, async || {
         let mut left = 0;
-        // What goes from one to the other meanwhile is seen in one of them.
+        // A call that changes its state meanwhile is counted in one of the two.
         for state in [Running, Waiting, Running, Waiting, Dead] {
             left += count(locks, function, state).await;
         }

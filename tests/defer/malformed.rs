@@ -101,7 +101,7 @@ async fn an_id_that_is_no_text_is_removed_and_any_text_is_an_id() {
     working.await.unwrap().unwrap();
 }
 
-/// What Lua makes of a text with `\ddd` in it.
+/// The bytes that Lua reads in a text with `\ddd`.
 fn bytes_of(text: &str) -> Vec<u8> {
     let mut parts = text.split('\\');
     let mut bytes = parts.next().unwrap().as_bytes().to_vec();
@@ -140,9 +140,9 @@ async fn a_key_beside_the_queue_that_is_of_another_type_stops_no_worker() {
         admin.ask::<()>(&["DEL", key]);
         admin.ask::<()>(&["SET", key, "text"]);
         let error = busy_deferred(&locks, &function.clone().unique()).await;
-        // It is stored, or the caller is told what is in the way.
-        let told = matches!(error, LockError::KeyNotALock { .. } | LockError::Deferred { .. });
-        assert!(told, "{key}: {error:?}");
+        // It is stored, or the caller gets an error that names the obstacle.
+        let is_clear = matches!(error, LockError::KeyNotALock { .. } | LockError::Deferred { .. });
+        assert!(is_clear, "{key}: {error:?}");
         admin.ask::<()>(&["DEL", key]);
         put(&locks, &function, 100 + nth as u64).await;
         eventually("workers go on", TEST_TIMEOUT, async || {
@@ -154,7 +154,7 @@ async fn a_key_beside_the_queue_that_is_of_another_type_stops_no_worker() {
     working.await.unwrap().unwrap();
 }
 
-/// What a script has changed stays when it fails later.
+/// The changes of a script stay when the script fails later.
 #[tokio::test]
 async fn a_key_beside_the_queue_that_is_of_another_type_loses_no_call() {
     let server = Server::start();
@@ -178,8 +178,8 @@ async fn a_key_beside_the_queue_that_is_of_another_type_loses_no_call() {
         let job = taken.pop().expect("one");
         let dead = Settled::Dead { error: "out of stock".to_owned() };
         for how in [dead, Settled::Untried, Settled::Done] {
-            let told = deferrer.settle(job.clone(), how).await;
-            assert!(matches!(told, Err(LockError::KeyNotALock { .. })), "{key}: {told:?}");
+            let settled = deferrer.settle(job.clone(), how).await;
+            assert!(matches!(settled, Err(LockError::KeyNotALock { .. })), "{key}: {settled:?}");
         }
         let more = take().await;
         assert!(matches!(more, Err(LockError::KeyNotALock { .. })), "{key}: {more:?}");

@@ -58,7 +58,7 @@ impl Shelf {
         Ok(Stored { id, due: delay })
     }
 
-    /// What is due, and when to look again.
+    /// The calls that are due, and when to look again.
     fn take_now(&self, order: &TakeOptions) -> (Vec<Job>, Instant) {
         let (mut calls, now) = (self.calls.lock().unwrap(), Instant::now());
         calls.sort_by_key(|call| call.at);
@@ -217,7 +217,7 @@ async fn a_custom_queue_keeps_the_calls(backend: &Backend) {
     calls.reach(1).await;
     nothing_is_left(&locks, "f").await;
 
-    // What fails is tried again, given up, and tried again by a person.
+    // A call that fails is tried again, given up, and retried by a person.
     let fails = Arc::new(Mutex::new(true));
     let still = Arc::clone(&fails);
     let failing = DeferredFn::new("g", (argument("number"),), move |(_,): (u64,)| {

@@ -177,8 +177,8 @@ async fn an_end_that_is_reported_twice_counts_once() {
         if nth > 0 {
             proxy.on_next(CALLS, Fault::CutReply);
         }
-        let told = locks.deferrer().settle(job.clone(), how.clone()).await;
-        assert_eq!(told, Ok(true), "{how:?}");
+        let settled = locks.deferrer().settle(job.clone(), how.clone()).await;
+        assert_eq!(settled, Ok(true), "{how:?}");
         assert!(proxy.orders_are_done(), "{how:?}");
         if let Some((state, attempts)) = left {
             let call = first(&other, "f", state).await.expect("it is there");
@@ -270,7 +270,7 @@ async fn a_late_worker_does_not_end_what_others_count_on(backend: &Backend) {
     let function = noting(&name, &Calls::default()).unique();
     let deferrer = locks.deferrer();
     let (silent, other) = returned_jobs(&locks, &function).await;
-    // Somebody may have been told that it is run later.
+    // Another caller may rely on the call being run later.
     assert!(!deferrer.settle(silent, Settled::Done).await.unwrap());
     assert!(deferrer.settle(other, Settled::Done).await.unwrap());
     let again = take(&locks, &name, LONG_TTL).await;

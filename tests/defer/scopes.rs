@@ -16,9 +16,9 @@ async fn services_with_prefixes_do_not_run_each_others_calls(backend: &Backend) 
     let held = hold(&shop, &key).await;
     for number in [7, 8] {
         let error = busy(&shop, &key).await;
-        let told = ours.clone().manager(&shop).later(error, (number,)).await;
-        let LockError::Deferred { key: told, .. } = &told else { panic!("{told}") };
-        assert_eq!(told.as_str(), format!("shop:{key}"));
+        let error = ours.clone().manager(&shop).later(error, (number,)).await;
+        let LockError::Deferred { key: stored, .. } = &error else { panic!("{error}") };
+        assert_eq!(stored.as_str(), format!("shop:{key}"));
     }
     held.release().await.expect("still held");
     let stored = format!("shop:{name}");

@@ -35,7 +35,7 @@ async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
     all.sort_unstable();
     assert_eq!(all, [0, 7], "the first call's arguments stay");
 
-    // What is done does not count any more.
+    // A call that is done does not count any more.
     let held = hold(&locks, &key).await;
     let error = busy(&locks, &key).await;
     let again = function.clone().manager(&locks).later(error, (8,)).await;

@@ -1,7 +1,7 @@
 //! One process that runs deferred calls in `defer::workers_die`: `<url> <record> <lease ms>`.
 //!
 //! It notes in the record, behind its own number, when a call begins and is done, and what the
-//! queue says of its end: `told`, `lost` when the call was not its own any more, or `taken-away`
+//! queue says of its end: `settled`, `lost` when the call was not its own any more, or `taken-away`
 //! when its lease was not over by then. The process works until it is killed or its standard input
 //! ends.
 
@@ -76,13 +76,13 @@ impl Deferrer for Noting {
 
     fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
         Box::pin(async move {
-            let told = self.queue.settle(job.clone(), how).await;
-            match told {
-                Ok(true) => self.record.note("told", &job.arguments),
+            let settled = self.queue.settle(job.clone(), how).await;
+            match settled {
+                Ok(true) => self.record.note("settled", &job.arguments),
                 Ok(false) => self.note_loss(&job),
                 Err(_) => {}
             }
-            told
+            settled
         })
     }
 

@@ -57,14 +57,14 @@ impl Drop for Process {
     }
 }
 
-/// What became of a call, by the record of all workers.
+/// The history of a call, by the record of all workers.
 #[derive(Debug, Default)]
 struct Fate {
     begun: u32,
     done: u32,
-    /// Begun by a worker that was killed before it had told the end.
+    /// Begun by a worker that was killed before it had reported the end.
     killed: u32,
-    /// Begun by a worker whose lease was over before it could tell the end.
+    /// Begun by a worker whose lease was over before it could report the end.
     lost: u32,
 }
 
@@ -72,7 +72,7 @@ struct Ledger {
     record: File,
     unread: String,
     fates: HashMap<u64, Fate>,
-    /// Which calls each process has begun, and not told the end of.
+    /// The calls that each process has begun, and whose ends it has not reported.
     in_hand: HashMap<u32, Vec<u64>>,
 }
 
@@ -100,13 +100,13 @@ impl Ledger {
                     in_hand.push(call);
                 }
                 ("done", _) => fate.done += 1,
-                ("told", Some(its)) => drop(in_hand.remove(its)),
+                ("settled", Some(its)) => drop(in_hand.remove(its)),
                 ("lost", Some(its)) => {
                     in_hand.remove(its);
                     fate.lost += 1;
                 }
                 // A lease that is over can be noticed twice.
-                ("told" | "lost", None) => {}
+                ("settled" | "lost", None) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -117,7 +117,7 @@ impl Ledger {
         self.in_hand.get(&process.0.id()).is_some_and(|calls| !calls.is_empty())
     }
 
-    /// Kills a process; tells whether that was in the middle of a call.
+    /// Kills a process; returns whether it was in the middle of a call.
     fn kill(&mut self, process: Process) -> bool {
         let id = process.0.id();
         drop(process);
@@ -130,8 +130,8 @@ impl Ledger {
         !in_hand.is_empty()
     }
 
-    /// Has a process go on that was stalled for longer than its leases. It may be told that calls
-    /// are over which others have ended.
+    /// Has a process go on that was stalled for longer than its leases. It may learn that calls are
+    /// over which others have ended.
     fn go_on(&mut self, process: &Process) {
         self.read();
         for call in self.in_hand.remove(&process.0.id()).unwrap_or_default() {
@@ -205,7 +205,7 @@ async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
         process.end().await;
     }
     ledger.read();
-    assert!(ledger.in_hand.values().all(Vec::is_empty), "ends are told: {:?}", ledger.in_hand);
+    assert!(ledger.in_hand.values().all(Vec::is_empty), "ends are reported: {:?}", ledger.in_hand);
     let (mut again, mut killed, mut lost) = (0, 0, 0);
     for call in 0..stored as u64 {
         let fate = ledger.fates.entry(call).or_default();

@@ -5,7 +5,7 @@ use quote::quote;
 
 use crate::expand::attribute;
 
-/// What the key expands to, or the error.
+/// The expansion of the key, or the error.
 fn key(key: TokenStream) -> Result<String, String> {
     let item = quote!(
         async fn audit(id: u64, tenant: Option<String>) -> Result<(), Error> {}

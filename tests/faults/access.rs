@@ -43,23 +43,23 @@ async fn denied_at_connect(server: &Server, rights: &[&str]) -> String {
     error.to_string()
 }
 
-/// Where it were not told then, each lock would stay for its whole ttl.
+/// Without an error at that moment, each lock would stay for its whole ttl.
 #[tokio::test]
 async fn a_right_that_is_missing_is_named_when_a_manager_connects() {
     let server = Server::start();
     let line = README.lines().find(|line| line.starts_with("ACL SETUSER")).expect("it is there");
     let rights: Vec<_> = line.split_whitespace().filter(|word| word.starts_with('+')).collect();
-    // What is asked for on other occasions, or can be done without.
+    // Rights that are checked on other occasions, or that locks can do without.
     let others = ["+ping", "+subscribe", "+publish", "+pubsub|numsub"];
     for right in rights.iter().filter(|right| !others.contains(right)) {
         let lacking: Vec<_> = rights.iter().filter(|other| *other != right).copied().collect();
-        let told = denied_at_connect(&server, &[&["~*", "&*"], &lacking[..]].concat()).await;
+        let error = denied_at_connect(&server, &[&["~*", "&*"], &lacking[..]].concat()).await;
         let named = format!("the user lacks {right}, at 127.0.0.1:{}", server.port());
-        assert!(told.ends_with(&named), "{right}: {told}");
+        assert!(error.ends_with(&named), "{right}: {error}");
     }
-    let told = denied_at_connect(&server, &["~*", "+@all", "-evalsha", "-eval", "-zadd"]).await;
-    assert!(told.contains("the user lacks +evalsha +eval, at 127.0.0.1:"), "{told}");
-    // Of some keys it is told with the first lock, before that is granted.
+    let error = denied_at_connect(&server, &["~*", "+@all", "-evalsha", "-eval", "-zadd"]).await;
+    assert!(error.contains("the user lacks +evalsha +eval, at 127.0.0.1:"), "{error}");
+    // A right on some keys is checked with the first lock, before the lock is granted.
     grant(&server, &["~order:*", "~lm1:*", "+@all", "-del"]);
     let some = manager(&server.url_as("clerk", PASSWORD)).await;
     for waits in [false, true] {
@@ -82,19 +82,19 @@ async fn a_right_that_one_node_of_a_cluster_denies_is_named_when_a_manager_conne
     works(&manager).await;
     cluster.admin(2).ask::<()>(&["ACL", "SETUSER", "default", "-evalsha"]);
     let connecting = LockManager::connect(&cluster.url()).await;
-    let told = connecting.expect_err("a right is missing").to_string();
+    let error = connecting.expect_err("a right is missing").to_string();
     let named = format!("the user lacks +evalsha, at 127.0.0.1:{}", cluster.server(2).port());
-    assert!(told.ends_with(&named), "{told}");
+    assert!(error.ends_with(&named), "{error}");
 }
 
 /// Waiting works without, by asking, so it is no error.
 #[tokio::test]
 async fn rights_that_only_waiters_use_are_named_in_the_log_when_a_manager_connects() {
     log::start();
-    let told = |server: &Server| {
+    let logged = |server: &Server| {
         let server = format!("server=127.0.0.1:{} ", server.port());
-        let is_told = |line: &&str| line.contains("served slowly") && line.contains(&server);
-        log::so_far().lines().filter(is_told).map(str::to_owned).collect::<Vec<_>>()
+        let is_expected = |line: &&str| line.contains("served slowly") && line.contains(&server);
+        log::so_far().lines().filter(is_expected).map(str::to_owned).collect::<Vec<_>>()
     };
     for (rights, lacking) in [
         (["&*", "-subscribe"], "\"+subscribe\""),
@@ -106,15 +106,15 @@ async fn rights_that_only_waiters_use_are_named_in_the_log_when_a_manager_connec
             let rights = ["~lm1:*", keys, "resetchannels", "+@all", rights[0], rights[1]];
             let (server, manager) = with_user(&rights).await;
             manager.ready().await.expect("there");
-            let told = told(&server);
-            assert_eq!(told.len(), 1, "{rights:?}: {told:#?}");
-            let is_named = told[0].contains(&format!("lacking={lacking}"));
-            assert!(is_named && told[0].starts_with("WARN"), "{rights:?}: {told:#?}");
+            let logged = logged(&server);
+            assert_eq!(logged.len(), 1, "{rights:?}: {logged:#?}");
+            let is_named = logged[0].contains(&format!("lacking={lacking}"));
+            assert!(is_named && logged[0].starts_with("WARN"), "{rights:?}: {logged:#?}");
             assert_eq!(server.admin().ask::<Vec<redis::Value>>(&["ACL", "LOG"]), []);
         }
     }
     let (server, _manager) = with_user(&["~*", "resetchannels", "&lm1:*", "+@all"]).await;
-    assert_eq!(told(&server), Vec::<String>::new());
+    assert_eq!(logged(&server), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -129,10 +129,10 @@ async fn a_user_without_set_is_denied() {
 async fn a_user_without_the_companion_keys_is_denied_the_lock_and_leaves_nothing() {
     let (server, manager) = with_user(&["~order:*", "+@all"]).await;
     for _ in 0..2 {
-        let told = refusal(&manager).await;
-        assert_denied(&told);
-        let told = told.to_string();
-        assert!(told.ends_with("the lock needs ~order:42 and ~lm1:w*:{order:42}"), "{told}");
+        let error = refusal(&manager).await;
+        assert_denied(&error);
+        let error = error.to_string();
+        assert!(error.ends_with("the lock needs ~order:42 and ~lm1:w*:{order:42}"), "{error}");
         keeps_nothing(&server).await;
     }
     // Also where the key is made of a template, which is known by then.
@@ -145,7 +145,7 @@ async fn a_user_without_the_companion_keys_is_denied_the_lock_and_leaves_nothing
     }
 }
 
-/// What is known of some keys is not taken for what is to be known of others.
+/// The rights on some keys say nothing of the rights on others.
 #[tokio::test]
 async fn companion_keys_of_one_lock_do_not_stand_for_those_of_another() {
     let orders = inspect::rights("order:*", &[]).expect("a pattern");

@@ -1,4 +1,4 @@
-//! What a manager leaves when it was shut down.
+//! Keys, connections and threads that a manager leaves after a shutdown.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use lockmacro_tests::{
 use crate::{LONG_TTL, TEST_TIMEOUT, TIMEOUT, lock, ms, works};
 
 const MANAGERS: usize = 10;
-/// What a shutdown may leave behind is gone within 6 s; here with what a loaded machine adds.
+/// All that a shutdown leaves is gone within 6 s; here with some more for a loaded machine.
 const GONE_WITHIN: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -30,11 +30,11 @@ async fn a_ttl_that_cannot_be_renewed_in_time_is_logged_once_and_causes_no_storm
         let opened = proxy.accepted();
         assert!(granted > 0 && ran < 20 * 20, "{ran} commands for {granted} leases");
         assert!(opened < 8, "{opened} connections");
-        let told = log::so_far();
-        let told = told.lines().filter(|line| line.contains("ttl=201ms"));
-        let told: Vec<_> = told.filter(|line| line.starts_with("WARN")).collect();
-        assert_eq!(told.len(), 1, "{told:#?}");
-        assert!(told[0].contains("too short for the round trip"), "{told:?}");
+        let logged = log::so_far();
+        let logged = logged.lines().filter(|line| line.contains("ttl=201ms"));
+        let logged: Vec<_> = logged.filter(|line| line.starts_with("WARN")).collect();
+        assert_eq!(logged.len(), 1, "{logged:#?}");
+        assert!(logged[0].contains("too short for the round trip"), "{logged:?}");
     })
     .await;
 }

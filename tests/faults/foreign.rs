@@ -9,7 +9,7 @@ use crate::{KEY, LONG_TTL, Locked, TEST_TIMEOUT, lock, manager, ms, works};
 
 const SECRET: &str = "5f2b-php-worker-secret";
 
-/// What `Busy` says while the key holds `value`, as written by `SET` with more words.
+/// The fields and the text of `Busy` while the key holds `value`, as written by `SET` with `more`.
 async fn busy(value: &[u8], more: &[&str]) -> (Option<String>, Option<Duration>, String) {
     let server = Server::start();
     let manager = manager(&server.url()).await;
@@ -77,7 +77,7 @@ async fn a_foreign_client_is_excluded_and_frees_only_its_own() {
     works(&manager).await;
 }
 
-/// What would move a cursor, ring a bell, forge a line of a log, or turn text round.
+/// Characters that would move a cursor, ring a bell, forge a line of a log, or turn text round.
 const ODD: &str = "\u{1b}]0;owned\u{7}\r\nforged\u{202e}\u{200b}";
 const ESCAPED: &str = r"\u{1b}]0;owned\u{7}\r\nforged\u{202e}\u{200b}";
 

@@ -16,7 +16,7 @@ fn fill(admin: &mut Admin) {
     admin.configure("maxmemory", "1");
 }
 
-/// What a lock that must not be granted is told, and that nothing is left of it.
+/// Checks the error of a lock that must not be granted, and that nothing is left of it.
 async fn is_refused<T>(admin: &mut Admin, asked: impl Future<Output = Locked<T>>) {
     let before = admin.keys();
     match asked.await {
@@ -139,7 +139,7 @@ async fn a_lock_whose_answer_was_lost_is_granted_by_a_server_that_is_full_by_the
     }
 }
 
-/// What a lease ended for is not given to a newcomer, and not kept from a waiter.
+/// A lock whose lease has ended goes to the waiter, and not to a newcomer.
 #[tokio::test]
 async fn a_lock_that_expires_on_a_full_server_goes_to_a_waiter() {
     let server = Server::start();

@@ -49,7 +49,7 @@ async fn a_set_that_arrives_after_its_acquire_was_abandoned_is_released_soon() {
     keeps_nothing(&server).await;
 }
 
-/// The reason that is told when a replica refuses at first, with an error of that name, and does
+/// The reason in the error when a replica refuses at first, with an error of that name, and does
 /// not answer any more after that. `prepare` makes a refusing replica of a server.
 async fn reason_of(error: &str, prepare: impl AsyncFnOnce(&Server)) -> Unavailability {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! What an outage leaves in the log: two lines for each server, and not one for each caller.
+//! An outage in the log: two lines for each server, and not one for each caller.
 
 use std::time::Instant;
 
@@ -53,7 +53,7 @@ async fn many_callers(manager: &LockManager, name: &'static str, end: Instant) -
 
 /// Asks until the server is back, and it was logged.
 async fn back(manager: &LockManager, name: &'static str, server: &str) {
-    eventually("it is told that it is back", TEST_TIMEOUT, async || {
+    eventually("the log says that it is back", TEST_TIMEOUT, async || {
         let lock = Lock::new(name).name(name).ttl(LONG_TTL).manager(manager);
         let _: Locked<()> = lock.run(async { Ok(()) }).await;
         count(&lines(&["INFO"], &[server]), "lock server back") > 0
@@ -85,20 +85,20 @@ async fn an_outage_with_many_callers_is_logged_once_and_so_is_its_end() {
     assert_eq!(count(&warned, "lock lost"), 1, "{warned:#?}");
     assert!(warned.len() <= 5, "{} lines: {warned:#?}", warned.len());
     let noted = lines(&["DEBUG"], &[NAME]);
-    assert!(count(&noted, "lock unavailable") >= 500, "each is told at DEBUG");
+    assert!(count(&noted, "lock unavailable") >= 500, "each is logged at DEBUG");
     let named = noted.iter().filter(|line| line.contains("lock unavailable"));
     assert!(named.clone().all(|line| line.contains(&format!("at {place}"))), "by its server");
     assert!(lines(&["INFO"], &[&place]).is_empty());
 
     server.restart();
     back(&manager, NAME, &place).await;
-    let told = lines(&["INFO"], &[&place]);
-    assert_eq!(told.len(), 1, "{told:?}");
-    let counted = told[0].split_whitespace().find_map(|word| word.strip_prefix("failed_calls="));
-    let counted: usize = counted.expect("told").parse().expect("a number");
-    assert!(counted >= failed, "{failed} have failed: {told:?}");
+    let logged = lines(&["INFO"], &[&place]);
+    assert_eq!(logged.len(), 1, "{logged:?}");
+    let counted = logged[0].split_whitespace().find_map(|word| word.strip_prefix("failed_calls="));
+    let counted: usize = counted.expect("logged").parse().expect("a number");
+    assert!(counted >= failed, "{failed} have failed: {logged:?}");
     for words in ["after=", "locks_lost=1"] {
-        assert!(told[0].contains(words), "{told:?}");
+        assert!(logged[0].contains(words), "{logged:?}");
     }
     assert!(!log::so_far().contains("hunter2"));
     drop(held);
@@ -136,7 +136,7 @@ async fn a_connection_that_is_cut_and_replaced_is_no_outage() {
     assert_eq!(lines(&["WARN", "INFO"], &[&place, "name=cut"]), [""; 0]);
 }
 
-/// Callers whom a server refuses are told, and the log now and then.
+/// Every caller that a server refuses gets an error. The log gets one now and then.
 #[tokio::test]
 async fn a_full_server_is_logged_now_and_then() {
     log::start();
@@ -183,8 +183,8 @@ async fn the_node_of_a_cluster_that_is_lost_is_named_and_no_other() {
         (0..3).map(|nth| format!("127.0.0.1:{}", cluster.server(nth).port())).collect();
     assert!(error.to_string().contains(&places[lost]), "{error}");
     for (nth, place) in places.iter().enumerate() {
-        let told = count(&lines(&["WARN"], &[&format!("server={place} ")]), "lock server lost");
-        assert_eq!(told, usize::from(nth == lost), "{place}");
+        let logged = count(&lines(&["WARN"], &[&format!("server={place} ")]), "lock server lost");
+        assert_eq!(logged, usize::from(nth == lost), "{place}");
     }
     cluster.server(lost).resume();
     eventually("it is back", TEST_TIMEOUT, async || {
@@ -211,10 +211,10 @@ async fn the_outage_of_a_node_ends_when_its_replica_takes_over() {
     })
     .await;
     lock().run(async { Locked::Ok(()) }).await.expect("its replica has the slot");
-    let told = lines(&["WARN", "INFO"], &[&place]);
-    let begun = count(&told, "lock server lost");
-    assert_eq!(count(&told, "lock server not in the slot map"), begun, "{told:#?}");
-    assert_eq!(told.len(), 2 * begun, "{told:#?}");
+    let logged = lines(&["WARN", "INFO"], &[&place]);
+    let begun = count(&logged, "lock server lost");
+    assert_eq!(count(&logged, "lock server not in the slot map"), begun, "{logged:#?}");
+    assert_eq!(logged.len(), 2 * begun, "{logged:#?}");
 }
 
 #[tokio::test]
@@ -226,7 +226,7 @@ async fn a_server_that_was_never_reached_is_logged_as_lost_when_calls_fail() {
     server.kill();
     let manager = builder().lazy().connect(&server.url()).await.expect("it connects later");
     let place_of_it = format!("server={place} ");
-    eventually("it is told", TEST_TIMEOUT, async || {
+    eventually("it is logged", TEST_TIMEOUT, async || {
         let lock = Lock::new(NAME).name(NAME).ttl(LONG_TTL).manager(&manager);
         lock.acquire().await.expect_err("nobody is there");
         count(&lines(&["WARN"], &[&place_of_it]), "lock server lost") == 1
@@ -238,15 +238,15 @@ async fn a_server_that_was_never_reached_is_logged_as_lost_when_calls_fail() {
 }
 
 /// A number of the line that says that a server is back.
-fn told_back(place: &str, field: &str) -> Option<usize> {
-    let told = lines(&["INFO"], &[place]);
-    let told = told.iter().find(|line| line.contains("lock server back"))?;
-    let count = told.split_whitespace().find_map(|word| word.strip_prefix(field));
-    Some(count.expect("told").parse().expect("a number"))
+fn logged_back(place: &str, field: &str) -> Option<usize> {
+    let logged = lines(&["INFO"], &[place]);
+    let logged = logged.iter().find(|line| line.contains("lock server back"))?;
+    let count = logged.split_whitespace().find_map(|word| word.strip_prefix(field));
+    Some(count.expect("logged").parse().expect("a number"))
 }
 
 fn failed_calls(place: &str) -> Option<usize> {
-    told_back(place, "failed_calls=")
+    logged_back(place, "failed_calls=")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -261,7 +261,7 @@ async fn a_call_that_fails_is_counted_at_the_node_it_went_to_and_at_no_other() {
     let mut failed = [0, 0];
     let mut ask = async |nth: usize| {
         let lock = Lock::new(&*keys[nth]).name("counted").ttl(LONG_TTL).manager(&manager);
-        // What was sent while it stood still may be granted when it goes on.
+        // A request that was sent to a stopped server may be granted when the server goes on.
         if let Err(error @ LockError::Unavailable { .. }) = lock.run(async { Locked::Ok(()) }).await
         {
             let of =
@@ -286,7 +286,7 @@ async fn a_call_that_fails_is_counted_at_the_node_it_went_to_and_at_no_other() {
         }
     }
     assert!(failed[0] >= 2 && failed[1] >= failed[0] + 3, "{failed:?}");
-    assert_eq!([0, 1].map(|nth| failed_calls(&servers[nth]).expect("told")), failed);
+    assert_eq!([0, 1].map(|nth| failed_calls(&servers[nth]).expect("logged")), failed);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -311,15 +311,15 @@ async fn a_lock_that_is_lost_is_counted_at_the_node_that_has_it_and_at_no_other(
             for nth in [0, 1] {
                 let _: Locked<()> = lock(nth).ttl(LONG_TTL).run(async { Ok(()) }).await;
             }
-            told_back(server, "locks_lost=").is_some()
+            logged_back(server, "locks_lost=").is_some()
         })
         .await;
-        assert_eq!(told_back(server, "locks_lost="), Some(lost), "{server}");
+        assert_eq!(logged_back(server, "locks_lost="), Some(lost), "{server}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_in_the_background_that_fails_is_told_and_repeated() {
+async fn a_release_in_the_background_that_fails_is_logged_and_repeated() {
     log::start();
     const NAME: &str = "behind-the-back";
     let server = Server::start();
@@ -335,14 +335,14 @@ async fn a_release_in_the_background_that_fails_is_told_and_repeated() {
     };
     assert_eq!(lock().release_in_background().run(body).await, Ok(7));
     assert_eq!(lock().run(async { Locked::Ok(8) }).await, Ok(8), "not busy");
-    let told = lines(&["WARN", "DEBUG"], &[NAME]);
-    assert_eq!(count(&told, "lock is still being released"), 1, "{told:?}");
+    let logged = lines(&["WARN", "DEBUG"], &[NAME]);
+    assert_eq!(count(&logged, "lock is still being released"), 1, "{logged:?}");
     proxy.held_commands_arrive().await;
     crate::keeps_nothing(&server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_in_the_background_that_comes_too_late_is_told() {
+async fn a_release_in_the_background_that_comes_too_late_is_logged() {
     log::start();
     const NAME: &str = "behind-the-back-late";
     let server = Server::start();
@@ -353,7 +353,7 @@ async fn a_release_in_the_background_that_comes_too_late_is_told() {
         Locked::Ok(7)
     };
     assert_eq!(lock.release_in_background().run(body).await, Ok(7));
-    eventually("it is told", TEST_TIMEOUT, async || {
+    eventually("it is logged", TEST_TIMEOUT, async || {
         count(&lines(&["WARN"], &[NAME]), "lock was taken away before its release") == 1
     })
     .await;

@@ -23,9 +23,9 @@ use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT, ms};
 use lockmacro_tests::{Server, eventually};
 
-/// What managers are told to wait for a server.
+/// How long managers wait for a server.
 const TIMEOUT: Duration = Duration::from_millis(1_500);
-/// What a loaded machine may add to that.
+/// The time that a loaded machine may add.
 const SLACK: Duration = Duration::from_millis(4_000);
 
 const KEY: &str = "order:42";

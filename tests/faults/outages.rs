@@ -52,7 +52,7 @@ async fn a_stopped_server_is_a_timeout_and_leaves_nothing_behind_when_it_goes_on
     assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);
     assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);
     server.resume();
-    // What was sent while it was stalled is carried out now, and taken back.
+    // Requests that were sent to the stalled server are applied now, and then released.
     keeps_nothing(&server).await;
     works(&manager).await;
     keeps_nothing(&server).await;

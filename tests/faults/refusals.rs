@@ -150,7 +150,7 @@ async fn a_replica_is_read_only_to_locks_until_it_is_promoted() {
 #[tokio::test]
 async fn a_release_on_a_replica_is_refused_and_not_taken_for_a_lost_lock() {
     let (primary, server) = (Server::start(), Server::start());
-    // What a release waits for is a part of that.
+    // The time limit of a release is a part of this timeout.
     let manager =
         LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await.expect("there");
     let guard = lock(&manager).acquire().await.expect("free");

@@ -71,7 +71,7 @@ async fn a_server_without_a_command_shows_no_token() {
             Err(error) => error,
         };
         assert_discreet(&error);
-        // What could not be released is still there, and asked about.
+        // The lock that could not be released is still held, and requested again.
         assert_discreet(&lock(&manager).acquire().await.expect_err(command));
         lock(&manager).run_or_skip(async {}).await;
     }
@@ -112,8 +112,8 @@ async fn an_error_that_a_function_cannot_return_is_logged_with_its_name_and_key(
     assert_eq!(nightly_count(&manager, 8).await, None);
     let log = log::so_far();
     for (name, key) in [("nightly_report", "night:7"), ("nightly_count", "night:8")] {
-        let told = |line: &str| line.starts_with("ERROR") && line.contains(name);
-        let lines: Vec<_> = log.lines().filter(|line| told(line)).collect();
+        let is_expected = |line: &str| line.starts_with("ERROR") && line.contains(name);
+        let lines: Vec<_> = log.lines().filter(|line| is_expected(line)).collect();
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines[0].contains(key) && lines[0].contains("connection refused"), "{lines:?}");
     }

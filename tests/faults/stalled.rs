@@ -36,9 +36,9 @@ async fn to_be_connected(url: String, proxy: &Proxy) -> LockManager {
 
 /// How far a worker gets before it is blocked.
 enum Blocked {
-    /// So many polls, and then at once: what it has begun by the last of them has run nowhere.
+    /// After this number of polls, at once: work that the last poll has begun has run nowhere.
     After(u32),
-    /// What runs meanwhile goes on for so long.
+    /// After this time, in which the work goes on.
     Within(Duration),
 }
 
@@ -142,8 +142,8 @@ async fn a_worker_that_is_blocked_while_it_learns_the_slots_holds_up_no_other() 
     .await;
 }
 
-/// How long managers below wait for a server, and so for what another caller has begun. Who sees
-/// that its runtime is blocked begins again after an eighth of that.
+/// How long managers below wait for a server, and so for what another caller has begun. A caller
+/// that sees the other's runtime blocked begins again after an eighth of that.
 const PATIENT: Duration = Duration::from_secs(16);
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn a_worker_that_is_blocked_while_it_loads_a_script_holds_up_no_other() {
         };
         let before = texts();
         let lock = |key: &str| Lock::new(key).ttl(LONG_TTL).manager(&manager);
-        // Its question is sent, and then it is told that the server does not know the script.
+        // Its request is sent, and the server answers that it does not know the script.
         let asking = lock("its own").acquire_fenced();
         let _free = blocked(asking, Blocked::After(2)).await;
         let start = Instant::now();
@@ -243,7 +243,7 @@ async fn a_caller_blocked_while_it_connected_goes_on_by_the_others_connection() 
             }
             drop(go_on);
         };
-        // What it has to say when it goes on may be that it was too late.
+        // The result of the worker may be that it was too late.
         let (_late, ()) = tokio::join!(worker, others);
         for _ in 0..3 {
             lock(&manager).run(async { Locked::Ok(()) }).await.expect("free");

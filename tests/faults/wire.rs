@@ -7,7 +7,7 @@ use lockmacro_tests::{Server, eventually};
 
 use crate::{KEY, LONG_TTL, Locked, TEST_TIMEOUT, keeps_nothing, lock, manager, works};
 
-/// What the two scripts call by themselves, at most.
+/// The commands that the two scripts call, at most.
 const INSIDE: [&str; 6] = ["del", "get", "getex", "pexpire", "pttl", "zcard"];
 
 fn count(calls: &[(String, u64)], name: &str) -> u64 {

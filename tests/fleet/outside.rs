@@ -57,7 +57,7 @@ fn cargo_build(outside: &Path, target: &Path, more: &[&str]) -> Result<(), Strin
         .arg("--target-dir")
         .arg(target)
         .args(more)
-        // What cargo tells a test about its own package is not meant for another one.
+        // The variables that cargo sets for a test are not meant for another package.
         .env_remove("CARGO_TARGET_DIR")
         .env_remove("RUSTFLAGS")
         .output()

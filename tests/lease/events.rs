@@ -14,18 +14,18 @@ use crate::{Locked, SOON, ms};
 
 /// An event as text, with the text of each field.
 #[derive(Clone, Debug)]
-struct Told {
+struct Logged {
     level: Level,
     fields: BTreeMap<&'static str, String>,
 }
 
-static LOG: LazyLock<Mutex<Vec<Told>>> = LazyLock::new(Mutex::default);
+static LOG: LazyLock<Mutex<Vec<Logged>>> = LazyLock::new(Mutex::default);
 
-/// Keeps the events that have a key. A renewal is told on a thread of the manager's own, so this is
-/// for the whole process; tests differ by key.
+/// Keeps the events that have a key. A renewal is logged on a thread of the manager's own, so this
+/// is for the whole process; tests differ by key.
 struct ToLog;
 
-impl Visit for Told {
+impl Visit for Logged {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.fields.insert(field.name(), value.to_owned());
     }
@@ -41,10 +41,10 @@ impl Subscriber for ToLog {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut told = Told { level: *event.metadata().level(), fields: BTreeMap::new() };
-        event.record(&mut told);
-        if told.fields.get("key").is_some_and(|key| key.starts_with("events:")) {
-            LOG.lock().expect("the log").push(told);
+        let mut logged = Logged { level: *event.metadata().level(), fields: BTreeMap::new() };
+        event.record(&mut logged);
+        if logged.fields.get("key").is_some_and(|key| key.starts_with("events:")) {
+            LOG.lock().expect("the log").push(logged);
         }
     }
 
@@ -63,13 +63,13 @@ fn listen() {
     ONCE.call_once(|| tracing::subscriber::set_global_default(ToLog).expect("nobody else logs"));
 }
 
-fn told(key: &str) -> Vec<Told> {
+fn logged(key: &str) -> Vec<Logged> {
     let log = LOG.lock().expect("the log");
-    log.iter().filter(|told| told.fields["key"] == key).cloned().collect()
+    log.iter().filter(|event| event.fields["key"] == key).cloned().collect()
 }
 
 fn messages(key: &str) -> Vec<(Level, String)> {
-    told(key).into_iter().map(|told| (told.level, told.fields["message"].clone())).collect()
+    logged(key).into_iter().map(|event| (event.level, event.fields["message"].clone())).collect()
 }
 
 fn event(level: Level, message: &str) -> (Level, String) {
@@ -90,13 +90,13 @@ async fn acquired_and_busy_locks_are_logged_with_name_and_template() {
     assert!(named(&ours, "acquired").acquire().await.is_err());
     guard.release().await.expect("ours");
     drop(theirs);
-    let events = told("events:acquired");
+    let events = logged("events:acquired");
     let expected = [event(Level::DEBUG, "lock acquired"), event(Level::DEBUG, "lock busy")];
     assert_eq!(messages("events:acquired"), expected);
-    for told in &events {
-        assert_eq!(told.fields["name"], "audit_order");
-        assert_eq!(told.fields["template"], "events:<id>");
-        assert!(told.fields.contains_key("waited"), "{told:?}");
+    for event in &events {
+        assert_eq!(event.fields["name"], "audit_order");
+        assert_eq!(event.fields["template"], "events:<id>");
+        assert!(event.fields.contains_key("waited"), "{event:?}");
     }
     assert!(events[1].fields["error"].contains("is locked by"), "{events:?}");
 }
@@ -107,8 +107,8 @@ async fn a_renewal_is_logged() {
     let manager = LockManager::memory();
     let guard = named(&manager, "renewed").ttl(ms(1_200)).renew().acquire().await.expect("free");
     let renewed = event(Level::TRACE, "lock renewed");
-    let told = async || messages("events:renewed").contains(&renewed);
-    eventually("a renewal is told", SOON, told).await;
+    let logged = async || messages("events:renewed").contains(&renewed);
+    eventually("a renewal is logged", SOON, logged).await;
     guard.release().await.expect("ours");
 }
 
@@ -127,9 +127,9 @@ async fn a_loss_is_reported_with_its_cause_under_every_policy() {
             .await;
         let key = format!("events:{key}");
         let lost = event(Level::WARN, "lock lost");
-        assert_eq!(messages(&key).iter().filter(|told| **told == lost).count(), 1, "{on_lost:?}");
-        let told = told(&key).pop().expect("told");
-        assert_eq!(told.fields["cause"], LossCause::Expired.to_string());
+        assert_eq!(messages(&key).iter().filter(|event| **event == lost).count(), 1, "{on_lost:?}");
+        let logged = logged(&key).pop().expect("logged");
+        assert_eq!(logged.fields["cause"], LossCause::Expired.to_string());
     }
 }
 
@@ -147,8 +147,8 @@ async fn a_lost_guard_is_reported_too() {
             drop(guard);
         }
         let lost = event(Level::WARN, "lock lost");
-        let told = async || messages(&format!("events:{key}")).contains(&lost);
-        eventually("the loss is told", SOON, told).await;
+        let logged = async || messages(&format!("events:{key}")).contains(&lost);
+        eventually("the loss is logged", SOON, logged).await;
     }
 }
 
@@ -177,10 +177,10 @@ async fn a_release_without_an_answer_is_reported() {
         Locked::Ok(7)
     }));
     assert_eq!(value.await, Ok(7));
-    // At WARN, unless it was told meanwhile that the server is lost.
+    // At WARN, unless the loss of the server was logged meanwhile.
     let noted = |level| event(level, "lock is still being released");
-    let told = messages("events:unconfirmed");
-    assert!([Level::WARN, Level::DEBUG].map(noted).iter().any(|noted| told.contains(noted)));
+    let logged = messages("events:unconfirmed");
+    assert!([Level::WARN, Level::DEBUG].map(noted).iter().any(|noted| logged.contains(noted)));
 }
 
 #[tokio::test]

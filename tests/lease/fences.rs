@@ -234,8 +234,9 @@ async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
         admin.ask::<()>(&["SET", counter, &beyond.to_string(), "PX", "60000"]);
         let refused = |error: LockError| {
             let reason = Unavailability::FencesUsedUp;
-            let told = matches!(&error, LockError::Unavailable { reason: r, .. } if *r == reason);
-            assert!(told, "{beyond}: {error:?}");
+            let is_expected =
+                matches!(&error, LockError::Unavailable { reason: r, .. } if *r == reason);
+            assert!(is_expected, "{beyond}: {error:?}");
             assert!(error.to_string().contains("2^53"), "{error}");
         };
         let ask = || lock(&manager, "order:42");
@@ -282,8 +283,8 @@ async fn used_up_fences_are_reported_to_waiters_and_delay_nobody() {
     plain.expect("served").release().await.expect("still held");
     let behind = tokio::time::timeout(SOON, behind).await.expect("in time").expect("no panic");
     behind.expect("served").release().await.expect("still held");
-    let told = tokio::time::timeout(SOON, fenced).await.expect("in time").expect("no panic");
-    let error = told.map(drop).expect_err("no fence");
+    let refused = tokio::time::timeout(SOON, fenced).await.expect("in time").expect("no panic");
+    let error = refused.map(drop).expect_err("no fence");
     let reason = Unavailability::FencesUsedUp;
     assert!(
         matches!(&error, LockError::Unavailable { reason: r, .. } if *r == reason),

@@ -18,7 +18,7 @@ async fn held() -> (Server, Admin, LockManager, LockGuard) {
     (server, admin, manager, guard)
 }
 
-/// What somebody can do to a key.
+/// A change of a key by another client.
 const DEEDS: [&[&str]; 4] = [
     &["DEL", KEY],
     &["SET", KEY, "somebody", "PX", "60000"],
@@ -96,7 +96,7 @@ async fn a_lost_key_that_is_put_back_does_not_revive_the_guard() {
     }
     let body = guard.run(async { Locked::Ok(7) }).await;
     assert_eq!(cause(body), LossCause::Taken);
-    // What was put back is still taken away, because it is this guard's own.
+    // The value that was put back is removed all the same, because it is the guard's own.
     assert_eq!(admin.get(KEY), None);
     lock(&manager, KEY).run(async { Locked::Ok(()) }).await.expect("free");
 }

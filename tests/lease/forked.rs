@@ -14,8 +14,8 @@ async fn a_forked_process_has_its_own_locks_and_leaves_its_parents_alone() {
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", "60", env!("CARGO_BIN_EXE_lease-forking"), &server.url(), "1500"]);
     let ended = on_a_plain_thread(move || command.output().expect("it starts")).await;
-    let told = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success() && ended.stdout == b"well\n", "{:?}: {told}", ended.status);
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && ended.stdout == b"well\n", "{:?}: {errors}", ended.status);
     let mut admin = server.admin();
     eventually("nothing is left", SOON, || ready(admin.keys().is_empty())).await;
 }

@@ -76,7 +76,7 @@ fn child(manager: &LockManager, copy: LockGuard, ttl: Duration) -> Done {
     own.release_blocking()?;
     drop(lock(manager, "child", ttl).acquire_blocking()?);
     lock(manager, "child", ttl).wait(ttl * 10).acquire_blocking()?.release_blocking()?;
-    // What it has of the parent's lock is a copy, which releases nothing.
+    // The child has a copy of the parent's lock, which releases nothing.
     drop(copy);
     for _ in 0..3 {
         match lock(manager, "parent", ttl).acquire_blocking() {

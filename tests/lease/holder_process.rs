@@ -40,7 +40,7 @@ impl Holder {
         self.said.recv_timeout(2 * SOON).expect("the holder says something")
     }
 
-    /// What it has said and was not asked for yet.
+    /// The lines of the process that no test has read yet.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.said.try_iter().collect()
     }

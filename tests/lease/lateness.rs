@@ -43,7 +43,7 @@ async fn a_late_renewal_is_counted_from_before_it_was_sent() {
     let holding = tokio::spawn(renewed(&manager, KEY, ms(2_000)).run(body));
     let done = async || proxy.orders_are_done();
     eventually("a renewal is in flight", SOON, done).await;
-    // That one is told, and the next, which is due after a third of the ttl, does not reach the
+    // That one is answered. The next, which is due after a third of the ttl, does not reach the
     // server.
     tokio::time::sleep(ms(170)).await;
     proxy.stall(true);
@@ -101,7 +101,7 @@ async fn an_answer_that_comes_after_the_end_revives_nothing() {
     assert!(proxy.orders_are_done(), "the server was asked");
     assert_eq!(lost.cause(), LossCause::Expired);
     assert_eq!(cause(extended), LossCause::Expired);
-    // The server did as it was told; but somebody was told that the lock is lost.
+    // The server has extended the lock, but a caller has learnt that the lock is lost.
     assert!(server.admin().ttl(KEY).expect("held") > ms(10_000));
     assert!(!guard.is_held());
     assert_eq!(cause(guard.run(async { Locked::Ok(()) }).await), LossCause::Expired);

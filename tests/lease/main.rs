@@ -62,7 +62,7 @@ fn renewed(manager: &LockManager, key: &str, ttl: Duration) -> Lock {
     Lock::new(key).ttl(ttl).renew().manager(manager)
 }
 
-/// How a lock was lost whose caller must have been told so.
+/// The cause of a loss, which the caller must have got.
 fn cause<T: std::fmt::Debug>(result: Locked<T>) -> LossCause {
     match result {
         Err(LockError::Lost(lost)) => lost.cause(),
@@ -90,7 +90,7 @@ async fn next(rival: &LockManager, key: &str) -> LockGuard {
     }
 }
 
-/// How long the server or the store keeps the key, as a rival is told; `None` when it is free.
+/// How long the server or the store keeps the key, as a rival learns it; `None` when it is free.
 async fn left(rival: &LockManager, key: &str) -> Option<Duration> {
     match lock(rival, key).acquire().await {
         Ok(guard) => {

@@ -189,8 +189,8 @@ async fn losses_are_counted_by_cause() {
     assert_eq!(value(name, "lockmacro_lost_total cause=expired"), 3.0);
     assert_eq!(value(name, "lockmacro_lost_total cause=taken"), 1.0);
     // The body is stopped first, and the renewal is counted on another thread.
-    let told = async || value(name, "lockmacro_renewals_total outcome=taken") == 1.0;
-    eventually("the renewal is counted", SOON, told).await;
+    let counted = async || value(name, "lockmacro_renewals_total outcome=taken") == 1.0;
+    eventually("the renewal is counted", SOON, counted).await;
 
     let late = named(&manager, name).run(async {
         server.admin().ask::<()>(&["FLUSHALL"]);

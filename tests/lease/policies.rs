@@ -18,10 +18,10 @@ fn short(manager: &LockManager, key: &str, on_lost: OnLost) -> Lock {
     Lock::new(key).ttl(TTL).on_lost(on_lost).manager(manager)
 }
 
-/// Tells when it is dropped.
-struct Told(Arc<AtomicBool>);
+/// Records that it was dropped.
+struct Dropped(Arc<AtomicBool>);
 
-impl Drop for Told {
+impl Drop for Dropped {
     fn drop(&mut self) {
         self.0.store(true, SeqCst);
     }
@@ -33,10 +33,10 @@ async fn under_cancel_the_body_is_dropped_before_a_rival_is_granted(backend: &Ba
     let key = backend.key("order:42");
     for chance in 1.. {
         let dropped = Arc::new(AtomicBool::new(false));
-        let told = Told(Arc::clone(&dropped));
+        let noted = Dropped(Arc::clone(&dropped));
         let (begun, began) = tokio::sync::oneshot::channel();
         let body = async move {
-            let _told = told;
+            let _noted = noted;
             begun.send(()).expect("the test goes on");
             std::future::pending::<Locked<()>>().await
         };
@@ -84,7 +84,7 @@ async fn under_finish_the_body_ends_and_its_value_counts(backend: &Backend) {
     assert_eq!(result.await, Ok(7));
 }
 
-/// What a business does with a loss: it keeps the value and says what it did about it.
+/// As a business may handle a loss: keeps the value, and adds what was done about the loss.
 fn roll_back(lost: Lost, written: Locked<Vec<String>>) -> Locked<Vec<String>> {
     let mut written = written?;
     written.push(format!("rolled back: {} {:?}", lost.key(), lost.cause()));
@@ -255,7 +255,7 @@ async fn a_handler_recovers_a_sync_body(backend: &Backend) {
 
 /// The limit of every policy: only awaits are stopped. Spawned work watches the lock by itself.
 #[on(memory, redis, both_runtimes)]
-async fn a_body_that_spawned_work_is_told_to_wait_for_it(backend: &Backend) {
+async fn a_loss_is_visible_to_the_work_that_a_body_spawned(backend: &Backend) {
     let manager = backend.manager().await;
     let guard = short(&manager, &backend.key("order:42"), OnLost::Cancel).acquire().await;
     let guard = guard.expect("free");
@@ -283,9 +283,9 @@ async fn a_body_is_dropped_before_its_release_is_sent() {
         // The server frees the key, and the holder does not know it for a while.
         proxy.on_next("EVALSHA", Fault::DelayReply(ms(800)));
         let dropped = Arc::new(AtomicBool::new(false));
-        let told = Told(Arc::clone(&dropped));
+        let noted = Dropped(Arc::clone(&dropped));
         let body = async move {
-            let _told = &told;
+            let _noted = &noted;
             if lost {
                 std::future::pending::<()>().await;
             }

@@ -113,8 +113,8 @@ async fn an_async_function_inside_a_sync_one_is_inside() {
     assert_eq!(value.await, Ok(7));
 }
 
-/// What a current-thread runtime polls while a body blocks on it shares the body's thread, and is
-/// outside of its lock all the same.
+/// A task that a current-thread runtime polls while a body blocks on it shares the thread of the
+/// body, and is outside of the lock all the same.
 #[on(memory, redis, both_runtimes)]
 async fn a_task_within_a_body_that_blocks_is_outside(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));

@@ -1,4 +1,4 @@
-//! Whatever is dropped, wherever it was, no key stays behind.
+//! A future that is dropped at any point leaves no key behind.
 
 use lockmacro_runtime::LockGuard;
 use lockmacro_tests::{Backend, Polled, drop_after_polls, on};
@@ -58,7 +58,7 @@ async fn a_waiter_dropped_at_any_point_of_its_grant_leaves_no_key(backend: &Back
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let keys = keys::<3>(backend);
     for polls in 0..ENOUGH {
-        // What was dropped last may have asked once more, and is released again.
+        // The last dropped waiter may have asked once more, and is released again.
         let guard = lock(&theirs, &keys[1]).wait(LONG_TTL).acquire().await.expect("free");
         let waiter = many(&ours, &keys).wait_forever().acquire();
         let waiter = crate::until_it_holds(backend, &keys[0], waiter).await;
@@ -90,7 +90,7 @@ async fn a_body_dropped_at_any_point_leaves_no_key(backend: &Backend) {
         become_free(backend, &keys).await;
         match polled {
             Polled::Completed(Ok(())) => return,
-            // What was dropped last may have been in flight, and is released when it has come.
+            // The last dropped request may have been in flight, and is released after its arrival.
             Polled::Completed(Err(error)) => assert!(error.is_busy(), "{error}"),
             Polled::Dropped => {}
         }

@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 use crate::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, lock, many, ms};
 
-/// What is held while another key is waited for is asked for with a short ttl, and confirmed with
-/// the whole one.
+/// Keys that are held while the caller waits for another key are requested with a short ttl, and
+/// confirmed with the whole one.
 #[tokio::test]
 async fn a_late_request_for_a_part_does_not_shorten_what_was_confirmed() {
     let server = Server::start();

@@ -46,7 +46,7 @@ async fn a_lease_ends_for_all_keys_at_once(backend: &Backend) {
     become_free(backend, &keys).await;
 }
 
-/// What may happen to a key of ours behind our back.
+/// Changes of a held key by other clients.
 const THEFTS: [&[&str]; 3] =
     [&[], &["SET", "KEY", "php", "PX", "60000"], &["RPUSH", "KEY", "a list"]];
 

@@ -59,7 +59,7 @@ async fn a_wait_ends_in_time_when_the_server_hangs() {
     assert!(start.elapsed() < ms(6_000), "after {:?}", start.elapsed());
 }
 
-/// What it holds is deleted as soon as it is held.
+/// Each key is deleted as soon as the waiter holds it.
 #[tokio::test]
 async fn a_waiter_that_keeps_losing_keys_times_out() {
     let backend = Backend::redis();

@@ -125,7 +125,7 @@ async fn a_release_does_what_it_can() {
         }
         let error = guard.release().await.expect_err("denied");
         assert!(matches!(error, LockError::AccessDenied { .. }), "{error}");
-        assert_eq!(admin.keys(), [denied.as_str()], "released before the error is told");
+        assert_eq!(admin.keys(), [denied.as_str()], "released before the error is returned");
         admin.ask::<()>(&["DEL", denied]);
         admin.ask::<()>(&["ACL", "SETUSER", "shop", "allkeys"]);
     }

@@ -21,8 +21,8 @@ async fn any_number_of_keys_costs_two_commands_without_contention() {
             let calls = admin.calls();
             let scripts = calls.iter().find(|(name, _)| name == "evalsha");
             assert_eq!(scripts.map(|(_, calls)| *calls), Some(2), "{count} keys: {calls:?}");
-            // What the scripts do, they do with each key; there is nothing beside but the one
-            // command that a full server refuses.
+            // The scripts run every command for each key alike, but for the one command that a full
+            // server refuses.
             let once_more = |(name, calls): &&(String, u64)| {
                 name != "evalsha" && (name.as_str(), *calls) != ("zadd", 1) && calls % count != 0
             };

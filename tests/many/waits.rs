@@ -77,7 +77,7 @@ async fn a_wait_in_vain_leaves_nothing_and_says_for_which_key(backend: &Backend)
         assert_eq!((busy_key(&error), owner.as_deref()), (keys[busy].as_str(), Some("web-7")));
         assert_eq!(*rank, 0);
         let others = std::array::from_fn::<_, 3, _>(|nth| nth != busy);
-        assert_eq!(free(backend, &keys).await, others, "released before the error is told");
+        assert_eq!(free(backend, &keys).await, others, "released before the error is returned");
         guard.release().await.expect("still held");
         become_free(backend, &keys).await;
     }

@@ -111,7 +111,7 @@ async fn a_body_under_a_guard_and_one_that_is_not_async_have_their_value_first(b
 }
 
 #[on(redis, slots, redlock, both_runtimes)]
-async fn the_next_caller_of_the_process_is_not_told_busy(backend: &Backend) {
+async fn the_next_caller_of_the_process_gets_no_busy_error(backend: &Backend) {
     let (network, key) = (Network::of(backend).await, backend.key("order:42"));
     behind(&network.manager, &key).run(network.body(&key)).await.expect("free");
     let mut was_held = 0;
@@ -132,7 +132,7 @@ async fn the_next_caller_of_the_process_is_not_told_busy(backend: &Backend) {
 }
 
 #[on(redis, slots, redlock)]
-async fn a_caller_that_is_not_async_is_not_told_busy(backend: &Backend) {
+async fn a_caller_that_is_not_async_gets_no_busy_error(backend: &Backend) {
     let (network, key) = (Network::of(backend).await, backend.key("order:42"));
     behind(&network.manager, &key).run(network.body(&key)).await.expect("free");
     let next = lock(&network.manager, &key);
@@ -142,7 +142,7 @@ async fn a_caller_that_is_not_async_is_not_told_busy(backend: &Backend) {
 }
 
 #[on(redis, redlock)]
-async fn the_next_caller_for_one_of_several_keys_is_not_told_busy(backend: &Backend) {
+async fn the_next_caller_for_one_of_several_keys_gets_no_busy_error(backend: &Backend) {
     let network = Network::of(backend).await;
     let keys = [backend.key("a"), backend.key("b")];
     let both = || Lock::many(keys.clone()).ttl(LONG_TTL).manager(&network.manager);
@@ -188,7 +188,7 @@ async fn a_guard_that_is_released_by_hand_waits_for_the_answer(backend: &Backend
 }
 
 #[on(memory, redis, slots, cluster, redlock, both_runtimes)]
-async fn one_call_after_another_is_never_told_busy(backend: &Backend) {
+async fn one_call_after_another_never_gets_a_busy_error(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let keys = [key.clone(), backend.key("order:43")];
     for nth in 0..60 {

@@ -46,12 +46,12 @@ async fn a_key_from_a_managers_error_gets_no_second_prefix(backend: &Backend) {
     let manager = shop(backend).await;
     let key = backend.key("order:42");
     let guard = lock(&manager, &key).acquire().await.expect("free");
-    let told = guard.key().clone();
-    let again = Lock::new(&told).ttl(LONG_TTL).manager(&manager);
+    let key = guard.key().clone();
+    let again = Lock::new(&key).ttl(LONG_TTL).manager(&manager);
     assert!(again.clone().acquire().await.expect_err("held").is_busy());
     guard.release().await.expect("released");
     let guard = again.acquire().await.expect("free");
-    assert_eq!(guard.key(), &told);
+    assert_eq!(guard.key(), &key);
     guard.release().await.expect("released");
 }
 

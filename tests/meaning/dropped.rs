@@ -1,4 +1,4 @@
-//! Whatever is dropped, wherever it was, no lock stays behind.
+//! A future or a guard that is dropped at any point leaves no lock behind.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use crate::{LONG_TTL, Locked, TEST_TIMEOUT, lock, ms};
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 200;
 
-/// What was dropped last may have been in flight when the lock was free, and come after that; then
-/// it is released again.
+/// The last dropped request may have been in flight when the lock was free. When it arrives after
+/// that, it is released again.
 fn is_in_flight(error: &LockError) {
     assert!(error.is_busy(), "{error}");
 }

@@ -98,7 +98,7 @@ async fn a_note_is_no_part_of_label_or_token(backend: &Backend) {
     let key = backend.key("order:42");
     let hex = "0123456789abcdef".repeat(2);
     let long = "x".repeat(200);
-    for (note, told) in [
+    for (note, shown) in [
         (&*format!("/{hex}"), Some(format!("/{hex}"))),
         ("a - b / c", Some("a - b / c".to_owned())),
         ("-", Some("-".to_owned())),
@@ -109,7 +109,7 @@ async fn a_note_is_no_part_of_label_or_token(backend: &Backend) {
     ] {
         let guard = lock(&ours, &key).holder_note(note).acquire().await.expect("free");
         let error = refused(lock(&ours, &key)).await;
-        assert_eq!((error.owner(), error.holder_note()), (Some("web-3"), told.as_deref()));
+        assert_eq!((error.owner(), error.holder_note()), (Some("web-3"), shown.as_deref()));
         assert!(!error.to_string().contains(char::is_control), "{error:?}");
         assert!(guard.is_held());
         guard.extend(LONG_TTL * 2).await.expect("it is ours");
@@ -127,8 +127,8 @@ async fn the_holder_stays_beside_a_message(backend: &Backend) {
         let text = "order 42 is being processed";
         let error = refused(lock(&ours, &key).message(text).wait(wait)).await;
         assert_eq!(error.message(), Some(text));
-        let told = format!("{text} (locked by web-3:audit: try again in 5s)");
-        assert_eq!(error.to_string(), told);
+        let text_with_holder = format!("{text} (locked by web-3:audit: try again in 5s)");
+        assert_eq!(error.to_string(), text_with_holder);
     }
     guard.release().await.expect("still held");
 }

@@ -1,4 +1,4 @@
-//! What a lock means, claim by claim; every claim holds on `memory://` and on a Redis server,
+//! The meaning of a lock, claim by claim; every claim holds on `memory://` and on a Redis server,
 //! and most also on a Redlock.
 
 mod background;

@@ -117,7 +117,7 @@ async fn a_late_release_frees_nobody_elses_lock(backend: &Backend) {
     let guard = Lock::new(&*key).ttl(ms(60)).manager(&late).acquire().await.expect("free");
     backend.becomes_free(&key, TEST_TIMEOUT).await;
     let theirs = lock(&next, &key).acquire().await.expect("free");
-    // What it says is not the point here: the lock is gone.
+    // The result does not matter here: the lock is gone.
     let _ = guard.release().await;
     assert!(!backend.is_free(&key).await);
     theirs.release().await.expect("still theirs");

@@ -80,7 +80,7 @@ async fn a_renewal_counts_no_server_twice() {
     assert_eq!(lost.cause(), LossCause::NotRenewed);
 }
 
-/// Asks for the lock until it is told that one server has two names.
+/// Asks for the lock until the error says that one server has two names.
 async fn never_granted_by_twins(manager: &LockManager) {
     let start = std::time::Instant::now();
     loop {
@@ -174,7 +174,7 @@ async fn a_user_without_the_right_to_ask_for_its_age_cannot_be_a_node() {
         server.admin().ask::<()>(&words);
     }
     let urls: Vec<_> = nodes.0.iter().map(|server| server.url_as("shop", "pw")).collect();
-    // It is told at once: that does not pass by itself.
+    // The error comes at once: the refusal does not pass by itself.
     let connecting = LockManager::builder().timeout(IN_TIME * 60).redlock(urls);
     let error = in_time(connecting).await.expect_err("no rights");
     let denied = |error: &Option<LockError>| matches!(error, Some(LockError::AccessDenied { .. }));
@@ -188,7 +188,7 @@ async fn a_node_that_is_lost_is_logged_and_again_when_it_is_back() {
     let manager = nodes.manager().await;
     nodes.are_known_to(&manager).await;
     let port = nodes.0[2].port().to_string();
-    let told = async |words: &str| {
+    let logged = async |words: &str| {
         eventually(words, IN_TIME * 2, async || {
             let guard = lock(&manager).acquire().await.expect("two are enough");
             guard.release().await.expect("released");
@@ -197,9 +197,9 @@ async fn a_node_that_is_lost_is_logged_and_again_when_it_is_back() {
         .await;
     };
     nodes.0[2].kill();
-    told("WARN message=lock server lost").await;
+    logged("WARN message=lock server lost").await;
     nodes.0[2].restart();
-    told("INFO message=lock server back").await;
+    logged("INFO message=lock server back").await;
 }
 
 #[tokio::test]
@@ -210,7 +210,7 @@ async fn a_lock_that_is_lost_is_counted_at_the_nodes_that_had_it() {
     nodes.are_known_to(&manager).await;
     let places: Vec<_> =
         nodes.0.iter().map(|server| format!("server=127.0.0.1:{} ", server.port())).collect();
-    let told = |words: &str, nth: usize| {
+    let logged = |words: &str, nth: usize| {
         let log = log::so_far();
         let mut lines = log.lines().filter(|line| line.contains(words));
         lines.find(|line| line.contains(&places[nth])).map(str::to_owned)
@@ -220,7 +220,7 @@ async fn a_lock_that_is_lost_is_counted_at_the_nodes_that_had_it() {
         if let Ok(guard) = lock(&manager).wait(IN_TIME).acquire().await {
             guard.release().await.expect("released");
         }
-        told("lock server lost", 2).is_some()
+        logged("lock server lost", 2).is_some()
     })
     .await;
     let held = lock(&manager).ttl(IN_TIME / 2).renew().wait(IN_TIME);
@@ -235,10 +235,10 @@ async fn a_lock_that_is_lost_is_counted_at_the_nodes_that_had_it() {
             if let Ok(guard) = lock(&manager).acquire().await {
                 guard.release().await.expect("released");
             }
-            told("lock server back", nth).is_some()
+            logged("lock server back", nth).is_some()
         })
         .await;
-        let told = told("lock server back", nth).expect("told");
-        assert!(told.contains(&format!("locks_lost={lost}")), "{told}");
+        let back = logged("lock server back", nth).expect("logged");
+        assert!(back.contains(&format!("locks_lost={lost}")), "{back}");
     }
 }

@@ -104,7 +104,7 @@ async fn several_keys_are_released_at_a_node_that_hung_meanwhile() {
     nodes.keep_nothing().await;
 }
 
-/// It is told that the last is busy long before a node has the first.
+/// The caller learns that the last key is busy long before a node has the first.
 #[tokio::test]
 async fn of_several_keys_a_token_that_arrives_late_is_released() {
     let nodes = Nodes::start(3);
@@ -173,7 +173,7 @@ async fn an_acquire_of_several_keys_dropped_at_any_point_is_done_with() {
                 // Nobody goes on to release what is gone.
                 return manager.shutdown(IN_TIME * 2).await.expect("nothing is left to release");
             }
-            // What was dropped last may have been in flight, and is released when it has come.
+            // The last dropped request may have been in flight, and is released after its arrival.
             Polled::Completed(Err(error)) => assert!(error.is_busy(), "{error}"),
             Polled::Dropped => {}
         }

@@ -96,7 +96,7 @@ async fn a_fenced_acquire_dropped_at_any_point_leaves_no_lock() {
         let acquiring = lock(&manager).acquire_fenced();
         match drop_after_polls(acquiring, polls).await {
             Polled::Completed(Ok((guard, _))) => return guard.release().await.expect("released"),
-            // What was dropped last may have been in flight, and is released when it has come.
+            // The last dropped request may have been in flight, and is released after its arrival.
             Polled::Completed(Err(error)) => assert!(error.is_busy(), "{error}"),
             Polled::Dropped => {}
         }

@@ -76,7 +76,7 @@ fn lasting(nodes: usize) -> Nodes {
     Nodes((0..nodes).map(|_| Server::with(&arguments)).collect())
 }
 
-/// What the second round does at a node, and what it would do if it lifted nothing.
+/// The effect of the second round at a node, and a text of the same length that lifts nothing.
 const LIFTS: (&str, &str) = ("or 0) < tonumber(ARGV[2]) then", "or 0) < tonumber('0')     then");
 
 /// Has fences given by nodes that forget locks, lose answers and are killed; without the second

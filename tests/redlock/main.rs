@@ -114,7 +114,7 @@ fn lock(manager: &LockManager) -> Lock {
     Lock::new(KEY).ttl(LONG_TTL).manager(manager)
 }
 
-/// What each node has said.
+/// The reply of each node.
 fn replies(error: &LockError) -> &[NodeReply] {
     assert!(error.is_unavailable() && !error.is_busy(), "{error}");
     match error {

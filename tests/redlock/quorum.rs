@@ -111,7 +111,7 @@ async fn what_others_hold_at_a_majority_is_busy_and_at_a_minority_is_not() {
 async fn a_possible_holder_is_named_and_an_impossible_one_is_not() {
     let mut nodes = Nodes::start(3);
     let manager = nodes.manager().await;
-    let told = async || loop {
+    let holder = async || loop {
         match lock(&manager).wait(ms(1)).acquire().await {
             Err(LockError::TimedOut { holder, .. }) => return (holder.owner, holder.free_within),
             // A node of a loaded machine may be late when it releases a part.
@@ -122,10 +122,10 @@ async fn a_possible_holder_is_named_and_an_impossible_one_is_not() {
     for nth in 0..3 {
         nodes.hold(&[nth], &format!("web-{nth}/{nth:032x}"));
     }
-    assert_eq!(in_time(told()).await, (None, None), "each has one of three");
+    assert_eq!(in_time(holder()).await, (None, None), "each has one of three");
     nodes.free(&[0]);
     nodes.0[2].kill();
-    let (owner, left) = in_time(told()).await;
+    let (owner, left) = in_time(holder()).await;
     assert_eq!(owner.as_deref(), Some("web-1"));
     assert!(left.is_some_and(|left| left > ms(30_000)), "{left:?}");
 }

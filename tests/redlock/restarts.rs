@@ -141,7 +141,7 @@ async fn a_process_that_was_idle_takes_nodes_for_as_old_as_they_are() {
     let guard = lock().wait(IN_TIME).acquire().await.expect("old enough in the end");
     guard.release().await.expect("released");
     nodes.0.iter_mut().for_each(Server::kill);
-    // Ages are told in whole seconds, off by one: so that they are surely started after that.
+    // Uptimes are whole seconds, off by one: after this pause the servers are surely younger.
     tokio::time::sleep(ms(2_100)).await;
     nodes.0.iter_mut().for_each(Server::restart);
     let old = || std::future::ready(nodes.0.iter().all(|server| uptime(server) >= 3));
@@ -168,7 +168,7 @@ async fn a_ttl_above_the_longest_one_is_refused() {
     assert!(matches!(error, Err(LockError::InvalidTtl { .. })), "{error:?}");
 }
 
-/// Its age does not tell what it has missed.
+/// The age of a server does not show which locks it has missed.
 #[tokio::test]
 async fn a_server_that_replaces_another_one_does_not_vote_until_all_earlier_locks_are_over() {
     let (mut nodes, longest) = (Nodes::start(4), ms(1_000));
@@ -185,19 +185,20 @@ async fn a_server_that_replaces_another_one_does_not_vote_until_all_earlier_lock
     proxy.lead_to(nodes.0[3].port());
     proxy.cut();
     nodes.0[1].kill();
-    // Its vote would be needed. It is told as soon as it was found, unless this takes too long.
-    let is_told = |result: Result<LockGuard, LockError>| {
+    // The vote of that node is needed. The error names it as soon as it was recognized, unless that
+    // takes too long.
+    let is_refused = |result: Result<LockGuard, LockError>| {
         assert!(result.is_err() || start.elapsed() >= longest, "it has voted");
-        assert!(start.elapsed() < IN_TIME, "it is not told");
+        assert!(start.elapsed() < IN_TIME, "no error names it");
         result.as_ref().map_or_else(is_young, |_| true)
     };
-    while !is_told(lock().wait(BRIEF).acquire().await) {}
+    while !is_refused(lock().wait(BRIEF).acquire().await) {}
     // A connection of another thread knows as much.
     let blocking = || {
         let lock = lock().wait(BRIEF);
         on_a_plain_thread(move || lock.acquire_blocking())
     };
-    while !is_told(blocking().await) {}
+    while !is_refused(blocking().await) {}
     let guard = lock().wait(IN_TIME).acquire().await.expect("it votes in the end");
     guard.release().await.expect("released");
 }

@@ -135,7 +135,7 @@ async fn a_waiter_for_more_keys_than_its_wait_allows_times_out() {
     nodes.keep_nothing().await;
 }
 
-/// What is too slow for a short ttl is not for a long one.
+/// A node that is too slow for a short ttl is fast enough for a long one.
 #[tokio::test]
 async fn a_caller_with_little_time_keeps_no_nodes_from_others() {
     let nodes = Nodes::start(3);

@@ -24,7 +24,7 @@ async fn too_few_replicas_are_reported_in_time_and_nothing_is_left() {
     };
     let result = lock(&manager).run(body).await;
     assert!(start.elapsed() >= ms(1_000) && start.elapsed() < FAILOVER, "{:?}", start.elapsed());
-    // It is released before it is told.
+    // The lock is released before the error is returned.
     assert_eq!(servers[0].admin().keys(), Vec::<String>::new());
     let error = result.expect_err("one replica is no two");
     let text = error.to_string();
@@ -32,10 +32,10 @@ async fn too_few_replicas_are_reported_in_time_and_nothing_is_left() {
     assert!(text.contains(&format!(", at 127.0.0.1:{}: ", servers[0].port())), "{text}");
     assert!(!error.is_busy() && !ran.load(Ordering::SeqCst), "{error:?}");
     assert_eq!(short::<()>(Err(error)), (1, 2));
-    // Blocking callers are told the same.
+    // Blocking callers get the same error.
     let blocking = lock(&manager);
-    let told = on_a_plain_thread(move || blocking.acquire_blocking().map(drop)).await;
-    assert_eq!(short(told), (1, 2));
+    let refused = on_a_plain_thread(move || blocking.acquire_blocking().map(drop)).await;
+    assert_eq!(short(refused), (1, 2));
     keeps_nothing(&servers[0]).await;
 }
 
@@ -62,7 +62,7 @@ async fn a_body_starts_when_the_replicas_have_its_lock_and_holds_up_nobody_meanw
         Locked::Ok(())
     }));
     queue_reaches(&servers[0], 1).await;
-    // What others want meanwhile takes less than a second, and that one waits for ten.
+    // The requests of other callers take less than a second, and the first caller waits for ten.
     let others = async {
         // A caller of the same process waits for the answer to the question that is in flight.
         assert!(lock(&other).acquire().await.expect_err("taken").is_busy());
@@ -161,8 +161,8 @@ async fn a_lock_that_is_gone_before_its_body_starts_is_asked_for_again() {
         guard.release().await.expect("held");
     }
     // A caller that does not wait asks once more.
-    let (told, ()) = in_time(join(tokio::spawn(lock(&manager).acquire()), is_gone(2))).await;
-    let error = told.expect("no panic").expect_err("it goes again");
+    let (asked, ()) = in_time(join(tokio::spawn(lock(&manager).acquire()), is_gone(2))).await;
+    let error = asked.expect("no panic").expect_err("it goes again");
     assert!(
         matches!(error, LockError::Unavailable { reason: Unavailability::Replaced, .. }),
         "{error:?}"

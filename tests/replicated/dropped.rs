@@ -1,4 +1,4 @@
-//! Whatever is dropped, wherever it was, nothing stays behind.
+//! A future that is dropped at any point leaves nothing behind.
 
 use futures::future::join_all;
 use lockmacro_tests::{Polled, drop_after_polls, with_replicas};
@@ -31,7 +31,7 @@ async fn a_waiter_dropped_at_any_point_of_its_grant_leaves_nothing() {
     let (holder, waiter) = (plain(&servers[0]).await, manager(&servers[0], 1).await);
     let mut admin = servers[0].admin();
     for polls in 1..ENOUGH {
-        // What was dropped last may have been in flight, and is released when it has come.
+        // The last dropped request may have been in flight, and is released after its arrival.
         let guard = lock(&holder).wait(FAILOVER_TTL).acquire().await.expect("free");
         let waiting =
             tokio::spawn(drop_after_polls(lock(&waiter).wait(FAILOVER_TTL).acquire(), polls));

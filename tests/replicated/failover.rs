@@ -6,8 +6,8 @@ use lockmacro_tests::{Group, in_time, with_replicas};
 
 use crate::*;
 
-/// A primary and two replicas, of which the second hears nothing any more of what the first is
-/// told.
+/// A primary and two replicas, of which the second receives nothing any more that the first
+/// receives.
 async fn with_one_cut_off() -> Vec<Server> {
     let servers = with_replicas(2).await;
     let online = |count| {
@@ -100,8 +100,8 @@ async fn sentinels_promote_a_replica_that_knows_the_lock() {
     guard.release().await.expect("held");
     // Of the two replicas one is left, and it follows the new primary when the failover is over.
     eventually("the other replica follows", FAILOVER * 3, || {
-        let told: String = admin.ask(&["INFO", "replication"]);
-        std::future::ready(told.contains("connected_slaves:1") && told.contains("state=online"))
+        let info: String = admin.ask(&["INFO", "replication"]);
+        std::future::ready(info.contains("connected_slaves:1") && info.contains("state=online"))
     })
     .await;
     // The sentinels may end connections meanwhile, and on a busy machine fail over once more.

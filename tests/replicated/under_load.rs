@@ -1,8 +1,8 @@
 //! A failover by sentinels while many callers hold and request locks: with `replicated` no lock is
 //! forgotten.
 //!
-//! The primary is cut off from its replicas before it dies. What it has granted meanwhile no
-//! replica knows: with `replicated` that is nothing.
+//! The primary is cut off from its replicas before it dies. No replica knows the locks that it
+//! grants meanwhile: with `replicated` it grants none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -20,7 +20,7 @@ const WORKERS: usize = 12;
 /// that.
 const HELD_BEFORE: usize = 2;
 
-/// What the workers are to do, and what became of it.
+/// The orders of the workers, and their results.
 #[derive(Default)]
 struct Load {
     inside: [AtomicUsize; KEYS],
@@ -152,8 +152,8 @@ async fn failover(replicated: bool) -> Arc<Load> {
     admin.ask::<i64>(&["CLIENT", "KILL", "TYPE", "replica"]);
     load.cut_off.store(true, SeqCst);
     load.quiet.store(false, SeqCst);
-    let told = if replicated { &load.refused } else { &load.alone };
-    eventually("the primary grants alone, or does not", FAILOVER, || counts(told, 0)).await;
+    let counted = if replicated { &load.refused } else { &load.alone };
+    eventually("the primary grants alone, or does not", FAILOVER, || counts(counted, 0)).await;
     assert!(!replicated || load.alone.load(SeqCst) == 0, "no replica has acknowledged it");
     group.servers[0].kill();
     group.servers[1..].iter().for_each(lockmacro_tests::Server::resume);
@@ -168,7 +168,7 @@ async fn failover(replicated: bool) -> Arc<Load> {
     .await;
     load.cut_off.store(false, SeqCst);
     if !replicated {
-        eventually("somebody is told", FAILOVER, || {
+        eventually("a forgotten lock is found", FAILOVER, || {
             std::future::ready(load.forgotten.load(SeqCst) > 0)
         })
         .await;
@@ -182,7 +182,7 @@ async fn failover(replicated: bool) -> Arc<Load> {
     };
     timeout(FAILOVER * 3, everybody).await.expect("everybody is served");
     for key in admin.keys() {
-        // What was released on the server of before may be here until it ends.
+        // A lock that was released on the earlier server may be here until its end.
         assert_ne!(admin.ask::<i64>(&["PTTL", &key]), -1, "{key} stays");
     }
     load

@@ -1,4 +1,4 @@
-//! What the clients have done, and the replies and pushes that they received.
+//! The actions of the clients, and the replies and pushes that they received.
 
 use std::collections::HashMap;
 

@@ -147,10 +147,10 @@ fn owned(world: &World, step: &Step) -> Verdict {
             ensure(step.reply == Reply::Own(own), "the answer is not what is true")?;
             ensure(own || untouched, "a lock of another one was renewed")?;
             let at_least = expired.max((step.before.at / 1_000 + ttl) as i64 - ROUNDING_MS);
-            // What is left is written again, and a moment may pass between reading and writing it.
+            // The time left is written again, and a moment may pass between reading and writing it.
             let kept = (expired..=expired + ROUNDING_MS).contains(&expires);
-            let as_told = kept || ends_after(step, ttl, expires);
-            ensure(!own || before == after && as_told, "renewed to something else")?;
+            let as_asked = kept || ends_after(step, ttl, expires);
+            ensure(!own || before == after && as_asked, "renewed to something else")?;
             ensure(!own || expires >= at_least, "renewed for too short")?;
         }
         Event::Expire => ensure(after.is_none(), "an expired lock is there")?,
@@ -166,8 +166,8 @@ fn owned(world: &World, step: &Step) -> Verdict {
             || step.event == Event::Expire
     };
     let deceived = world.clients.iter().enumerate().find(|(number, client)| {
-        let told = client.stage == Stage::Holding && !client.lost;
-        told && !gone(*number) && after != Some(client.token.as_str())
+        let relies = client.stage == Stage::Holding && !client.lost;
+        relies && !gone(*number) && after != Some(client.token.as_str())
     });
     match deceived {
         Some((client, _)) => Err(format!("c{client} goes on with a lock that it does not hold")),
@@ -188,14 +188,14 @@ fn fenced(world: &World, step: &Step) -> Verdict {
     if matches!(step.event, Event::FenceForgotten | Event::FenceAhead(_)) {
         return Ok(());
     }
-    let told = match step.reply {
+    let fences = match step.reply {
         Reply::Granted(fences) => Some(fences),
         _ => step.pushes.first().map(|push| push.fences),
     };
     let holder = world.holder(&step.after);
-    if let (Some(told), Some(holder)) = (told, holder) {
-        ensure(told.is_some() == world.clients[holder].fenced, "a fence as it was asked for")?;
-        if let Some((first, last)) = told {
+    if let (Some(fences), Some(holder)) = (fences, holder) {
+        ensure(fences.is_some() == world.clients[holder].fenced, "a fence as it was asked for")?;
+        if let Some((first, last)) = fences {
             ensure(Some(last) == step.after.fence, "not the fence that is kept")?;
             let is_new = step.before.held != step.after.held;
             ensure(!is_new || first > world.last_fence, "a fence that was issued before")?;
@@ -301,8 +301,8 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
         let rank = step.after.rank(token).map_or(-1, |rank| rank as i64);
         let full = !step.before.waits(token) && step.before.queue.len() >= max_queue;
         ensure(rank >= 0 || full, "it waits, and is not in the queue")?;
-        let Some((told, at)) = queued else { return Err("no rank".to_owned()) };
-        ensure(*told == rank, format!("rank {told}, and is {rank}"))?;
+        let Some((replied, at)) = queued else { return Err("no rank".to_owned()) };
+        ensure(*replied == rank, format!("rank {replied}, and is {rank}"))?;
         let during = step.before.at..=step.after.at;
         ensure(during.contains(at), "not the server's time")?;
     }
@@ -327,13 +327,13 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
                 return Err(format!("c{number} received {:?}", step.pushes));
             };
             let during = step.before.at..=step.after.at;
-            let told = push.number == number && push.px == px && during.contains(&push.at);
-            ensure(told, format!("c{number} received {push:?}"))?;
+            let is_right = push.number == number && push.px == px && during.contains(&push.at);
+            ensure(is_right, format!("c{number} received {push:?}"))?;
         }
     }
     if let Some(number) = world.asked_to_poll(step) {
-        let told: Vec<_> = step.pushes.iter().map(|push| (push.number, push.px)).collect();
-        ensure(told == [(number, 0)], format!("c{number} received {told:?}"))?;
+        let received: Vec<_> = step.pushes.iter().map(|push| (push.number, push.px)).collect();
+        ensure(received == [(number, 0)], format!("c{number} received {received:?}"))?;
     }
     Ok(())
 }
@@ -396,7 +396,7 @@ fn ends(world: &World, step: &Step) -> Verdict {
     Ok(())
 }
 
-/// What is left when nobody lives any more, or has released all it had.
+/// Checks the keys that are left when every client is dead, or has released all of its locks.
 pub fn quiet(after: &Look) -> Verdict {
     let more: Vec<_> = after.keys.iter().filter(|(key, _)| key != FENCE).collect();
     ensure(more.is_empty(), format!("left behind: {more:?}"))

@@ -254,7 +254,7 @@ impl Store {
         }
     }
 
-    /// What was pushed to a process until now.
+    /// The pushes to a process until now.
     pub fn pushes(&mut self, process: usize) -> Vec<Push> {
         self.barrier(process);
         let mut pushes = Vec::new();

@@ -57,9 +57,9 @@ async fn every_node_of_a_redlock_is_spoken_to_by_tls() {
         other => panic!("{other:?}"),
     };
     for reply in replies {
-        let told =
+        let is_expected =
             matches!(reply.error, Some(LockError::Unavailable { reason: Unavailability::Tls, .. }));
-        assert!(told, "{reply}");
+        assert!(is_expected, "{reply}");
     }
     // Nobody trusts by these files and is not encrypted.
     let plain = url(&certificates).replace("redlocks://", "redlock://");

@@ -7,8 +7,8 @@ use crate::*;
 async fn is_refused(url: &str) {
     let error = LockManager::connect(url).await.expect_err("refused");
     assert!(matches!(error, LockError::Authentication { .. }), "{url}: {error:?}");
-    let told = format!("{error} {error:?}");
-    assert!(["hunter", "wrong"].iter().all(|word| !told.contains(word)), "{told}");
+    let shown = format!("{error} {error:?}");
+    assert!(["hunter", "wrong"].iter().all(|word| !shown.contains(word)), "{shown}");
 }
 
 #[tokio::test]

@@ -59,7 +59,7 @@ async fn no_lock_is_lost_while_its_password_changes_again_and_again() {
         let mut admin = server.admin();
         set(&mut admin, "first");
         let safe = Safe::with("first");
-        // What the URL says is not used.
+        // The login of the URL is not used.
         let url = server.url_as("nobody", "guess");
         let manager = safe.builder().connect(&url).await.expect("there");
         let lock = |key: &str| Lock::new(key).ttl(TTL).renew().manager(&manager);
@@ -71,7 +71,7 @@ async fn no_lock_is_lost_while_its_password_changes_again_and_again() {
         for round in 0..4 {
             let next = format!("password {round}");
             rotate(&mut admin, &next);
-            // The program is told of it a little later: some logins are refused meanwhile.
+            // The program learns of it a little later: some logins are refused meanwhile.
             tokio::time::sleep(Duration::from_millis(150)).await;
             safe.put(&next);
             tokio::time::sleep(TTL / 2).await;

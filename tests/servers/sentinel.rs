@@ -36,7 +36,7 @@ async fn a_lock_that_a_new_primary_does_not_have_is_lost_at_once() {
     group.servers[0].kill();
     let other = Server::start();
     group.names(&other);
-    let (fixed, renewed) = timeout(FAILOVER, lost).await.expect("told").expect("no panic");
+    let (fixed, renewed) = timeout(FAILOVER, lost).await.expect("reported").expect("no panic");
     let Err(LockError::Lost(fixed)) = fixed else { panic!("{fixed:?}") };
     assert_eq!((fixed.cause(), renewed.cause()), (LossCause::Taken, LossCause::Taken));
     // And it can be had again.
@@ -69,7 +69,7 @@ async fn a_lock_that_the_new_primary_knows_is_kept() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
     let group = Group::start().await;
-    // What was released on the old primary stays on the new one for that long.
+    // A lock that was released on the old primary stays on the new one for that long.
     let ttl = Duration::from_secs(5);
     let over = Arc::new(AtomicBool::new(false));
     let served = Arc::new(AtomicUsize::new(0));
@@ -125,7 +125,7 @@ async fn a_failover_under_load_serves_everybody_and_leaves_nothing_stuck() {
     };
     timeout(FAILOVER, everybody).await.expect("everybody is served");
     for key in admin.keys() {
-        // What was released on the server of before may be here until it ends.
+        // A lock that was released on the earlier server may be here until its end.
         assert_ne!(admin.ask::<i64>(&["PTTL", &key]), -1, "{key} stays");
     }
 }
@@ -137,7 +137,7 @@ async fn a_primary_that_still_answers_is_left_when_its_sentinels_name_another() 
     let held = lock(&locks).acquire().await.expect("free");
     let other = Server::start();
     group.names(&other);
-    let lost = timeout(FAILOVER, held.lost()).await.expect("told");
+    let lost = timeout(FAILOVER, held.lost()).await.expect("reported");
     assert_eq!(lost.cause(), LossCause::Taken);
     lock(&locks).acquire().await.expect("free").release().await.expect("held");
 }

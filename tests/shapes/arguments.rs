@@ -10,7 +10,7 @@ use crate::{held_blocking, probe};
 
 const KEY: &str = "order:7";
 
-/// What was seen when values were dropped: whether the lock was held then.
+/// For each dropped value, whether the lock was held at that moment.
 type Seen = Arc<Mutex<Vec<bool>>>;
 
 /// A value that looks at the lock when it is dropped.
@@ -167,23 +167,23 @@ async fn branches_and_failures_may_give_the_manager() {
 
 #[tokio::test]
 async fn a_message_is_written_for_a_busy_lock_and_not_before() {
-    struct Told<'a>(&'a AtomicUsize);
-    impl fmt::Display for Told<'_> {
+    struct Counted<'a>(&'a AtomicUsize);
+    impl fmt::Display for Counted<'_> {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             self.0.fetch_add(1, Ordering::Relaxed);
             f.write_str("seven")
         }
     }
     #[distributed_lock(key = "order:7", manager = locks, message = "order <order> is audited")]
-    async fn audit(locks: &LockManager, order: Told<'_>) -> Result<(), LockError> {
+    async fn audit(locks: &LockManager, order: Counted<'_>) -> Result<(), LockError> {
         let _ = order;
         Ok(())
     }
     let (locks, times) = (LockManager::memory(), AtomicUsize::new(0));
-    audit(&locks, Told(&times)).await.unwrap();
+    audit(&locks, Counted(&times)).await.unwrap();
     assert_eq!(times.load(Ordering::Relaxed), 0);
     let _guard = probe(&locks, KEY).acquire().await.unwrap();
-    let busy = audit(&locks, Told(&times)).await.unwrap_err().to_string();
+    let busy = audit(&locks, Counted(&times)).await.unwrap_err().to_string();
     assert!(busy.contains("order seven is audited"), "{busy}");
     assert_eq!(times.load(Ordering::Relaxed), 1);
 }

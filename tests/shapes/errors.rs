@@ -9,7 +9,7 @@ use crate::{held, probe};
 
 const KEY: &str = "disk:7";
 
-fn told(error: LockError) -> io::Error {
+fn as_io(error: LockError) -> io::Error {
     io::Error::other(error)
 }
 
@@ -17,7 +17,7 @@ fn is_busy(error: &io::Error) -> bool {
     error.get_ref().and_then(|error| error.downcast_ref()).is_some_and(LockError::is_busy)
 }
 
-#[distributed_lock(key = "disk:<id>", ttl = "30s", manager = locks, map_err = told)]
+#[distributed_lock(key = "disk:<id>", ttl = "30s", manager = locks, map_err = as_io)]
 async fn grow(locks: &LockManager, id: u64) -> io::Result<bool> {
     if id == 0 {
         return Err(io::ErrorKind::NotFound.into());
@@ -41,23 +41,23 @@ async fn it_is_made_beside_every_other_policy() {
     async fn skipped(locks: &LockManager) -> io::Result<Option<u64>> {
         Ok(Some(1))
     }
-    #[distributed_lock(key = "disk:7", manager = locks, map_err = told, guard = lock, fence = fence,
-        message = "disk <id> grows")]
+    #[distributed_lock(key = "disk:7", manager = locks, map_err = as_io, guard = lock,
+        fence = fence, message = "disk <id> grows")]
     async fn fenced(locks: &LockManager, id: u64) -> io::Result<u64> {
-        lock.check().map_err(told)?;
+        lock.check().map_err(as_io)?;
         Ok(u64::from(fence).min(id))
     }
     async fn other(_: &LockManager) -> io::Result<u64> {
         Ok(2)
     }
-    #[distributed_lock(key = "disk:7", manager = locks, map_err = told, on_busy = fallback(other))]
+    #[distributed_lock(key = "disk:7", manager = locks, map_err = as_io, on_busy = fallback(other))]
     async fn elsewhere(locks: &LockManager) -> io::Result<u64> {
         Ok(1)
     }
     fn undone(_: Lost, value: io::Result<u64>) -> io::Result<u64> {
         value
     }
-    #[distributed_lock(key = "disk:7", manager = locks, map_err = told, on_lost = undone)]
+    #[distributed_lock(key = "disk:7", manager = locks, map_err = as_io, on_lost = undone)]
     fn undoing(locks: &LockManager) -> io::Result<u64> {
         Ok(3)
     }
@@ -77,7 +77,7 @@ async fn it_is_made_beside_every_other_policy() {
 #[tokio::test]
 async fn a_lost_lock_is_reported_by_it_and_the_bodys_own_error_stays() {
     #[distributed_lock(
-        key = "disk:7", ttl = "60ms", manager = locks, map_err = told, on_lost = error,
+        key = "disk:7", ttl = "60ms", manager = locks, map_err = as_io, on_lost = error,
     )]
     async fn late(locks: &LockManager, own: Option<io::ErrorKind>) -> io::Result<()> {
         // Longer than the ttl.

@@ -194,11 +194,11 @@ async fn a_constant_that_looks_like_a_template_is_logged_once() {
         assert!(assign(&locks, id).await.unwrap());
     }
     let log = lockmacro_tests::log::so_far();
-    let told =
+    let warnings_of =
         |text| log.lines().filter(move |line| line.starts_with("WARN") && line.contains(text));
-    let told_of: Vec<_> = told("constant:<id>").collect();
-    assert_eq!(told_of.len(), 1, "{told_of:?}");
-    assert!(told_of[0].contains("write the text itself"), "{told_of:?}");
-    assert!(told_of[0].contains(r#"`key = "constant:<id>"`"#), "{told_of:?}");
-    assert_eq!(told("constant:<other>").count(), 0);
+    let warnings: Vec<_> = warnings_of("constant:<id>").collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("write the text itself"), "{warnings:?}");
+    assert!(warnings[0].contains(r#"`key = "constant:<id>"`"#), "{warnings:?}");
+    assert_eq!(warnings_of("constant:<other>").count(), 0);
 }

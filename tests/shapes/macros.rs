@@ -143,7 +143,7 @@ async fn a_return_type_is_a_type() {
     other.release().await.unwrap();
 }
 
-/// What a deferred call needs stands among the items.
+/// The items for a deferred call stand beside the function.
 mod deferred {
     use std::time::Duration;
 
@@ -175,6 +175,6 @@ mod deferred {
 
 #[test]
 fn a_deferred_function_takes_what_a_macro_is_given() {
-    let told = format!("{:?} {:?}", deferred::audit::deferred(), deferred::assign::deferred());
-    assert!(told.contains("orders.audit"), "{told}");
+    let shown = format!("{:?} {:?}", deferred::audit::deferred(), deferred::assign::deferred());
+    assert!(shown.contains("orders.audit"), "{shown}");
 }

@@ -30,7 +30,7 @@ async fn below_a_test_of_tokio_the_lock_is_sync() -> Result<(), LockError> {
     lock.check()
 }
 
-/// What the body does not do by itself goes on while the lock is held by a thread that waits.
+/// Other tasks go on while a thread that waits holds the lock.
 #[test]
 fn below_main_of_tokio_a_lock_is_held_around_the_whole_runtime() {
     #[tokio::main(flavor = "current_thread")]

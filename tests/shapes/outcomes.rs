@@ -1,4 +1,4 @@
-//! What callers get when the lock is busy: errors, skips, fallbacks and types of their own.
+//! Results for callers that find the lock busy: errors, skips, fallbacks and types of their own.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -172,7 +172,7 @@ impl Backend {
     /// Waits until the store is empty, as it must be after every test. A key that is there for long
     /// yet is to be removed: one whose end is waited for was left behind.
     pub async fn keeps_nothing(&self) {
-        // What was left to its end by the test's own claim has less.
+        // A key that a test left to its ttl on purpose has less.
         const LONG: Duration = Duration::from_secs(2);
         for server in &self.servers {
             let mut admin = server.admin();

@@ -49,7 +49,7 @@ impl Certificates {
         Server::with(&settings.chain(alone).collect::<Vec<_>>())
     }
 
-    /// What a server is started with. `clients` tells whether it wants certificates of them.
+    /// The settings of a server. `clients` says whether clients need a certificate.
     pub fn settings(&self, clients: &str) -> [String; 8] {
         [
             "--tls-cert-file".to_owned(),

@@ -1,4 +1,4 @@
-//! What this process logs, event by event.
+//! The log of this process, event by event.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::{LazyLock, Mutex, Once};

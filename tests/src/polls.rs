@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// What became of a future that was given a number of polls.
+/// The result of a future that was given a number of polls.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Polled<T> {
     /// It was dropped while still pending.

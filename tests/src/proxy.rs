@@ -55,7 +55,7 @@ struct State {
     server: Mutex<SocketAddr>,
     /// How much later than they came commands are passed on.
     delay: Mutex<Duration>,
-    /// What to do with the next command of a kind.
+    /// The fault for the next command of a kind.
     orders: Mutex<Vec<(Which, Fault)>>,
     /// Passages of commands, and what is passed on instead, of the same length.
     rewritten: Mutex<Vec<(&'static str, &'static str)>>,

@@ -28,9 +28,9 @@ pub async fn in_time<F: Future>(test: F) -> F::Output {
     tokio::time::timeout(limit, test).await.expect("a test that hangs is a test that fails")
 }
 
-/// What comes of `work`, and whether its task was stalled for longer than `margin` just before it
-/// came, as it does where a machine has no time for it. The task is polled each millisecond, and
-/// the work when it is woken, so that one that waits for nothing is not helped by it.
+/// Returns the output of `work`, and whether its task was stalled for longer than `margin` just
+/// before, as on a machine without time for it. The task is polled each millisecond, and the work
+/// when it is woken, so that one that waits for nothing is not helped by it.
 pub async fn watched<F: Future>(margin: Duration, work: F) -> (F::Output, bool) {
     const BEAT: Duration = Duration::from_millis(1);
     let (mut work, mut beats) = (pin!(work), tokio::time::interval(BEAT));

@@ -58,9 +58,9 @@ fn several_mistakes_are_reported_together() {
 fn on_what_is_no_item_the_compiler_speaks_alone() {
     let messages = messages("misplaced");
     for (path, text) in &messages {
-        let told = text.lines().filter(|line| line.starts_with("error"));
+        let errors = text.lines().filter(|line| line.starts_with("error"));
         let is_its_own = |line: &str| line.starts_with("error[E0658]:");
-        assert!(told.clone().count() > 0 && told.clone().all(is_its_own), "{}", path.display());
+        assert!(errors.clone().count() > 0 && errors.clone().all(is_its_own), "{}", path.display());
         assert!(!text.contains("originates in the attribute macro"), "{}", path.display());
     }
     assert!(messages.len() >= 6, "only {} cases", messages.len());

@@ -31,8 +31,8 @@ async fn everybody_is_served(rights: &[&str], each: Duration) -> Server {
         let waiter = queue.join(waiting(manager, KEY).acquire()).await;
         waiters.push(tokio::spawn(served(5 * each, waiter)));
     }
-    let told = lock(&theirs, KEY).wait(ms(50)).acquire().await.expect_err("held");
-    assert!(matches!(told, lockmacro_runtime::LockError::TimedOut { .. }), "{told:?}");
+    let error = lock(&theirs, KEY).wait(ms(50)).acquire().await.expect_err("held");
+    assert!(matches!(error, lockmacro_runtime::LockError::TimedOut { .. }), "{error:?}");
     guard.release().await.expect("still held");
     for waiter in waiters {
         waiter.await.expect("served");

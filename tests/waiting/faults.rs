@@ -230,7 +230,7 @@ async fn a_grant_that_comes_late_is_not_believed_longer_than_it_lasts() {
     let next = queue.join(waiting(&ours, KEY).acquire()).await;
     proxy.stall(true);
     guard.release().await.expect("still held");
-    // The grant is told that much later.
+    // The grant arrives that much later.
     tokio::time::sleep(ms(1_000)).await;
     proxy.stall(false);
     let guard = timeout(POLLED, late).await.expect("in time").expect("no panic").expect("served");

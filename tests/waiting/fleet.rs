@@ -68,7 +68,7 @@ impl Worker {
         drop(self.child.stdin.take());
     }
 
-    /// What it said until its end, which must come in time.
+    /// The output of the process until its end, which must come in time.
     fn ended(&mut self, until: Instant) -> Vec<String> {
         let mut said = Vec::new();
         loop {

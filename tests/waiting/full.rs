@@ -20,7 +20,7 @@ async fn fill(ours: LockManager, key: &str) {
     assert!(polled.is_pending(), "not in the queue: {polled:?}");
     let start = Instant::now();
     let error = waiting(&ours, key).acquire().await.expect_err("there is no place");
-    assert!(matches!(&error, LockError::QueueFull { key: told, .. } if told.as_str() == key));
+    assert!(matches!(&error, LockError::QueueFull { key: full, .. } if full.as_str() == key));
     assert!(error.is_busy());
     assert!(error.to_string().contains(key), "{error}");
     assert!(start.elapsed() < LONG_TTL / 12, "after {:?}", start.elapsed());
@@ -39,7 +39,7 @@ async fn fill(ours: LockManager, key: &str) {
 }
 
 #[tokio::test]
-async fn a_full_line_of_a_process_is_told() {
+async fn a_full_line_of_a_process_is_reported() {
     for backend in [Backend::memory(), Backend::redis()] {
         let key = backend.key("full");
         let ours = backend.manager().await;
@@ -50,15 +50,15 @@ async fn a_full_line_of_a_process_is_told() {
 
 /// Every caller of a process that finds no place for it.
 #[tokio::test]
-async fn a_full_queue_of_a_server_is_told() {
+async fn a_full_queue_of_a_server_is_reported() {
     let server = Server::start();
     let (ours, theirs) = (crate::manager(&server).await, crate::manager(&server).await);
     let mut queue = Queue::at(&server, KEY);
     let guard = lock(&ours, KEY).acquire().await.expect("free");
     queue.crowd(LONGEST, FAR);
     let waits = (0..3).map(|_| waiting(&theirs, KEY).acquire());
-    for told in in_time(futures::future::join_all(waits)).await {
-        assert!(matches!(told, Err(LockError::QueueFull { .. })), "{told:?}");
+    for refused in in_time(futures::future::join_all(waits)).await {
+        assert!(matches!(refused, Err(LockError::QueueFull { .. })), "{refused:?}");
     }
     queue.disperse();
     let next = queue.join(waiting(&theirs, KEY).acquire()).await;

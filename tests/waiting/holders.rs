@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::queue::Queue;
 use crate::{CONFIRM_WINDOW, LONG_TTL, Locked, POLLED, PUSHED, lock, ms, served, waiting};
 
-/// What a process that dies leaves: a lock that nobody releases.
+/// A process that dies leaves a lock that nobody releases.
 fn die(guard: LockGuard) {
     mem::forget(guard);
 }
@@ -39,7 +39,7 @@ async fn several_dead_holders_are_succeeded_one_after_the_other(backend: &Backen
     let mut queue = Queue::of(backend, &key);
     let short = |manager| Lock::new(&*key).ttl(ms(600)).manager(manager).wait_forever();
     let guard = short(&ours).acquire().await.expect("free");
-    // What its holder believes in is over before anybody else has the lock.
+    // The lease of the holder is over before any other caller has the lock.
     let mut ends = Instant::now() + guard.remaining();
     let mut waiters = Vec::new();
     for _ in 0..4 {

@@ -108,7 +108,7 @@ async fn a_waiter_that_is_dropped_is_cleared_away_once() {
     admin.forget_calls();
     drop(waiter);
     queue.reaches(0).await;
-    // What would be sent again would be sent after 20, 80 and 260 milliseconds.
+    // Further releases would be sent after 20, 80 and 260 milliseconds.
     tokio::time::sleep(ms(700)).await;
     let calls: u64 = admin
         .calls()

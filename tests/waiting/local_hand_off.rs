@@ -244,7 +244,7 @@ async fn a_release_during_a_shutdown_is_answered() {
     let mut shutdown = pin!(manager.shutdown(SOON));
     assert!(poll!(&mut shutdown).is_pending(), "a lock is held");
     guard.release().await.expect("still held");
-    assert_eq!(server.admin().get(KEY), None, "it is released when its caller is told");
+    assert_eq!(server.admin().get(KEY), None, "it is released when its caller has the answer");
     shutdown.await.expect("nothing is held");
     assert!(matches!(waiter.await, Err(LockError::ShutDown)));
 }

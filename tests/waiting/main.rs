@@ -47,9 +47,9 @@ async fn manager(server: &Server) -> LockManager {
     LockManager::connect(&server.url()).await.expect("the server is there")
 }
 
-/// What comes within a time in which this machine does as much as an idle one: what it sleeps too
-/// long does not count. On one that sleeps too long all the time this may be later than a tick, and
-/// tells no push from it.
+/// Returns the output of `work` within a time, in which the delays of a loaded machine do not
+/// count. On a machine that is late all the time this may be later than a tick, and does not
+/// distinguish a push from a tick.
 async fn timeout_here<F: Future>(within: Duration, work: F) -> Option<F::Output> {
     const BEAT: Duration = Duration::from_millis(20);
     let mut beats = tokio::task::JoinSet::new();

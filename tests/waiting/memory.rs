@@ -1,4 +1,4 @@
-//! What one waiter takes in its own process, counted by an allocator that the process has for
+//! The memory of one waiter in its own process, counted by an allocator that the process has for
 //! itself.
 
 use std::alloc::System;
@@ -18,8 +18,8 @@ const FIRST: usize = 100;
 const COUNTED: usize = 1_000;
 /// Everybody asks again within it; between two questions nothing of one is left.
 const WATCHED: Duration = Duration::from_secs(3);
-/// What an allocator adds to each allocation at most: glibc's has a header of 8 bytes, and rounds
-/// up to 16.
+/// Bytes that an allocator adds to each allocation at most: glibc's has a header of 8 bytes, and
+/// rounds up to 16.
 const ADDED: usize = 8 + 15;
 const BOUND: usize = 700;
 
@@ -53,11 +53,11 @@ async fn a_waiter_takes_seven_hundred_bytes_in_all() {
         each = each.min((bytes + count * ADDED, bytes, count));
     }
     let (all, bytes, count) = each;
-    let told =
+    let taken =
         format!("{} bytes in {:.2} allocations", bytes / COUNTED, count as f64 / COUNTED as f64);
-    println!("a waiter takes {told}");
-    assert!(all / COUNTED <= BOUND, "{told}, which may be {} bytes", all / COUNTED);
-    assert!(count / COUNTED <= 6, "{told}");
+    println!("a waiter takes {taken}");
+    assert!(all / COUNTED <= BOUND, "{taken}, which may be {} bytes", all / COUNTED);
+    assert!(count / COUNTED <= 6, "{taken}");
     for task in &tasks {
         task.abort();
     }

@@ -35,10 +35,10 @@ async fn a_wait_that_runs_out_is_not_busy_but_timed_out(backend: &Backend) {
     assert_eq!(error.retry_after_secs(), Some(5), "nobody has seen how long it is held");
     assert!(error.to_string().contains("desk-1:audit"), "{error}");
     let owner = error.owner().map(str::to_owned);
-    let LockError::TimedOut { key: told, rank, message, .. } = error else {
+    let LockError::TimedOut { key: named, rank, message, .. } = error else {
         panic!("not timed out: {error:?}");
     };
-    assert_eq!((told.as_str(), owner.as_deref()), (key.as_str(), Some("desk-1:audit")));
+    assert_eq!((named.as_str(), owner.as_deref()), (key.as_str(), Some("desk-1:audit")));
     assert_eq!((rank, message), (0, None));
     let error = lock(&theirs, &key).wait(ms(1)).message("later, please").acquire().await;
     assert_eq!(error.expect_err("held").message(), Some("later, please"));

@@ -35,7 +35,7 @@ async fn a_subscriber_of_a_former_primary_believes_in_no_lock() {
     let guard = lock(&next, KEY).wait(WAIT).acquire().await.expect("granted");
     let port = now.port().to_string();
     before.admin().ask::<()>(&["REPLICAOF", "127.0.0.1", &port]);
-    let told = waiter.await.expect("no panic");
-    assert!(matches!(told, Err(LockError::Unavailable { .. })), "{told:?}");
+    let refused = waiter.await.expect("no panic");
+    assert!(matches!(refused, Err(LockError::Unavailable { .. })), "{refused:?}");
     guard.release().await.expect("still held");
 }

@@ -173,7 +173,7 @@ async fn nobody_joins_the_queue_before_its_subscription_is_confirmed() {
     let waiter = tokio::spawn(waiting(&theirs, KEY).acquire());
     let stands = || {
         let stands = queue.length() == Some(1);
-        assert!(!stands || channels(&mut admin) == 1, "it cannot be told");
+        assert!(!stands || channels(&mut admin) == 1, "no grant can reach it");
         std::future::ready(stands)
     };
     eventually("it is in the queue", PUSHED, stands).await;
@@ -210,7 +210,7 @@ async fn a_grant_that_overtakes_an_answer_is_not_believed_longer_than_it_lasts()
     keeps_only_fences(&server, PUSHED).await;
 }
 
-/// As some proxies do when they are told what they do not know.
+/// As some proxies do at a command that they do not know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proxy_that_closes_the_connection_at_a_command_is_used_without_it() {
     // SUBSCRIBE to a channel: the word alone is in the question for the user's rights, too.

@@ -16,18 +16,18 @@ async fn a_shutdown_sends_the_waiters_away(backend: &Backend) {
     let key = backend.key("order:42");
     let guard = lock(&theirs, &key).acquire().await.expect("free");
     let waiter = Queue::of(backend, &key).join(waiting(&ours, &key).acquire()).await;
-    // Once its task has polled it, it is woken only by what it is told.
+    // Once its task has polled it, only an answer wakes it.
     let waiter = spawn_polled(waiter).await;
     let start = Instant::now();
     let shutdown = ours.shutdown(LONG_TTL / 20).await;
     let took = start.elapsed();
     // Its task may end on another thread a moment later.
-    let told = timeout(LONG_TTL / 2, waiter).await;
+    let answer = timeout(LONG_TTL / 2, waiter).await;
     guard.release().await.expect("still held");
     shutdown.expect("nothing is held");
     assert!(took < PUSHED, "after {took:?}");
-    let told = told.expect("told while the lock is held").expect("no panic");
-    assert_eq!(told.map(drop), Err(LockError::ShutDown));
+    let answer = answer.expect("answered while the lock is held").expect("no panic");
+    assert_eq!(answer.map(drop), Err(LockError::ShutDown));
 }
 
 /// It waits by the connection of the background thread.

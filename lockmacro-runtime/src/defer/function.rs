@@ -18,7 +18,7 @@ use crate::jobs::call::{Job, NewJob};
 use crate::jobs::limits::check_size;
 use crate::manager::lock_manager::LockManager;
 use crate::store::dispatch::Store;
-use crate::value::backoff::{exponential, jittered};
+use crate::value::backoff::{Backoff, jittered};
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
@@ -238,11 +238,11 @@ impl Function {
     /// The delay of a call that has failed `attempts` times; `None` when that was the last attempt.
     pub(crate) fn again(&self, attempts: u32) -> Option<Duration> {
         let longest = DELAY_MAX.max(self.delay);
-        (attempts < self.attempts).then(|| exponential(self.delay, attempts, longest))
+        (attempts < self.attempts).then(|| Backoff::new(self.delay, longest).after(attempts))
     }
 
-    /// The delay of a call that could not be tried now, nor `before` times before; `None` when that
-    /// was the last time.
+    /// The delay of a call that could not be tried, after `before` such times; `None` when this was
+    /// the last time.
     ///
     /// The call has not failed, so the delay hardly grows. All delays together are still longer
     /// than a killed worker's lock is held. Where the holder's lease has no more than `left` left,

@@ -48,7 +48,7 @@ impl CallEnd {
     }
 }
 
-/// The return type of a deferred function, which tells whether the call is done or has to be tried
+/// The return type of a deferred function, which shows whether the call is done or has to be tried
 /// again.
 ///
 /// It is implemented for `()`, `Option<T>` and every `Result<T, E>` whose `E` implements `Display`.

@@ -151,7 +151,7 @@ impl Core {
 
     /// For how long a lock on `key` is passed on inside this process by one grant of the store.
     pub(crate) fn turn(&self, key: &LockKey) -> Duration {
-        turn(self.defaults.turn, self.store().round_trip(key))
+        turn(self.defaults.turn, self.store().servers().round_trip(key))
     }
 
     /// Whether the server may have been replaced since a request was sent.

@@ -107,9 +107,15 @@ impl Asker {
     /// How long a caller that does not wait is in a line: for the question of another caller, and
     /// for one of the line after it.
     fn longest_of_line(core: &Core) -> Duration {
+        Self::answer_time(core) * 2
+    }
+
+    /// How long one answer may take. A store in memory answers at once, and the background thread
+    /// that asks it may not.
+    fn answer_time(core: &Core) -> Duration {
         match core.store().servers().answer_time() {
             Duration::ZERO => RELEASE_MAX,
-            answer => answer * 2,
+            answer => answer,
         }
     }
 
@@ -255,7 +261,7 @@ impl InLine {
         let until = match (self.draft.until, self.is_last) {
             (Some(until), false) => until,
             // For the answer to a question that it waits for.
-            (Some(until), true) => until.after(self.core.store().servers().answer_time()),
+            (Some(until), true) => until.after(Asker::answer_time(&self.core)),
             (None, _) => self.draft.asked.after(Asker::longest_of_line(&self.core)),
         };
         Some(until.since(Moment::now())).filter(|left| *left < LONGEST_TIMER)

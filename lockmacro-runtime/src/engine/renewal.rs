@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 use crate::engine::telemetry;
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
-use crate::value::backoff::exponential;
+use crate::value::backoff::Backoff;
 use crate::value::labels::Labelled;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
@@ -268,7 +268,7 @@ impl Renewals {
             entry.failed = entry.failed.saturating_add(1);
             entry.failed - 1
         });
-        Moment::now().after(exponential(CONFIRM_AGAIN, failed, CONFIRM_AGAIN * 8))
+        Moment::now().after(Backoff::new(CONFIRM_AGAIN, CONFIRM_AGAIN * 8).after(failed))
     }
 
     fn schedule(&self, mut table: MutexGuard<'_, Table>, id: u64, due: Moment) {

@@ -26,7 +26,7 @@ pub struct NewJob {
 /// A call that is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// Its id; that of an earlier call if that one replaces it.
+    /// The id of the call, or of the earlier call that replaces it.
     pub id: String,
     /// The time until it is due.
     pub due: Duration,

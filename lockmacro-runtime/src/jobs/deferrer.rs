@@ -91,8 +91,8 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     /// [`most`](TakeOptions::most).
     ///
     /// It waits until a call is due. When `stop` is ready, it returns the calls that it has, which
-    /// may be none. A call whose lease has ended is due again, or becomes a dead letter when that
-    /// was so [too often](NewJob::attempts). Return large calls in several answers.
+    /// may be none. A call whose lease has ended is due again, or becomes a dead letter when its
+    /// leases have ended [too often](NewJob::attempts). Return large calls in several answers.
     fn take<'a>(&'a self, options: TakeOptions, stop: StopWaiting<'a>) -> Answer<'a, Vec<Job>>;
 
     /// Renews the lease of a call, which then ends `lease` from now. Returns `false` when the call

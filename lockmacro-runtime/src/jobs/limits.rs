@@ -12,6 +12,11 @@ pub const DEAD_MAX: usize = 10_000;
 /// Default limit of the arguments of one call, in bytes.
 pub(crate) const SIZE_MAX: usize = 1 << 20;
 
+/// The error of a call that became a dead letter because its workers always die. The text follows
+/// the number of runs.
+pub(crate) const ABANDONED: &str = " runs have ended without a report: \
+    look for workers that crash or block, then retry the call";
+
 /// The error when too many calls of a function wait.
 pub(crate) fn full(function: &str) -> LockError {
     let detail = format!(
@@ -20,12 +25,9 @@ pub(crate) fn full(function: &str) -> LockError {
     LockError::unavailable(Unavailability::QueueFull, detail)
 }
 
-/// The error of a call that becomes a dead letter because its workers always die.
+/// The error of a call whose runs have ended this often without a report.
 pub(crate) fn abandoned(times: u64) -> String {
-    format!(
-        "{times} runs have ended without a report: look for workers that crash or block, then \
-         retry the call"
-    )
+    format!("{times}{ABANDONED}")
 }
 
 /// Logs a call that became a dead letter while calls were taken.

@@ -17,7 +17,7 @@ use crate::store::redis::client::credentials::Credentials;
 use crate::store::redis::client::replicas::{ReplicaAcks, not_replicated};
 use crate::store::redis::client::url::Deployment;
 use crate::store::redis::store::Redis;
-use crate::store::redlock::rules::Rules;
+use crate::store::redlock::rules::{Rules, no_replicas};
 use crate::store::redlock::store::Redlock;
 use crate::store::redlock::url::RedlockUrl;
 use crate::value::defaults::Defaults;
@@ -235,7 +235,7 @@ impl LockManagerBuilder {
         urls: impl IntoIterator<Item: Into<String>>,
     ) -> Result<LockManager, LockError> {
         if self.replicated.is_some() {
-            return Err(not_replicated("the nodes of a Redlock stand for each other"));
+            return Err(no_replicas());
         }
         let urls: Vec<String> = urls.into_iter().map(Into::into).collect();
         let nodes = urls.iter().map(|url| Url::parse(url)).collect::<Result<Vec<_>, _>>()?;
@@ -325,7 +325,7 @@ impl LockManagerBuilder {
             let all = all?;
             self.rules = all.rules(self.rules);
             if self.replicated.is_some() {
-                return Err(not_replicated("the nodes of a Redlock stand for each other"));
+                return Err(no_replicas());
             }
             return self.nodes(&all.nodes);
         }

@@ -14,7 +14,7 @@ use crate::value::time::Moment;
 #[derive(Debug)]
 pub(crate) enum Answer {
     Granted(Grant),
-    /// Somebody else holds the lock, or the `nth` of several keys. `earlier` as in [`Grant`].
+    /// Another holder has the lock, or the `nth` of several keys. `earlier` as in [`Grant`].
     Contended {
         nth: usize,
         holder: OtherHolder,
@@ -47,7 +47,7 @@ pub(crate) struct Grant {
     pub(crate) at: Moment,
     /// How long the lock is granted. A hand-off is for the confirm window, until it is renewed.
     pub(crate) ttl: Duration,
-    /// What became of the earlier requests with this token.
+    /// Whether the earlier requests with this token were applied.
     pub(crate) earlier: Applied,
     /// One for each key, if the request asked for fences.
     pub(crate) fences: Fences,

@@ -21,8 +21,8 @@ use crate::value::applied::Applied;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
 
-/// Most lost requests that are remembered of one node. A node that has lost more, and has answered
-/// others since, will hardly receive the first of them.
+/// Most lost requests to one node that are remembered. When more are lost, and later ones were
+/// answered, the first of them will hardly arrive any more.
 const MAX_LOST: usize = 16;
 
 /// The attempts of one acquisition at all nodes.
@@ -52,7 +52,7 @@ struct Entry {
     status: Status,
 }
 
-/// What became of a request.
+/// The state of a request.
 #[derive(Debug, PartialEq)]
 enum Status {
     /// It has no answer yet.
@@ -157,8 +157,8 @@ impl Attempts {
         nodes
     }
 
-    /// The tokens that a node may have. The flag of each tells that its request has its answer, or
-    /// was lost. Without that, the request may arrive after a release that is sent now.
+    /// The tokens that a node may have, each with whether its request was answered or lost. Any
+    /// other request may arrive after a release that is sent now.
     pub(crate) fn tokens_at(&self, node: usize) -> Vec<(u64, bool)> {
         self.tokens_up_to(self.token(), node)
     }
@@ -236,7 +236,7 @@ impl Attempts {
         late.map(|withdrawn| *withdrawn = false).is_some()
     }
 
-    /// Whether a node may have a token that it has not answered to be gone.
+    /// Whether a node may have a token, because it has not answered that the token is gone.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.state().entries.iter().any(Entry::is_doubtful)
     }

@@ -1,5 +1,5 @@
 //! The arithmetic of a lease: how long a client may rely on a lock, and when to renew it. No I/O;
-//! every time is an argument, but for [`late`], which takes the time of now.
+//! every time is an argument, but for [`late`], which reads the clock.
 //!
 //! A server counts a ttl from when it ran the command. The client only knows that this was after
 //! the command was sent. So the client counts from before sending, and subtracts an allowance for
@@ -57,8 +57,8 @@ impl Lease {
         lease
     }
 
-    /// A lease of `ttl` from now on for the next holder of a lock, whose grant ends at `ends`. What
-    /// is missing is confirmed by a renewal.
+    /// A lease of `ttl` from now on for the next holder of a lock, whose grant ends at `ends`. A
+    /// renewal confirms the rest.
     pub(crate) fn passed(now: Moment, ends: Moment, ttl: Duration, renewal: Renewal) -> Self {
         let end = match renewal {
             Renewal::Until(limit) => end_of(now, ttl).min(limit),

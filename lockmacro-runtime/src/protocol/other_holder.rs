@@ -1,4 +1,4 @@
-//! Somebody else holds the lock.
+//! The holder of a contended lock.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use crate::value::token::label_of;
 /// The holder of a contended lock, as far as the store knows it. Nothing is known of it by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct OtherHolder {
-    /// The part of its token before the random digits; `None` for a foreign client.
+    /// The part of the holder's token before the random digits; `None` for a foreign client.
     pub(crate) owner: Option<String>,
-    /// The rest of its lease; `None` for a foreign lock without an expiry.
+    /// The rest of the holder's lease; `None` for a foreign lock without an expiry.
     pub(crate) left: Option<Duration>,
 }
 
@@ -20,7 +20,7 @@ impl OtherHolder {
         Self { owner: label_of(value), left }
     }
 
-    /// Whether another program holds the lock, whose release is not noticed.
+    /// Whether another program holds the lock. Its release sends no push.
     pub(crate) fn is_foreign(&self) -> bool {
         self.owner.is_none()
     }

@@ -32,7 +32,7 @@ pub(crate) struct Contention {
     pub(crate) holder: OtherHolder,
     /// The holder is not known to have a majority: others may have asked at the same moment.
     pub(crate) split: bool,
-    /// The holder cannot have a majority, whatever the nodes without an answer hold. So nobody
+    /// The holder cannot have a majority, whatever the nodes without an answer hold. So no caller
     /// holds the lock.
     pub(crate) nobody: bool,
 }
@@ -63,6 +63,11 @@ impl Tally {
         if let Some(place) = self.votes.get_mut(nth) {
             *place = Some(vote);
         }
+    }
+
+    /// Whether every node has answered, or counts as failed.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.votes.iter().all(Option::is_some)
     }
 
     /// Ends the vote: a node that has not answered counts as failed.
@@ -138,7 +143,7 @@ impl Tally {
         most >= majority(self.votes.len()) || most + open < majority(self.votes.len())
     }
 
-    /// The values at the nodes where somebody else holds the lock.
+    /// The values at the nodes where another holder has the lock.
     fn held(&self) -> Vec<Held<'_>> {
         let held = |vote| match vote {
             &Some(Ok(Vote::Contended { ref holder, value })) => Some((value, holder)),

@@ -32,16 +32,16 @@ pub(crate) struct Request {
     pub(crate) asked: Moment,
     /// When to stop waiting. `None` does not wait; `forever` is centuries away.
     pub(crate) until: Option<Moment>,
-    /// What became of the requests with this token. The attempts know more.
+    /// Whether the requests with this token were applied. The attempts know more.
     applied: AtomicApplied,
-    /// Somebody waits for its release.
+    /// A waiter waits for the release.
     awaited: AtomicBool,
     /// A waiter like this asks from the queue if the lock is not free.
     pub(crate) only_if_free: bool,
     rare: OnceLock<Box<Rare>>,
 }
 
-/// What most requests do not need.
+/// The fields that most requests do not need.
 #[derive(Debug, Default)]
 struct Rare {
     /// All keys when there are several, sorted and distinct; else empty.
@@ -56,19 +56,19 @@ struct Rare {
     longest: LastMoment,
     /// The attempts at the nodes of a Redlock, one for each key.
     all_attempts: OnceLock<Box<[Arc<Attempts>]>>,
-    /// Is told what the store answers while the request waits.
+    /// Receives the answers of the store while the request waits.
     witness: Option<Arc<dyn Witness>>,
 }
 
 /// The answers to a request that waits, before its last one.
 pub(crate) trait Witness: fmt::Debug + Send + Sync {
-    /// Somebody else has the lock.
+    /// Another holder has the lock.
     fn contended(&self, holder: &OtherHolder, rank: u32);
 
     /// There was no answer, and the request is repeated.
     fn failed(&self, error: LockError);
 
-    /// This holder is not known to have the lock, and the request is repeated.
+    /// `holder` is not known to have the lock, and the request is repeated.
     fn undecided(&self, holder: &OtherHolder);
 
     /// Number of callers that the request is for.
@@ -172,7 +172,7 @@ impl Request {
         Ok(request)
     }
 
-    /// The request of a waiter like this one, which waits until then.
+    /// The request of a waiter like this one, which waits until `until`.
     pub(crate) fn for_waiting(&self, until: Option<Moment>) -> Self {
         let mut request = Self::new(self.key.clone(), self.token.clone(), self.ttl);
         let min_hold = self.rare.get().map_or(Duration::ZERO, |rare| rare.min_hold);
@@ -182,8 +182,8 @@ impl Request {
         request
     }
 
-    /// This request as the next holder of the lock that `held` was granted, with its token.
-    /// `kept_until` is until when the store may keep the lock without another command.
+    /// This request as that of the next holder of the lock that `held` was granted, with the token
+    /// of `held`. Without another command the store may keep the lock until `kept_until`.
     pub(crate) fn with_token_of(&self, held: &Self, kept_until: Moment) -> Self {
         let mut request = self.for_waiting(held.until);
         request.token = held.token.clone();
@@ -198,12 +198,12 @@ impl Request {
         request
     }
 
-    /// Records that somebody waits for the release.
+    /// Records that a waiter waits for the release.
     pub(crate) fn note_awaited(&self) {
         self.awaited.store(true, Ordering::Release);
     }
 
-    /// Whether somebody may wait for the release.
+    /// Whether a waiter may wait for the release.
     pub(crate) fn may_be_awaited(&self) -> bool {
         self.until.is_some() || self.awaited.load(Ordering::Acquire)
     }
@@ -214,7 +214,7 @@ impl Request {
         Ok(())
     }
 
-    /// Tells the waiters that somebody else has the lock, and how many are before them.
+    /// Tells the waiters that another holder has the lock, and how many waiters are before them.
     pub(crate) fn note_contended(&self, holder: &OtherHolder, rank: u32) {
         if let Some(witness) = self.witness() {
             witness.contended(holder, rank);
@@ -267,13 +267,13 @@ impl Request {
         }
     }
 
-    /// Records what became of the requests with this token.
+    /// Records whether the requests with this token were applied.
     pub(crate) fn set_applied(&self, applied: Applied) {
         self.applied.set(applied);
     }
 
-    /// What became of the requests with this token. While it is unknown, one may still arrive at a
-    /// server, or a node of a Redlock may have a token.
+    /// Whether the requests with this token were applied. While that is unknown, a request may
+    /// still arrive at a server, or a node of a Redlock may have a token.
     pub(crate) fn applied(&self) -> Applied {
         match self.known().all(|attempts| attempts.is_clear()) {
             true => self.applied.get(),
@@ -286,7 +286,8 @@ impl Request {
         self.rare().longest.note(end);
     }
 
-    /// Whether a node of a Redlock may have a token that it has not answered to be gone.
+    /// Whether a node of a Redlock may have a token, because it has not answered that the token is
+    /// gone.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.known().any(|attempts| attempts.is_doubtful())
     }

@@ -50,7 +50,7 @@ impl Store {
         }
     }
 
-    /// What the engine has to know of the servers.
+    /// The servers behind the store.
     pub(crate) fn servers(&self) -> &dyn Servers {
         match self {
             Store::Memory(memory) => memory,
@@ -118,7 +118,7 @@ impl Store {
 
     /// Requests one key, or several keys that one call can take. With `until`, a failing server is
     /// asked again until then, because the caller waits anyway.
-    pub(crate) fn try_acquire<'a>(
+    pub(super) fn try_acquire<'a>(
         &'a self,
         request: &'a Request,
         until: Option<Instant>,
@@ -131,7 +131,7 @@ impl Store {
     }
 
     /// Requests one key and waits for it, for at most `wait` or until the manager is shut down.
-    pub(crate) fn wait<'a>(
+    pub(super) fn wait<'a>(
         &'a self,
         request: &'a Request,
         wait: Duration,
@@ -171,18 +171,7 @@ impl Store {
         matches!(self, Store::Memory(memory) if memory.is_disabled())
     }
 
-    /// The shortest recent round trip to the server of a key; zero while it is not known.
-    pub(crate) fn round_trip(&self, key: &LockKey) -> Duration {
-        match self {
-            Store::Memory(_) => Duration::ZERO,
-            Store::Redis(redis) => {
-                redis.nodes.round_trip(key).map_or(Duration::ZERO, |measured| measured.shortest())
-            }
-            Store::Redlock(redlock) => redlock.usual_round_trip(),
-        }
-    }
-
-    /// Checks what a store refuses without a question.
+    /// Fails for a request that the store refuses without asking a server.
     pub(crate) fn check(&self, request: &Request) -> Result<(), LockError> {
         match self {
             Store::Redlock(redlock) => redlock.check(request.ttl),
@@ -191,7 +180,7 @@ impl Store {
     }
 
     /// How many of these keys, from the first one on, a single call can take.
-    pub(crate) fn at_once(&self, keys: &[LockKey]) -> usize {
+    pub(super) fn at_once(&self, keys: &[LockKey]) -> usize {
         match self {
             Store::Memory(_) => keys.len(),
             Store::Redis(redis) => redis.at_once(keys),
@@ -217,7 +206,7 @@ impl Store {
 
     /// Restarts the lock's ttl. Returns whether the token still held the lock; of several keys, all
     /// of them. Never acquires the lock.
-    pub(crate) fn renew<'a>(
+    pub(super) fn renew<'a>(
         &'a self,
         request: &'a Request,
         ttl: Duration,

@@ -10,11 +10,11 @@ use crate::value::error::LockError;
 
 impl Store {
     /// Whether a request has more keys than a single call can take.
-    pub(crate) fn is_in_parts(&self, request: &Request) -> bool {
+    pub(super) fn is_in_parts(&self, request: &Request) -> bool {
         !request.several().is_empty() && self.at_once(request.several()) < request.several().len()
     }
 
-    pub(crate) fn release_parts<'a>(
+    pub(super) fn release_parts<'a>(
         &'a self,
         request: &'a Request,
     ) -> Asked<'a, Result<Released, LockError>> {
@@ -35,7 +35,7 @@ impl Store {
         })
     }
 
-    pub(crate) fn renew_parts<'a>(
+    pub(super) fn renew_parts<'a>(
         &'a self,
         request: &'a Request,
         renew: impl for<'b> Fn(&'b Self, &'b Request) -> Asked<'b, Result<bool, LockError>>

@@ -14,7 +14,7 @@ use crate::value::unavailability::Unavailability;
 
 impl Store {
     /// Whether a grant counts only when replicas have acknowledged it.
-    pub(crate) fn is_replicated(&self) -> bool {
+    pub(super) fn is_replicated(&self) -> bool {
         matches!(self, Store::Redis(redis) if redis.is_replicated())
     }
 
@@ -40,7 +40,7 @@ impl Store {
 
     /// Waits until replicas have acknowledged a granted lock. Its whole ttl counts from then on. A
     /// lock that too few replicas have acknowledged is released.
-    pub(crate) fn acknowledged<'a>(
+    pub(super) fn acknowledged<'a>(
         &'a self,
         request: &'a Request,
         grant: Grant,

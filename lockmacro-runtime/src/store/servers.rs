@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::protocol::answer::Asked;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
+use crate::value::key::LockKey;
 
 /// The servers that keep the locks. Each default is that of a store without a server.
 pub(crate) trait Servers: Send + Sync {
@@ -15,6 +16,11 @@ pub(crate) trait Servers: Send + Sync {
 
     /// How long an answer may take.
     fn answer_time(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// The shortest recent round trip to the server of a key; zero while it is not known.
+    fn round_trip(&self, _: &LockKey) -> Duration {
         Duration::ZERO
     }
 

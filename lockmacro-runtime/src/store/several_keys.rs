@@ -35,7 +35,7 @@ const RETRY: Duration = Duration::from_millis(50);
 impl Store {
     /// Requests several keys, and waits for them if `wait` is given, until the manager is shut
     /// down.
-    pub(crate) fn take_one_by_one<'a>(
+    pub(super) fn take_one_by_one<'a>(
         &'a self,
         request: &'a Request,
         wait: Option<(Duration, &'a Shutdown)>,
@@ -73,12 +73,13 @@ struct OneByOne<'a> {
     /// Since when the leases of all held keys count.
     since: Moment,
     /// For a waiter: the next renewal of the held keys, which returns since when they count. It
-    /// goes on from part to part, because parts may follow each other faster than it is done.
+    /// goes on from part to part, because parts may follow each other faster than a renewal is
+    /// answered.
     renewing: Option<Asked<'a, Result<Moment, Loss>>>,
-    /// Since when the keys count that this renewal does not cover.
+    /// Since when the keys count that the next renewal does not cover.
     added: Option<Moment>,
     fences: Vec<FenceBlock>,
-    /// What became of the earlier requests for parts.
+    /// Whether the earlier requests for parts were applied.
     earlier: Applied,
 }
 

@@ -21,6 +21,7 @@ const TICK_MIN: Duration = Duration::from_millis(2);
 /// Number of first waiters that also repeat their request when the lock expires, in case its holder
 /// is dead.
 const RANKS_AT_EXPIRY: u32 = 3;
+
 /// Since when the first waiter has found a foreign client holding the lock.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Foreign(Option<Moment>);

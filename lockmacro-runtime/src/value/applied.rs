@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What became of a request, or of several with the same token.
+/// Whether a request was applied, or any of several with the same token.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Applied {
-    /// It was not applied, and cannot be any more. Also of a request that was never sent.
+    /// It was not applied, and cannot be any more. Also for a request that was never sent.
     #[default]
     No,
     /// It was applied, and cannot be once more.
@@ -15,7 +15,7 @@ pub(crate) enum Applied {
 }
 
 impl Applied {
-    /// What became of two requests together: unknown if it is unknown of either of them.
+    /// The same for two requests together: unknown if it is unknown for either of them.
     pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Growth of a delay that doubles, in percent.
 const DOUBLE: u32 = 200;
+/// Most failures that lengthen a delay.
+const FAILURES_MAX: u32 = 20;
 
 /// A delay that grows from try to try, up to a bound.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +40,12 @@ impl Backoff {
         jittered(self.step())
     }
 
+    /// The delay after a number of failures, with jitter.
+    pub(crate) fn after(mut self, failures: u32) -> Duration {
+        (0..failures.min(FAILURES_MAX)).for_each(|_| self.grow());
+        jittered(self.delay())
+    }
+
     /// The delay before the next try, without jitter.
     pub(crate) fn step(&mut self) -> Duration {
         let delay = self.delay();
@@ -62,12 +70,6 @@ impl Backoff {
     }
 }
 
-/// The delay after a number of failures, with jitter: `first`, doubled for each failure, and at
-/// most `longest`.
-pub(crate) fn exponential(first: Duration, failures: u32, longest: Duration) -> Duration {
-    jittered(first.saturating_mul(1 << failures.min(20)).min(longest))
-}
-
 /// 75 % to 125 % of a delay, so that callers that failed together do not retry together.
 pub(crate) fn jittered(delay: Duration) -> Duration {
     delay.mul_f64(0.75 + fastrand::f64() / 2.0)
@@ -81,23 +83,28 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
+    /// Checks a delay that is expected to have this many milliseconds, but for the jitter.
+    fn assert_about(delay: Duration, expected: u64) {
+        let range = ms(expected).mul_f64(0.75)..=ms(expected).mul_f64(1.25);
+        assert!(range.contains(&delay), "{delay:?} is not about {expected} ms");
+    }
+
     #[test]
     fn a_delay_doubles_up_to_its_bound_and_differs() {
         let mut backoff = Backoff::new(ms(10), ms(50));
         for expected in [10, 20, 40, 50, 50] {
-            let delay = backoff.next();
-            assert!(
-                (ms(expected).mul_f64(0.75)..=ms(expected).mul_f64(1.25)).contains(&delay),
-                "{delay:?}"
-            );
+            assert_about(backoff.next(), expected);
         }
         let delays: Vec<_> = (0..20).map(|_| jittered(ms(100))).collect();
         assert!(delays.windows(2).any(|pair| pair[0] != pair[1]));
-        assert!(exponential(ms(10), u32::MAX, Duration::MAX.mul_f64(0.5)) > ms(10));
+        for (failures, expected) in [(0, 10), (1, 20), (2, 40), (3, 50), (u32::MAX, 50)] {
+            assert_about(Backoff::new(ms(10), ms(50)).after(failures), expected);
+        }
+        assert!(Backoff::new(ms(10), Duration::MAX.mul_f64(0.5)).after(u32::MAX) > ms(10));
     }
 
     #[test]
-    fn a_delay_grows_as_it_is_told_and_starts_again() {
+    fn a_delay_grows_by_its_own_growth_and_starts_again() {
         let mut backoff = Backoff::growing(ms(20), ms(1_000), 300);
         let mut steps = || [(); 6].map(|()| backoff.step());
         assert_eq!(steps(), [20, 60, 180, 540, 1_000, 1_000].map(ms));
@@ -113,9 +120,7 @@ mod tests {
     fn a_bound_for_the_present_holds_the_delay_back() {
         let mut backoff = Backoff::new(ms(10), ms(1_000));
         let mut next = |longest, expected: u64| {
-            let delay = backoff.next_within(ms(longest));
-            let range = ms(expected).mul_f64(0.75)..=ms(expected).mul_f64(1.25);
-            assert!(range.contains(&delay), "{delay:?}");
+            assert_about(backoff.next_within(ms(longest)), expected);
         };
         for (longest, expected) in [(40, 10), (40, 20), (40, 40), (40, 40), (100, 80), (400, 160)] {
             next(longest, expected);

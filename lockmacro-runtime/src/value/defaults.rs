@@ -24,7 +24,7 @@ pub(crate) struct Defaults {
     pub(crate) ttl: Option<Duration>,
     pub(crate) wait: Duration,
     pub(crate) prefix: Box<str>,
-    /// `None`: by the round trip.
+    /// `None` where the length depends on the round trip.
     pub(crate) turn: Option<Duration>,
     pub(crate) retry_after: Option<(Duration, Duration)>,
     /// The error of the first setting with an invalid value.
@@ -41,7 +41,7 @@ impl Defaults {
         self.ttl.unwrap_or(TTL_DEFAULT)
     }
 
-    /// Zero: locks do not wait.
+    /// The default wait; with zero, locks do not wait.
     pub(crate) fn wait(&self) -> Duration {
         self.wait
     }

@@ -36,7 +36,7 @@ pub struct LockKey {
     extra: Option<Box<Extra>>,
 }
 
-/// What most keys do not have. Boxed, to keep keys small.
+/// The parts that most keys do not have. Boxed, to keep keys small.
 #[derive(Debug, Clone)]
 enum Extra {
     /// Why the key could not be made. Reported when it is locked.

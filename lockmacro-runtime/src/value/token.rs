@@ -99,7 +99,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Hash of a key's value, to tell values apart.
+/// Hash of a key's value, to compare values.
 pub(crate) fn hash_of(value: &[u8]) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     std::hash::Hasher::write(&mut hasher, value);

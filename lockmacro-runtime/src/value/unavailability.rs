@@ -34,7 +34,7 @@ pub enum Unavailability {
     /// The connection broke.
     #[error("disconnected")]
     Disconnected,
-    /// Another server took its place before the lock was confirmed.
+    /// Another server took the place of the lock's server before the lock was confirmed.
     #[error("another server has taken its place")]
     Replaced,
     /// The connection could not be encrypted: the client or the server refused a certificate.

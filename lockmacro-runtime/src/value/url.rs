@@ -15,7 +15,7 @@ pub(crate) struct Url<'a> {
     pub(crate) login: Option<&'a str>,
     /// Hosts with their ports, separated by commas; empty for a socket.
     pub(crate) hosts: &'a str,
-    /// What follows the first slash.
+    /// The part after the first slash.
     pub(crate) path: Option<&'a str>,
     pub(crate) settings: Vec<Setting<'a>>,
     /// The settings may be the rest of a password with a `?` in it.

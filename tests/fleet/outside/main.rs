@@ -2,7 +2,7 @@
 //!
 //! Each function asserts, inside of its body, that its key is held.
 
-// What the attribute writes is never reason for a warning.
+// An expansion never causes a warning.
 #![deny(unused)]
 
 mod shapes;

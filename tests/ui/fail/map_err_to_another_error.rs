@@ -1,10 +1,10 @@
 use lockmacro_runtime::{LockError, distributed_lock};
 
-fn told(error: LockError) -> String {
+fn text(error: LockError) -> String {
     error.to_string()
 }
 
-#[distributed_lock(key = "order:<id>", ttl = "300s", map_err = told)]
+#[distributed_lock(key = "order:<id>", ttl = "300s", map_err = text)]
 async fn audit(id: u64) -> Result<u64, std::io::Error> {
     Ok(id)
 }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-/// What a record says.
+/// An entry of a record.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub(super) bodies: u32,

@@ -10,7 +10,7 @@ use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::{CallError, unexpected_reply};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Retry;
-use crate::store::redis::client::script::Script;
+use crate::store::redis::client::script::ScriptCall;
 #[cfg(feature = "defer")]
 use crate::store::redis::jobs::calls::CALLS;
 use crate::store::redis::scripts::inspect;
@@ -71,7 +71,8 @@ impl Redis {
     ) -> Result<Found<QueuedWaiter>, LockError> {
         let most = most.clamp(1, WAITERS_MAX);
         let keys = slice::from_ref(key);
-        let reply = self.ask_server(Read::Script(&inspect::QUEUE, keys, &most.to_string())).await;
+        let reply =
+            self.ask_server(Read::Script(inspect::QUEUE.with(keys, &[&*most.to_string()]))).await;
         let reply = reply.map_err(|error| error.into_error(key))?;
         let Value::Array(parts) = &reply else { return Err(unexpected_reply(&reply)) };
         let [Value::Int(total), waiters @ ..] = parts.as_slice() else {
@@ -122,11 +123,12 @@ impl Redis {
             let few = &left[..left.len().min(KEYS_PER_CALL)];
             let (now, _) = few.split_at(self.at_once(few));
             let longest = TOKEN_MAX.to_string();
-            let reply = match self.ask_server(Read::Script(&inspect::LOCKS, now, &longest)).await {
-                // From now on the keys are sent one slot at a time.
-                Err(CallError::CrossSlot) if self.at_once(few) < now.len() => continue,
-                reply => reply.map_err(|error| error.into_error(&now[0]))?,
-            };
+            let reply =
+                match self.ask_server(Read::Script(inspect::LOCKS.with(now, &[&longest]))).await {
+                    // From now on the keys are sent one slot at a time.
+                    Err(CallError::CrossSlot) if self.at_once(few) < now.len() => continue,
+                    reply => reply.map_err(|error| error.into_error(&now[0]))?,
+                };
             let Value::Array(replies) = &reply else { return Err(unexpected_reply(&reply)) };
             for (key, lock) in now.iter().zip(replies) {
                 locks.extend(read(key, lock, odd)?);
@@ -144,20 +146,20 @@ impl Redis {
 
     /// Asks until there is an answer, or the manager's timeout is over.
     async fn ask_server(&self, read: Read<'_>) -> Result<Value, CallError> {
-        let ask = |budget| self.ask_server_once(&read, budget);
+        let ask = |budget, _| self.ask_server_once(&read, budget);
         Retry::new(self.budget()).repeat(ask).await
     }
 
     async fn ask_server_once(&self, read: &Read<'_>, budget: Budget) -> Result<Value, CallError> {
         match read {
-            Read::Script(script, keys, arg) => self.eval(script, keys, &[arg], budget).await,
+            Read::Script(call) => self.eval(*call, budget).await,
             Read::Scan(node, command) => node.call((*command).clone(), budget).await,
         }
     }
 }
 
 enum Read<'a> {
-    Script(&'static Script, &'a [LockKey], &'a str),
+    Script(ScriptCall<'a>),
     Scan(&'a Node, &'a redis::Cmd),
 }
 

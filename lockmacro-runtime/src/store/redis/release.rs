@@ -9,7 +9,7 @@ use crate::protocol::request::Request;
 use crate::store::join::held_all;
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
-use crate::store::redis::client::script::Script;
+use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::scripts::{
     RELEASE, RELEASE_ALL, RELEASE_MIGRATING, RELEASE_UNCONTENDED, RENEW, renew_script,
 };
@@ -28,7 +28,8 @@ impl Redis {
         let keep = request.keep();
         if request.several().is_empty() && !request.may_be_awaited() && keep.is_zero() {
             let args = [request.token.expose()];
-            match self.own(&RELEASE_UNCONTENDED, request, &args, self.brief()).await {
+            let call = RELEASE_UNCONTENDED.with(request.keys(), &args);
+            match self.own(call, self.brief()).await {
                 Ok((Own::Awaited, _)) | Err(CallError::Split(_)) => {}
                 Ok(answer) => return Ok(released(answer)),
                 Err(error) => return Err(error.into_error(&request.key)),
@@ -42,10 +43,8 @@ impl Redis {
     async fn hand_off(&self, request: &Request, keep: Duration) -> Result<Released, LockError> {
         let keep = keep.as_millis().to_string();
         let args = [request.token.expose(), &keep, &CONFIRM_WINDOW_MS, &self.fence_retention];
-        let (keys, brief) = (request.keys(), self.brief());
         let script = if request.several().is_empty() { &RELEASE } else { &RELEASE_ALL };
-        let reply = self.eval(script, keys, &args, brief).await;
-        let answer = match self.read_own(reply, script, request, &args, brief).await {
+        let answer = match self.own(script.with(request.keys(), &args), self.brief()).await {
             Err(error @ CallError::Split(_)) if keep == "0" => {
                 // A token that is not held may still be in the queue, where only the full script
                 // removes it.
@@ -83,11 +82,11 @@ impl Redis {
         let answer = self.renewal_answer(request, ttl).min(brief.answer);
         let budget = Budget { answer, strict, ..brief };
         let args = [request.token.expose(), &ttl.as_millis().to_string()];
-        match self.own(renew_script(request), request, &args, budget).await {
+        match self.own(renew_script(request).with(request.keys(), &args), budget).await {
             Err(CallError::Split(_)) if !request.several().is_empty() => {
                 let parts = request.each();
                 held_all(parts.iter().map(|part| -> Asked<'_, _> {
-                    let own = self.own(&RENEW, part, &args, budget);
+                    let own = self.own(RENEW.with(part.keys(), &args), budget);
                     let failed = |error: CallError| error.into_error(&part.key);
                     Box::pin(async move { Ok(own.await.map_err(failed)?.0 == Own::Held) })
                 }))
@@ -126,42 +125,24 @@ impl Redis {
         for part in request.each() {
             let args = [request.token.expose()];
             held &= matches!(
-                self.own(&RELEASE_MIGRATING, &part, &args, self.brief()).await,
+                self.own(RELEASE_MIGRATING.with(part.keys(), &args), self.brief()).await,
                 Ok((Own::Held, _))
             );
         }
         held
     }
 
-    /// Calls a script that applies only if the token holds the lock. Returns whether it does, and
-    /// what became of an earlier call.
-    async fn own(
-        &self,
-        script: &'static Script,
-        request: &Request,
-        args: &[&str],
-        budget: Budget,
-    ) -> Result<(Own, Applied), CallError> {
-        let reply = self.eval(script, request.keys(), args, budget).await;
-        self.read_own(reply, script, request, args, budget).await
-    }
-
-    /// Reads a first reply; calls the script again if the connection had to be replaced.
-    async fn read_own(
-        &self,
-        mut reply: Result<Value, CallError>,
-        script: &'static Script,
-        request: &Request,
-        args: &[&str],
-        budget: Budget,
-    ) -> Result<(Own, Applied), CallError> {
-        let mut earlier = Applied::No;
+    /// Calls a script that applies only if the token holds the lock, and calls it again if the
+    /// connection had to be replaced. Returns whether the token does, and whether the first call
+    /// was applied.
+    async fn own(&self, call: ScriptCall<'_>, budget: Budget) -> Result<(Own, Applied), CallError> {
+        let (mut reply, mut earlier) = (self.eval(call, budget).await, Applied::No);
         // A renewal is not sent again here: its caller decides whether it is still wanted.
         if let Err(CallError::Transient(Transient { replace: true, applied, .. })) = reply
             && !budget.strict
         {
             earlier = applied;
-            reply = self.eval(script, request.keys(), args, budget).await;
+            reply = self.eval(call, budget).await;
         }
         match reply {
             Ok(Value::Int(0)) => Ok((Own::NotHeld, earlier)),

@@ -40,33 +40,31 @@ impl Redis {
             let mut retry = Retry::new(Budget { answer, until, strict: true });
             let milliseconds = ttl.as_millis().to_string();
             let args = [request.token.expose(), &milliseconds];
-            loop {
-                let answer = self.ask_replicas(request, &args, replicated, retry.budget).await;
-                let error = match answer {
-                    Ok((Value::Int(1), acked)) if acked >= replicated.acks => return Ok(true),
-                    Ok((Value::Int(1), acked)) => {
-                        let (key, wanted) = (request.key.clone(), replicated.acks);
-                        let server = self.server_of(&key).unwrap_or_default();
-                        return Err(LockError::InsufficientReplicas { key, acked, wanted, server });
-                    }
-                    // The key holds something else now, and not the token.
-                    Ok((Value::Int(0), _)) | Err(CallError::NotALock) => return Ok(false),
-                    Ok((other, _)) => Some(unexpected(&other)),
-                    Err(CallError::Split(_)) if !request.several().is_empty() => {
-                        let parts = request.each();
-                        return held_all(parts.iter().map(|part| -> Asked<'_, _> {
-                            Box::pin(self.renew_acknowledged(part, ttl, within))
-                        }))
-                        .await;
-                    }
-                    Err(error) => match error.transient() {
-                        Ok(transient) => retry.after(transient).await.err(),
-                        Err(error) => Some(error),
-                    },
-                };
-                if let Some(error) = error {
-                    return Err(error.into_error(&request.key));
+            let ask = |budget, _| async move {
+                match self.ask_replicas(request, &args, replicated, budget).await {
+                    // The keys are renewed one by one then, so a retry is of no use.
+                    Err(CallError::Split(_)) if !request.several().is_empty() => Ok(None),
+                    answer => answer.map(Some),
                 }
+            };
+            match retry.repeat(ask).await {
+                Ok(Some((Value::Int(1), acked))) if acked >= replicated.acks => Ok(true),
+                Ok(Some((Value::Int(1), acked))) => {
+                    let (key, wanted) = (request.key.clone(), replicated.acks);
+                    let server = self.server_of(&key).unwrap_or_default();
+                    Err(LockError::InsufficientReplicas { key, acked, wanted, server })
+                }
+                // The key holds something else now, and not the token.
+                Ok(Some((Value::Int(0), _))) | Err(CallError::NotALock) => Ok(false),
+                Ok(Some((other, _))) => Err(unexpected(&other).into_error(&request.key)),
+                Ok(None) => {
+                    let parts = request.each();
+                    held_all(parts.iter().map(|part| -> Asked<'_, _> {
+                        Box::pin(self.renew_acknowledged(part, ttl, within))
+                    }))
+                    .await
+                }
+                Err(error) => Err(error.into_error(&request.key)),
             }
         })
     }
@@ -78,11 +76,9 @@ impl Redis {
         replicated: ReplicaAcks,
         budget: Budget,
     ) -> Result<(Value, u32), CallError> {
-        let script = renew_script(request);
-        let keys = request.keys();
-        let eval = |node: Node| async move {
-            node.eval_acknowledged(script, keys, args, replicated, budget).await
-        };
+        let call = renew_script(request).with(request.keys(), args);
+        let eval =
+            |node: Node| async move { node.eval_acknowledged(call, replicated, budget).await };
         self.nodes.route(|| slot(request.key.as_str()), budget, eval).await
     }
 }

@@ -60,7 +60,7 @@ const NEEDED_FOR_CALLS: [&str; 15] = [
 ];
 
 impl Redis {
-    /// Asks for the user's rights in one round trip. `receives` tells that callers may wait.
+    /// Asks for the user's rights in one round trip. `receives` is true where callers may wait.
     ///
     /// The rights to commands remain unknown where the user may use only some keys. Rights that a
     /// lock has found out since stay known, unless one is denied.
@@ -86,7 +86,7 @@ impl Redis {
         Ok(())
     }
 
-    /// Asks for the rights with the keys of a first lock, where they could not be told without a
+    /// Asks for the rights with the keys of a first lock, where they could not be known without a
     /// key.
     pub(crate) async fn ask_rights_for(
         &self,
@@ -103,7 +103,7 @@ impl Redis {
         let keys = slice::from_ref(&request.key);
         let needed = needed(String::new(), self.is_replicated());
         let needed: Vec<_> = needed.iter().map(String::as_str).collect();
-        match self.nodes.eval(&RIGHTS, keys, &needed, budget).await {
+        match self.nodes.eval(RIGHTS.with(keys, &needed), budget).await {
             // The slot of this lock is being moved: the next lock asks again.
             Err(CallError::Split(_)) => return Ok(()),
             reply => drop(read(reply?).map_err(|error| self.at_server_of(&request.key, error))?),
@@ -182,7 +182,8 @@ impl Node {
     async fn rights(&self, needed: &[String], budget: Budget) -> Result<RightsReply, CallError> {
         let needed: Vec<_> = needed.iter().map(String::as_str).collect();
         let mut both = Pipeline::with_capacity(2);
-        both.add_command(RIGHTS.by_hash(&[], &needed)).add_command(RIGHTS.by_text(&[], &needed));
+        let call = RIGHTS.with(&[], &needed);
+        both.add_command(call.by_hash()).add_command(call.by_text());
         let replies = self.call_all(&both, 2, budget).await?;
         let [by_hash, by_text] = <[Value; 2]>::try_from(replies)
             .map_err(|replies| unexpected(&replies.into_iter().next().unwrap_or(Value::Nil)))?;
@@ -264,8 +265,8 @@ impl Redis {
             return Ok(());
         }
         let needed: Vec<_> = iter::once("").chain(NEEDED_FOR_CALLS).collect();
-        let reply = self.nodes.eval(&jobs::RIGHTS, slice::from_ref(function), &needed, budget);
-        let reply = read(reply.await?);
+        let call = jobs::RIGHTS.with(slice::from_ref(function), &needed);
+        let reply = read(self.nodes.eval(call, budget).await?);
         reply.map_err(|error| self.at_server_of(function, error))?;
         known().insert(function.clone());
         Ok(())

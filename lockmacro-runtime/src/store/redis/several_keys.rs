@@ -39,7 +39,7 @@ impl Redis {
         let args =
             [request.token.expose(), &ttl, fenced, &CONFIRM_WINDOW_MS, &self.fence_retention];
         let sent = Moment::now();
-        match self.eval(&ACQUIRE_ALL, request.keys(), &args, budget).await? {
+        match self.eval(ACQUIRE_ALL.with(request.keys(), &args), budget).await? {
             Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
             Value::Array(parts) => match parts.as_slice() {
                 [Value::Int(left), Value::BulkString(value), Value::Int(nth)] => {

@@ -57,10 +57,7 @@ impl Redis {
                     let (run_id, uptime) = (run_id.to_owned(), Duration::from_secs(uptime));
                     Ok(NodeInfo { connection, run_id, uptime })
                 }
-                _ => Err(CallError::Transient(Transient::timeout(
-                    "the connection was replaced",
-                    Applied::No,
-                ))),
+                _ => Err(CallError::timeout("the connection was replaced", Applied::No)),
             }
         };
         answer.await.map_err(|error| node_error(error, &nothing))
@@ -85,7 +82,7 @@ impl Redis {
     /// Raises the node's last fence if the token still holds the lock; returns whether it does.
     pub(crate) async fn raise(&self, request: &Request, fence: Fence) -> Result<bool, NodeError> {
         let args = [request.token.expose(), &fence.to_string(), &self.fence_retention];
-        let reply = self.eval(&RAISE_FENCE, request.keys(), &args, self.brief()).await;
+        let reply = self.eval(RAISE_FENCE.with(request.keys(), &args), self.brief()).await;
         match reply {
             Ok(Value::Int(held)) => Ok(held == 1),
             Ok(other) => Err(node_error(unexpected(&other), &request.key)),
@@ -96,7 +93,7 @@ impl Redis {
     /// Removes a token that no later request uses.
     pub(crate) async fn withdraw(&self, key: &LockKey, token: &Token) -> Result<(), NodeError> {
         let args = [token.expose(), "0", &CONFIRM_WINDOW_MS, &self.fence_retention];
-        match self.eval(&RELEASE, slice::from_ref(key), &args, self.brief()).await {
+        match self.eval(RELEASE.with(slice::from_ref(key), &args), self.brief()).await {
             Ok(Value::Int(_)) | Err(CallError::NotALock) => Ok(()),
             Ok(other) => Err(node_error(unexpected(&other), key)),
             Err(error) => Err(node_error(error, key)),

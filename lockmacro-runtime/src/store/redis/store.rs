@@ -18,7 +18,7 @@ use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::retry::Retry;
-use crate::store::redis::client::script::Script;
+use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::client::url::{Addresses, Deployment, Target};
 use crate::store::redis::known_rights::Rights;
 use crate::store::redis::pubsub::channels::Grants;
@@ -102,11 +102,11 @@ impl Redis {
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         // No error here names a key.
         let nothing = LockKey::from("");
-        let ready = Retry::new(self.budget()).repeat(|budget| self.rights(true, budget)).await;
+        let ready = Retry::new(self.budget()).repeat(|budget, _| self.rights(true, budget)).await;
         ready.map_err(|error| error.into_error(&nothing))
     }
 
-    /// Connects and asks for the user's rights; `receives` tells that callers may wait.
+    /// Connects and asks for the user's rights; `receives` is true where callers may wait.
     pub(crate) async fn rights(&self, receives: bool, budget: Budget) -> Result<(), CallError> {
         self.nodes.ready(budget.until).await?;
         self.ask_rights(receives, budget).await
@@ -122,11 +122,17 @@ impl Redis {
         self.nodes.server_of(key).map(Into::into)
     }
 
-    /// The error for a grant that arrived after its lease had ended.
-    pub(crate) fn too_slow(&self, request: &Request) -> Transient {
-        let detail = too_slow(request.ttl);
-        let transient = Transient::new(Unavailability::TooSlow, detail, Applied::Unknown);
-        Transient { server: self.server_of(&request.key), ..transient }
+    /// Refuses a grant that arrived after its lease had ended.
+    pub(crate) fn in_time(&self, request: &Request, reply: Reply) -> Result<Reply, CallError> {
+        match reply {
+            Reply::Granted { sent, .. } if late(sent, request.ttl) => {
+                let detail = too_slow(request.ttl);
+                let transient = Transient::new(Unavailability::TooSlow, detail, Applied::Unknown);
+                let server = self.server_of(&request.key);
+                Err(CallError::Transient(Transient { server, ..transient }))
+            }
+            reply => Ok(reply),
+        }
     }
 
     /// The abandoned tokens, which may still be granted their lock.
@@ -148,39 +154,34 @@ impl Redis {
     ) -> Result<Answer, Failed> {
         let waiting = until.map(|until| self.budget_while_waiting(until));
         let mut retry = Retry::new(waiting.unwrap_or_else(|| self.budget()));
+        let ask = |budget, earlier: Applied| async move {
+            // A plain SET would not recognize its own token from an earlier try.
+            let reply = self.ask(request, !earlier.may_be(), budget).await?;
+            self.in_time(request, reply)
+        };
         let mut passes = PASSES_MAX;
         loop {
-            // A plain SET would not recognize its own token from an earlier try.
-            let first = !retry.earlier.may_be();
-            let transient = match self.ask(request, first, retry.budget).await {
-                Ok(Reply::Granted { sent, .. }) if late(sent, request.ttl) => {
-                    Ok(self.too_slow(request))
-                }
-                Ok(Reply::Granted { sent, fences }) => {
-                    let (ttl, earlier) = (request.ttl, retry.earlier);
+            let reply = retry.repeat(ask).await.map_err(|error| {
+                let error = error.into_error(&request.key);
+                Failed { error, applied: retry.earlier }
+            })?;
+            let earlier = retry.earlier;
+            match reply {
+                Reply::Granted { sent, fences } => {
+                    let ttl = request.ttl;
                     return Ok(Answer::Granted(Grant { sent, at: sent, ttl, earlier, fences }));
                 }
-                Ok(reply)
+                reply
                     if reply.is_held_by_nobody()
                         && passes > 0
                         && Instant::now() < retry.budget.until =>
                 {
                     passes -= 1;
-                    continue;
                 }
-                Ok(Reply::Contended { nth, holder, .. }) => {
-                    let (queue, earlier) = (Queueing::Outside, retry.earlier);
+                Reply::Contended { nth, holder, .. } => {
+                    let queue = Queueing::Outside;
                     return Ok(Answer::Contended { nth, holder, queue, earlier });
                 }
-                Err(error) => error.transient(),
-            };
-            let error = match transient {
-                Ok(transient) => retry.after(transient).await.err(),
-                Err(error) => Some(error),
-            };
-            if let Some(error) = error {
-                let error = error.into_error(&request.key);
-                return Err(Failed { error, applied: retry.earlier });
             }
         }
     }
@@ -242,18 +243,16 @@ impl Redis {
         budget: Budget,
     ) -> Result<Reply, CallError> {
         let sent = Moment::now();
-        answer(self.eval(&ACQUIRE, request.keys(), args, budget).await?, sent)
+        answer(self.eval(ACQUIRE.with(request.keys(), args), budget).await?, sent)
     }
 
     /// Calls a script with these keys.
     pub(crate) async fn eval(
         &self,
-        script: &'static Script,
-        keys: &[LockKey],
-        args: &[&str],
+        call: ScriptCall<'_>,
         budget: Budget,
     ) -> Result<Value, CallError> {
-        let reply = self.nodes.eval(script, keys, args, budget).await;
+        let reply = self.nodes.eval(call, budget).await;
         if let Err(CallError::CrossSlot) = reply {
             self.slots.store(true, Ordering::Relaxed);
         }
@@ -291,6 +290,10 @@ impl Servers for Redis {
 
     fn answer_time(&self) -> Duration {
         self.answer()
+    }
+
+    fn round_trip(&self, key: &LockKey) -> Duration {
+        self.nodes.round_trip(key).map_or(Duration::ZERO, |measured| measured.shortest())
     }
 
     fn may_forget(&self) -> bool {

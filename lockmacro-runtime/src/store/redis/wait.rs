@@ -9,7 +9,6 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
-use crate::protocol::lease::late;
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::hand_off::{HandOff, Sample};
@@ -70,8 +69,8 @@ impl Redis {
         }
     }
 
-    /// Asks once more. `earlier` tells what became of the requests before; `foreign` since when
-    /// other programs hold the lock.
+    /// Asks once more. `earlier` keeps whether the requests before were applied, and `foreign`
+    /// since when other programs hold the lock.
     async fn ask_once(
         &self,
         request: &Request,
@@ -125,14 +124,10 @@ impl Redis {
         retry: &mut Retry,
     ) -> Result<(Reply, SentRequest), CallError> {
         let ask = |budget| async move {
-            match self.ask_queued(request, waiter, budget).await? {
-                (Reply::Granted { sent, .. }, _) if late(sent, request.ttl) => {
-                    Err(self.too_slow(request).into())
-                }
-                answered => Ok(answered),
-            }
+            let (reply, sent_request) = self.ask_queued(request, waiter, budget).await?;
+            Ok((self.in_time(request, reply)?, sent_request))
         };
-        let ask = |budget| async move {
+        let ask = |budget, _| async move {
             let answered = ask(budget).await;
             if let Err(CallError::Transient(transient)) = &answered {
                 let error = || CallError::Transient(transient.clone()).into_error(&request.key);
@@ -180,7 +175,7 @@ impl Redis {
         ];
         let (sent, before) = (Moment::now(), node.connection());
         request.set_applied(Applied::Unknown);
-        let reply = node.eval(&ACQUIRE, request.keys(), &args, budget).await?;
+        let reply = node.eval(ACQUIRE.with(request.keys(), &args), budget).await?;
         // The same connection before and after means that there was no other in between.
         let connection = before.filter(|before| node.connection() == Some(*before));
         let connection = connection.and_then(NonZeroU64::new);

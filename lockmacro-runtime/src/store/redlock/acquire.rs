@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease;
 use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::quorum::{Contention, Tally, Verdict, late, majority, no_quorum};
 use crate::protocol::request::Request;
+use crate::protocol::vote::{NodeError, Vote};
 use crate::store::redlock::retry_delay::RetryDelay;
 use crate::store::redlock::round::Round;
 use crate::store::redlock::rules::replaced;
@@ -111,15 +112,7 @@ impl Redlock {
             (nth, nodes.vote(nth, (Arc::clone(&attempts), token), attempt))
         }));
         let mut tally = Tally::of(self.count());
-        let verdict = loop {
-            if let Some(verdict) = tally.verdict() {
-                break verdict;
-            }
-            match timeout_at(until, round.next()).await {
-                Ok(Some((nth, said))) => tally.add(nth, said),
-                Ok(None) | Err(_) => tally.end(),
-            }
-        };
+        let verdict = counted(&mut round, &mut tally, until, Tally::verdict).await;
         self.note_round_trip(sent.elapsed());
         let failure = match verdict {
             Verdict::Granted => {
@@ -132,21 +125,15 @@ impl Redlock {
             }
             Verdict::Contended => {
                 // The first answers may name different holders, of which one has the lock.
-                while !tally.tells_holder() {
-                    match timeout_at(until, round.next()).await {
-                        Ok(Some((nth, said))) => tally.add(nth, said),
-                        Ok(None) | Err(_) => tally.end(),
-                    }
-                }
+                let holder = |tally: &Tally| tally.tells_holder().then_some(());
+                counted(&mut round, &mut tally, until, holder).await;
                 round.go_on();
                 Failure::Contended(tally.contention())
             }
             Verdict::NoQuorum => {
                 // The other answers only complete the error.
-                while let Ok(Some((nth, said))) = timeout_at(until, round.next()).await {
-                    tally.add(nth, said);
-                }
-                tally.end();
+                let all = |tally: &Tally| tally.is_complete().then_some(());
+                counted(&mut round, &mut tally, until, all).await;
                 round.go_on();
                 let (error, transient) = (tally.error(&self.nodes.names), tally.is_transient());
                 Failure::Fault { error, transient }
@@ -197,7 +184,7 @@ impl Redlock {
         );
         let until = Instant::now() + within;
         let mut raised = 0;
-        while let Ok(Some((nth, answer))) = timeout_at(until, round.next()).await {
+        while let Some((nth, answer)) = round.next_until(until).await {
             match answer {
                 // A new connection may lead to a server that counts already under another name.
                 Ok(true) if !self.nodes.is_as_it_was(nth) => errors[nth] = Some(replaced()),
@@ -231,5 +218,24 @@ impl Redlock {
         let before = self.round_trip.load(Ordering::Relaxed);
         let mean = if before == 0 { now } else { (before * 7 + now) / 8 };
         self.round_trip.store(mean, Ordering::Relaxed);
+    }
+}
+
+/// Counts votes until they answer a question. After the deadline, or the last vote, a node that has
+/// not answered counts as failed.
+async fn counted<T>(
+    round: &mut Round<'_, Result<Vote, NodeError>>,
+    tally: &mut Tally,
+    until: Instant,
+    answer: impl Fn(&Tally) -> Option<T>,
+) -> T {
+    loop {
+        if let Some(answer) = answer(tally) {
+            return answer;
+        }
+        match round.next_until(until).await {
+            Some((nth, vote)) => tally.add(nth, vote),
+            None => tally.end(),
+        }
     }
 }

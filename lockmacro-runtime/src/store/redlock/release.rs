@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::protocol::answer::Released;
 use crate::protocol::attempts::{Attempts, Withdrawal};
@@ -42,10 +42,10 @@ impl Redlock {
         let brief = Instant::now() + more;
         loop {
             let next = match count.verdict() {
-                None => Ok(round.next().await),
-                Some(_) => timeout_at(brief, round.next()).await,
+                None => round.next().await,
+                Some(_) => round.next_until(brief).await,
             };
-            let Ok(Some((nth, found))) = next else { break };
+            let Some((nth, found)) = next else { break };
             count.add(nth, found);
         }
         let verdict = count.verdict();
@@ -98,7 +98,7 @@ impl Redlock {
             (withdrawal.node, Arc::clone(&self.nodes).withdraw(withdrawal, first))
         }));
         let until = Instant::now() + BRIEF;
-        while let Ok(Some(_)) = timeout_at(until, round.next()).await {}
+        while round.next_until(until).await.is_some() {}
         round.go_on();
     }
 }

@@ -3,6 +3,8 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
+use tokio::time::{Instant, timeout_at};
+
 use crate::protocol::answer::Asked;
 
 /// Requests that are in flight at the same time, each to one node.
@@ -34,6 +36,11 @@ impl<'a, T> Round<'a, T> {
             if self.in_flight.is_empty() { Poll::Ready(None) } else { Poll::Pending }
         })
         .await
+    }
+
+    /// The same, until a deadline; `None` after it, too.
+    pub(crate) async fn next_until(&mut self, until: Instant) -> Option<(usize, T)> {
+        timeout_at(until, self.next()).await.ok().flatten()
     }
 }
 

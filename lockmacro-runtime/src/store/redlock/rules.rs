@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::store::redis::client::replicas::not_replicated;
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
@@ -16,6 +17,11 @@ pub(crate) struct Rules {
     pub(crate) node: Duration,
     /// How long a node keeps the last fence of a key, unless its URL sets that.
     pub(crate) fence_retention: Duration,
+}
+
+/// The error for a Redlock that is to be replicated.
+pub(crate) fn no_replicas() -> LockError {
+    not_replicated("the nodes of a Redlock stand for each other")
 }
 
 /// The error of an answer that may be of another server.

@@ -10,22 +10,22 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use crate::protocol::attempts::Attempts;
 use crate::protocol::quorum::{late, majority, may_be_had, no_quorum};
 use crate::protocol::request::Request;
 use crate::protocol::vote::NodeError;
-use crate::store::redis::client::replicas::not_replicated;
 use crate::store::redis::client::url::Deployment;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node::Nodes;
 use crate::store::redlock::node_names;
 use crate::store::redlock::retry_delay::RetryDelay;
 use crate::store::redlock::round::Round;
-use crate::store::redlock::rules::Rules;
+use crate::store::redlock::rules::{Rules, no_replicas};
 use crate::store::servers::Servers;
 use crate::value::error::LockError;
+use crate::value::key::LockKey;
 use crate::value::limits::TTL_MAX;
 use crate::value::unavailability::Unavailability;
 
@@ -50,7 +50,7 @@ impl Redlock {
     ) -> Result<Self, LockError> {
         let names = node_names::names(nodes)?.into();
         if nodes.iter().any(|node| node.replicated.is_some()) {
-            return Err(not_replicated("the nodes of a Redlock stand for each other"));
+            return Err(no_replicas());
         }
         let redis = nodes.iter().map(|node| Redis::new(node, timeout)).collect();
         let nodes = Arc::new(Nodes::new(redis, names, rules));
@@ -81,7 +81,7 @@ impl Redlock {
             };
             let mut round = Round::new(open.iter().map(|nth| (*nth, admit(*nth))));
             let mut last = false;
-            while let Ok(Some((nth, admitted))) = timeout_at(until, round.next()).await {
+            while let Some((nth, admitted)) = round.next_until(until).await {
                 if let Err((NodeError { error, .. }, true)) = &admitted
                     && matches!(**error, LockError::AccessDenied { .. })
                 {
@@ -171,6 +171,10 @@ impl Servers for Redlock {
 
     fn answer_time(&self) -> Duration {
         self.nodes.all.first().map_or(self.timeout, |node| node.redis.answer())
+    }
+
+    fn round_trip(&self, _: &LockKey) -> Duration {
+        self.usual_round_trip()
     }
 
     fn are_several(&self) -> bool {

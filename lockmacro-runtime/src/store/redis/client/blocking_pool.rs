@@ -12,9 +12,8 @@ use crate::store::redis::client::connection::Connection;
 use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::replicas::ReplicaAcks;
-use crate::store::redis::client::script::Script;
+use crate::store::redis::client::script::ScriptCall;
 use crate::value::applied::Applied;
-use crate::value::key::LockKey;
 use crate::value::sync::{Mutex, MutexGuard};
 
 /// Most calls in flight at once; others wait for a connection.
@@ -65,25 +64,20 @@ impl BlockingPool {
     pub(crate) async fn eval_acknowledged(
         &self,
         (connector, asking): (&Connector, bool),
-        script: &Script,
-        keys: &[LockKey],
-        args: &[&str],
+        call: ScriptCall<'_>,
         replicated: ReplicaAcks,
         budget: Budget,
     ) -> Result<(Value, u32), CallError> {
         let permit = timeout_at(budget.until, self.permits.acquire()).await;
         let Ok(Ok(_permit)) = permit else {
-            return Err(CallError::Transient(Transient::timeout(
-                "waiting for a connection",
-                Applied::No,
-            )));
+            return Err(CallError::timeout("waiting for a connection", Applied::No));
         };
         let idle = self.next_idle(connector);
         // By its text where the server may not know the hash: otherwise the WAIT that follows would
         // be useless.
         let command = match idle {
-            Some(_) => script.by_hash(keys, args),
-            None => script.by_text(keys, args),
+            Some(_) => call.by_hash(),
+            None => call.by_text(),
         };
         let mut connection = match idle {
             Some(idle) => idle,
@@ -92,7 +86,7 @@ impl BlockingPool {
         let mut answer =
             eval_and_wait(asking, &mut connection, command, replicated, budget.answer).await;
         if let Err(CallError::NoScript) = answer {
-            let text = script.by_text(keys, args);
+            let text = call.by_text();
             answer = eval_and_wait(asking, &mut connection, text, replicated, budget.answer).await;
         }
         match &answer {
@@ -119,9 +113,7 @@ impl BlockingPool {
 
 async fn open(connector: &Connector, budget: Budget) -> Result<Connection, CallError> {
     let opened = timeout_at(budget.until, connector.open_plain()).await;
-    opened.unwrap_or_else(|_| {
-        Err(CallError::Transient(Transient::timeout("connecting", Applied::No)))
-    })
+    opened.unwrap_or_else(|_| Err(CallError::not_connected()))
 }
 
 async fn eval_and_wait(
@@ -140,10 +132,7 @@ async fn eval_and_wait(
     let skipped = usize::from(asking);
     let replies = timeout(budget, connection.inner.send_packed_commands(&both, skipped, 2));
     let Ok(replies) = replies.await else {
-        return Err(CallError::Transient(Transient::timeout(
-            "sent, and not answered",
-            Applied::Unknown,
-        )));
+        return Err(CallError::unanswered());
     };
     let mut replies = replies?.into_iter();
     let reply = replies.next().unwrap_or(Value::Nil).extract_error()?;

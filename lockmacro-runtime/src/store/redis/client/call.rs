@@ -13,10 +13,9 @@ use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::node::{Inner, Node};
 use crate::store::redis::client::pipeline::Command;
 use crate::store::redis::client::replicas::ReplicaAcks;
-use crate::store::redis::client::script::Script;
+use crate::store::redis::client::script::ScriptCall;
 use crate::value::applied::Applied;
 use crate::value::backoff::Backoff;
-use crate::value::key::LockKey;
 use crate::value::sync::MutexGuard;
 use crate::value::unavailability::Unavailability;
 
@@ -98,7 +97,7 @@ impl Node {
             if if strict { self.may_discard() } else { unanswered_calls >= UNANSWERED_MAX } {
                 self.discard(live);
             }
-            return Err(self.failed(unanswered()));
+            return Err(self.failed(CallError::unanswered()));
         };
         live.answered();
         if strict {
@@ -139,16 +138,12 @@ impl Node {
     /// Calls a script by its hash, or by its text where the server does not know the hash.
     pub(crate) async fn eval(
         &self,
-        script: &'static Script,
-        keys: &[LockKey],
-        args: &[&str],
+        call: ScriptCall<'_>,
         budget: Budget,
     ) -> Result<Value, CallError> {
-        match self.call(Command::call_of(script, keys, args), budget).await {
+        match self.call(Command::call_of(call), budget).await {
             // Boxed, as every rare step is: the future of a waiter stays small.
-            Err(CallError::NoScript) => {
-                Box::pin(self.load_and_eval(script, keys, args, budget)).await
-            }
+            Err(CallError::NoScript) => Box::pin(self.load_and_eval(call, budget)).await,
             reply => reply,
         }
     }
@@ -156,9 +151,7 @@ impl Node {
     /// Calls a script that the server does not know yet.
     async fn load_and_eval(
         &self,
-        script: &'static Script,
-        keys: &[LockKey],
-        args: &[&str],
+        call: ScriptCall<'_>,
         budget: Budget,
     ) -> Result<Value, CallError> {
         // Of many callers of a new server only one sends the text.
@@ -166,7 +159,7 @@ impl Node {
         let mut answer = Some(answer);
         let send = || {
             let (node, answer) = (self.clone(), answer.take());
-            let text = script.by_text(keys, args);
+            let text = call.by_text();
             async move {
                 let reply = node.call(text, budget).await;
                 // The caller may have been dropped.
@@ -176,10 +169,12 @@ impl Node {
         self.inner.loading.run(send, budget.until).await;
         if answer.is_none() {
             // Without a reply the script may still be in flight.
-            return answered.try_recv().unwrap_or_else(|_| Err(self.failed(unanswered())));
+            return answered
+                .try_recv()
+                .unwrap_or_else(|_| Err(self.failed(CallError::unanswered())));
         }
-        match self.call(script.by_hash(keys, args), budget).await {
-            Err(CallError::NoScript) => self.call(script.by_text(keys, args), budget).await,
+        match self.call(call.by_hash(), budget).await {
+            Err(CallError::NoScript) => self.call(call.by_text(), budget).await,
             reply => reply,
         }
     }
@@ -187,41 +182,31 @@ impl Node {
     /// Calls a script that writes, and waits for replicas to acknowledge the write. Returns the
     /// script's reply and the number of replicas.
     ///
-    /// A task does so, and ends with its caller. Otherwise a caller that nobody polls could keep a
-    /// connection of the pool from the others.
+    /// A task of its own makes the call, and ends with its caller. Otherwise a caller that nobody
+    /// polls could keep a connection of the pool from the others.
     pub(crate) async fn eval_acknowledged(
         &self,
-        script: &'static Script,
-        keys: &[LockKey],
-        args: &[&str],
+        call: ScriptCall<'_>,
         replicated: ReplicaAcks,
         budget: Budget,
     ) -> Result<(Value, u32), CallError> {
-        let (node, keys) = (self.clone(), keys.to_vec());
-        let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let (node, script, keys) = (self.clone(), call.script, call.keys.to_vec());
+        let args: Vec<_> = call.args.iter().map(|arg| (*arg).to_owned()).collect();
         let mut task = JoinSet::new();
         task.spawn(async move {
             let args: Vec<_> = args.iter().map(String::as_str).collect();
             let Inner { connector, blocking_pool, .. } = &*node.inner;
             let answer = blocking_pool.eval_acknowledged(
                 (connector, node.asking),
-                script,
-                &keys,
-                &args,
+                script.with(&keys, &args),
                 replicated,
                 budget,
             );
             answer.await.map_err(|error| node.failed(error))
         });
-        let ended = || {
-            Err(CallError::Transient(Transient::timeout("the runtime has ended", Applied::Unknown)))
-        };
+        let ended = || Err(CallError::timeout("the runtime has ended", Applied::Unknown));
         task.join_next().await.and_then(Result::ok).unwrap_or_else(ended)
     }
-}
-
-fn unanswered() -> CallError {
-    CallError::Transient(Transient::timeout("sent, and not answered", Applied::Unknown))
 }
 
 /// A slot has moved away, and from then on replies cannot be matched to their commands: see

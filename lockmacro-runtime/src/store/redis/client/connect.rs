@@ -12,14 +12,13 @@ use tokio::time::{Instant, timeout};
 
 use crate::store::redis::client::connection::{Connection, Delivery};
 use crate::store::redis::client::connector::Connector;
-use crate::store::redis::client::error::{CallError, Transient, full};
+use crate::store::redis::client::error::{CallError, full};
 use crate::store::redis::client::rejection::greeting;
 use crate::store::redis::client::resp2::Resp2Subscription;
 use crate::store::redis::client::sentinel::{is_primary, no_primary};
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::subscriptions::Subscriptions;
 use crate::store::redis::client::url::Target;
-use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 
@@ -55,11 +54,9 @@ impl Connector {
         let settings = self.settings.current().await?;
         let opened = if self.sentinels.is_some() {
             // A server that hangs is soon replaced, first at the sentinels and then here.
-            let timed_out =
-                || Err(CallError::Transient(Transient::timeout("connecting", Applied::No)));
             timeout(self.timeout / 4, self.open_primary(&settings, &at, delivery))
                 .await
-                .unwrap_or_else(|_| timed_out())
+                .unwrap_or_else(|_| Err(CallError::not_connected()))
         } else {
             self.open_and_ask(&settings, &at, delivery).await
         };
@@ -140,7 +137,7 @@ impl Connector {
         }
     }
 
-    /// Opens a connection that receives grants as pushes, or tells how they can be received
+    /// Opens a connection that receives grants as pushes, or returns how they can be received
     /// instead.
     async fn open_subscribed(
         &self,
@@ -187,7 +184,7 @@ impl Connector {
         }
     }
 
-    /// Counts a connection that was closed, and tells whether it was not the first in a row: some
+    /// Counts a connection that was closed, and returns whether it was not the first in a row: some
     /// proxies close a connection on a command that they do not know.
     fn is_closed_again(&self, error: &CallError) -> bool {
         let reason = Unavailability::Disconnected;

@@ -59,10 +59,6 @@ impl Transient {
         Self { reason, detail: detail.into(), server: None, applied, replace: false, login: false }
     }
 
-    pub(crate) fn timeout(detail: &str, applied: Applied) -> Self {
-        Self::new(Unavailability::Timeout, detail, applied)
-    }
-
     /// The same on a connection that has to be replaced.
     pub(crate) fn replacing(self) -> Self {
         Self { replace: true, ..self }
@@ -70,7 +66,22 @@ impl Transient {
 }
 
 impl CallError {
-    /// What failed, if a retry may succeed.
+    /// The error of a step that took too long.
+    pub(crate) fn timeout(detail: &str, applied: Applied) -> Self {
+        CallError::Transient(Transient::new(Unavailability::Timeout, detail, applied))
+    }
+
+    /// The error of a connection that was not open in time.
+    pub(crate) fn not_connected() -> Self {
+        Self::timeout("connecting", Applied::No)
+    }
+
+    /// The error of a command that was not answered in time.
+    pub(crate) fn unanswered() -> Self {
+        Self::timeout("sent, and not answered", Applied::Unknown)
+    }
+
+    /// The transient error, if a retry may succeed.
     pub(crate) fn transient(self) -> Result<Transient, Self> {
         match self {
             CallError::Split(transient) | CallError::Transient(transient) => Ok(transient),
@@ -78,7 +89,7 @@ impl CallError {
         }
     }
 
-    /// The error to report after this one: a final error tells more than a transient one.
+    /// The error to report after this one: a final error says more than a transient one.
     pub(crate) fn unless_final(self, next: Self) -> Self {
         if matches!(self, CallError::Final(_)) { self } else { next }
     }
@@ -143,12 +154,6 @@ impl CallError {
                 LockError::Unavailable { reason, detail, server }
             }
         }
-    }
-}
-
-impl From<Transient> for CallError {
-    fn from(transient: Transient) -> Self {
-        CallError::Transient(transient)
     }
 }
 
@@ -341,7 +346,7 @@ mod tests {
             assert_eq!(error.server(), server, "{error:?}");
             assert!(error.to_string().ends_with(text), "{error}");
         }
-        assert_eq!(reply("OOM", "full, at b:2").server(), None, "only a field tells it");
+        assert_eq!(reply("OOM", "full, at b:2").server(), None, "only a field has the server");
     }
 
     #[test]

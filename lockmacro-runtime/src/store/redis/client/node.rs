@@ -158,22 +158,23 @@ impl Node {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
-        let opened = if self.is_closed() {
-            Box::pin(timeout_at(until, self.open_unshared())).await.ok()
-        } else {
-            let open = || {
-                let node = self.clone();
-                async move { node.open().await }
-            };
-            Box::pin(self.inner.connecting.run(open, until)).await
+        if self.is_closed() {
+            let opened = Box::pin(timeout_at(until, self.open_unshared())).await;
+            return opened.unwrap_or_else(|_| Err(self.connecting_timed_out()));
+        }
+        let open = || {
+            let node = self.clone();
+            async move { node.open().await }
         };
+        let opened = Box::pin(self.inner.connecting.run(open, until)).await;
         opened.unwrap_or_else(|| match self.is_closed() {
             true => Err(ended().at(|| self.server())),
-            false => {
-                let timeout = Transient::timeout("connecting", Applied::No);
-                Err(self.failed(CallError::Transient(timeout)))
-            }
+            false => Err(self.connecting_timed_out()),
         })
+    }
+
+    fn connecting_timed_out(&self) -> CallError {
+        self.failed(CallError::not_connected())
     }
 
     /// Opens a connection that nobody keeps but the caller.
@@ -298,5 +299,36 @@ impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without the connector, which has the password.
         f.debug_struct("Node").field("connected", &self.live().is_some()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::redis::client::subscriptions::NoPushes;
+    use crate::store::redis::client::url::{Addresses, Deployment};
+    use crate::value::url::Url;
+
+    #[tokio::test]
+    async fn a_closed_node_whose_server_hangs_reports_a_timeout() {
+        // It accepts connections, and answers none of them.
+        let hanging = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", hanging.local_addr().unwrap());
+        let timeout = Duration::from_secs(1);
+        let servers = Deployment::of(&Url::parse(&url).unwrap(), timeout).unwrap();
+        let Deployment { at: Addresses::One(target), settings, .. } = servers else {
+            panic!("one server")
+        };
+        let sink = NoPushes::sink();
+        let node =
+            Node::with(Connector::new(target, settings, timeout, Arc::default(), sink), timeout);
+        for closed in [false, true] {
+            if closed {
+                node.close();
+            }
+            let ready = node.ready(Instant::now() + Duration::from_millis(50)).await;
+            let Err(CallError::Transient(error)) = ready else { panic!("{closed}: {ready:?}") };
+            assert_eq!((error.reason, &*error.detail), (Unavailability::Timeout, "connecting"));
+        }
     }
 }

@@ -9,8 +9,7 @@ use redis::{Cmd, Pipeline, RedisFuture, RedisResult, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinSet, yield_now};
 
-use crate::store::redis::client::script::Script;
-use crate::value::key::LockKey;
+use crate::store::redis::client::script::{Script, ScriptCall};
 
 /// Calls in flight up to which a command is sent directly.
 const DIRECT_MAX: usize = 4;
@@ -33,9 +32,8 @@ pub(crate) struct Command {
 
 impl Command {
     /// A call of a script by its hash.
-    pub(crate) fn call_of(script: &'static Script, keys: &[LockKey], args: &[&str]) -> Self {
-        let merges = script.merges.then_some(script);
-        Self { cmd: script.by_hash(keys, args), merges }
+    pub(crate) fn call_of(call: ScriptCall<'_>) -> Self {
+        Self { cmd: call.by_hash(), merges: call.script.merges.then_some(call.script) }
     }
 }
 

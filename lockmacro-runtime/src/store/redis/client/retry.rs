@@ -22,14 +22,14 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// The retries of one call.
 pub(crate) struct Retry {
     pub(crate) budget: Budget,
-    /// What became of the earlier calls.
+    /// Whether the earlier calls were applied.
     pub(crate) earlier: Applied,
     began: Instant,
     /// The delay before the next try.
     pause: Duration,
     /// The delays after that one.
     backoff: Backoff,
-    /// The error that tells most: a timeout at the end tells less than an error reply before it.
+    /// The most specific error: a timeout at the end says less than an error reply before it.
     clearest: Option<Transient>,
 }
 
@@ -40,16 +40,17 @@ impl Retry {
         Self { budget, earlier: Applied::No, began, pause, backoff, clearest: None }
     }
 
-    /// Repeats a call for as long as its errors are transient, within the budget.
+    /// Repeats a call for as long as its errors are transient, within the budget. The call takes
+    /// the budget, and whether the calls before it were applied.
     pub(crate) async fn repeat<T, F>(
         &mut self,
-        mut call: impl FnMut(Budget) -> F,
+        mut call: impl FnMut(Budget, Applied) -> F,
     ) -> Result<T, CallError>
     where
         F: Future<Output = Result<T, CallError>>,
     {
         loop {
-            match call(self.budget).await {
+            match call(self.budget, self.earlier).await {
                 Err(error) => self.after(error.transient()?).await?,
                 answer => return answer,
             }
@@ -57,13 +58,13 @@ impl Retry {
     }
 
     /// Waits before the next try. Returns the error for the caller when no time is left for one.
-    pub(crate) async fn after(&mut self, error: Transient) -> Result<(), CallError> {
+    async fn after(&mut self, error: Transient) -> Result<(), CallError> {
         self.earlier = self.earlier.and(error.applied);
         if Instant::now() + self.pause >= self.budget.until {
             let clearest = self.clearest.take().filter(|last| weight(last) > weight(&error));
             return Err(CallError::Transient(clearest.unwrap_or(error)));
         }
-        if self.clearest.as_ref().is_none_or(|told| weight(&error) >= weight(told)) {
+        if self.clearest.as_ref().is_none_or(|last| weight(&error) >= weight(last)) {
             self.clearest = Some(error);
         }
         sleep(self.pause).await;
@@ -74,7 +75,7 @@ impl Retry {
     }
 }
 
-/// How much an error tells: a timeout least, a broken connection more, an error reply most.
+/// How specific an error is: a timeout least, a broken connection more, an error reply most.
 fn weight(error: &Transient) -> u8 {
     match error.reason {
         Unavailability::Timeout | Unavailability::TooSlow => 0,

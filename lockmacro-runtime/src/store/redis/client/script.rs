@@ -1,4 +1,4 @@
-//! A Lua script, which is called by its hash.
+//! A Lua script, and a call of it.
 
 use std::io::Write;
 use std::sync::LazyLock;
@@ -29,14 +29,13 @@ impl Script {
         })
     }
 
-    /// A call by hash, which a server that does not know the script answers with NOSCRIPT.
-    pub(crate) fn by_hash(&self, keys: &[LockKey], args: &[&str]) -> Cmd {
-        self.call("EVALSHA", &self.hash, keys, args)
-    }
-
-    /// A call by text. It is one command, so that no flush comes between loading and calling.
-    pub(crate) fn by_text(&self, keys: &[LockKey], args: &[&str]) -> Cmd {
-        self.call("EVAL", self.code, keys, args)
+    /// A call with these keys and arguments.
+    pub(crate) fn with<'a>(
+        &'static self,
+        keys: &'a [LockKey],
+        args: &'a [&'a str],
+    ) -> ScriptCall<'a> {
+        ScriptCall { script: self, keys, args }
     }
 
     /// One call made of several calls by hash: first the keys of all, then the other arguments of
@@ -59,18 +58,39 @@ impl Script {
         }
         merged
     }
+}
 
-    fn call(&self, verb: &str, script: &str, keys: &[LockKey], args: &[&str]) -> Cmd {
-        let of_each = 1 + self.companions.len();
+/// A call of a script, by its hash or by its text.
+#[derive(Clone, Copy)]
+pub(crate) struct ScriptCall<'a> {
+    pub(crate) script: &'static Script,
+    pub(crate) keys: &'a [LockKey],
+    pub(crate) args: &'a [&'a str],
+}
+
+impl ScriptCall<'_> {
+    /// The call by hash, which a server that does not know the script answers with NOSCRIPT.
+    pub(crate) fn by_hash(self) -> Cmd {
+        self.command("EVALSHA", &self.script.hash)
+    }
+
+    /// The call by text. It is one command, so that no flush comes between loading and calling.
+    pub(crate) fn by_text(self) -> Cmd {
+        self.command("EVAL", self.script.code)
+    }
+
+    fn command(self, verb: &str, name: &str) -> Cmd {
+        let Self { script, keys, args } = self;
+        let of_each = 1 + script.companions.len();
         let count = keys.len() * of_each;
         let keys_len: usize = keys.iter().map(|key| key.as_str().len() + COMPANION_MORE).sum();
         let args_len: usize = args.iter().map(|arg| arg.len()).sum();
-        let capacity = verb.len() + script.len() + 4 + of_each * keys_len + args_len;
+        let capacity = verb.len() + name.len() + 4 + of_each * keys_len + args_len;
         let mut cmd = Cmd::with_capacity(3 + count + args.len(), capacity);
-        cmd.arg(verb).arg(script).arg(count);
+        cmd.arg(verb).arg(name).arg(count);
         for key in keys.iter().map(LockKey::as_str) {
             cmd.arg(key);
-            for kind in self.companions {
+            for kind in script.companions {
                 cmd.arg(CompanionKey { key, kind });
             }
         }

@@ -77,16 +77,12 @@ impl Sentinels {
             let (name, budget) = (self.group.name.clone(), self.group.budget);
             let idle = self.idle.clone();
             asked.spawn(async move {
-                let timed_out = || {
-                    Err(CallError::Transient(Transient::timeout("asking a sentinel", Applied::No)))
-                };
-                timeout(budget, ask(client, &name, &idle, nth))
-                    .await
-                    .unwrap_or_else(|_| timed_out())
+                let late = |_| Err(CallError::timeout("asking a sentinel", Applied::No));
+                timeout(budget, ask(client, &name, &idle, nth)).await.unwrap_or_else(late)
             });
         }
         let mut named: Vec<(ConnectionAddr, usize)> = Vec::new();
-        let mut error = Transient::timeout("asking the sentinels", Applied::No).into();
+        let mut error = CallError::timeout("asking the sentinels", Applied::No);
         while let Some(answer) = asked.join_next().await {
             match answer {
                 Ok(Ok(at)) => {
@@ -112,7 +108,7 @@ impl Sentinels {
             // One side was cut off, and it is unknown which.
             [(_, times), (_, others), ..] if times == others => {
                 let detail = "the sentinels do not agree which server is the primary";
-                Err(Transient::timeout(detail, Applied::No).into())
+                Err(CallError::timeout(detail, Applied::No))
             }
             [most, ..] => Ok(most.clone()),
             [] => Err(error),

@@ -28,7 +28,7 @@ struct Flight<T> {
     task: AbortHandle,
 }
 
-/// What the task publishes.
+/// The state that the task publishes.
 struct Progress<T> {
     beat: Instant,
     /// `Some(None)` when the work exceeded its limit.

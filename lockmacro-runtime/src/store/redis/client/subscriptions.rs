@@ -169,8 +169,7 @@ impl Subscriptions {
                 self.receive(grant);
             }
             (PushKind::Disconnection, _) => self.alarm(),
-            // The client never unsubscribes, because the confirmation could not be told from this
-            // push.
+            // The client never unsubscribes, because the confirmation would look like this push.
             (PushKind::Unsubscribe | PushKind::PUnsubscribe | PushKind::SUnsubscribe, _) => {
                 self.desynchronized.store(true, Ordering::Release);
                 self.alarm();

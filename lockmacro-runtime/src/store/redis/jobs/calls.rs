@@ -7,7 +7,7 @@ use redis::Value;
 use tokio::task::JoinSet;
 
 use crate::jobs::call::Job;
-use crate::jobs::limits::{DEAD_MAX, note_abandoned};
+use crate::jobs::limits::{ABANDONED, DEAD_MAX, note_abandoned};
 use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::redis::client::error::{CallError, unexpected_reply};
 use crate::store::redis::client::node::Node;
@@ -108,7 +108,7 @@ impl Calls {
         budget: Budget,
     ) -> Result<Value, LockError> {
         let keys = [key_of(function)];
-        let eval = |budget| self.redis.eval(script, &keys, args, budget);
+        let eval = |budget, _| self.redis.eval(script.with(&keys, args), budget);
         let value = Retry::new(budget).repeat(eval).await;
         value.map_err(|error| error.into_error(&keys[0]))
     }
@@ -164,7 +164,8 @@ impl Calls {
             long => long,
         };
         let (most, dead_max) = (most.to_string(), DEAD_MAX.to_string());
-        let args = [&*most, &millis(lease), &idle, &millis(tick), id, REPLY_BYTES_MAX, &dead_max];
+        let (lease, tick_millis) = (millis(lease), millis(tick));
+        let args = [&*most, &lease, &idle, &tick_millis, id, REPLY_BYTES_MAX, &dead_max, ABANDONED];
         let reply = self.ask_for(&jobs::TAKE, function, &args, budget).await?;
         let Value::Array(parts) = &reply else { return Err(unexpected_reply(&reply)) };
         let [Value::Int(again), Value::Int(strays), Value::Array(dead), calls @ ..] =

@@ -1,8 +1,8 @@
 //! Looking for deferred calls that are due, of many functions at once.
 //!
-//! A task for each function waits until it is time, and looks. A look takes no call: a node that
-//! hangs delays its own functions only, and a look whose answer nobody reads has changed nothing.
-//! The results are kept for the worker's next request.
+//! A task for each function waits until a call may be due, and looks. A look takes no call: a node
+//! that hangs delays its own functions only, and a look whose answer nobody reads has changed
+//! nothing. The results are kept for the worker's next request.
 
 use std::future::pending;
 use std::sync::Arc;

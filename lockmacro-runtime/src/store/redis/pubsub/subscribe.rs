@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::connect::SUBSCRIBE_RETRY;
 use crate::store::redis::client::connection::{Connection, Delivery};
-use crate::store::redis::client::error::{CallError, Transient};
+use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::node::{Inner, Node};
 use crate::store::redis::client::subscriptions::Subscriptions;
 use crate::value::applied::Applied;
@@ -38,8 +38,7 @@ impl Node {
                         let (node, live) = (self.clone(), Arc::clone(&live));
                         async move { node.subscribe(live, slot).await }
                     };
-                    let late =
-                        || CallError::Transient(Transient::timeout("subscribing", Applied::No));
+                    let late = || CallError::timeout("subscribing", Applied::No);
                     let timeout = || Err(late().at(|| self.server()));
                     let subscribed = subscribing.run(work, budget.until);
                     return Box::pin(subscribed).await.unwrap_or_else(timeout);
@@ -83,8 +82,8 @@ impl Node {
 
 /// Drops the channels without waiters, for as long as the connection is in use.
 ///
-/// The reply to an SUNSUBSCRIBE cannot be told from a subscription that the server ends. Therefore
-/// a new connection replaces the old one, and subscribes before the old one is closed.
+/// The reply to an SUNSUBSCRIBE looks like the end of a subscription by the server. Therefore a new
+/// connection replaces the old one, and subscribes before the old one is closed.
 fn replace_idle_channels(
     node: Weak<Inner>,
     channels: Weak<Subscriptions>,

@@ -129,8 +129,7 @@ impl Cluster {
             async move { cluster.fetch_map().await }
         };
         let refreshed = self.0.refreshing.run(fetch, until);
-        let timeout =
-            || CallError::Transient(Transient::timeout("asking for the slots", Applied::No));
+        let timeout = || CallError::timeout("asking for the slots", Applied::No);
         Box::pin(refreshed).await.unwrap_or_else(|| Err(timeout().at(|| self.servers())))
     }
 

@@ -12,7 +12,7 @@ use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::round_trip::RoundTrip;
-use crate::store::redis::client::script::Script;
+use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::client::subscriptions::PushSink;
 use crate::store::redis::client::url::{Addresses, Deployment};
 use crate::store::redis::topology::cluster::Cluster;
@@ -145,13 +145,11 @@ impl Topology {
     /// Calls a script on the server that has these keys.
     pub(crate) async fn eval(
         &self,
-        script: &'static Script,
-        keys: &[LockKey],
-        args: &[&str],
+        call: ScriptCall<'_>,
         budget: Budget,
     ) -> Result<Value, CallError> {
-        let slot = || keys.first().map_or(0, |key| slot(key.as_str()));
-        let eval = |node: Node| async move { node.eval(script, keys, args, budget).await };
+        let slot = || call.keys.first().map_or(0, |key| slot(key.as_str()));
+        let eval = |node: Node| async move { node.eval(call, budget).await };
         self.route(slot, budget, eval).await
     }
 

@@ -9,6 +9,7 @@
 -- ARGV[5]  the id of the request
 -- ARGV[6]  the most bytes of arguments to return, the first call excepted
 -- ARGV[7]  the most dead letters to keep
+-- ARGV[8]  the error of a new dead letter, after the number of its runs
 -- returns  { the milliseconds after which to look again, at most the above; the number of waiting
 --          entries without arguments or with an id that is not UTF-8, which were removed; for each
 --          new dead letter its id, and how often it was taken without a reported end; then for each
@@ -52,9 +53,7 @@ local function is_abandoned(id)
   if unreported <= (tonumber(attempts) or ATTEMPTS) then
     return false
   end
-  local error = number(unreported) .. ' runs have ended without a report: '
-    .. 'look for workers that crash or block, then retry the call'
-  make_dead_letter(id, error, ARGV[7])
+  make_dead_letter(id, number(unreported) .. ARGV[8], ARGV[7])
   if is_text(id) then
     dead[#dead + 1] = { id, number(unreported) }
   end
