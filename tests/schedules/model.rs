@@ -136,8 +136,6 @@ pub struct Client {
     pub lost: bool,
     pub asked_since_lost: bool,
     pub grants: u32,
-    /// The fence of its last grant, received or not.
-    pub fence: Option<u64>,
     pub last_request: Option<LastRequest>,
 }
 
@@ -179,7 +177,6 @@ impl World {
             lost: false,
             asked_since_lost: false,
             grants: 0,
-            fence: None,
             last_request: None,
         });
         number
@@ -266,10 +263,8 @@ impl World {
     pub fn apply(&mut self, step: &Step, lost: bool) {
         let granted = self.holder(&step.after).filter(|_| step.before.held != step.after.held);
         if let Some(client) = granted {
-            let fence = step.after.fence.filter(|_| self.clients[client].fenced);
             let granted = &mut self.clients[client];
             granted.grants += 1;
-            granted.fence = fence;
             (granted.lost, granted.asked_since_lost) = (false, false);
         }
         self.last_fence = self.last_fence.max(step.after.fence.unwrap_or(0));

@@ -295,11 +295,11 @@ const MUTANTS: &[Mutant] = &[
         "if held == token and max_queue < 0 then\n  return",
     ),
     (
-        "a new fence for a repeated grant",
-        Idempotent,
+        "the last fence again for a repeated grant",
+        Fenced,
         Acquire,
-        "is_held and redis.call('GET', KEYS[4]) or next_fences(fence_ttl)",
-        "next_fences(fence_ttl)",
+        "fenced == '1' and next_fences(fence_ttl) or 1",
+        "fenced == '1' and (is_held and redis.call('GET', KEYS[4]) or next_fences(fence_ttl)) or 1",
     ),
     (
         "an attempt that overtakes the queue",

@@ -157,6 +157,13 @@ impl Acquisition {
         self.of_same_token(Arc::new(request))
     }
 
+    /// The acquisition for waiters that want another ttl, or a fence.
+    pub(crate) fn with_wish(self, wish: (Duration, bool)) -> Self {
+        let request = self.request.with_wish(wish);
+        self.is_counted.store(false, Ordering::Release);
+        self.of_same_token(Arc::new(request))
+    }
+
     /// The next owner of the token. It is counted already.
     fn of_same_token(&self, request: Arc<Request>) -> Self {
         let (is_counted, is_first, process) = (AtomicBool::new(true), false, self.process);
@@ -176,7 +183,8 @@ impl Acquisition {
     /// The same. `more` is dropped when the lock was released.
     pub(crate) fn abandon_with(&self, more: Vec<InFlightGuard>) {
         let guard = self.leaves();
-        // Of several keys, some may be held while no request for the others was sent.
+        // Of several keys, some may be held, or a part may be in a queue, while no request for the
+        // others was sent.
         let may_be = self.request.applied().may_be() || !self.request.several().is_empty();
         if let Some(guard) = guard
             && !self.is_a_copy()

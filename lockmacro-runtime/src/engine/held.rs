@@ -145,7 +145,7 @@ impl Held {
         Ok(self)
     }
 
-    /// The caller that asked for itself stands at the line of the key from now on.
+    /// The caller that asked for itself has the line's lock from now on.
     fn stands_at(self: &Arc<Self>, place: Place) {
         // Before the line knows the holder, to which it turns at once.
         *self.place.lock() = Some(place.clone());
@@ -255,7 +255,7 @@ impl Held {
     }
 
     pub(crate) fn was_released(&self) -> bool {
-        self.released.load(Ordering::Acquire)
+        self.released.load(Ordering::SeqCst)
     }
 
     /// Waits until the lock is lost.
@@ -330,7 +330,8 @@ impl Held {
         self.renewal.lock().take();
         // A last check of the lease, so that a loss is reported.
         let _ = self.remaining();
-        self.released.store(true, Ordering::Release);
+        // In one order with the renewals that count as in flight.
+        self.released.store(true, Ordering::SeqCst);
         self.counted.lock().take();
         telemetry::released(self.request().labels(), self.since);
         let held = self.since.elapsed() + self.request().keep();

@@ -19,6 +19,8 @@ impl Held {
         let ttl = self.lease().extension(ttl, sent);
         self.request().renewed_until(sent.after(ttl));
         let extension = self.turn.extends(sent.after(ttl));
+        // After it counts as in flight: the lock may be passed on meanwhile.
+        self.remaining()?;
         let store = self.manager().store();
         let held = store.renew_acknowledged(self.request(), ttl, self.request().ttl / 3).await?;
         extension.answered();
@@ -53,8 +55,9 @@ impl Renewable for Held {
 
     fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment> {
         if held {
-            // The answer to a confirmation is for the rest of the lease.
-            self.turn.confirmed(sent, Moment::now().after(ttl));
+            // A confirmation, which is for no longer than the rest of the lease, has no ttl.
+            let kept = ttl.max(self.turn.kept_until().since(sent));
+            self.turn.confirmed(sent, Moment::now().after(kept));
         } else {
             self.turn.answered();
         }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tokio::time::{Sleep, sleep};
+use tokio::time::sleep;
 
 use crate::engine::acquisition::{Acquisition, Refusal};
 use crate::engine::blocking::{blocked, unparks_here};
@@ -39,7 +39,21 @@ pub(crate) struct Asker {
 struct Wait {
     until: Moment,
     /// Ends the question, so that the caller asks from the line.
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Option<Timer>,
+}
+
+/// A timer of tokio. Its type is hidden: for every function with a lock, the compiler would prove
+/// for each of its parts that it can be sent to other threads.
+struct Timer(Pin<Box<dyn Future<Output = ()> + Send>>);
+
+impl Timer {
+    fn new(time: Duration) -> Self {
+        Self(Box::pin(sleep(time)))
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(cx)
+    }
 }
 
 /// A waiter in the line. Dropping it leaves the line.
@@ -47,14 +61,15 @@ pub(crate) struct InLine {
     place: Option<Place>,
     core: Arc<Core>,
     draft: WaitingGauge<Arc<Request>>,
-    timer: Option<Pin<Box<Sleep>>>,
+    /// Boxed, to keep the waiter small.
+    timer: Option<Box<Timer>>,
     /// The wait is over, and so is the time for a first answer next.
     is_last: bool,
     /// Until when it waits for a release of its own process that nobody waits for.
     late: Option<Moment>,
 }
 
-/// A lock that a waiter has taken up. Dropping it gives the lock on.
+/// A lock that a waiter has taken up. Dropping it passes the lock on.
 pub(crate) struct TakenUp {
     /// Dropped first: the next caller asks before the lock is released.
     pub(crate) place: Standing,
@@ -63,8 +78,8 @@ pub(crate) struct TakenUp {
     pub(crate) token: Acquisition,
 }
 
-/// The place of a caller that has the lock, until a guard is made of it. Dropping it gives the
-/// place on.
+/// The place of a caller that has the lock, until a guard is made of it. Dropping it lets
+/// the next caller have it.
 pub(crate) struct Standing(Option<Place>);
 
 impl Standing {
@@ -125,9 +140,9 @@ impl Asker {
         let Wait { until, timer } = &mut **wait;
         let timer = timer.get_or_insert_with(|| {
             let left = until.since(Moment::now());
-            Box::pin(sleep(Self::longest(core).min(left)))
+            Timer::new(Self::longest(core).min(left))
         });
-        timer.as_mut().poll(cx)
+        timer.poll(cx)
     }
 
     /// The caller has the lock.
@@ -201,8 +216,8 @@ impl InLine {
                 return Poll::Ready(Err(refusal));
             }
             let Some(left) = self.left() else { return Poll::Pending };
-            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(left)));
-            ready!(timer.as_mut().poll(cx));
+            let timer = self.timer.get_or_insert_with(|| Box::new(Timer::new(left)));
+            ready!(timer.poll(cx));
             self.timer = None;
             if let Some(refusal) = self.over() {
                 return Poll::Ready(Err(refusal));
@@ -241,6 +256,10 @@ impl InLine {
         }
         let Some(place) = &self.place else { return Poll::Pending };
         match place.poll(waker) {
+            // A shutdown may have come before the waker was there.
+            Found::Nothing if self.core.shutdown().is_closed() => {
+                Poll::Ready(Err(Refusal::Failed(LockError::ShutDown)))
+            }
             Found::Nothing => Poll::Pending,
             Found::Refused(verdict) => Poll::Ready(Err(place.refusal(&self.draft.key, verdict))),
             Found::Lock(tenure, token) => match self.place.take() {

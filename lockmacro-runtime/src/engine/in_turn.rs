@@ -39,7 +39,7 @@ impl InTurn {
 
     /// A renewal is sent, after which the store may keep the lock until then.
     pub(crate) fn sends(&self, kept_until: Moment) {
-        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
         self.kept_until.note(kept_until);
     }
 
@@ -58,7 +58,7 @@ impl InTurn {
 
     /// A renewal was answered.
     pub(crate) fn answered(&self) {
-        self.in_flight.fetch_sub(1, Ordering::AcqRel);
+        self.in_flight.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// A renewal has no answer.
@@ -71,7 +71,7 @@ impl InTurn {
     /// Whether a renewal is in flight, or none was confirmed that was sent after the last one
     /// without an answer.
     pub(crate) fn is_suspect(&self) -> bool {
-        self.in_flight.load(Ordering::Acquire) > 0 || self.troubled.get() >= self.sent.get()
+        self.in_flight.load(Ordering::SeqCst) > 0 || self.troubled.get() >= self.sent.get()
     }
 
     pub(crate) fn sent(&self) -> Moment {

@@ -1,11 +1,11 @@
 //! The line of a key: the callers of one process, and what is done with the store for them.
 
-use std::fmt;
 use std::process;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
+use std::{fmt, mem};
 
 use tokio::sync::{Notify, oneshot};
 
@@ -40,7 +40,7 @@ impl Wants for Arc<Request> {
 
 /// A holder, as its line sees it.
 pub(crate) trait Holder: fmt::Debug + Send + Sync {
-    /// The label for those who find the lock busy.
+    /// The label for callers that find the lock busy.
     fn shown(&self) -> Option<String>;
 
     /// When its lease ends.
@@ -60,6 +60,8 @@ pub(crate) struct Line {
     pub(crate) key: LockKey,
     pub(crate) core: Weak<Core>,
     pub(crate) state: Mutex<State>,
+    /// The first waiter is another one, or somebody wants a fence.
+    pub(crate) rewished: Notify,
     /// Wakes the watch before its timer does.
     pub(crate) sooner: Notify,
     /// A request of the queue was answered.
@@ -75,6 +77,8 @@ pub(crate) struct State {
     pub(crate) closed: bool,
     /// The last answer to the request of the queue.
     pub(crate) last: Option<Result<Contended, LockError>>,
+    /// The ttl and the fence that the request of the queue should ask for.
+    pub(crate) wish: Option<(Duration, bool)>,
     /// Withdraws the request of the queue when it is dropped.
     pub(crate) withdraw: Option<oneshot::Sender<()>>,
     /// Tells a holder what became of its release.
@@ -143,6 +147,7 @@ impl Line {
             queue: Queue::default(),
             closed: false,
             last: None,
+            wish: None,
             withdraw: None,
             report: None,
             holder: None,
@@ -150,8 +155,8 @@ impl Line {
             watched: None,
         };
         let (state, process) = (Mutex::new(state), process::id());
-        let (sooner, answered, was_answered) = Default::default();
-        Arc::new(Self { key, core, state, sooner, answered, was_answered, process })
+        let (rewished, sooner, answered, was_answered) = Default::default();
+        Arc::new(Self { key, core, state, rewished, sooner, answered, was_answered, process })
     }
 
     /// A caller comes to the line of the request's key.
@@ -165,7 +170,7 @@ impl Line {
         }
     }
 
-    /// A caller comes. The request is given back to a caller that asks for itself.
+    /// A caller arrives. One that asks for itself gets its request back.
     fn arrive(self: &Arc<Self>, request: Request) -> Begun {
         // A holder that has lost the lock holds up nobody, even if it never looked.
         if let Some(holder) = self.holder() {
@@ -214,13 +219,16 @@ impl Line {
             let withdrawn = if effects.withdraw { state.withdraw.take() } else { None };
             let report = state.report.take();
             let to_send = effects.request.and_then(|number| state.next_request(number, report));
+            let wish = state.queue.wish();
+            if mem::replace(&mut state.wish, wish) != wish && to_send.is_none() {
+                self.rewished.notify_one();
+            }
             let empty = state.queue.is_empty() && !state.closed;
             (result, effects, to_send, withdrawn, self.watch(&mut state), empty)
         };
         drop(withdrawn);
         // A forked process has a copy of its parent's line, and nothing to do for it.
-        let is_ours = self.process == process::id();
-        if let Some(core) = is_ours.then(|| self.core.upgrade()).flatten() {
+        if let Some(core) = (!self.is_a_copy()).then(|| self.core.upgrade()).flatten() {
             if let Some(mut to_send) = to_send {
                 to_send.before = effects.release;
                 self.send(&core, to_send);
@@ -282,15 +290,25 @@ impl Line {
         core.map_or(UNANSWERED_MIN, |core| core.store().servers().answer_time().max(UNANSWERED_MIN))
     }
 
+    /// The ttl and the fence that the request of the queue should ask for.
+    pub(crate) fn wish(&self) -> Option<(Duration, bool)> {
+        self.state.lock().wish
+    }
+
     /// The length of a turn, for a line with waiters.
     pub(crate) fn turn(&self, state: &State) -> Duration {
         let core = state.queue.has_waiters().then(|| self.core.upgrade()).flatten();
         core.map_or(Duration::ZERO, |core| core.turn(&self.key))
     }
 
+    /// Whether this process was forked by the one of the line. Its mutex may be locked for ever.
+    pub(crate) fn is_a_copy(&self) -> bool {
+        self.process != process::id()
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         let core = self.core.upgrade();
-        self.process == process::id() && core.is_some_and(|core| !core.shutdown().is_closed())
+        !self.is_a_copy() && core.is_some_and(|core| !core.shutdown().is_closed())
     }
 
     /// Closes the line if it is of no use any more. Returns whether it is closed by that.

@@ -6,8 +6,11 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
+use std::thread;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::FusedFuture;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
@@ -18,6 +21,7 @@ use crate::engine::turn::Tenure;
 use crate::engine::waited::Waited;
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease;
+use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 use crate::value::sync::Mutex;
@@ -96,52 +100,60 @@ impl Drop for Open {
 
 /// Asks the store for a lock, and waits for it, until there is no waiter any more.
 async fn ask(line: &Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Store>) {
-    let ToSend { mut before, mut report, number, draft, mut fenced, mut withdrawn } = to_send;
+    let ToSend { mut before, mut report, number, draft, fenced, mut withdrawn } = to_send;
     // There is no queue over several nodes, in which to be before the release.
     if store.servers().are_several() {
         release(&store, before.take(), report.take()).await;
     }
+    let (mut wish, mut may_be_fenced) = ((draft.ttl, fenced), true);
     loop {
         let waited = Waited { line: Arc::clone(line), number };
         let acquisition = draft
-            .for_waiters(fenced, Arc::new(waited))
+            .for_waiters(wish, Arc::new(waited))
             .map(|request| Acquisition::new(Arc::clone(&core), request));
         let begun = acquisition.map_err(Refusal::Failed).and_then(|acquisition| {
             acquisition.enter()?;
             Ok(acquisition)
         });
-        let acquisition = match begun {
+        let mut acquisition = match begun {
             Ok(acquisition) => acquisition,
             Err(refusal) => {
                 release(&store, before.take(), report.take()).await;
                 return failed(line, number, refusal, &core);
             }
         };
-        let is_awaited = before.is_some();
-        let mut released = pin!(release(&store, before.take(), report.take()));
-        let (answer, is_released) = {
-            let mut asked = pin!(answer(&core, &store, &acquisition, &mut withdrawn));
-            // Sent before the release of the turn before, by the same connection: the lock goes to
-            // the first in the queue then, and the key is not free in between.
-            let mut first = pin!(first_answer(line, &store, is_awaited));
-            let early = poll_fn(|cx| match asked.as_mut().poll(cx) {
-                Poll::Pending => first.as_mut().poll(cx).map(|()| Poll::Pending),
-                answer => Poll::Ready(answer),
-            })
-            .await;
-            match early {
-                Poll::Ready(answer) => (answer, false),
-                Poll::Pending => beside(asked, released.as_mut()).await,
-            }
+        let mut is_awaited = before.is_some();
+        let mut released = pin!(release(&store, before.take(), report.take()).fuse());
+        let said = loop {
+            let said = {
+                let request = acquisition.request();
+                let wishes = || line.wish().map(|(ttl, fenced)| (ttl, fenced && may_be_fenced));
+                let mut said = pin!(answer(line, &core, &store, request, &mut withdrawn, wishes));
+                // Sent before the release of the turn before, by the same connection: the lock goes
+                // to the first in the queue then, and the key is not free in between.
+                let mut first = pin!(first_answer(line, &store, is_awaited));
+                let early = poll_fn(|cx| match said.as_mut().poll(cx) {
+                    Poll::Pending => first.as_mut().poll(cx).map(|()| None),
+                    Poll::Ready(said) => Poll::Ready(Some(said)),
+                })
+                .await;
+                match early {
+                    Some(said) => said,
+                    None => beside(said, released.as_mut()).await,
+                }
+            };
+            let Said::Wish(other) = said else { break said };
+            (wish, is_awaited) = (other, false);
+            acquisition = acquisition.with_wish(other);
         };
-        let is_withdrawn = answer.is_none();
-        let refusal = match answer {
-            None | Some(Ok(Answer::Lost(_))) => None,
-            Some(answer) => match acquisition.take_answer(answer) {
+        let is_withdrawn = matches!(said, Said::Withdrawn);
+        let refusal = match said {
+            Said::Withdrawn | Said::Wish(_) | Said::Answer(Ok(Answer::Lost(_))) => None,
+            Said::Answer(answer) => match acquisition.take_answer(answer) {
                 Ok(grant) => {
                     // At once: the release of the turn before may take longer.
                     line.granted(number, acquisition, &grant);
-                    if !is_released {
+                    if !released.is_terminated() {
                         released.await;
                     }
                     return;
@@ -149,7 +161,7 @@ async fn ask(line: &Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Stor
                 Err(refusal) => Some(refusal),
             },
         };
-        if !is_released {
+        if !released.is_terminated() {
             released.await;
         }
         let Some(refusal) = refusal else {
@@ -166,27 +178,50 @@ async fn ask(line: &Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Stor
             Refusal::Contended { queue: Queueing::Left(_) | Queueing::Outside, .. } => {
                 sleep(LOOK).await
             }
-            Refusal::Failed(error) if fenced && !draft.fenced && is_of_a_wish(&error) => {
-                fenced = false;
+            Refusal::Failed(error) if wish.1 && !draft.fenced && is_of_a_wish(&error) => {
+                (wish.1, may_be_fenced) = (false, false);
             }
             refusal => return failed(line, number, refusal, &core),
         }
     }
 }
 
-/// The answer to a request; `None` when it is withdrawn.
+/// What comes of a request.
+enum Said {
+    Answer(Result<Answer, Failed>),
+    /// The line has no waiters any more.
+    Withdrawn,
+    /// The first of the waiters is another one by now, or one wants a fence: the request has to be
+    /// sent again with this ttl and this wish for a fence.
+    Wish((Duration, bool)),
+}
+
+/// Sends a request, and waits for what comes of it.
 async fn answer(
+    line: &Line,
     core: &Core,
     store: &Arc<Store>,
-    acquisition: &Acquisition,
+    request: &Arc<Request>,
     withdrawn: &mut oneshot::Receiver<()>,
-) -> Option<Result<Answer, Failed>> {
-    let mut asked = store.acquire(acquisition.request(), core.shutdown());
+    wishes: impl Fn() -> Option<(Duration, bool)>,
+) -> Said {
+    let mut asked = store.acquire(request, core.shutdown());
+    let mut rewished = pin!(line.rewished.notified());
     poll_fn(|cx| {
         if Pin::new(&mut *withdrawn).poll(cx).is_ready() {
-            return Poll::Ready(None);
+            return Poll::Ready(Said::Withdrawn);
         }
-        asked.as_mut().poll(cx).map(Some)
+        if let Poll::Ready(answer) = asked.as_mut().poll(cx) {
+            return Poll::Ready(Said::Answer(answer));
+        }
+        while rewished.as_mut().poll(cx).is_ready() {
+            rewished.set(line.rewished.notified());
+        }
+        // With a request in flight, its answer comes first: this is polled again then.
+        match wishes().filter(|wish| *wish != (request.ttl, request.fenced)) {
+            Some(wish) if request.applied().is_known() => Poll::Ready(Said::Wish(wish)),
+            _ => Poll::Pending,
+        }
     })
     .await
 }
@@ -199,20 +234,19 @@ async fn first_answer(line: &Line, store: &Store, is_awaited: bool) {
     }
 }
 
-/// Waits for the answer, and meanwhile does the other. Returns whether that is done.
+/// Waits for the first, and meanwhile does the other.
 async fn beside<T>(
-    mut asked: Pin<&mut impl Future<Output = T>>,
-    mut other: Pin<&mut impl Future<Output = ()>>,
-) -> (T, bool) {
-    let mut is_done = false;
+    mut first: Pin<&mut impl Future<Output = T>>,
+    mut other: Pin<&mut impl FusedFuture<Output = ()>>,
+) -> T {
     poll_fn(|cx| {
-        is_done = is_done || other.as_mut().poll(cx).is_ready();
-        asked.as_mut().poll(cx).map(|answer| (answer, is_done))
+        let _ = other.as_mut().poll(cx);
+        first.as_mut().poll(cx)
     })
     .await
 }
 
-/// Releases the lock of the turn before, and tells its holder what the store has answered.
+/// Releases the lock of the turn before, and sends its holder the answer of the store.
 async fn release(store: &Store, before: Option<Acquisition>, report: Option<Report>) {
     if let Some(before) = before {
         before.request().note_awaited();
@@ -250,21 +284,36 @@ fn is_of_a_wish(error: &LockError) -> bool {
 /// Has what nobody takes up lapse, and notices a holder that has lost the lock, for as long as
 /// there are waiters.
 async fn watch(line: Arc<Line>) {
-    while let Some(pause) = look(&line) {
-        let _ = timeout(pause, line.sooner.notified()).await;
+    let watch = Watch(line);
+    while let Some(pause) = look(&watch.0) {
+        let _ = timeout(pause, watch.0.sooner.notified()).await;
+    }
+}
+
+/// The watch of a line. When it ends by a panic, as of the code of a waker, another one begins with
+/// the next event.
+struct Watch(Arc<Line>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.state.lock().watched = None;
+        }
     }
 }
 
 /// Looks at a line. Returns the pause until the next look; `None` without waiters.
 fn look(line: &Arc<Line>) -> Option<Duration> {
-    // Tells the line of a loss.
-    let lasts = line.holder().and_then(|holder| holder.lasts());
+    // Reports a loss to the line.
+    line.holder().and_then(|holder| holder.lasts());
     line.with(|state| {
         let turn = line.turn(state);
         ((), state.queue.lapse(line.unanswered(), turn, Moment::now()))
     });
+    let ends = line.holder().map(|holder| holder.ends());
     let mut state = line.state.lock();
     let now = Moment::now();
+    let lasts = ends.map(|ends| ends.since(now));
     let due = state.queue.lapses(line.unanswered()).map(|due| due.since(now));
     let pause = due.or(lasts).unwrap_or(LOOK).clamp(Duration::from_millis(1), LOOK);
     state.watched = line.is_watched(&state).then(|| now.after(pause));
@@ -273,7 +322,7 @@ fn look(line: &Arc<Line>) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::{pending, ready};
+    use futures_util::future::{pending, ready};
 
     use super::*;
     use crate::engine::line::Begun;
@@ -303,9 +352,10 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_does_not_wait_for_what_is_done_beside() {
-        let late = beside(pin!(ready(7)), pin!(pending())).await;
-        assert_eq!(late, (7, false));
-        assert_eq!(beside(pin!(ready(7)), pin!(ready(()))).await, (7, true));
+        assert_eq!(beside(pin!(ready(7)), pin!(pending())).await, 7);
+        let mut other = pin!(ready(()).fuse());
+        assert_eq!(beside(pin!(ready(7)), other.as_mut()).await, 7);
+        assert!(other.is_terminated());
     }
 
     #[tokio::test]

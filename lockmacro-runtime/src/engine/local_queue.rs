@@ -25,6 +25,8 @@ pub(crate) struct LocalQueue<T, C, W> {
     waiters: VecDeque<Waiter<C, W>>,
     /// Number of undecided waiters that leave if the lock is busy.
     hasty: usize,
+    /// Number of waiters that want a fence.
+    fenced: usize,
     state: State<T>,
     /// Number of callers whose own question is not over, though the queue does not wait for it.
     lapsed: usize,
@@ -124,8 +126,9 @@ impl<T, W> Default for Effects<T, W> {
 
 impl<T, C, W> Default for LocalQueue<T, C, W> {
     fn default() -> Self {
-        let (last, hasty, lapsed, request) = Default::default();
-        Self { last, waiters: VecDeque::new(), hasty, state: State::Idle, lapsed, request }
+        let (last, hasty, fenced, lapsed, request) = Default::default();
+        let (waiters, state) = (VecDeque::new(), State::Idle);
+        Self { last, waiters, hasty, fenced, state, lapsed, request }
     }
 }
 
@@ -219,7 +222,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         }
         match self.state {
             State::Passed { to, .. } if to == ticket => self.pass_again(turn, now, &mut effects),
-            // It had the lock, and was never told.
+            // It had the lock, and did not know it.
             State::Held { by } if by == ticket => self.ask_next(false, &mut effects),
             State::Requested { .. } if self.next().is_none() => {
                 self.state = State::Idle;
@@ -230,7 +233,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         effects
     }
 
-    /// A waiter is polled. `is_sound` tells whether a tenure may be relied on, and `waker` makes
+    /// A waiter is polled. `is_sound` says whether a tenure may be relied on, and `waker` makes
     /// another waker if the last one does not do.
     pub(crate) fn poll(
         &mut self,
@@ -244,7 +247,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         let waiter = &mut self.waiters[at];
         let was_asleep = mem::take(&mut waiter.asleep);
         if let Some(verdict) = waiter.verdict.take() {
-            effects.unused = self.waiters.remove(at).and_then(|waiter| waiter.waker);
+            effects.unused = self.take(at).and_then(|waiter| waiter.waker);
             return (Found::Refused(verdict), effects);
         }
         match mem::replace(&mut self.state, State::Idle) {
@@ -472,7 +475,14 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
     /// The caller for whom a request is sent, and whether any caller wants a fence.
     pub(crate) fn first(&self) -> Option<(&C, bool)> {
         let first = &self.waiters[self.next()?].caller;
-        Some((first, self.waiters.iter().any(|waiter| waiter.caller.is_fenced())))
+        Some((first, self.fenced > 0))
+    }
+
+    /// The ttl and the fence that the present request should ask for.
+    pub(crate) fn wish(&self) -> Option<(Duration, bool)> {
+        let is_requested = matches!(self.state, State::Requested { .. });
+        let (first, fenced) = self.first().filter(|_| is_requested)?;
+        Some((first.ttl(), fenced))
     }
 
     /// Passes a lock on that its caller has not taken up, or ends the tenure.
@@ -552,15 +562,22 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         let waiter = Waiter { ticket, caller, leaves_if_busy, asleep, lapses, verdict, waker };
         let at = self.find(ticket).unwrap_or_else(|at| at);
         self.hasty += usize::from(leaves_if_busy);
+        self.fenced += usize::from(waiter.caller.is_fenced());
         self.waiters.insert(at, waiter);
     }
 
     fn remove(&mut self, at: usize) -> Option<W> {
-        let waiter = self.waiters.remove(at)?;
+        let waiter = self.take(at)?;
         if waiter.verdict.is_none() {
             self.hasty -= usize::from(waiter.leaves_if_busy);
         }
         waiter.waker
+    }
+
+    fn take(&mut self, at: usize) -> Option<Waiter<C, W>> {
+        let waiter = self.waiters.remove(at)?;
+        self.fenced -= usize::from(waiter.caller.is_fenced());
+        Some(waiter)
     }
 
     /// Somebody is awake, in whose favour a pass may lapse that had more time while all slept.

@@ -42,6 +42,9 @@ impl Place {
     /// The caller has asked for itself, and failed or gave up. It waits in the line if `draft` is
     /// given.
     pub(crate) fn failed(&self, draft: Option<Arc<Request>>) {
+        if self.line.is_a_copy() {
+            return;
+        }
         self.line.with(|state| ((), state.queue.asker_failed(self.ticket, draft)));
     }
 
@@ -77,6 +80,9 @@ impl Place {
 
     /// The waiter leaves.
     pub(crate) fn leave(&self) {
+        if self.line.is_a_copy() {
+            return;
+        }
         self.line.with(|state| {
             let turn = self.line.turn(state);
             ((), state.queue.leave(self.ticket, turn, Moment::now()))
@@ -132,8 +138,14 @@ impl Place {
         tenure: Option<Tenure>,
         token: impl FnOnce() -> Option<Acquisition>,
     ) -> Ended {
+        if self.line.is_a_copy() {
+            return Ended::Kept;
+        }
         let tenure = tenure.filter(|_| self.line.is_open());
         self.line.with(|state| {
+            if state.queue.holder() == Some(self.ticket) {
+                state.taken_up = None;
+            }
             let turn = self.line.turn(state);
             let now = Moment::now();
             let (is_passed, effects) = state.queue.release(self.ticket, tenure, token, turn, now);

@@ -317,9 +317,17 @@ async fn renew(renewals: Arc<Renewals>, store: Arc<Store>, Due { id, held, lease
     let (answer, ttl) = if renewed {
         let ttl = held.allowed(request.ttl);
         held.sends(sent.after(ttl));
+        // After it counts as in flight: a lock that is passed on now is not renewed for its last
+        // holder.
+        if !renewals.is_enrolled(id) {
+            return;
+        }
         (store.renew_acknowledged(request, ttl, request.ttl / 3).await, ttl)
     } else if let Some(left) = held.keeps(sent) {
         held.sends(sent.after(left));
+        if !renewals.is_enrolled(id) {
+            return;
+        }
         // A new server may have the key without its ttl. The client's lease stays as it is.
         (store.confirm(request, left).await, Duration::ZERO)
     } else {

@@ -14,9 +14,9 @@ const ROUND_TRIPS: u32 = 10;
 const TURN_MIN: Duration = Duration::from_millis(1);
 const TURN_MAX: Duration = Duration::from_millis(100);
 
-/// The length of a turn: as the manager was told, or ten round trips as last measured.
-pub(crate) fn turn(told: Option<Duration>, round_trip: Duration) -> Duration {
-    told.unwrap_or_else(|| (round_trip * ROUND_TRIPS).clamp(TURN_MIN, TURN_MAX))
+/// The length of a turn: as it was set, or ten round trips as last measured.
+pub(crate) fn turn(set: Option<Duration>, round_trip: Duration) -> Duration {
+    set.unwrap_or_else(|| (round_trip * ROUND_TRIPS).clamp(TURN_MIN, TURN_MAX))
 }
 
 /// The grant that a process passes on inside itself: the lease of one token.
@@ -58,10 +58,10 @@ impl Tenure {
 
     /// Whether `next` may take the lock up at `now`, once it was passed to it.
     pub(crate) fn serves(&self, next: &impl Wants, now: Moment) -> bool {
-        // A store grants to the first holder what it has asked for, and half of that may be over.
         let least = match self.was_held {
             true => next.ttl().min(CONFIRM_WINDOW) / 2,
-            false => Duration::from_nanos(1),
+            // The first holder gets what the store has granted, unless it comes too late.
+            false => (self.ends.since(self.began) / 2).max(Duration::from_nanos(1)),
         };
         self.ends.since(now) >= least
             && self.kept_until.since(now) <= next.ttl().max(CONFIRM_WINDOW)
@@ -127,7 +127,10 @@ mod tests {
         assert!(tenure.serves(&next(1_000), at(4_448)), "half of its ttl is left");
         assert!(!tenure.serves(&next(1_000), at(4_449)));
         let first = Tenure { was_held: false, ..tenure };
-        assert!(first.serves(&next(300_000), at(4_947)) && !first.serves(&next(50), at(4_948)));
+        assert!(first.serves(&next(300_000), at(2_474)), "half of what was granted is left");
+        assert!(!first.serves(&next(300_000), at(2_475)));
+        let late = Tenure { ends: at(0), ..first };
+        assert!(!late.serves(&next(50), at(0)));
     }
 
     #[test]

@@ -158,10 +158,10 @@ impl Request {
     /// together.
     pub(crate) fn for_waiters(
         &self,
-        fenced: bool,
+        (ttl, fenced): (Duration, bool),
         witness: Arc<dyn Witness>,
     ) -> Result<Self, LockError> {
-        let mut request = Self::new(self.key.clone(), self.token.another()?, self.ttl);
+        let mut request = Self::new(self.key.clone(), self.token.another()?, ttl);
         request.name.clone_from(&self.name);
         request.fenced = fenced;
         request.until = Some(request.asked.after(FOR_EVER));
@@ -170,6 +170,21 @@ impl Request {
         let rare = Rare { witness: Some(witness), ..Rare::default() };
         request.rare = OnceLock::from(Box::new(rare));
         Ok(request)
+    }
+
+    /// The request with the same token for waiters that want another ttl, or a fence. Not while a
+    /// request is in flight.
+    pub(crate) fn with_wish(&self, (ttl, fenced): (Duration, bool)) -> Self {
+        let witness = self.rare.get().and_then(|rare| rare.witness.clone());
+        let rare = Rare { witness, ..Rare::default() };
+        let mut request = Self::new(self.key.clone(), self.token.clone(), ttl);
+        request.name.clone_from(&self.name);
+        (request.fenced, request.until) = (fenced, self.until);
+        request.rare = OnceLock::from(Box::new(rare));
+        request.shares_token_of(self);
+        // The server may have granted the lock for the earlier ttl.
+        request.renewed_until(Moment::now().after(self.lasts()));
+        request
     }
 
     /// The request of a waiter like this one, which waits until `until`.
@@ -186,12 +201,7 @@ impl Request {
     /// of `held`. Without another command the store may keep the lock until `kept_until`.
     pub(crate) fn with_token_of(&self, held: &Self, kept_until: Moment) -> Self {
         let mut request = self.for_waiting(held.until);
-        request.token = held.token.clone();
-        request.applied.set(held.applied.get());
-        if held.known().next().is_some() {
-            let attempts = held.all_attempts().iter().map(Arc::clone).collect::<Box<[_]>>();
-            let _ = request.rare().all_attempts.set(attempts);
-        }
+        request.shares_token_of(held);
         if held.lasts() > request.lasts() {
             request.renewed_until(kept_until);
         }
@@ -233,6 +243,20 @@ impl Request {
         if let Some(witness) = self.witness() {
             witness.failed(error());
         }
+    }
+
+    fn shares_token_of(&mut self, other: &Self) {
+        self.token = other.token.clone();
+        self.applied.set(other.applied.get());
+        if other.known().next().is_some() {
+            let attempts = other.all_attempts().iter().map(Arc::clone).collect::<Box<[_]>>();
+            let _ = self.rare().all_attempts.set(attempts);
+        }
+    }
+
+    /// What became of earlier requests with this token, when this one begins to wait.
+    pub(crate) fn applied_before(&self) -> Applied {
+        self.witness().map_or(Applied::No, |_| self.applied())
     }
 
     /// Number of callers that wait by this request.

@@ -38,7 +38,7 @@ impl Redis {
         let until = Instant::now() + wait.min(FOR_EVER);
         let slot = slot(request.key.as_str());
         let waiter = redis.grants.waiters.join(slot, request.token.bits());
-        let (mut earlier, mut foreign) = (Applied::No, Foreign::default());
+        let (mut earlier, mut foreign) = (request.applied_before(), Foreign::default());
         // No `async fn`, which stores its arguments twice: each waiter holds this future.
         async move {
             loop {

@@ -210,6 +210,17 @@ mod tests {
         assert_eq!(after(Some(7), 1_000), (745, 1_000));
     }
 
+    #[test]
+    fn numbers_are_new_at_two_servers_after_both_and_up_to_the_larger_end() {
+        let block = |text: &str| text.parse::<FenceBlock>().unwrap();
+        for (one, other, both) in
+            [("10-20", "15-18", "15-20"), ("10-20", "21-30", "21-30"), ("7", "3-5", "7")]
+        {
+            assert_eq!(block(one).new_at_both(block(other)), block(both));
+            assert_eq!(block(other).new_at_both(block(one)), block(both));
+        }
+    }
+
     #[cfg(feature = "serde")]
     #[test]
     fn a_fence_is_stored_as_its_number_and_checked_when_it_is_read() {

@@ -1,6 +1,6 @@
 -- Asks for a lock: after the plain SET was refused or not answered, for a grant with a fence, and
 -- to join the queue. Idempotent for a token: a lock that the token holds is granted again, with at
--- least the whole ttl and the last of its fences; a rank in the queue is kept, and its record refreshed.
+-- least the whole ttl and with new fences; a rank in the queue is kept, and its record refreshed.
 --
 -- ARGV[1]  the token
 -- ARGV[2]  the ttl in milliseconds
@@ -73,7 +73,7 @@ local function join_queue()
 end
 
 local function grant(is_held)
-  local fences = fenced == '1' and fences_of(is_held, fence_ttl) or 1
+  local fences = fenced == '1' and next_fences(fence_ttl) or 1
   set_lock(token, ttl, is_held)
   return fences
 end
@@ -86,12 +86,12 @@ if held == token or max_queue > 0 and redis.call('ZRANK', KEYS[2], token) then
 else
   needs_memory()
 end
-if held == token then
-  return grant(true)
-end
 if fenced == '1' and not has_fences() then
   leave(token)
   return no_fence()
+end
+if held == token then
+  return grant(true)
 end
 if not held then
   if max_queue > 0 and redis.call('ZCARD', KEYS[2]) > 0 then

@@ -1,5 +1,5 @@
 -- Asks for several locks: all or none. Idempotent for a token: a lock that the token holds keeps
--- its last fence, and the time left if that is longer than the ttl.
+-- the time left if that is longer than the ttl, and gets new fences.
 --
 -- ARGV[1]  the token
 -- ARGV[2]  the ttl in milliseconds
@@ -54,7 +54,7 @@ end
 local fences = {}
 for nth = 1, fenced == '1' and locks or 0 do
   select_lock(nth)
-  local done, fence = pcall(fences_of, is_held[nth], fence_ttl)
+  local done, fence = pcall(next_fences, fence_ttl)
   if not done then
     local failure = type(fence) == 'table' and fence.err or fence
     if string.find(failure, 'WRONGTYPE', 1, true) then
