@@ -166,6 +166,14 @@ mod run;
 mod store;
 mod value;
 
+/// What a deterministic simulation of whole programs puts in place of the system. Not part of the
+/// public API: it may change in any release.
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation {
+    pub use crate::value::world::{Entered, Opening, Stream, World, enter};
+}
+
 pub use guard::LockGuard;
 pub use lock::Lock;
 #[cfg(feature = "macros")]

@@ -26,6 +26,7 @@ use crate::value::fence::{Fence, Fences};
 use crate::value::key::LockKey;
 use crate::value::labels::Labelled;
 use crate::value::loss::{LossCause, Lost};
+use crate::value::random;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
 use crate::value::token::label_of;
@@ -75,7 +76,7 @@ impl Held {
         let mut turn = InTurn::new(tenure.began, tenure.sent, tenure.kept_until);
         turn.fence = tenure.fence;
         turn.label = Some(draft.token.clone());
-        let due = lease.first_try(now, fastrand::f64());
+        let due = lease.first_try(now, random::fraction());
         let fences = fences.into_iter().collect();
         let held = Self::with(acquisition, lease, fences, now, turn);
         if let Some(place) = place.taken() {
@@ -98,7 +99,7 @@ impl Held {
             // A lock that was handed off is confirmed while the body runs.
             Some(Moment::now())
         } else {
-            lease.first_try(grant.sent, fastrand::f64())
+            lease.first_try(grant.sent, random::fraction())
         };
         let (sent, now) = (grant.sent, Moment::now());
         let turn = InTurn::new(now, sent, now.after(grant.ttl));

@@ -343,6 +343,11 @@ impl KeyLine for Line {
     fn alarm(self: Arc<Self>) {
         self.with(|state| ((), state.queue.alarm()));
     }
+
+    #[cfg(feature = "test-util")]
+    fn removed(&self) {
+        self.state.lock().closed = true;
+    }
 }
 
 impl State {
