@@ -16,6 +16,8 @@ use crate::engine::in_line::{Asker, TakenUp};
 use crate::engine::in_turn::InTurn;
 use crate::engine::line::{Ended, Holder, Place, shown};
 use crate::engine::renewal::Enrolled;
+#[cfg(feature = "test-util")]
+use crate::engine::renewal::Renewable;
 use crate::engine::telemetry;
 use crate::engine::turn::Tenure;
 use crate::protocol::answer::{Grant, Released};
@@ -372,5 +374,11 @@ impl Holder for Held {
 
     fn lasts(&self) -> Option<Duration> {
         self.remaining().ok()
+    }
+
+    #[cfg(feature = "test-util")]
+    fn is_forgotten(&self) {
+        // As if a renewal had found so.
+        Renewable::answered(self, false, Moment::now(), Duration::ZERO);
     }
 }

@@ -21,6 +21,10 @@ pub(crate) trait KeyLine: Any + Debug + Send + Sync {
     /// It is removed from the table: new callers need another line.
     #[cfg(feature = "test-util")]
     fn removed(&self);
+
+    /// The store has forgotten the lock: the holder has lost it, and every waiter looks again.
+    #[cfg(feature = "test-util")]
+    fn forget_holder(self: Arc<Self>);
 }
 
 type Table = HashMap<Box<str>, Arc<dyn KeyLine>>;
@@ -73,7 +77,7 @@ impl Lines {
         }
     }
 
-    /// Begins with new lines. Callers of the old ones look again.
+    /// Begins with new lines. The store has forgotten all locks.
     #[cfg(feature = "test-util")]
     pub(crate) fn reset(&self) {
         for table in &self.here().tables {
@@ -81,7 +85,7 @@ impl Lines {
             let lines: Vec<_> = table.drain().map(|(_, line)| line).collect();
             lines.iter().for_each(|line| line.removed());
             drop(table);
-            lines.into_iter().for_each(KeyLine::alarm);
+            lines.into_iter().for_each(KeyLine::forget_holder);
         }
     }
 
