@@ -30,7 +30,7 @@ use crate::value::labels::Labelled;
 use crate::value::loss::{LossCause, Lost};
 use crate::value::random;
 use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::time::Moment;
+use crate::value::time::{Moment, checked};
 use crate::value::token::label_of;
 
 /// Longest time between two checks of a lease by [`Held::lost`].
@@ -274,7 +274,7 @@ impl Held {
             if Handle::try_current().is_ok() {
                 // The timer only starts the next check: it stops while the machine is suspended,
                 // and the lease does not.
-                let _ = timeout(remaining.min(LEASE_CHECK), changed).await;
+                let _ = timeout(checked(remaining, LEASE_CHECK), changed).await;
             } else {
                 changed.await;
             }

@@ -78,6 +78,16 @@ pub(crate) fn wall_clock() -> SystemTime {
     SystemTime::now()
 }
 
+/// How long a timer may run that is to end after `left`: for `check` at most, as timers stop while
+/// the machine is suspended. No virtual clock does that.
+pub(crate) fn checked(left: Duration, check: Duration) -> Duration {
+    #[cfg(feature = "test-util")]
+    if virtual_time::is_one_clock() {
+        return left;
+    }
+    left.min(check)
+}
+
 /// Blocks the thread until it is unparked, for this time at most. Under a paused clock it looks
 /// again soon, as no timer of the system ends by virtual time.
 pub(crate) fn park(longest: Duration) {
@@ -169,12 +179,26 @@ mod virtual_time {
         start.wall.checked_sub(back)?.checked_add(on)
     }
 
+    /// Whether leases go by the clock of the timers.
+    pub(super) fn is_one_clock() -> bool {
+        // A simulation may suspend a machine.
+        #[cfg(feature = "simulation")]
+        if world::current().is_some() {
+            return false;
+        }
+        now().is_some()
+    }
+
     pub(super) fn longest_park(longest: Duration) -> Duration {
         if now().is_some() { longest.min(PARK) } else { longest }
     }
 
     /// The caller's runtime, if it has a virtual clock.
     pub(crate) fn virtual_runtime() -> Option<Handle> {
+        #[cfg(feature = "simulation")]
+        if world::current().is_some() {
+            return Handle::try_current().ok();
+        }
         // A paused clock that agrees with the real one does so for one reading at most.
         now().or_else(now).and_then(|_| Handle::try_current().ok())
     }
