@@ -71,8 +71,8 @@
 //! # Tests in virtual time
 //!
 //! With the feature `test-util`, locks of `memory://` go by tokio's clock in a runtime that has
-//! paused it (`start_paused`, `tokio::time::pause`): leases, renewals, waits, `min_hold` and deferred
-//! calls.
+//! paused it (`start_paused`, `tokio::time::pause`): leases, renewals, waits, `min_hold` and
+//! deferred calls.
 //!
 #![cfg_attr(feature = "test-util", doc = "```")]
 #![cfg_attr(not(feature = "test-util"), doc = "```ignore")]
@@ -89,8 +89,8 @@
 //! }
 //! ```
 //!
-//! - Background work of a manager, such as renewals, runs on the paused runtime itself, and not on a
-//!   thread. So a manager belongs to one clock, that of its first background work. A manager that
+//! - Background work of a manager, such as renewals, runs on the paused runtime itself, and not on
+//!   a thread. So a manager belongs to one clock, that of its first background work. A manager that
 //!   tests share begins each of them with `LockManager::reset`.
 //! - Background work that is left when the runtime ends goes no further. A lock that was dropped in
 //!   the last moment may so be left to its ttl.
@@ -100,10 +100,10 @@
 //!   only when no blocking task runs. A thread without a runtime goes by the real clock. On the
 //!   thread of the runtime, [`release_blocking`](LockGuard::release_blocking) fails with
 //!   [`LockError::BlockingInAsync`].
-//! - The leases of a server's locks end by the server's clock, which nobody can pause. A paused clock
-//!   is wrong for them.
-//! - A clock that was paused and runs again is still virtual, as it is behind the real one or ahead.
-//!   Where no clock was ever paused, nothing changes.
+//! - The leases of a server's locks end by the server's clock, which nobody can pause. A paused
+//!   clock is wrong for them.
+//! - A clock that was paused and runs again is still virtual, as it is behind the real one or
+//!   ahead. Where no clock was ever paused, nothing changes.
 //!
 //! # Telemetry
 //!

@@ -1,6 +1,6 @@
 //! The sources of the runtime lie in rooms, one above the other. A file uses files of its own room
-//! and of the rooms below it; no files use each other in a circle. One file reads clocks, one draws random
-//! numbers, and one connects to servers.
+//! and of the rooms below it; no files use each other in a circle. One file reads clocks, one
+//! draws random numbers, and one connects to servers.
 
 mod imports;
 mod system;

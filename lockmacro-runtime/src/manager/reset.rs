@@ -6,8 +6,8 @@ impl LockManager {
     /// Forgets every lock, waiter and deferred call of `memory://`, and every hold time. For tests
     /// that share a manager, between one and the next. (Feature `test-util`.)
     ///
-    /// - A lock that was held is lost, and its body stops. A lock on several keys finds so at its next
-    ///   renewal, or at its release.
+    /// - A lock that was held is lost, and its body stops. A lock on several keys finds so at its
+    ///   next renewal, or at its release.
     /// - Callers that wait ask again.
     /// - Settings stay, and so do shutdowns. Fences grow on.
     /// - Background work goes by the clock of the next caller. So a manager in a `static`

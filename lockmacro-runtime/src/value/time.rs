@@ -55,8 +55,8 @@ impl Moment {
 }
 
 /// The real time since boot. `CLOCK_BOOTTIME` of Linux and `CLOCK_MONOTONIC` of macOS run on during
-/// suspend. On other Unix systems the clock may stop, and a machine that is suspended there must not
-/// hold locks.
+/// suspend. On other Unix systems the clock may stop, and a machine that is suspended there must
+/// not hold locks.
 pub(crate) fn since_boot() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -117,8 +117,8 @@ impl LastMoment {
     }
 }
 
-/// The clock of the caller's runtime, where it is not the real one: `tokio::time::pause` has stopped
-/// it, or has stopped it once.
+/// The clock of the caller's runtime, where it is not the real one: `tokio::time::pause` has
+/// stopped it, or has stopped it once.
 ///
 /// Without a runtime the clock is real. So a thread that blocks goes by virtual time only if it is
 /// one of `spawn_blocking`, or has entered the runtime.
