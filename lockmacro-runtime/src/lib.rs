@@ -66,6 +66,44 @@
 //! - `serde`: a [`Fence`] can be serialized.
 //! - `tls`: encrypted connections, `rediss://`.
 //! - `metrics`: the metrics below, recorded with the `metrics` crate.
+//! - `test-util`: leases in virtual time, for tests; see below.
+//!
+//! # Tests in virtual time
+//!
+//! With the feature `test-util`, locks of `memory://` go by tokio's clock in a runtime that has
+//! paused it (`start_paused`, `tokio::time::pause`): leases, renewals, waits, `min_hold` and
+//! deferred calls.
+//!
+#![cfg_attr(feature = "test-util", doc = "```")]
+#![cfg_attr(not(feature = "test-util"), doc = "```ignore")]
+//! # use std::time::Duration;
+//! # use lockmacro_runtime::{Lock, LockError, LockManager};
+//! #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! async fn main() -> Result<(), LockError> {
+//!     let locks = LockManager::memory();
+//!     let hour = Duration::from_secs(60 * 60);
+//!     let guard = Lock::new("order:42").ttl(hour).manager(&locks).acquire().await?;
+//!     tokio::time::advance(hour).await;
+//!     assert!(!guard.is_held());
+//!     Ok(())
+//! }
+//! ```
+//!
+//! - Background work of a manager, such as renewals, runs on the paused runtime itself, and not on
+//!   a thread. So a manager belongs to one clock, that of its first background work. A manager that
+//!   tests share begins each of them with `LockManager::reset`.
+//! - Background work that is left when the runtime ends goes no further. A lock that was dropped in
+//!   the last moment may so be left to its ttl.
+//! - `tokio::time::sleep` goes from timer to timer. `tokio::time::advance` jumps, so that a renewed
+//!   lock is lost by a jump longer than its lease.
+//! - Blocking calls go by the paused clock in `spawn_blocking`; tokio moves the clock on by itself
+//!   only when no blocking task runs. A thread without a runtime goes by the real clock. On the
+//!   thread of the runtime, [`release_blocking`](LockGuard::release_blocking) fails with
+//!   [`LockError::BlockingInAsync`].
+//! - The leases of a server's locks end by the server's clock, which nobody can pause. A paused
+//!   clock is wrong for them.
+//! - A clock that was paused and runs again is still virtual, as it is behind the real one or
+//!   ahead. Where no clock was ever paused, nothing changes.
 //!
 //! # Telemetry
 //!
@@ -165,6 +203,14 @@ mod protocol;
 mod run;
 mod store;
 mod value;
+
+/// What a deterministic simulation of whole programs puts in place of the system. Not part of the
+/// public API: it may change in any release.
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation {
+    pub use crate::value::world::{Entered, Opening, Stream, World, enter};
+}
 
 pub use guard::LockGuard;
 pub use lock::Lock;

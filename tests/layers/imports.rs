@@ -56,6 +56,11 @@ impl Imports {
         self.files.insert(module, file.to_owned());
     }
 
+    /// The files that are built into the library.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        self.files.values().map(String::as_str)
+    }
+
     /// The files, and the files that each of them uses. The root of the crate is none of them: it
     /// lists the public names.
     pub fn arrows(&self) -> BTreeMap<&str, BTreeSet<&str>> {
@@ -86,7 +91,7 @@ impl Imports {
 }
 
 /// Whether the item is built for tests only.
-fn is_test(attributes: &[Attribute]) -> bool {
+pub fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|a| {
         a.path().is_ident("test")
             || a.path().is_ident("cfg")

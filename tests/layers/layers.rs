@@ -1,10 +1,12 @@
 //! The sources of the runtime lie in rooms, one above the other: a file uses files of its own room
-//! and of the rooms below it. In both crates no files use each other in a circle.
+//! and of the rooms below it. In both crates no files use each other in a circle. In the runtime one
+//! file reads clocks, one draws random numbers, and one connects to servers.
 
 mod imports;
+mod system;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use imports::Imports;
 
@@ -49,9 +51,52 @@ fn room(file: &str) -> Option<usize> {
 /// The runtime, and the macro.
 const CRATES: [&str; 2] = ["lockmacro-runtime", "lockmacro"];
 
+/// What only some files may use, so that a simulation can replace it: paths, by their beginnings.
+const SYSTEM: &[(&[&str], &[&str])] = &[
+    (
+        &["value/time.rs"],
+        &[
+            "rustix::time",
+            "std::thread::park_timeout",
+            "std::time::Instant",
+            "std::time::SystemTime::now",
+            "tokio::time::Instant",
+        ],
+    ),
+    (
+        &["value/random.rs"],
+        &[
+            "fastrand",
+            "getrandom",
+            // Each table of these draws the numbers that it hashes by.
+            "std::collections::HashMap",
+            "std::collections::HashSet",
+            "std::collections::hash_map::RandomState",
+            "std::hash::RandomState",
+        ],
+    ),
+    (
+        &["store/redis/client/stream.rs"],
+        &[
+            ".get_async_monitor",
+            ".get_async_pubsub",
+            ".get_connection",
+            ".get_connection_with_timeout",
+            ".get_multiplexed_async_connection",
+            ".get_multiplexed_async_connection_with_config",
+            "std::net",
+            "std::os::unix::net",
+            "tokio::net",
+        ],
+    ),
+];
+
+fn root(of_crate: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(of_crate).join("src")
+}
+
 fn sources(of_crate: &str) -> Imports {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    Imports::read(&root.join(of_crate).join("src"))
+    Imports::read(&root(of_crate))
 }
 
 /// The files that use each other in a circle, a group a circle.
@@ -130,5 +175,55 @@ fn no_files_use_each_other_in_a_circle() {
             within.push(String::new());
         }
         assert!(within.is_empty(), "{of_crate}: {within:#?}");
+    }
+}
+
+/// The uses of the system in a file that may not use it so.
+fn uses_of_system(root: &Path, file: &str) -> Vec<String> {
+    let forbidden = SYSTEM.iter().filter(|(owners, _)| !owners.contains(&file));
+    let forbidden: Vec<_> = forbidden.flat_map(|(_, paths)| *paths).collect();
+    let mut paths = system::paths(&root.join(file));
+    paths.retain(|path| forbidden.iter().any(|start| is_within(path, start)));
+    paths
+}
+
+/// Whether a path is this one, or continues it.
+fn is_within(path: &str, start: &str) -> bool {
+    path.strip_prefix(start).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+#[test]
+fn a_use_of_the_system_is_seen_however_it_is_written() {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixture");
+    let mut seen = uses_of_system(&fixture, "system.rs");
+    seen.sort();
+    seen.dedup();
+    let expected = [
+        ".get_connection",
+        "fastrand::f64",
+        "std::collections::HashMap",
+        "std::collections::HashMap::new",
+        "std::time::Instant::now",
+        "std::time::SystemTime::now",
+        "tokio::net",
+        "tokio::net::TcpStream::connect",
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn clocks_randomness_and_streams_come_from_one_file_each() {
+    let (root, imports) = (root(CRATES[0]), sources(CRATES[0]));
+    let mut told = Vec::new();
+    for file in imports.files() {
+        told.extend(uses_of_system(&root, file).into_iter().map(|path| format!("{file}: {path}")));
+    }
+    assert!(told.is_empty(), "take these from `SYSTEM`'s files: {told:#?}");
+    for (owners, paths) in SYSTEM {
+        for file in *owners {
+            let used = system::paths(&root.join(file));
+            let is_used = used.iter().any(|path| paths.iter().any(|p| is_within(path, p)));
+            assert!(is_used, "{file} is read, and uses nothing of {paths:?}");
+        }
     }
 }

@@ -173,7 +173,9 @@ async fn loss_ends_only_the_lock_that_was_lost(backend: &Backend) {
     assert_eq!(result, Ok(7));
 }
 
-/// A runtime whose time is paused, or jumps, says nothing about what a server counts.
+/// A runtime whose time is paused, or jumps, says nothing about what a server counts. The feature
+/// `test-util` is for tests that want it otherwise: see the suite `virtual_time`.
+#[cfg(not(feature = "test-util"))]
 #[tokio::test(start_paused = true)]
 async fn a_lease_ends_by_the_real_clock_and_not_by_paused_time() {
     let manager = LockManager::memory();

@@ -20,6 +20,7 @@ use crate::manager::lock_manager::LockManager;
 use crate::store::dispatch::Store;
 use crate::value::backoff::{Backoff, jittered};
 use crate::value::error::LockError;
+use crate::value::random;
 use crate::value::unavailability::Unavailability;
 
 /// Default number of attempts.
@@ -251,7 +252,7 @@ impl Function {
         let step = BUSY_STEP * (1 + before);
         let usual = self.delay.saturating_mul(1 + before / 8).max(step);
         let usual = jittered(usual.min(BUSY_MAX.max(self.delay)));
-        let known = left.map(|left| left.max(step) + usual.mul_f64(fastrand::f64() / 4.0));
+        let known = left.map(|left| left.max(step) + usual.mul_f64(random::fraction() / 4.0));
         (before < TIMES_BUSY).then(|| known.map_or(usual, |known| known.min(usual)))
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::select;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::defer::function::{Called, Function};
 use crate::defer::outcome::CallEnd;
@@ -22,6 +22,7 @@ use crate::manager::lock_manager::LockManager;
 use crate::store::dispatch::Store;
 use crate::value::backoff::Backoff;
 use crate::value::error::LockError;
+use crate::value::time::Instant;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause while the server cannot be reached.

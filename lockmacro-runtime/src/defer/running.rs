@@ -1,6 +1,5 @@
 //! The deferred call that runs in the current task, as the function under its lock sees it.
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -8,8 +7,8 @@ use crate::engine::observer::{Observer, observe};
 use crate::guard::LockGuard;
 use crate::jobs::call::Job;
 use crate::value::error::LockError;
+use crate::value::random::{HashMap, random_name};
 use crate::value::sync::Mutex;
-use crate::value::token::random_name;
 
 /// Reports errors of the called function to its worker.
 const OBSERVER: Observer = Observer { refused, unreported };

@@ -1,6 +1,5 @@
 //! The worker, which runs deferred calls.
 
-use std::collections::HashMap;
 use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use crate::jobs::call::TakeOptions;
 use crate::manager::lock_manager::LockManager;
 use crate::value::backoff::Backoff;
 use crate::value::error::LockError;
+use crate::value::random::HashMap;
 
 /// Default number of calls that run at once.
 const CONCURRENCY: usize = 16;
@@ -82,7 +82,7 @@ pub struct Worker {
 impl Worker {
     /// Makes a worker for the calls in the queue of `manager`.
     pub fn new(manager: &LockManager) -> Self {
-        let (manager, functions) = (manager.clone(), HashMap::new());
+        let (manager, functions) = (manager.clone(), HashMap::default());
         let (concurrency, lease, grace) = (CONCURRENCY, LEASE, GRACE);
         Self { manager, functions, twice: None, concurrency, lease, grace }
     }

@@ -4,7 +4,6 @@ use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::SystemTime;
 
 use crate::engine::acquired::{Acquired, Came, Rare, Wanted};
 use crate::engine::acquisition::{Acquire, Acquisition, Refusal};
@@ -25,7 +24,7 @@ use crate::value::holder::about;
 use crate::value::key::LockKey;
 use crate::value::key_set::in_order;
 use crate::value::limits::check_ttl;
-use crate::value::time::Moment;
+use crate::value::time::{Moment, wall_clock};
 use crate::value::token::Token;
 
 impl LockSpec {
@@ -54,7 +53,7 @@ impl LockSpec {
             return Acquired::joining(held, None, self.on_lost).map(Prepared::Joined);
         }
         // A waiter's token is older than its grant, and so cannot say since when it holds.
-        let since = wait.is_zero().then(SystemTime::now);
+        let since = wait.is_zero().then(wall_clock);
         let about = about(since, self.holder_note.as_deref());
         let token = Token::draft(&manager.label(), &self.name, &about);
         let (first, given) = match several.first() {

@@ -8,27 +8,27 @@
 //! A fork copies the memory of the process, but not the thread. A forked process starts a thread
 //! and connections of its own with its first job.
 
-use std::pin::Pin;
 use std::sync::{Arc, Weak, mpsc as std_mpsc};
-use std::{mem, process, thread};
+use std::{mem, process};
 
-use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::engine::background_thread::{Job, start};
 use crate::engine::blocking::blocked;
+#[cfg(feature = "test-util")]
+use crate::engine::blocking::may_block;
 use crate::engine::cleanup::Cleanup;
 use crate::engine::cleanup_queue::Added;
-use crate::engine::in_flight::{InFlight, InFlightGuard};
+use crate::engine::in_flight::InFlightGuard;
 use crate::engine::renewal::{Enrolled, Renewable, Renewals};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
+#[cfg(feature = "test-util")]
+use crate::value::time::virtual_runtime;
 use crate::value::unavailability::Unavailability;
-
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
-type Job = Box<dyn FnOnce(Arc<Store>) -> Work + Send>;
 
 /// The background thread of a manager, one in each process.
 #[derive(Debug)]
@@ -62,6 +62,8 @@ impl Background {
             // Not dropped: the parent process still uses these connections.
             mem::forget(mem::replace(&mut *here, ours));
         }
+        #[cfg(feature = "test-util")]
+        here.leave_ended_runtime();
         here
     }
 
@@ -183,6 +185,18 @@ impl Background {
         here.jobs.take();
     }
 
+    /// Forgets all leases and dropped locks. Later jobs run where their callers are.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn reset(&self) {
+        let mut here = self.here();
+        here.renewals.close();
+        let mut fresh = Thread::new(&here.store);
+        fresh.stopped = here.stopped;
+        let before = mem::replace(&mut *here, fresh);
+        drop(here);
+        before.cleanup.not_started();
+    }
+
     /// Whether the server may have been replaced since a request was sent.
     pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
         self.here().renewals.has_changed_since(sent)
@@ -195,6 +209,11 @@ impl Background {
         F: FnOnce(Arc<Store>) -> W + Send + 'static,
         W: Future<Output = T> + Send + 'static,
     {
+        // The job may run on the caller's own runtime.
+        #[cfg(feature = "test-util")]
+        if virtual_runtime().is_some() {
+            may_block()?;
+        }
         let (done, result) = std_mpsc::sync_channel(1);
         self.here().run(move |store| async move {
             // Never fails: the caller blocks until it has the result.
@@ -214,6 +233,15 @@ impl Thread {
             renewals: Arc::default(),
             renewing: false,
             cleanup: Arc::default(),
+        }
+    }
+
+    /// Lets the jobs start again after their runtime has ended, which was the caller's.
+    #[cfg(feature = "test-util")]
+    fn leave_ended_runtime(&mut self) {
+        if self.jobs.take_if(|jobs| jobs.is_closed()).is_some() {
+            self.renewing = false;
+            self.cleanup.task_is_gone();
         }
     }
 
@@ -255,29 +283,6 @@ fn no_thread(why: impl ToString) -> LockError {
     LockError::unavailable_at(None, Unavailability::Local, detail)
 }
 
-fn start(store: Arc<Store>) -> std::io::Result<mpsc::UnboundedSender<Job>> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    let (sender, jobs) = mpsc::unbounded_channel();
-    thread::Builder::new()
-        .name("lockmacro-bg".to_owned())
-        .spawn(move || runtime.block_on(work(store, jobs)))?;
-    Ok(sender)
-}
-
-async fn work(store: Arc<Store>, mut jobs: mpsc::UnboundedReceiver<Job>) {
-    // Counted rather than kept, so that a finished job is freed at once.
-    let in_flight = InFlight::default();
-    while let Some(job) = jobs.recv().await {
-        let (guard, work) = (in_flight.join(), job(Arc::clone(&store)));
-        tokio::spawn(async move {
-            work.await;
-            drop(guard);
-        });
-    }
-    // The manager is gone. Its last jobs are finished first, and every job has an end.
-    in_flight.empty().await;
-}
-
 #[cfg(test)]
 mod tests {
     use crate::protocol::shutdown::Shutdown;
@@ -286,9 +291,11 @@ mod tests {
     use std::process::Command;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::{Context, Wake, Waker};
+    use std::thread;
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::engine::in_flight::InFlight;
     use crate::store::memory::Memory;
 
     const JOBS: usize = 5_000;

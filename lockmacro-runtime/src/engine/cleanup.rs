@@ -11,7 +11,7 @@ use std::task::Poll;
 
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::time::{Sleep, sleep_until, timeout};
 
 #[cfg(feature = "defer")]
 use crate::engine::cleanup_queue::LONGEST_PAUSE;
@@ -24,6 +24,7 @@ use crate::store::abandoned::AbandonedTokens;
 use crate::store::dispatch::Store;
 use crate::store::servers::Servers;
 use crate::value::error::LockError;
+use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 
 /// Most first releases in flight, so that a server that comes back is not flooded.
@@ -69,6 +70,12 @@ impl Cleanup {
     /// The task could not be started.
     pub(crate) fn not_started(&self) {
         self.queue.clear();
+    }
+
+    /// The task ended with its runtime, perhaps before it began.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn task_is_gone(&self) {
+        self.queue.task_ended();
     }
 
     /// Waits until every dropped lock was tried once, for a second at most.

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use crate::engine::in_flight::InFlightGuard;
 use crate::protocol::request::Request;
 use crate::store::abandoned::AbandonedToken;
 use crate::value::backoff::{Backoff, jittered};
 use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::time::Instant;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// How long a pause is compared to the one before, in percent.

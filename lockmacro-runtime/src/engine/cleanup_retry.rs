@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::engine::cleanup_queue::Item;
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::servers::Servers;
 use crate::value::error::LockError;
+use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 
 /// Pause before the last release of a lock. A request that the network has not taken within the

@@ -144,6 +144,18 @@ impl Core {
         Ok(())
     }
 
+    /// Forgets every lock and every caller. Returns whether the store could do so.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn reset(&self) -> bool {
+        // The callers of before ask again, and find nothing of theirs.
+        let Store::Memory(memory) = self.store() else { return false };
+        memory.reset();
+        self.background.reset();
+        self.lines.reset();
+        self.hold_times.reset();
+        true
+    }
+
     /// The callers of this process, by key.
     pub(crate) fn lines(&self) -> &Lines {
         &self.lines

@@ -16,6 +16,8 @@ use crate::engine::in_line::{Asker, TakenUp};
 use crate::engine::in_turn::InTurn;
 use crate::engine::line::{Ended, Holder, Place, shown};
 use crate::engine::renewal::Enrolled;
+#[cfg(feature = "test-util")]
+use crate::engine::renewal::Renewable;
 use crate::engine::telemetry;
 use crate::engine::turn::Tenure;
 use crate::protocol::answer::{Grant, Released};
@@ -26,8 +28,9 @@ use crate::value::fence::{Fence, FenceBlock, Fences};
 use crate::value::key::LockKey;
 use crate::value::labels::Labelled;
 use crate::value::loss::{LossCause, Lost};
+use crate::value::random;
 use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::time::Moment;
+use crate::value::time::{Moment, checked};
 use crate::value::token::label_of;
 
 /// Longest time between two checks of a lease by [`Held::lost`].
@@ -75,7 +78,7 @@ impl Held {
         let mut turn = InTurn::new(tenure.began, tenure.sent, tenure.kept_until);
         turn.fences = fences.map_or(tenure.fences, FenceBlock::rest);
         turn.label = Some(draft.token.clone());
-        let due = lease.first_try(now, fastrand::f64());
+        let due = lease.first_try(now, random::fraction());
         let fences = fences.into_iter().collect();
         let held = Self::with(acquisition, lease, fences, now, turn);
         if let Some(place) = place.taken() {
@@ -98,7 +101,7 @@ impl Held {
             // A lock that was handed off is confirmed while the body runs.
             Some(Moment::now())
         } else {
-            lease.first_try(grant.sent, fastrand::f64())
+            lease.first_try(grant.sent, random::fraction())
         };
         let (sent, now) = (grant.sent, Moment::now());
         let mut turn = InTurn::new(now, sent, now.after(grant.ttl));
@@ -272,7 +275,7 @@ impl Held {
             if Handle::try_current().is_ok() {
                 // The timer only starts the next check: it stops while the machine is suspended,
                 // and the lease does not.
-                let _ = timeout(remaining.min(LEASE_CHECK), changed).await;
+                let _ = timeout(checked(remaining, LEASE_CHECK), changed).await;
             } else {
                 changed.await;
             }
@@ -373,5 +376,11 @@ impl Holder for Held {
 
     fn lasts(&self) -> Option<Duration> {
         self.remaining().ok()
+    }
+
+    #[cfg(feature = "test-util")]
+    fn is_forgotten(&self) {
+        // As if a renewal had found so.
+        Renewable::answered(self, false, Moment::now(), Duration::ZERO);
     }
 }

@@ -8,6 +8,7 @@ use crate::engine::held::Held;
 use crate::engine::renewal::Renewable;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
+use crate::value::random;
 use crate::value::time::Moment;
 
 impl Held {
@@ -66,7 +67,7 @@ impl Renewable for Held {
             if held {
                 self.halved.store(false, Ordering::Release);
                 let renewed = lease.renewed(sent, ttl, Moment::now());
-                renewed.ok().and_then(|_| lease.first_try(sent, fastrand::f64()))
+                renewed.ok().and_then(|_| lease.first_try(sent, random::fraction()))
             } else {
                 // A lease that was over before is reported as expired rather than taken.
                 let _ = lease.remaining(Moment::now());

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::value::key::LockKey;
+use crate::value::random;
 
 /// Number of templates that are remembered, and of keys without a template.
 const SLOTS: usize = 256;
@@ -49,13 +50,22 @@ impl HoldTimes {
         let slot = mine.unwrap_or_else(|| {
             let free = slots.iter().find(|slot| slot.of.load(Ordering::Relaxed) == 0);
             let [first, ..] = slots;
-            let slot = free.or_else(|| slots.get(fastrand::usize(..WAYS))).unwrap_or(first);
+            let slot = free.or_else(|| slots.get(random::within(0..WAYS))).unwrap_or(first);
             slot.latest.store(0, Ordering::Relaxed);
             slot.of.store(of, Ordering::Relaxed);
             slot
         });
         let latest = slot.latest.load(Ordering::Relaxed);
         slot.latest.store(latest << 8 | u64::from(to_byte(held)), Ordering::Relaxed);
+    }
+
+    /// Forgets all hold times.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn reset(&self) {
+        for slot in self.templates.iter().chain(&*self.keys) {
+            slot.latest.store(0, Ordering::Relaxed);
+            slot.of.store(0, Ordering::Relaxed);
+        }
     }
 
     /// When a caller that found `key` busy may ask again: after the usual hold times of the holder

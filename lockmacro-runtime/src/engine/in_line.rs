@@ -3,8 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::time::sleep;
 
@@ -17,7 +16,7 @@ use crate::engine::telemetry::WaitingGauge;
 use crate::engine::turn::Tenure;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
-use crate::value::time::Moment;
+use crate::value::time::{Moment, park};
 
 /// Shortest of the longest times for which a caller waits for a release of its process.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
@@ -237,9 +236,9 @@ impl InLine {
                     return Err(refusal);
                 }
                 let left = self.left().unwrap_or(LONGEST_SLEEP);
-                let until = Instant::now() + left;
-                thread::park_timeout(left.min(LONGEST_SLEEP));
-                if Instant::now() >= until
+                let until = Moment::now().after(left);
+                park(left.min(LONGEST_SLEEP));
+                if Moment::now() >= until
                     && self.left().is_some()
                     && let Some(refusal) = self.over()
                 {

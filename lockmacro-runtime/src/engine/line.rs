@@ -51,6 +51,10 @@ pub(crate) trait Holder: fmt::Debug + Send + Sync {
 
     /// How long its lease lasts; `None` once it is lost. Tells the line of a loss.
     fn lasts(&self) -> Option<Duration>;
+
+    /// The store has forgotten the lock. Tells the line of the loss.
+    #[cfg(feature = "test-util")]
+    fn is_forgotten(&self);
 }
 
 type Queue = LocalQueue<Acquisition, Arc<Request>, Waker>;
@@ -361,6 +365,19 @@ pub(crate) fn shown(request: &Request) -> Option<String> {
 impl KeyLine for Line {
     fn alarm(self: Arc<Self>) {
         self.with(|state| ((), state.queue.alarm()));
+    }
+
+    #[cfg(feature = "test-util")]
+    fn removed(&self) {
+        self.state.lock().closed = true;
+    }
+
+    #[cfg(feature = "test-util")]
+    fn forget_holder(self: Arc<Self>) {
+        if let Some(holder) = self.holder() {
+            holder.is_forgotten();
+        }
+        self.alarm();
     }
 }
 

@@ -2,12 +2,12 @@
 //! manager, which has the table.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::BuildHasher;
 use std::process;
 use std::sync::{Arc, OnceLock};
 
+use crate::value::random::{HashMap, Hashing};
 use crate::value::sync::{Mutex, MutexGuard};
 
 /// Number of tables. Callers of different keys seldom meet at one mutex.
@@ -17,6 +17,14 @@ const TABLES: usize = 16;
 pub(crate) trait KeyLine: Any + Debug + Send + Sync {
     /// Makes every waiter look again.
     fn alarm(self: Arc<Self>);
+
+    /// It is removed from the table: new callers need another line.
+    #[cfg(feature = "test-util")]
+    fn removed(&self);
+
+    /// The store has forgotten the lock: the holder has lost it, and every waiter looks again.
+    #[cfg(feature = "test-util")]
+    fn forget_holder(self: Arc<Self>);
 }
 
 type Table = HashMap<Box<str>, Arc<dyn KeyLine>>;
@@ -25,7 +33,7 @@ type Table = HashMap<Box<str>, Arc<dyn KeyLine>>;
 #[derive(Debug)]
 pub(crate) struct Lines {
     tables: [Mutex<Table>; TABLES],
-    hasher: std::hash::RandomState,
+    hasher: Hashing,
     process: u32,
     /// The lines of a process that was forked from this one: its parent's locks are not its own.
     forked: OnceLock<Box<Lines>>,
@@ -66,6 +74,18 @@ impl Lines {
         for table in &self.here().tables {
             let lines: Vec<_> = table.lock().values().cloned().collect();
             lines.into_iter().for_each(KeyLine::alarm);
+        }
+    }
+
+    /// Begins with new lines. The store has forgotten all locks.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn reset(&self) {
+        for table in &self.here().tables {
+            let mut table = table.lock();
+            let lines: Vec<_> = table.drain().map(|(_, line)| line).collect();
+            lines.iter().for_each(|line| line.removed());
+            drop(table);
+            lines.into_iter().for_each(KeyLine::forget_holder);
         }
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod acquired;
 pub(crate) mod acquisition;
 pub(crate) mod background;
 pub(crate) mod background_release;
+pub(crate) mod background_thread;
 pub(crate) mod blocking;
 pub(crate) mod cleanup;
 pub(crate) mod cleanup_queue;

@@ -1,11 +1,10 @@
 //! Releases that no caller waits for, by key. A caller of the same manager that finds the lock
 //! contended because of one waits for it, and asks again.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::protocol::answer::{Answer, Asked, Failed, Grant};
@@ -13,7 +12,9 @@ use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::dispatch::Store;
 use crate::value::key::LockKey;
+use crate::value::random::HashMap;
 use crate::value::sync::Mutex;
+use crate::value::time::Instant;
 use crate::value::token::hash_of;
 
 /// Longest wait for a release in flight, in answers of the server.

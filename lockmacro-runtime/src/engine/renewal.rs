@@ -11,7 +11,7 @@ use std::time::Duration;
 use std::{fmt, mem};
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::engine::telemetry;
 use crate::protocol::request::Request;
@@ -19,7 +19,7 @@ use crate::store::dispatch::Store;
 use crate::value::backoff::Backoff;
 use crate::value::labels::Labelled;
 use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::time::Moment;
+use crate::value::time::{Instant, Moment, checked};
 
 /// Interval at which the clock is checked while there are leases. Timers stop while the machine is
 /// suspended, and leases that became due meanwhile have to be confirmed soon after.
@@ -206,7 +206,7 @@ impl Renewals {
                 renewed.extend(entry.held.upgrade().map(|held| Due { id, held, lease_due }));
             }
         }
-        let pause = table.due.first().map(|(due, _)| due.since(now).min(CLOCK_CHECK));
+        let pause = table.due.first().map(|(due, _)| checked(due.since(now), CLOCK_CHECK));
         table.wakes = pause.map(|pause| now.after(pause));
         Some((renewed, pause))
     }

@@ -1,7 +1,6 @@
 //! The queue of deferred calls in memory, for `memory://`: like the one on a server, but of one
 //! process.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::future::{pending, ready};
 use std::sync::Arc;
@@ -9,14 +8,16 @@ use std::time::Duration;
 
 use tokio::select;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 
 use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions};
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{DEAD_MAX, WAITING_MAX, full, note_abandoned};
 use crate::jobs::states::{Call, Queue};
 use crate::value::error::LockError;
+use crate::value::random::HashMap;
 use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::time::Instant;
 
 /// Longest delay. The queue on a server expires when it is not used for this time.
 const FAR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -45,6 +46,14 @@ impl MemoryJobs {
     pub(crate) fn new() -> Self {
         let (queues, changed) = (Mutex::default(), Notify::new());
         Self(Arc::new(Inner { start: Instant::now(), queues, changed }))
+    }
+
+    /// Forgets every call.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn reset(&self) {
+        let calls = std::mem::take(&mut *self.queues());
+        drop(calls);
+        self.0.changed.notify_waiters();
     }
 
     fn now(&self) -> Duration {

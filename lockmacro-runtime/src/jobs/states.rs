@@ -1,12 +1,12 @@
 //! The calls of one function in memory, and the state of each.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
-
-use tokio::time::Instant;
 
 use crate::jobs::call::{Job, JobState};
 use crate::jobs::limits::{DEAD_MAX, abandoned};
+use crate::value::random::{HashMap, HashSet};
+use crate::value::time::Instant;
 
 /// How long the ids of removed calls are remembered, as on a server.
 const KNOWN: Duration = Duration::from_secs(30);

@@ -1,11 +1,11 @@
 //! Tokens of abandoned requests, which may still be granted their locks.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
+use crate::value::random::HashMap;
 use crate::value::sync::{Mutex, MutexGuard};
 
 /// Abandoned tokens. They may still be in a queue, or get there: a request with one may still

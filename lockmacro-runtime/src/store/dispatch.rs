@@ -4,8 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
 #[cfg(feature = "defer")]
@@ -22,7 +20,7 @@ use crate::store::redlock::store::Redlock;
 use crate::store::servers::Servers;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
-use crate::value::time::Moment;
+use crate::value::time::{Instant, Moment};
 
 #[derive(Debug)]
 pub(crate) enum Store {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 #[cfg(feature = "defer")]
 use crate::jobs::memory::MemoryJobs;
@@ -19,8 +19,9 @@ use crate::store::tick::tick;
 use crate::store::waiters::{Signal, Waiters};
 use crate::value::applied::Applied;
 use crate::value::key::LockKey;
+use crate::value::random;
 use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::time::Moment;
+use crate::value::time::{Instant, Moment};
 
 /// The store of every `memory://` of the process, as one server is behind every equal URL.
 static SHARED: LazyLock<Memory> = LazyLock::new(Memory::new);
@@ -88,7 +89,7 @@ impl Memory {
                 return Ok(answer);
             }
             request.note_contended(holder, *rank);
-            let pause = Instant::now() + tick(*rank, holder.left, true, fastrand::f64());
+            let pause = Instant::now() + tick(*rank, holder.left, true, random::fraction());
             let pause = until.map_or(pause, |until| until.min(pause));
             // Keeps the future small while it waits.
             drop(answer);
@@ -147,6 +148,15 @@ impl Memory {
         }
         let fences = fenced.iter().filter_map(|_| table.fences()).collect();
         Ok(Answer::Granted(Grant { sent: now, at: now, ttl: request.ttl, earlier, fences }))
+    }
+
+    /// Forgets every lock, waiter and deferred call. Fences still grow.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn reset(&self) {
+        self.table().reset();
+        #[cfg(feature = "defer")]
+        self.jobs.reset();
+        self.alarm();
     }
 
     /// Makes every waiter repeat its request.

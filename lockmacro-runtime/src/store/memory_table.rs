@@ -1,6 +1,6 @@
 //! The table of the store in memory: the held locks, the queues of their waiters, and the fences.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::mem;
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +11,8 @@ use crate::store::waiters::Waiters;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceBlock};
 use crate::value::limits::{CONFIRM_WINDOW, QUEUE_MAX};
-use crate::value::time::Moment;
+use crate::value::random::HashMap;
+use crate::value::time::{Moment, wall_clock};
 use crate::value::token::Token;
 use crate::value::unavailability::Unavailability;
 
@@ -54,12 +55,19 @@ pub(crate) struct Ticket {
 impl Table {
     pub(crate) fn new() -> Self {
         Self {
-            held: HashMap::new(),
-            queues: HashMap::new(),
+            held: HashMap::default(),
+            queues: HashMap::default(),
             sweep_at: SWEEP_FROM,
             last_fence: 0,
             last_ticket: 0,
         }
+    }
+
+    /// Forgets every lock and waiter. Fences and tickets still grow.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn reset(&mut self) {
+        let (last_fence, last_ticket) = (self.last_fence, self.last_ticket);
+        *self = Self { last_fence, last_ticket, ..Self::new() };
     }
 
     /// Adds a waiter to the queue, unless it is in the queue already. Returns its rank.
@@ -141,7 +149,7 @@ impl Table {
     /// The next fences. They are made from the time, as on a server. So a resource that outlives the
     /// process never sees a smaller fence, unless the clock was set back.
     pub(crate) fn fences(&mut self) -> Option<FenceBlock> {
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let since_1970 = wall_clock().duration_since(SystemTime::UNIX_EPOCH);
         let micros = u64::try_from(since_1970.unwrap_or_default().as_micros()).unwrap_or(0);
         let next = Fence::try_from(micros.max(self.last_fence.saturating_add(1))).ok()?;
         let before = Some(mem::replace(&mut self.last_fence, next.into()));

@@ -14,7 +14,7 @@ use std::future::poll_fn;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
 use crate::protocol::lease::{late, too_slow};
@@ -26,7 +26,7 @@ use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::FenceBlock;
 use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER};
-use crate::value::time::Moment;
+use crate::value::time::{Instant, Moment};
 use crate::value::unavailability::Unavailability;
 
 /// Pause before a failed renewal is repeated.

@@ -1,7 +1,6 @@
 //! The waiters of one process: a grant is pushed to the first waiter of a queue, so waiters do not
 //! poll. A waiter repeats its request now and then, because a push can get lost.
 
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::mem;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::store::abandoned::AbandonedTokens;
 use crate::store::hand_off::HandOff;
+use crate::value::random::HashMap;
 use crate::value::sync::{Mutex, MutexGuard};
 
 /// The waiters of one connection, by their numbers.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::value::random;
+
 /// Growth of a delay that doubles, in percent.
 const DOUBLE: u32 = 200;
 /// Most failures that lengthen a delay.
@@ -72,7 +74,7 @@ impl Backoff {
 
 /// 75 % to 125 % of a delay, so that callers that failed together do not retry together.
 pub(crate) fn jittered(delay: Duration) -> Duration {
-    delay.mul_f64(0.75 + fastrand::f64() / 2.0)
+    delay.mul_f64(0.75 + random::fraction() / 2.0)
 }
 
 #[cfg(test)]

@@ -19,9 +19,12 @@ pub(crate) mod key_set;
 pub(crate) mod labels;
 pub(crate) mod limits;
 pub(crate) mod loss;
+pub(crate) mod random;
 pub(crate) mod sync;
 pub(crate) mod template;
 pub(crate) mod time;
 pub(crate) mod token;
 pub(crate) mod unavailability;
 pub(crate) mod url;
+#[cfg(feature = "simulation")]
+pub(crate) mod world;

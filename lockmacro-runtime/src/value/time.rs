@@ -1,9 +1,15 @@
-//! The clock of leases.
+//! The clocks: of leases, of timers, and of the wall. Nothing else reads a clock.
+//!
+//! With the feature `test-util`, all three go by tokio's clock in a runtime that has paused it.
 
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+/// The clock of timers and timeouts, which stops while the machine is suspended.
+pub(crate) use tokio::time::Instant;
 
 /// A moment on a clock that runs on while the machine is suspended, as the server's clock does.
 ///
@@ -13,19 +19,13 @@ use std::time::Duration;
 pub(crate) struct Moment(NonZeroU64);
 
 impl Moment {
-    /// The present. `CLOCK_BOOTTIME` of Linux and `CLOCK_MONOTONIC` of macOS run on during suspend.
-    /// On other Unix systems the clock may stop, and a machine that is suspended there must not
-    /// hold locks.
+    /// The present.
     pub(crate) fn now() -> Self {
-        use rustix::time::{ClockId, clock_gettime};
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        let clock = ClockId::Boottime;
-        #[cfg(not(any(target_os = "linux", target_os = "android")))]
-        let clock = ClockId::Monotonic;
-        let time = clock_gettime(clock);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
-        Self::at(Duration::new(seconds, nanos))
+        #[cfg(feature = "test-util")]
+        if let Some(since_boot) = virtual_time::since_boot() {
+            return Self::at(since_boot);
+        }
+        Self::at(since_boot())
     }
 
     pub(crate) fn at(since_boot: Duration) -> Self {
@@ -54,6 +54,48 @@ impl Moment {
     }
 }
 
+/// The real time since boot. `CLOCK_BOOTTIME` of Linux and `CLOCK_MONOTONIC` of macOS run on during
+/// suspend. On other Unix systems the clock may stop, and a machine that is suspended there must
+/// not hold locks.
+pub(crate) fn since_boot() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let clock = ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let clock = ClockId::Monotonic;
+    let time = clock_gettime(clock);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(seconds, nanos)
+}
+
+/// The date and time.
+pub(crate) fn wall_clock() -> SystemTime {
+    #[cfg(feature = "test-util")]
+    if let Some(time) = virtual_time::wall_clock() {
+        return time;
+    }
+    SystemTime::now()
+}
+
+/// How long a timer may run that is to end after `left`: for `check` at most, as timers stop while
+/// the machine is suspended. No virtual clock does that.
+pub(crate) fn checked(left: Duration, check: Duration) -> Duration {
+    #[cfg(feature = "test-util")]
+    if virtual_time::is_one_clock() {
+        return left;
+    }
+    left.min(check)
+}
+
+/// Blocks the thread until it is unparked, for this time at most. Under a paused clock it looks
+/// again soon, as no timer of the system ends by virtual time.
+pub(crate) fn park(longest: Duration) {
+    #[cfg(feature = "test-util")]
+    let longest = virtual_time::longest_park(longest);
+    thread::park_timeout(longest);
+}
+
 /// The latest of several moments, shared by threads.
 #[derive(Debug, Default)]
 pub(crate) struct LastMoment(AtomicU64);
@@ -74,6 +116,96 @@ impl LastMoment {
         Moment::at(Duration::from_nanos(self.0.load(Ordering::Relaxed)))
     }
 }
+
+/// The clock of the caller's runtime, where it is not the real one: `tokio::time::pause` has
+/// stopped it, or has stopped it once.
+///
+/// Without a runtime the clock is real. So a thread that blocks goes by virtual time only if it is
+/// one of `spawn_blocking`, or has entered the runtime.
+#[cfg(feature = "test-util")]
+mod virtual_time {
+    use std::sync::LazyLock;
+    use std::time::{Duration, Instant, SystemTime};
+
+    use tokio::runtime::Handle;
+
+    #[cfg(feature = "simulation")]
+    use crate::value::world;
+
+    /// Longest time for which a thread is parked under virtual time.
+    const PARK: Duration = Duration::from_millis(1);
+
+    /// The clocks at one moment, from which virtual time is counted on all of them.
+    struct Clocks {
+        timers: Instant,
+        since_boot: Duration,
+        wall: SystemTime,
+    }
+
+    static CLOCKS: LazyLock<Clocks> = LazyLock::new(|| Clocks {
+        timers: Instant::now(),
+        since_boot: super::since_boot(),
+        wall: SystemTime::now(),
+    });
+
+    /// The time of the runtime's clock, if that is not the real one: tokio does not tell whether it
+    /// is paused.
+    fn now() -> Option<Instant> {
+        let before = Instant::now();
+        let by_tokio = tokio::time::Instant::now().into_std();
+        let real = before..=Instant::now();
+        (!real.contains(&by_tokio)).then_some(by_tokio)
+    }
+
+    pub(super) fn since_boot() -> Option<Duration> {
+        #[cfg(feature = "simulation")]
+        if let Some(world) = world::current() {
+            return Some(world.since_boot());
+        }
+        let (now, start) = (now()?, &*CLOCKS);
+        let back = start.timers.saturating_duration_since(now);
+        let on = now.saturating_duration_since(start.timers);
+        Some(start.since_boot.saturating_sub(back).saturating_add(on))
+    }
+
+    pub(super) fn wall_clock() -> Option<SystemTime> {
+        #[cfg(feature = "simulation")]
+        if let Some(world) = world::current() {
+            return SystemTime::UNIX_EPOCH.checked_add(world.since_1970());
+        }
+        let (now, start) = (now()?, &*CLOCKS);
+        let back = start.timers.saturating_duration_since(now);
+        let on = now.saturating_duration_since(start.timers);
+        start.wall.checked_sub(back)?.checked_add(on)
+    }
+
+    /// Whether leases go by the clock of the timers.
+    pub(super) fn is_one_clock() -> bool {
+        // A simulation may suspend a machine.
+        #[cfg(feature = "simulation")]
+        if world::current().is_some() {
+            return false;
+        }
+        now().is_some()
+    }
+
+    pub(super) fn longest_park(longest: Duration) -> Duration {
+        if now().is_some() { longest.min(PARK) } else { longest }
+    }
+
+    /// The caller's runtime, if it has a virtual clock.
+    pub(crate) fn virtual_runtime() -> Option<Handle> {
+        #[cfg(feature = "simulation")]
+        if world::current().is_some() {
+            return Handle::try_current().ok();
+        }
+        // A paused clock that agrees with the real one does so for one reading at most.
+        now().or_else(now).and_then(|_| Handle::try_current().ok())
+    }
+}
+
+#[cfg(feature = "test-util")]
+pub(crate) use virtual_time::virtual_runtime;
 
 #[cfg(test)]
 impl Moment {

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::value::error::LockError;
 use crate::value::escaped::Escaped;
 use crate::value::holder::ABOUT_MAX;
-use crate::value::unavailability::Unavailability;
+use crate::value::random::secret;
 
 /// Longest label, in bytes, with the name of the lock in it.
 const LABEL_MAX: usize = 128;
@@ -24,7 +24,7 @@ impl Token {
     /// Makes a token for the lock `name` of a manager with `label`. `about` is the [time and the
     /// note](crate::value::holder::about). Fails when the system has no random bits.
     pub(crate) fn new(label: &str, name: &str, about: &str) -> Result<Self, LockError> {
-        Ok(Self::with(label, name, about, random()?))
+        Ok(Self::with(label, name, about, secret()?))
     }
 
     /// A token that is not sent: one with [another](Token::another) random part is.
@@ -116,22 +116,6 @@ pub(crate) fn label_of(stored: &[u8]) -> Option<String> {
     let ours = random.len() == RANDOM_DIGITS
         && random.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     ours.then(|| Escaped(label).to_string())
-}
-
-/// 128 random bits of the system: a forked process gets other ones than its parent.
-fn random() -> Result<[u8; 16], LockError> {
-    let mut bits = [0; 16];
-    getrandom::fill(&mut bits).map_err(|error| {
-        LockError::unavailable_at(None, Unavailability::Local, error.to_string())
-    })?;
-    Ok(bits)
-}
-
-/// Random bits for a name that is not secret, and that is unique among processes, even if they seed
-/// their own random numbers alike.
-pub(crate) fn random_name() -> u128 {
-    // Without random bits of the system there are no locks, so nothing depends on the fallback.
-    random().map_or_else(|_| fastrand::u128(..), u128::from_be_bytes)
 }
 
 /// The label at the start of a manager's tokens: one line, at most 128 bytes with the lock's name,

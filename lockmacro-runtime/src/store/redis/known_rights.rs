@@ -1,12 +1,12 @@
 //! The rights of the user, as far as they are known.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::protocol::request::Request;
 #[cfg(feature = "defer")]
 use crate::value::key::LockKey;
+use crate::value::random::HashSet;
 use crate::value::sync::Mutex;
 
 /// The user's rights: a lock that the user can acquire may not be releasable, where its companion

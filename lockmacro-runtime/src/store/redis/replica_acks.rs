@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::Instant;
 
 use crate::protocol::answer::Asked;
 use crate::protocol::request::Request;
@@ -17,6 +16,7 @@ use crate::store::redis::scripts::renew_script;
 use crate::store::redis::store::Redis;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
+use crate::value::time::Instant;
 
 impl Redis {
     pub(crate) fn is_replicated(&self) -> bool {

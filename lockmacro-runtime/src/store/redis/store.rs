@@ -5,7 +5,6 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
-use tokio::time::Instant;
 
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
 use crate::protocol::lease::{late, too_slow};
@@ -31,7 +30,7 @@ use crate::value::error::LockError;
 use crate::value::fence::{Fences, RETENTION};
 use crate::value::key::LockKey;
 use crate::value::limits::CONFIRM_WINDOW;
-use crate::value::time::Moment;
+use crate::value::time::{Instant, Moment};
 use crate::value::unavailability::Unavailability;
 #[cfg(test)]
 use crate::value::url::Url;

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::pin::pin;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::request::Request;
@@ -24,7 +24,8 @@ use crate::store::waiters::{Signal, Waiter};
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
 use crate::value::limits::{FOR_EVER, QUEUE_MAX, WAITER_TTL};
-use crate::value::time::Moment;
+use crate::value::random;
+use crate::value::time::{Instant, Moment};
 
 impl Redis {
     /// Waits for at most `wait`, and no longer than until the manager shuts down. The arguments are
@@ -105,8 +106,9 @@ impl Redis {
                 request.note_contended(&holder, rank);
                 let SentRequest { sent, connection, received } = sent_request;
                 let sample = Sample { sent, connection, server };
-                let soon = foreign.tick(rank, holder.is_foreign(), Moment::now(), fastrand::f64());
-                let tick = tick(rank, holder.left, received, fastrand::f64());
+                let soon =
+                    foreign.tick(rank, holder.is_foreign(), Moment::now(), random::fraction());
+                let tick = tick(rank, holder.left, received, random::fraction());
                 let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
                 return Ok(Progress::Queued { sample, pause: until.min(pause) });
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease;
@@ -19,7 +19,7 @@ use crate::store::redlock::store::Redlock;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::Fence;
-use crate::value::time::Moment;
+use crate::value::time::{Instant, Moment};
 use crate::value::unavailability::Unavailability;
 
 /// Why an attempt failed. Its tokens are released.

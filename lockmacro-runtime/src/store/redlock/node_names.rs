@@ -1,11 +1,10 @@
 //! The names of the nodes of a Redlock, and which sets of nodes are allowed.
 
-use std::collections::HashSet;
-
 use redis::ConnectionAddr;
 
 use crate::store::redis::client::url::{Addresses, Deployment, Target};
 use crate::value::error::LockError;
+use crate::value::random::HashSet;
 
 /// The names of nodes in errors: their addresses, without user, password and database.
 pub(crate) fn names(nodes: &[Deployment]) -> Result<Vec<String>, LockError> {
@@ -27,7 +26,7 @@ pub(crate) fn names(nodes: &[Deployment]) -> Result<Vec<String>, LockError> {
         let why = "whether one of its servers has forgotten a lock cannot be seen from its age";
         return invalid(format!("a cluster or a group of replicas cannot be a node: {why}"));
     };
-    let mut seen = HashSet::new();
+    let mut seen = HashSet::default();
     match names.iter().find(|name| !seen.insert(*name)) {
         Some(twice) => Err(same(twice, twice)),
         None => Ok(names),

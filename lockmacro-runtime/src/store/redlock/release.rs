@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::protocol::answer::Released;
 use crate::protocol::attempts::{Attempts, Withdrawal};
 use crate::protocol::quorum::{majority, no_quorum};
@@ -14,6 +12,7 @@ use crate::store::redlock::round::Round;
 use crate::store::redlock::store::Redlock;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
+use crate::value::time::Instant;
 
 /// How long the caller waits for nodes to release a token. The background waits for slower ones.
 const BRIEF: Duration = Duration::from_millis(50);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::value::backoff::Backoff;
+use crate::value::random;
 
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(100);
@@ -26,8 +27,8 @@ impl RetryDelay {
     /// The next delay: 50 % to 150 % of a time that grows, and no later than the end of the
     /// holder's lease.
     pub(crate) fn next(&mut self, left: Option<Duration>) -> Duration {
-        let pause = self.0.step().mul_f64(0.5 + fastrand::f64());
-        let end = left.map_or(pause, |left| left + SHORTEST.mul_f64(1.0 + fastrand::f64()));
+        let pause = self.0.step().mul_f64(0.5 + random::fraction());
+        let end = left.map_or(pause, |left| left + SHORTEST.mul_f64(1.0 + random::fraction()));
         pause.min(end)
     }
 }

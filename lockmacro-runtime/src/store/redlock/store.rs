@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::protocol::attempts::Attempts;
 use crate::protocol::quorum::{late, majority, may_be_had, no_quorum};
@@ -27,6 +27,7 @@ use crate::store::servers::Servers;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::limits::TTL_MAX;
+use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 
 /// How long connecting waits for the other nodes once a majority is connected.

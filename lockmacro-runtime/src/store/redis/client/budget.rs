@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use crate::value::time::Instant;
 
 /// Unanswered commands that fit into the manager's timeout.
 pub(crate) const CALLS_PER_TIMEOUT: u32 = 4;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::{Pipeline, RedisResult, Value};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::connection::Connection;
@@ -17,6 +17,7 @@ use crate::store::redis::client::script::ScriptCall;
 use crate::value::applied::Applied;
 use crate::value::backoff::Backoff;
 use crate::value::sync::MutexGuard;
+use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 
 /// Calls in a row without an answer after which a connection is discarded.

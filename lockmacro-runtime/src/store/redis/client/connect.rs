@@ -8,7 +8,7 @@ use redis::aio::{MultiplexedConnection, SendError};
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, PushInfo, RedisError, Value,
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::store::redis::client::connection::{Connection, Delivery};
 use crate::store::redis::client::connector::Connector;
@@ -17,9 +17,11 @@ use crate::store::redis::client::rejection::greeting;
 use crate::store::redis::client::resp2::Resp2Subscription;
 use crate::store::redis::client::sentinel::{is_primary, no_primary};
 use crate::store::redis::client::settings::Settings;
+use crate::store::redis::client::stream;
 use crate::store::redis::client::subscriptions::Subscriptions;
 use crate::store::redis::client::url::Target;
 use crate::value::error::LockError;
+use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 
 /// Commands that fit into the buffer of a connection: more than are ever in flight.
@@ -238,7 +240,7 @@ impl Connector {
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(PIPELINE_BUFFER);
-        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
+        let connection = stream::connection(client, &config).await;
         let mut connection = connection.map_err(CallError::unapplied)?;
         let asked = Instant::now();
         let greeting = connection.send_packed_command(&redis::cmd("PING")).await;

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
-use tokio::time::Instant;
 
 use crate::store::redis::client::pipeline::{Batcher, Command};
 use crate::store::redis::client::resp2::Resp2Subscription;
 use crate::store::redis::client::subscriptions::Subscriptions;
+use crate::value::time::Instant;
 
 /// How grants arrive on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

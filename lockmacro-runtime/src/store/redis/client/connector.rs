@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use redis::ConnectionAddr;
-use tokio::time::Instant;
 
 use crate::store::redis::client::connection::{Connection, Delivery};
 use crate::store::redis::client::error::CallError;
@@ -16,6 +15,7 @@ use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::subscriptions::PushSink;
 use crate::store::redis::client::url::Target;
 use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::time::Instant;
 
 /// Opens connections to one server.
 pub(crate) struct Connector {

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::store::redis::client::round_trip::RoundTrip;
 use crate::value::sync::Mutex;
+use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 
 /// Longest time between two failures of one outage.

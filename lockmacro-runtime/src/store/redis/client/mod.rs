@@ -21,6 +21,7 @@ pub(crate) mod script;
 pub(crate) mod sentinel;
 pub(crate) mod settings;
 pub(crate) mod singleflight;
+pub(crate) mod stream;
 pub(crate) mod subscriptions;
 pub(crate) mod tls;
 pub(crate) mod url;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use crate::store::redis::client::blocking_pool::BlockingPool;
 use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
@@ -24,6 +24,7 @@ use crate::store::redis::client::subscriptions::PushSink;
 use crate::value::applied::Applied;
 use crate::value::backoff::Backoff;
 use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 
 /// One server; clones share it.

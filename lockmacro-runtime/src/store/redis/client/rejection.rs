@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use redis::ConnectionAddr;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
+
+use crate::store::redis::client::stream;
 
 /// Longest time to wait for such an error.
 const GREETING_TIMEOUT: Duration = Duration::from_millis(200);
@@ -17,13 +18,9 @@ const GREETING_TIMEOUT: Duration = Duration::from_millis(200);
 /// a command meanwhile gets an error from the system, and may never read the server's error.
 pub(crate) async fn greeting(address: &ConnectionAddr) -> Option<String> {
     let text = async {
-        match address {
-            ConnectionAddr::Tcp(host, port) => {
-                read(TcpStream::connect((host.as_str(), *port)).await?).await
-            }
-            #[cfg(unix)]
-            ConnectionAddr::Unix(path) => read(tokio::net::UnixStream::connect(path).await?).await,
-            _ => Ok(None),
+        match stream::unused(address).await? {
+            Some(stream) => read(stream).await,
+            None => Ok(None),
         }
     };
     timeout(GREETING_TIMEOUT, text).await.ok()?.ok()?

@@ -10,6 +10,7 @@ use futures_util::StreamExt;
 use redis::{Client, RedisError};
 use tokio::task::JoinSet;
 
+use crate::store::redis::client::stream;
 use crate::store::redis::client::subscriptions::Subscriptions;
 
 /// Receives grants until it is dropped, or its connection or its runtime ends.
@@ -26,7 +27,7 @@ impl Resp2Subscription {
         channels: &Arc<Subscriptions>,
         channel: &str,
     ) -> Result<Self, RedisError> {
-        let (mut sink, mut messages) = client.get_async_pubsub().await?.split();
+        let (mut sink, mut messages) = stream::subscription(client).await?.split();
         sink.subscribe(channel).await?;
         let open = Arc::new(AtomicBool::new(true));
         let open_while = OpenWhile { open: Arc::clone(&open), channels: Arc::clone(channels) };

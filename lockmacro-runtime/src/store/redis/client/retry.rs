@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::{CallError, Transient};
 use crate::value::applied::Applied;
 use crate::value::backoff::Backoff;
+use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 
 /// Delay before the third try; the second follows at once.

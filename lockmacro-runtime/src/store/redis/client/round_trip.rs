@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use crate::value::time::Instant;
 
 /// Length of a window in which the shortest answer is kept; the one before counts, too.
 const WINDOW: Duration = Duration::from_secs(10);

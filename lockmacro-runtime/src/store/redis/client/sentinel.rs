@@ -1,18 +1,19 @@
 //! The address of the primary, as the sentinels name it.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Client, ConnectionAddr, Value};
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, Value};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
+use crate::store::redis::client::stream;
 use crate::store::redis::client::url::SentinelGroup;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
+use crate::value::random::HashMap;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::unavailability::Unavailability;
 
@@ -46,7 +47,7 @@ impl IdleConnections {
 impl Sentinels {
     /// The sentinels of a URL, not connected yet.
     pub(crate) fn new(group: SentinelGroup) -> Self {
-        let idle = IdleConnections(Arc::new(Mutex::new(Some(HashMap::new()))));
+        let idle = IdleConnections(Arc::new(Mutex::new(Some(HashMap::default()))));
         Self { group, idle }
     }
 
@@ -132,8 +133,8 @@ async fn ask(
         idle.put(nth, connection);
         return read_address(answer, name);
     }
-    let mut connection =
-        client.get_multiplexed_async_connection().await.map_err(CallError::unapplied)?;
+    let opened = stream::connection(&client, &AsyncConnectionConfig::new()).await;
+    let mut connection = opened.map_err(CallError::unapplied)?;
     let answer = connection.send_packed_command(&question).await.and_then(Value::extract_error);
     let answer = answer.map_err(CallError::unapplied)?;
     idle.put(nth, connection);

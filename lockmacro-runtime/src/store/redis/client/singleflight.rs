@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{timeout, timeout_at};
 
 use crate::value::sync::Mutex;
+use crate::value::time::Instant;
 
 /// Heartbeats of the task within the time limit of the work; they show that its runtime is not
 /// blocked.

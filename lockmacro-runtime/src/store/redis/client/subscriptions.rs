@@ -1,16 +1,16 @@
 //! The subscriptions of a connection, and the receiver of its pushes.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{PushInfo, PushKind, Value};
-use tokio::time::Instant;
 
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::singleflight::SingleFlight;
+use crate::value::random::HashMap;
 use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::time::Instant;
 
 /// Receives what a server sends without a request.
 pub(crate) trait PushSink: Send + Sync {

@@ -20,7 +20,7 @@ use crate::store::waiters::Waiter;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
-use crate::value::token::random_name;
+use crate::value::random::random_name;
 
 /// Prefix of the keys of functions.
 pub(crate) const CALLS: &str = "lm1:jobs:";

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::store::redis::jobs::calls::Calls;
 use crate::store::waiters::Waiter;
 use crate::value::error::LockError;
+use crate::value::random::random_name;
 use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::token::random_name;
+use crate::value::time::Instant;
 
 /// Pause after an error of one function, while others work.
 const RETRY_DELAY: Duration = Duration::from_secs(1);

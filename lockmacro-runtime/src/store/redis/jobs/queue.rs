@@ -6,7 +6,6 @@ use std::time::Duration;
 use redis::Value;
 use tokio::select;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions};
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
@@ -17,6 +16,7 @@ use crate::store::redis::jobs::listing::{IdleLooks, Looks};
 use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;
 use crate::value::error::LockError;
+use crate::value::time::Instant;
 
 /// Shortest pause after a look that found no call.
 const PAUSE_MIN: Duration = Duration::from_millis(1);

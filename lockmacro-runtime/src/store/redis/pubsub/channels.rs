@@ -8,8 +8,8 @@ use crate::store::hand_off::HandOff;
 use crate::store::redis::client::subscriptions::PushSink;
 use crate::store::waiters::Waiters;
 use crate::value::companion;
+use crate::value::random::random_name;
 use crate::value::time::Moment;
-use crate::value::token::random_name;
 
 /// The waiters for grants, and the channels that the grants arrive on.
 pub(crate) struct Grants {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::ConnectionAddr;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::connector::Connector;
@@ -20,7 +20,9 @@ use crate::store::redis::client::subscriptions::{NoPushes, PushSink};
 use crate::store::redis::client::url::Target;
 use crate::store::redis::topology::slot_map::{Endpoint, Range, SlotMap, slots};
 use crate::value::applied::Applied;
+use crate::value::random;
 use crate::value::sync::{RwLock, RwLockReadGuard};
+use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 
 /// Time without an answer after which the next node is asked for the slot map, too.
@@ -156,7 +158,7 @@ impl Cluster {
     /// Asks the nodes for the slot map, each after a short delay, until one has answered.
     async fn fetch_map(&self) -> Result<(), CallError> {
         let mut nodes: Vec<Node> = self.map().nodes().cloned().collect();
-        fastrand::shuffle(&mut nodes);
+        random::shuffle(&mut nodes);
         let seeds = self.0.seeds.iter().filter(|seed| {
             let endpoint = seed.endpoint();
             !nodes.iter().any(|node| node.endpoint() == endpoint)

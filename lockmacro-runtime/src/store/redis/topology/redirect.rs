@@ -3,12 +3,11 @@
 //! By the specification of Redis Cluster a MOVED names the node of a slot for good, and an ASK for
 //! one command only. A redirected command was not applied.
 
-use tokio::time::Instant;
-
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::topology::cluster::{Cluster, down};
+use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 
 /// Most redirects of one command.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
-use tokio::time::Instant;
 
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::connector::Connector;
@@ -18,6 +17,7 @@ use crate::store::redis::client::url::{Addresses, Deployment};
 use crate::store::redis::topology::cluster::Cluster;
 use crate::value::companion::slot;
 use crate::value::key::LockKey;
+use crate::value::time::Instant;
 
 #[derive(Debug)]
 pub(crate) enum Topology {

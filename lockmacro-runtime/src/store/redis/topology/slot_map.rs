@@ -4,13 +4,13 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::Instant;
 
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::{CallError, unexpected};
 use crate::store::redis::client::node::Node;
 use crate::value::companion::SLOTS;
 use crate::value::error::LockError;
+use crate::value::time::Instant;
 
 /// Stands for no node.
 const NONE: u16 = u16::MAX;

@@ -1,0 +1,59 @@
+//! Opening a stream to a server. Nothing else does.
+
+use std::io;
+use std::pin::Pin;
+
+use redis::aio::{MultiplexedConnection, PubSub};
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, RedisResult};
+use tokio::io::AsyncRead;
+use tokio::net::TcpStream;
+
+#[cfg(feature = "simulation")]
+use crate::value::world;
+
+/// Opens a connection for commands, and logs in.
+pub(crate) async fn connection(
+    client: &Client,
+    config: &AsyncConnectionConfig,
+) -> RedisResult<MultiplexedConnection> {
+    #[cfg(feature = "simulation")]
+    if let Some(world) = world::current() {
+        let info = client.get_connection_info();
+        let stream = world.open(&info.addr().to_string()).await?;
+        let login = info.redis_settings();
+        let (connection, driver) =
+            MultiplexedConnection::new_with_config(login, stream, config.clone()).await?;
+        tokio::spawn(driver);
+        return Ok(connection);
+    }
+    client.get_multiplexed_async_connection_with_config(config).await
+}
+
+/// Opens a connection for subscriptions only, and logs in.
+pub(crate) async fn subscription(client: &Client) -> RedisResult<PubSub> {
+    #[cfg(feature = "simulation")]
+    if let Some(world) = world::current() {
+        let info = client.get_connection_info();
+        let stream = world.open(&info.addr().to_string()).await?;
+        return PubSub::new(info.redis_settings(), stream).await;
+    }
+    client.get_async_pubsub().await
+}
+
+/// Opens a stream without a login; `None` to a server that wants TLS.
+pub(crate) async fn unused(
+    address: &ConnectionAddr,
+) -> io::Result<Option<Pin<Box<dyn AsyncRead + Send>>>> {
+    #[cfg(feature = "simulation")]
+    if let Some(world) = world::current() {
+        return Ok(Some(world.open(&address.to_string()).await?));
+    }
+    Ok(Some(match address {
+        ConnectionAddr::Tcp(host, port) => {
+            Box::pin(TcpStream::connect((host.as_str(), *port)).await?)
+        }
+        #[cfg(unix)]
+        ConnectionAddr::Unix(path) => Box::pin(tokio::net::UnixStream::connect(path).await?),
+        _ => return Ok(None),
+    }))
+}

@@ -1,0 +1,94 @@
+//! Randomness. Nothing else draws random numbers.
+
+use std::ops::Range;
+
+use crate::value::error::LockError;
+use crate::value::unavailability::Unavailability;
+#[cfg(feature = "simulation")]
+use crate::value::world::World;
+
+/// 128 bits of the system, for tokens: a forked process gets other ones than its parent. Fails when
+/// the system has none.
+pub(crate) fn secret() -> Result<[u8; 16], LockError> {
+    #[cfg(feature = "simulation")]
+    if let Some(bits) = of_world(|world| [world.random(), world.random()]) {
+        let [high, low] = bits.map(u128::from);
+        return Ok((high << 64 | low).to_be_bytes());
+    }
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits).map_err(|error| {
+        LockError::unavailable_at(None, Unavailability::Local, error.to_string())
+    })?;
+    Ok(bits)
+}
+
+/// Random bits for a name that is not secret, and that is unique among processes, even if they seed
+/// their own random numbers alike.
+pub(crate) fn random_name() -> u128 {
+    // Without random bits of the system there are no locks, so nothing depends on the fallback.
+    secret().map_or_else(|_| fastrand::u128(..), u128::from_be_bytes)
+}
+
+/// A number from 0 to 1, without 1.
+pub(crate) fn fraction() -> f64 {
+    #[cfg(feature = "simulation")]
+    if let Some(mut random) = of_world(generator) {
+        return random.f64();
+    }
+    fastrand::f64()
+}
+
+/// A number of the range, which is not empty.
+pub(crate) fn within(range: Range<usize>) -> usize {
+    #[cfg(feature = "simulation")]
+    if let Some(mut random) = of_world(generator) {
+        return random.usize(range);
+    }
+    fastrand::usize(range)
+}
+
+pub(crate) fn shuffle<T>(slice: &mut [T]) {
+    #[cfg(feature = "simulation")]
+    if let Some(mut random) = of_world(generator) {
+        return random.shuffle(slice);
+    }
+    fastrand::shuffle(slice);
+}
+
+/// How keys are hashed: unlike in any other process, so that nobody can choose keys that collide.
+#[cfg(not(feature = "simulation"))]
+pub(crate) type Hashing = std::hash::RandomState;
+
+/// The same, unless a simulation wants the order of every table to be the same again.
+#[cfg(feature = "simulation")]
+#[derive(Debug, Clone)]
+pub(crate) struct Hashing(Option<std::hash::RandomState>);
+
+pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, Hashing>;
+pub(crate) type HashSet<K> = std::collections::HashSet<K, Hashing>;
+
+#[cfg(feature = "simulation")]
+impl Default for Hashing {
+    fn default() -> Self {
+        Self(of_world(|_| ()).map_or_else(|| Some(std::hash::RandomState::new()), |()| None))
+    }
+}
+
+#[cfg(feature = "simulation")]
+impl std::hash::BuildHasher for Hashing {
+    type Hasher = std::hash::DefaultHasher;
+
+    fn build_hasher(&self) -> Self::Hasher {
+        self.0.as_ref().map_or_else(Self::Hasher::new, |random| random.build_hasher())
+    }
+}
+
+#[cfg(feature = "simulation")]
+fn generator(world: &dyn World) -> fastrand::Rng {
+    fastrand::Rng::with_seed(world.random())
+}
+
+#[cfg(feature = "simulation")]
+fn of_world<T>(draw: impl FnOnce(&dyn World) -> T) -> Option<T> {
+    crate::value::world::current().map(|world| draw(&*world))
+}

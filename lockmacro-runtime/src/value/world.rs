@@ -1,0 +1,59 @@
+//! What a simulation puts in place of the system: clocks, randomness and network.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// The system of simulated processes that run as tasks of one runtime of one thread, whose clock is
+/// paused.
+pub trait World: Send + Sync {
+    /// The time since boot, which leases are counted by. Timers go by tokio's clock.
+    fn since_boot(&self) -> Duration;
+
+    /// The date and time, since 1970.
+    fn since_1970(&self) -> Duration;
+
+    /// The next 64 random bits.
+    fn random(&self) -> u64;
+
+    /// Opens a stream to the server at `address`: `host:port`, or the path of a socket.
+    fn open(&self, address: &str) -> Opening;
+}
+
+/// A stream of bytes to a server and from it.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Sync {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Sync> Stream for S {}
+
+/// A stream that is being opened.
+pub type Opening = Pin<Box<dyn Future<Output = io::Result<Pin<Box<dyn Stream>>>> + Send>>;
+
+thread_local! {
+    static WORLD: RefCell<Option<Arc<dyn World>>> = const { RefCell::new(None) };
+}
+
+/// Puts this thread into a world, until the returned value is dropped.
+pub fn enter(world: Arc<dyn World>) -> Entered {
+    Entered(WORLD.replace(Some(world)))
+}
+
+/// The stay of a thread in a world. Dropping it returns to the world before.
+#[must_use = "dropping it leaves the world"]
+pub struct Entered(Option<Arc<dyn World>>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let before = self.0.take();
+        // A thread that ends has no world any more.
+        let _ = WORLD.try_with(|world| drop(world.replace(before)));
+    }
+}
+
+/// The world that this thread is in.
+pub(crate) fn current() -> Option<Arc<dyn World>> {
+    WORLD.try_with(|world| world.borrow().clone()).ok().flatten()
+}

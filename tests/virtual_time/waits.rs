@@ -1,0 +1,85 @@
+//! How waits end, and how the lock is passed on.
+
+use tokio::time::{Instant, sleep};
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_by_virtual_time() {
+    let (locks, start) = (LockManager::memory(), Instant::now());
+    let held = acquired(lock(&locks, 2 * HOUR)).await;
+    let late = lock(&locks, MINUTE).wait(HOUR).acquire().await;
+    assert!(matches!(late, Err(LockError::TimedOut { .. })), "{late:?}");
+    let after = start.elapsed();
+    assert!(after >= HOUR && after < HOUR + 2 * SECOND, "{after:?}");
+    held.release().await.expect("held");
+}
+
+/// Both are callers of one manager: the lock is passed on inside the process.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_has_the_lock_when_the_holder_releases_it() {
+    let locks = LockManager::memory();
+    hand_off(&locks, &locks).await;
+}
+
+/// Each has its own manager at the same store, as two processes have.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_of_another_manager_is_handed_the_lock() {
+    let [one, other] = [connected().await, connected().await];
+    hand_off(&one, &other).await;
+}
+
+async fn connected() -> LockManager {
+    LockManager::connect("memory://").await.expect("memory")
+}
+
+async fn hand_off(one: &LockManager, other: &LockManager) {
+    let start = Instant::now();
+    // A key that no other test has: `memory://` is one store.
+    let key = format!("handed-off:{one:p}");
+    let held = acquired(Lock::new(&*key).ttl(HOUR).manager(one)).await;
+    let waiting = Lock::new(&*key).ttl(HOUR).wait(HOUR).manager(other);
+    let waiter = tokio::spawn(async move {
+        let guard = waiting.acquire().await.expect("handed off");
+        // Longer than a lock is handed off for, until it is confirmed.
+        sleep(MINUTE).await;
+        guard.release().await
+    });
+    sleep(20 * MINUTE).await;
+    assert!(!waiter.is_finished());
+    held.release().await.expect("held");
+    waiter.await.expect("no panic").expect("held for the minute");
+    let after = start.elapsed();
+    assert!(after >= 21 * MINUTE && after < 21 * MINUTE + SECOND, "{after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_has_the_lock_when_the_lease_ends() {
+    let (locks, start) = (LockManager::memory(), Instant::now());
+    let lost = acquired(lock(&locks, HOUR)).await;
+    let next = lock(&locks, HOUR).wait(2 * HOUR).acquire().await.expect("free after an hour");
+    let after = start.elapsed();
+    assert!(after >= HOUR.mul_f64(0.98) && after < HOUR + 3 * SECOND, "{after:?}");
+    assert!(!lost.is_held());
+    next.release().await.expect("held");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_have_the_lock_in_their_order() {
+    let locks = LockManager::memory();
+    let held = acquired(lock(&locks, HOUR)).await;
+    let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
+    for nth in 0..20 {
+        let (waiting, sender) = (lock(&locks, HOUR).wait(HOUR), sender.clone());
+        tokio::spawn(waiting.run(async move {
+            sleep(MINUTE).await;
+            sender.send(nth).expect("the test waits");
+            Locked::Ok(())
+        }));
+        sleep(SECOND).await;
+    }
+    held.release().await.expect("held");
+    for nth in 0..20 {
+        assert_eq!(order.recv().await, Some(nth));
+    }
+}
