@@ -3,9 +3,10 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use crate::protocol::answer::Asked;
+use crate::value::time::Instant;
 
 /// Requests that are in flight at the same time, each to one node.
 pub(crate) struct Round<'a, T> {
