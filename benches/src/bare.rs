@@ -1,4 +1,4 @@
-//! The two commands that nobody can do without, on one connection.
+//! The two commands that every lock needs, on one connection.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Bare {
         Self::with(url, Some(Duration::from_secs(20))).await
     }
 
-    /// Waits for an answer for ever.
+    /// Without a time limit for an answer.
     pub async fn without_limit(url: &str) -> Result<Self, Failure> {
         Self::with(url, None).await
     }
@@ -35,14 +35,14 @@ impl Bare {
         Ok(Self { connection, release: Script::new(RELEASE) })
     }
 
-    /// Tells whether the key was free.
+    /// Returns whether the key was free.
     pub async fn set(&mut self, key: &str, token: &str, ttl: Duration) -> Result<bool, Failure> {
         let mut set = redis::cmd("SET");
         set.arg(key).arg(token).arg("NX").arg("PX").arg(ttl.as_millis().to_string());
         Ok(set.query_async(&mut self.connection).await?)
     }
 
-    /// Tells whether the key was the token's.
+    /// Returns whether the key had the token.
     pub async fn release(&mut self, key: &str, token: &str) -> Result<bool, Failure> {
         let mut release = self.release.key(key);
         let released: i64 = release.arg(token).invoke_async(&mut self.connection).await?;
@@ -55,7 +55,7 @@ impl Bare {
     }
 }
 
-/// A client that does not hold small commands back, as the library does by itself.
+/// A client with `TCP_NODELAY`, which lockmacro sets by itself.
 pub fn client(url: &str) -> Result<Client, Failure> {
     let info = url.into_connection_info()?;
     Ok(Client::open(info.set_tcp_settings(TcpSettings::default().set_nodelay(true)))?)

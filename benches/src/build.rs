@@ -1,8 +1,9 @@
-//! What one annotated function costs a program that has many of them: time to build, machine code,
-//! and lines of LLVM's intermediate language.
+//! The costs of one annotated function in a program that has many of them: time to build, machine
+//! code, and lines of LLVM's intermediate language.
 //!
-//! A crate of 500 functions is built for each kind in turn, within every round. What the same
-//! functions cost without an attribute is taken off, and what is left is divided by their number.
+//! A crate of 500 functions is built for each kind in turn, within every round. The costs of the
+//! same functions without an attribute are subtracted, and the rest is divided by the number of
+//! functions.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,7 +16,7 @@ use crate::measure::Spread;
 
 const FUNCTIONS: usize = 500;
 
-/// What stands on each function.
+/// A kind of function: its attribute, and whether it is async.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     name: &'static str,
@@ -42,7 +43,7 @@ const KINDS: [Kind; 6] = [
 
 const LOCKED: &str = r#"#[lockmacro_runtime::distributed_lock(key = "order:<id>", ttl = "300s")]"#;
 
-/// What one kind cost in all.
+/// The total costs of one kind.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cost {
     /// Seconds of the compiler, for this crate alone.
@@ -53,13 +54,13 @@ struct Cost {
     lines: f64,
 }
 
-/// Builds all kinds `rounds` times, and prints what a function costs.
+/// Builds all kinds `rounds` times, and prints the costs of a function.
 pub fn run(rounds: u32) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let crates = KINDS.map(|kind| Crate::new(folder.path(), kind));
     let crates = crates.into_iter().collect::<Result<Vec<_>, _>>()?;
     for each in &crates {
-        // The dependencies, and what a first build costs.
+        // Builds the dependencies, and takes the extra costs of a first build.
         each.build(&[])?;
     }
     let mut costs = vec![Vec::new(); KINDS.len()];
@@ -116,7 +117,7 @@ impl Crate {
         Ok(Self { folder, target: parent.join("target") })
     }
 
-    /// Builds this crate, its dependencies being there.
+    /// Builds this crate, whose dependencies were built before.
     fn build(&self, flags: &[&str]) -> Result<(), Failure> {
         let output = Command::new(env!("CARGO"))
             .args(["rustc", "--release", "--lib", "--quiet", "--"])
@@ -155,7 +156,7 @@ fn seconds(duration: Duration) -> f64 {
     duration.as_secs_f64()
 }
 
-/// The functions, and one more that has each of them compiled.
+/// The functions. Each async one has a caller as well, so that the compiler has to compile it.
 fn source(kind: Kind) -> String {
     let mut source = String::from(
         "pub type Failure = lockmacro_runtime::LockError;\n\

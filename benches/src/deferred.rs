@@ -12,9 +12,9 @@ use crate::Failure;
 use crate::measure::now;
 
 const TTL: Duration = Duration::from_secs(600);
-/// From one call to the next.
+/// Time from one call to the next.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Calls are due after these, one after the other.
+/// Delays after which the calls are due, in turn.
 const DELAYS: [u64; 5] = [500, 20, 100, 3_000, 50];
 
 pub async fn run(server: &Server, calls: usize) -> Result<(), Failure> {
@@ -32,7 +32,7 @@ pub async fn run(server: &Server, calls: usize) -> Result<(), Failure> {
     let held = lock().acquire().await?;
     for delay in DELAYS.into_iter().cycle().take(calls) {
         let Err(busy) = lock().acquire().await else {
-            return Err("the lock was given twice".into());
+            return Err("the lock was granted twice".into());
         };
         let delay = Duration::from_millis(delay);
         let due = now() + u64::try_from(delay.as_nanos())?;
@@ -47,7 +47,7 @@ pub async fn run(server: &Server, calls: usize) -> Result<(), Failure> {
     let mut late = late.lock().unwrap_or_else(|dead| dead.into_inner()).clone();
     late.sort_by(f64::total_cmp);
     let at = |share: f64| late[((late.len() - 1) as f64 * share) as usize];
-    println!("How much later than asked for {calls} deferred calls were begun, in ms\n");
+    println!("Delay of {calls} deferred calls after their due times, in ms\n");
     println!("p50 {:.2}   p99 {:.2}   max {:.2}", at(0.5), at(0.99), at(1.0));
     held.release().await?;
     other.shutdown(TTL).await?;

@@ -2,10 +2,10 @@
 //! beside `rslock`.
 //!
 //! All kinds run on one server, in turn within every round, so that a machine that becomes slower
-//! or faster does so for all of them; the ratios are made within a round. A single task changes the
-//! kind every fifty pairs, so that a processor that falls asleep between two commands does so for
-//! each kind. The bare commands run with the time limit that the library has by default, and once
-//! without one.
+//! or faster does so for all of them. The ratios are made within a round. A single task changes the
+//! kind every fifty pairs, so that the effect of a processor that sleeps between two commands is
+//! the same for each kind. The bare commands run with the time limit that the library has by
+//! default, and once without one.
 
 use std::time::{Duration, Instant};
 
@@ -20,16 +20,16 @@ use crate::measure::{Spread, cpu, server_cpu};
 const TTL: Duration = Duration::from_secs(30);
 /// Pairs of one kind in one round, in a task by itself.
 const PAIRS_ALONE: usize = 1_000;
-/// So many of them before it is the next kind's turn.
+/// Pairs of one kind before the next kind's turn.
 const IN_TURN: usize = 50;
-/// The same in many tasks, where a whole round is one turn.
+/// Pairs of one kind in one round, in many tasks, where a whole round is one turn.
 const PAIRS_TOGETHER: u32 = 16_384;
-/// How many tasks ask at once, beside one by itself.
+/// Numbers of concurrent tasks, beside one task by itself.
 const TASKS: [u32; 3] = [64, 256, 1_024];
-/// As long as one of ours.
+/// As long as a token of lockmacro.
 const TOKEN: &str = "bare/0123456789abcdef0123456789abcdef";
 
-/// A way to lock a key, and to give it back.
+/// A way to acquire and release a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Bare,
@@ -81,18 +81,18 @@ impl Clients {
             }
             Kind::Fixed => Lock::new(key).ttl(TTL),
             Kind::Renewed => Lock::new(key),
-            // A key of its own, as the next kind would find it held.
+            // A key of its own, because the next kind could find the key still held.
             Kind::Background => Lock::new(format!("{key}:b")).release_in_background(),
         };
         Ok(lock.manager(&self.locks).run(async { Ok::<_, LockError>(()) }).await?)
     }
 
-    /// What a pair of each kind takes in a task by itself, in microseconds.
+    /// The time of a pair of each kind in a task by itself, in microseconds.
     async fn alone(mut self) -> Result<[f64; KINDS.len()], Failure> {
         let mut times: [Vec<f64>; KINDS.len()] = Default::default();
         for nth in 0..PAIRS_ALONE / IN_TURN {
             for turn in 0..KINDS.len() {
-                // Everybody is first once in a while.
+                // Each kind is the first in some of the rounds.
                 let which = (turn + nth) % KINDS.len();
                 for _ in 0..IN_TURN {
                     let start = Instant::now();
@@ -127,7 +127,7 @@ impl Clients {
         Ok(Spread::of(times))
     }
 
-    /// Does all pairs with as many tasks as are asked for, each with a key of its own.
+    /// Runs all pairs in this number of tasks, each with a key of its own.
     async fn round(&self, kind: Kind, tasks: u32, admin: &mut Admin) -> Result<Sample, Failure> {
         let pairs = PAIRS_TOGETHER;
         let (start, client, server) = (Instant::now(), cpu(), server_cpu(admin));
@@ -161,7 +161,7 @@ impl Clients {
 /// One kind in one round.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
-    /// Microseconds from asking to being given back, the median.
+    /// Microseconds from the request to the end of the release, the median.
     latency: f64,
     per_second: f64,
     /// Microseconds of processor time for a pair, in this process and in the server.
@@ -207,7 +207,7 @@ pub async fn run(server: &Server, rounds: u32) -> Result<(), Failure> {
         let mut samples: [Vec<Sample>; KINDS.len()] = Default::default();
         for round in 0..=rounds {
             for turn in 0..KINDS.len() {
-                // Everybody is first once in a while.
+                // Each kind is the first in some of the rounds.
                 let which = (turn + round as usize) % KINDS.len();
                 let sample = clients.round(KINDS[which].0, tasks, &mut admin).await?;
                 // The first round only warms up.

@@ -1,4 +1,4 @@
-//! Many leases, renewed by one manager: what that costs its process, and whether one is missed.
+//! Many leases, renewed by one manager: the costs for its process, and whether a lease is missed.
 
 use std::fmt::{self, Debug};
 use std::process::Command;
@@ -21,10 +21,10 @@ pub struct Args {
     /// How many locks are held at once
     #[arg(long, default_value_t = 10_000)]
     leases: u32,
-    /// Their ttl in seconds: they are renewed after a third of it
+    /// Ttl of each lock in seconds; a lock is renewed after a third of it
     #[arg(long, default_value_t = 10)]
     ttl: u64,
-    /// How long they are held, in seconds
+    /// How long the locks are held, in seconds
     #[arg(long, default_value_t = 30)]
     hold: u64,
 }
@@ -50,26 +50,26 @@ pub fn run(url: &str, args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What such a process does. It fails when a lease is missed.
+/// Runs the manager in a process of its own. Fails when a lease is missed.
 pub async fn manage(url: &str, args: &Args) -> Result<(), Failure> {
-    let told = Arc::new(Told::default());
-    tracing::subscriber::set_global_default(Listener(Arc::clone(&told)))?;
+    let events = Arc::new(EventCounts::default());
+    tracing::subscriber::set_global_default(Listener(Arc::clone(&events)))?;
     let locks = LockManager::connect(url).await?;
     let lock = |name: String| {
         Lock::new(name).ttl(Duration::from_secs(args.ttl)).renew().manager(&locks).acquire()
     };
-    // What is made once is not counted.
+    // Warms up, before anything is counted.
     lock("first".to_owned()).await?.release().await?;
 
     let before = resident()?;
     let names = (0..args.leases).map(|number| lock(format!("bench:lease:{number}")));
     let guards: Vec<_> = stream::iter(names).buffer_unordered(256).try_collect().await?;
     let (start, cpu_before) = (Instant::now(), cpu());
-    let renewed_before = told.renewed.load(Ordering::Relaxed);
+    let renewed_before = events.renewed.load(Ordering::Relaxed);
 
     tokio::time::sleep(Duration::from_secs(args.hold)).await;
     let (held, spent) = (start.elapsed().as_secs_f64(), (cpu() - cpu_before).as_secs_f64());
-    let renewed = told.renewed.load(Ordering::Relaxed) - renewed_before;
+    let renewed = events.renewed.load(Ordering::Relaxed) - renewed_before;
     let bytes = resident()?.saturating_sub(before);
     // A release fails when the lease was lost at any time, or is not on the server.
     let released = stream::iter(guards).map(LockGuard::release).buffer_unordered(256);
@@ -77,7 +77,7 @@ pub async fn manage(url: &str, args: &Args) -> Result<(), Failure> {
     println!(
         "{:10}{renewed:10}{:10}{spent:10.2}{:7.1}%{:10.1}{:10}{missed:14}",
         if url == "memory://" { "memory" } else { "Redis" },
-        told.failed.load(Ordering::Relaxed),
+        events.failed.load(Ordering::Relaxed),
         100.0 * spent / held,
         spent * 1e6 / f64::from(u32::try_from(renewed)?.max(1)),
         bytes / u64::from(args.leases.max(1)),
@@ -85,15 +85,15 @@ pub async fn manage(url: &str, args: &Args) -> Result<(), Failure> {
     if missed > 0 { Err(format!("{missed} leases were missed").into()) } else { Ok(()) }
 }
 
-/// What the locks have told by `tracing`.
+/// Counts of the events that the locks report by `tracing`.
 #[derive(Debug, Default)]
-struct Told {
+struct EventCounts {
     renewed: AtomicU64,
     /// Renewals without an answer, which are tried again.
     failed: AtomicU64,
 }
 
-struct Listener(Arc<Told>);
+struct Listener(Arc<EventCounts>);
 
 impl Subscriber for Listener {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {

@@ -1,4 +1,4 @@
-//! What a lock costs.
+//! Benchmarks of locks.
 //!
 //! ```text
 //! cargo run --release -p lockmacro-benches                # all, on redis-servers of its own
@@ -52,10 +52,10 @@ enum Bench {
         #[arg(long, default_value_t = 7)]
         rounds: u32,
     },
-    /// One process that contends, by orders that it reads
+    /// One process that contends, as the orders on its standard input require
     #[command(hide = true)]
     Contender { url: String },
-    /// Many who wait for one key, in a process whose memory is their own
+    /// Many waiters of one key, in a process of their own
     Waiters(waiters::Args),
     /// Five nodes, all well and one of them stopped, beside `rslock` and the bare commands
     Redlock {
@@ -113,7 +113,7 @@ async fn main() -> Result<(), Failure> {
         Some(Bench::Contender { url }) => contention::work(&url).await,
         Some(Bench::Waiters(args)) => {
             let server = Server::start();
-            // As in a service, who has others wait is a task itself.
+            // In a task, as in a service.
             tokio::spawn(waiters::wait(server.url(), args)).await?
         }
         Some(Bench::Redlock { rounds }) => redlock::run(rounds).await,

@@ -1,4 +1,4 @@
-//! Clocks, and what to make of many measurements.
+//! Clocks, and the statistics of many measurements.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// The processor time that this process has used, on all its threads.
 pub fn cpu() -> Duration {
-    // Never negative: it starts with the process.
+    // Never negative, as this clock starts with the process.
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }
 

@@ -1,5 +1,6 @@
-//! The time to acquire a free lock on five nodes: ours, that of `rslock`, and a single round trip
-//! to all five in parallel; with all nodes running and with one of them stopped.
+//! The time to acquire a free lock on five nodes, by lockmacro and by `rslock`, beside a single
+//! round trip to all five in parallel. It is measured with all nodes running and with one of them
+//! stopped.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ const TTL: Duration = Duration::from_secs(30);
 /// Acquisitions of one kind in one round.
 const TURNS: u32 = 40;
 const TURNS_STOPPED: u32 = 4;
-/// Callers of one key, of one process.
+/// Callers of one key in one process.
 const CALLERS: usize = 100;
 /// Acquisitions of each of them in one round.
 const EACH: u32 = 5;
@@ -37,7 +38,7 @@ impl Clients {
         Ok(Self { bare, locks, rslock: rslock::LockManager::from_clients(clients) })
     }
 
-    /// Microseconds of one acquisition. What follows it is not measured.
+    /// Microseconds of one acquisition, without the release.
     async fn ours(&self) -> Result<f64, Failure> {
         let lock = Lock::new("bench").ttl(TTL).manager(&self.locks);
         let start = Instant::now();
@@ -119,7 +120,7 @@ pub async fn run(rounds: u32) -> Result<(), Failure> {
             rslock_stopped.push(clients.rslock().await?);
         }
         stopped.resume();
-        // Until it has answered what was sent to it meanwhile.
+        // Waits until the node has answered the commands that were sent to it meanwhile.
         tokio::time::sleep(Duration::from_millis(100)).await;
         // The first round only warms up.
         if round > 0 {

@@ -12,23 +12,23 @@ use crate::Failure;
 use crate::measure::{cpu, resident, server_cpu};
 
 const KEY: &str = "bench:crowd";
-/// The number that waits before the memory is counted.
+/// Number of waiters before the memory is counted.
 const GROUP: usize = 100;
-/// Time enough for all to come into the line of their process.
+/// Time in which all waiters reach the line of their process.
 const SETTLED: Duration = Duration::from_millis(500);
-/// How long they are watched: their process asks again at least twice.
+/// How long the waiters are watched, in which their process repeats its request at least twice.
 const WATCHED: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// How many wait
+    /// Number of waiters
     #[arg(long, default_value_t = 10_000)]
     waiters: usize,
 }
 
-/// What a process does whose memory is its own.
+/// Runs the waiters in a process of their own, so that its memory is theirs.
 pub async fn wait(url: String, args: Args) -> Result<(), Failure> {
-    // The holder is as one of another process.
+    // The holder is like one of another process, as it has another manager.
     let (locks, other) = (LockManager::connect(&url).await?, LockManager::connect(&url).await?);
     let mut admin = Admin::connect(&url);
     let lock = || Lock::new(KEY).ttl(Duration::from_secs(300)).wait_forever().manager(&locks);
@@ -39,7 +39,7 @@ pub async fn wait(url: String, args: Args) -> Result<(), Failure> {
     for number in 1..=args.waiters {
         tasks.push(tokio::spawn(run()));
         if number == GROUP {
-            // What is made once is not counted.
+            // The first waiters warm up, and are not counted.
             sleep(SETTLED).await;
             (client, server) = (resident()?, used_memory(&mut admin)?);
         }
@@ -64,7 +64,7 @@ pub async fn wait(url: String, args: Args) -> Result<(), Failure> {
     println!("{:10}{:>14}{:>20}", "", "bytes each", "core while waiting");
     println!("{:10}{:14}{:19.1}%", "client", each(client), core(spent));
     println!("{:10}{:14}{:19.1}%", "server", each(server), core(server_spent));
-    println!("\nQuestions a second: {:.1}.", asked as f64 / WATCHED.as_secs_f64());
+    println!("\nRequests a second: {:.1}.", asked as f64 / WATCHED.as_secs_f64());
     println!(
         "The caller's own future, that of Lock::run, is {} of the client's.",
         size_of_val(&run())
@@ -76,5 +76,5 @@ pub async fn wait(url: String, args: Args) -> Result<(), Failure> {
 fn used_memory(admin: &mut Admin) -> Result<u64, Failure> {
     let text: String = admin.ask(&["INFO", "memory"]);
     let used = text.lines().find_map(|line| line.strip_prefix("used_memory:"));
-    Ok(used.ok_or("the server tells no used_memory")?.parse()?)
+    Ok(used.ok_or("the server reports no used_memory")?.parse()?)
 }

@@ -12,11 +12,11 @@ use lockmacro_runtime::{LockError, LockManager, distributed_lock};
 use serde::Serialize;
 use tokio::time::sleep;
 
-/// What every handler shares.
+/// The state that all handlers share.
 #[derive(Debug, Clone)]
 pub struct Shop {
     pub locks: LockManager,
-    /// The audit itself is left out, its time is not.
+    /// The time of an audit. The audit itself is left out.
     pub audit_takes: Duration,
 }
 
@@ -38,7 +38,7 @@ pub struct Receipt {
 }
 
 impl Shop {
-    /// A client that hangs up drops this future, which gives the lock back.
+    /// A client that hangs up drops this future, which releases the lock.
     #[distributed_lock(
         key = "order:<id>",
         ttl = "300s",
@@ -51,7 +51,7 @@ impl Shop {
     }
 }
 
-/// What a handler may fail with; a real one has more.
+/// The errors of a handler; a real one has more.
 #[derive(Debug, thiserror::Error)]
 pub enum OrderError {
     #[error(transparent)]
@@ -69,16 +69,16 @@ impl IntoResponse for OrderError {
         let status = match error {
             _ if error.is_busy() => StatusCode::LOCKED,
             _ if error.is_unavailable() => StatusCode::SERVICE_UNAVAILABLE,
-            // The caller's own: an empty order number, or one too long for a key.
+            // The caller's fault: an empty order number, or one too long for a key.
             LockError::InvalidKey { .. } => StatusCode::BAD_REQUEST,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let retry_after = error.retry_after_secs().map(|secs| [(RETRY_AFTER, secs.to_string())]);
         let fault = if status.is_client_error() {
-            // Without the holder, who is for our log as well.
+            // Without the holder, which belongs in our log as well.
             error.message().map_or_else(|| error.to_string(), str::to_owned)
         } else {
-            // What is wrong with our servers is for our log, not for the client.
+            // The faults of our servers belong in our log, not in the answer.
             eprintln!("error: {error}");
             "the order could not be processed, try again later".to_owned()
         };

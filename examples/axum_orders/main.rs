@@ -1,5 +1,5 @@
-//! A web service whose handlers call a locked function: 423 Locked with `Retry-After` while
-//! somebody else is at the same order.
+//! A web service whose handlers call a locked function: 423 Locked with `Retry-After` while another
+//! request is at the same order.
 //!
 //! ```text
 //! cargo run --example axum_orders                   # or with REDIS_URL=redis://127.0.0.1
@@ -44,7 +44,7 @@ async fn serve() -> Result<(), Box<dyn std::error::Error>> {
             }
         })
         .await?;
-    // What a cancelled request held is given back before the process ends.
+    // The locks of cancelled requests are released before the process ends.
     locks.shutdown(Duration::from_secs(5)).await?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A desk, and what must not happen at two desks at once.
+//! A desk, and its functions that must not run at two desks at once on the same order.
 
 use std::io;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::report::{Refusal, Worker};
 use crate::rollback::Mishaps;
 use crate::strategies::{Busy, handle_or_later};
 
-/// What a request costs. The work of the ERP system is left out, its time is not.
+/// The time of a request. The work of the ERP system itself is left out.
 pub const WORK: Duration = Duration::from_millis(25);
 
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +74,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Gives back what may still be held.
+    /// Releases the locks that may still be held.
     pub async fn close(self) -> Result<(), LockError> {
         self.locks.shutdown(Duration::from_secs(5)).await
     }

@@ -21,7 +21,7 @@ use crate::strategies::{self, Busy};
 use crate::summary::Summary;
 use crate::{Args, StartError, redis_url};
 
-/// What a process says when it is connected, and is told when all are.
+/// Line that a process writes when it is connected, and reads when all processes are.
 const READY: &str = "ready";
 
 /// Runs every desk as a task with a manager of its own.
@@ -86,7 +86,7 @@ async fn run_desk(
     reports: Sender<Report>,
 ) -> Result<(), LockError> {
     work_through(&desk, &share, passes, &reports).await;
-    // What was deferred is still to be done.
+    // The deferred calls are still to be run.
     if desk.busy == Busy::Defer { Ok(()) } else { desk.close().await }
 }
 
@@ -98,7 +98,7 @@ pub async fn processes(
     record: &Path,
     summary: &mut Summary<'_>,
 ) -> Result<(), StartError> {
-    // A server that is not there is told once, and not by every process.
+    // An unreachable server is reported once here, and not by every process.
     LockManager::connect(url).await?;
     let mut starting = Vec::new();
     for share in shares {
@@ -179,7 +179,7 @@ impl Process {
     }
 }
 
-/// The other side: what such a process does.
+/// The other side, in such a process.
 pub async fn be_a_desk(args: &Args, name: &str, record: &Path) -> Result<bool, StartError> {
     let url = redis_url().ok_or("a desk by itself needs REDIS_URL")?;
     let batch = Batch::read(&args.file)?;

@@ -11,10 +11,10 @@
 //! cargo run --example erp_orders -- --no-lock                 # see the check fail
 //! ```
 //!
-//! A batch of requests goes through several desks. The same order comes to several of them on
-//! purpose; the second desk is told that the order is busy, and the rest go on. Read `desk.rs`
-//! first: it has the locked functions. `rollback.rs` has one that undoes what it did when its lock
-//! is lost. At the end a record that the bodies wrote themselves is checked.
+//! A batch of requests goes through several desks. The same order is given to several of them on
+//! purpose. The second desk finds the order busy, and the other desks go on. Read `desk.rs` first:
+//! it has the locked functions. `rollback.rs` has one that undoes what it did when its lock is
+//! lost. At the end a record that the bodies wrote themselves is checked.
 //!
 //! Exit code: 0 all is well, 1 a check or a request failed, 2 the run could not start.
 
@@ -38,7 +38,7 @@ use crate::record::Record;
 use crate::strategies::Busy;
 use crate::summary::Summary;
 
-/// What may go wrong before the work begins.
+/// An error before the work begins.
 type StartError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Audits the orders of a batch and assigns them to warehouses, at several desks at once.
@@ -55,7 +55,7 @@ struct Args {
     /// How often a desk goes through what was busy, all in all
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
     passes: u8,
-    /// What a desk does when an order is busy
+    /// How a desk handles a busy order
     #[arg(long, value_enum, default_value_t = Busy::Report)]
     busy: Busy,
     /// Give every desk a lock store of its own, so that no lock excludes anything: the check fails
@@ -98,7 +98,7 @@ fn redis_url() -> Option<String> {
     std::env::var("REDIS_URL").ok().filter(|url| !url.is_empty() && url != "memory://")
 }
 
-/// Runs the whole batch, and tells whether all is well.
+/// Runs the whole batch, and returns whether all is well.
 async fn run(args: &Args) -> Result<bool, StartError> {
     let url = redis_url();
     if args.php_like && url.is_none() {

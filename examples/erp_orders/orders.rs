@@ -1,4 +1,4 @@
-//! What comes in: requests about orders, from a CSV file.
+//! The input: requests about orders, from a CSV file.
 
 use std::fmt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::StartError;
 
-/// What is asked for.
+/// The work that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Task {
@@ -33,7 +33,8 @@ pub struct Request {
 /// The key under which everything about one order is locked.
 ///
 /// A plain number stays as it is, `order:SO-2024-1041`, so that clients in other languages find the
-/// same key; what could be taken for structure is encoded, as the attribute's templates do it.
+/// same key; characters that could be taken for structure are encoded, as by the attribute's
+/// templates.
 pub fn order_key(order_no: &str) -> LockKey {
     LockKey::template("order:<order_no>").literal("order:").value(order_no).into()
 }
@@ -105,7 +106,7 @@ impl Request {
     }
 }
 
-/// Says what was done when it is done.
+/// The text for work that is done.
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { order_no, customer, sku, quantity, .. } = self;

@@ -1,5 +1,6 @@
 //! A client that knows nothing of lockmacro, as an older system in PHP might be: it locks the same
-//! keys with the commands that every Redis client has, and is excluded and excludes all the same.
+//! keys with the commands that every Redis client has, and yet is excluded by the desks, and
+//! excludes them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -73,7 +74,7 @@ impl Worker for PhpLike {
     }
 }
 
-/// A value that no other acquisition has, as `uniqid` gives it: the process, and the time.
+/// A value that no other acquisition has, as `uniqid` returns it: the process, and the time.
 fn new_value() -> String {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("php-{}-{}", std::process::id(), time.as_nanos())

@@ -1,9 +1,9 @@
-//! What really happened, written down by the bodies themselves and protected by no lock.
+//! The record of what really happened, written by the bodies themselves and protected by no lock.
 //!
 //! Every body appends a line when it enters an order and one when it leaves. The system puts
 //! appended lines of all processes into one sequence, so two bodies that were in the same order at
 //! once cannot but show as two entries without a leave between them. Bookings out of a warehouse's
-//! stock are lines as well: what counts is a request's bookings less those that were taken back.
+//! stock are lines as well. The bookings of a request count less those that were taken back.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
@@ -22,7 +22,7 @@ impl Record {
         Ok(Self(Arc::new(OpenOptions::new().append(true).open(path)?)))
     }
 
-    /// Notes that a body is in an order, until what this gives is dropped.
+    /// Notes that a body is in an order, until the returned value is dropped.
     pub fn enter(&self, desk: &str, request: &Request) -> io::Result<Presence> {
         let event = event(desk, request);
         self.append(&format!("enter\t{event}"))?;
@@ -37,7 +37,7 @@ impl Record {
     }
 
     fn append(&self, line: &str) -> io::Result<()> {
-        // One write for one line: that is what makes a line whole.
+        // One write for one line, so that a line is never torn.
         (&*self.0).write_all(line.as_bytes())
     }
 }
@@ -73,16 +73,16 @@ impl Drop for Presence {
     }
 }
 
-/// What a record says.
+/// The contents of a record.
 #[derive(Debug, Default)]
 pub struct Findings {
     /// How often a body ran for a request, by desk and line.
     pub bodies: HashMap<(String, u64), u32>,
-    /// What is booked out of stock for a request, less what was taken back.
+    /// Bookings out of stock for a request, less those that were taken back.
     pub bookings: HashMap<(String, u64), i32>,
     /// How often a body whose lock was lost had another one beside it.
     pub beside_lost: u32,
-    /// What must not be there: orders in two bodies at once, bodies that never left.
+    /// Faults: orders in two bodies at once, and bodies that never left.
     pub faults: Vec<String>,
 }
 
@@ -121,7 +121,7 @@ fn examine(text: &str) -> Findings {
         }
     }
     for (order, one, other) in together {
-        // Without its lock a body keeps nobody out; that is why it is rolled back.
+        // Without its lock a body excludes no other body, and so is rolled back.
         if rolled_back.contains(&one) || rolled_back.contains(&other) {
             findings.beside_lost += 1;
             continue;

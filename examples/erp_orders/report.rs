@@ -1,4 +1,4 @@
-//! What desks tell about their requests, within a process or from process to process.
+//! The reports of desks about their requests, within a process or from process to process.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use tokio::time::sleep;
 use crate::desk::WORK;
 use crate::orders::{Request, Share};
 
-/// Who works on requests: a desk, or a foreign client.
+/// A worker on requests: a desk, or a foreign client.
 pub trait Worker: Send + Sync {
-    /// Does what was asked, or tells why not.
+    /// Carries out the request, or returns the reason why not.
     fn attempt(&self, request: &Request) -> impl Future<Output = Result<(), Refusal>> + Send;
 }
 
@@ -23,9 +23,9 @@ pub enum Refusal {
         free_within: Option<Duration>,
         message: String,
     },
-    /// A worker will do it, at the earliest after so long.
+    /// A worker will do it, at the earliest after this time.
     Deferred(Duration),
-    /// The lock was lost half-way, and what was done is undone.
+    /// The lock was lost half-way, and the work was rolled back.
     RolledBack(String),
     Failed(String),
 }
@@ -33,9 +33,9 @@ pub enum Refusal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     Done,
-    /// Somebody else is at it; there will be another pass.
+    /// Another worker is at the order; there will be another pass.
     Busy,
-    /// Somebody else was at it in the last pass too.
+    /// Another worker was at the order in the last pass too.
     Refused,
     /// A worker does it later.
     Deferred,
@@ -54,7 +54,7 @@ pub struct Report {
     pub text: Option<String>,
 }
 
-/// Goes through a share, then again through what was busy, and reports every answer.
+/// Goes through a share, then again through its busy orders, and reports every answer.
 pub async fn work_through(
     worker: &impl Worker,
     share: &Share,
@@ -71,7 +71,7 @@ pub async fn work_through(
             }
             let report = Report::new(&share.desk, request, answer, pass == passes);
             if reports.send(report).await.is_err() {
-                // Nobody listens any more: the run is over.
+                // No task receives this any more: the run is over.
                 return;
             }
         }

@@ -31,7 +31,7 @@ impl Desk {
         mishaps: &Mishaps,
     ) -> Result<Booking, OrderError> {
         let _presence = self.record.enter(&self.name, request)?;
-        // Nothing behind the booking may fail, or the body would have to take it back itself.
+        // No step after the booking may fail, or the body would have to take it back itself.
         let booking = self.record.book(&self.name, request)?;
         mishaps.strike(request, lock).await;
         sleep(WORK).await;
@@ -40,7 +40,7 @@ impl Desk {
 }
 
 /// Called in place of the caller when the lock was lost: by now another desk may be at the order,
-/// so this takes back what its own body has done and touches nothing else.
+/// so this takes back the booking of its own body and touches nothing else.
 fn take_back(lost: Lost, booked: Result<Booking, OrderError>) -> Result<Booking, OrderError> {
     booked?.take_back()?;
     Err(OrderError::RolledBack(lost))
@@ -49,9 +49,9 @@ fn take_back(lost: Lost, booked: Result<Booking, OrderError>) -> Result<Booking,
 /// How locks get lost here: for every third line of the file.
 #[derive(Debug)]
 pub enum Mishaps {
-    /// Somebody deletes the key, as with `redis-cli`, because the order "hangs".
+    /// The key is deleted, as by a person with `redis-cli` because the order "hangs".
     Operator(MultiplexedConnection),
-    /// In memory nobody can: the body takes longer than it may hold the lock.
+    /// In memory the key cannot be deleted: the body takes longer than it may hold the lock.
     Slowness,
 }
 

@@ -12,10 +12,10 @@ use crate::desk::{Desk, OrderError, WORK};
 use crate::orders::{Request, order_key};
 use crate::record::Record;
 
-/// What a desk does when an order is busy.
+/// How a desk handles a busy order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Busy {
-    /// It says so, goes on with other orders, and comes back in the next pass
+    /// It reports this, goes on with other orders, and tries again in the next pass
     Report,
     /// It waits in line
     Wait,
@@ -23,7 +23,7 @@ pub enum Busy {
     Defer,
 }
 
-/// Where the bodies of this process write down what they do: a stored call knows no desk.
+/// The record of the bodies of this process, which is global because a stored call knows no desk.
 static RECORD: OnceLock<Record> = OnceLock::new();
 
 impl Desk {
@@ -65,11 +65,11 @@ pub fn install(locks: &LockManager, record: &Record) -> Result<(), LockError> {
     locks.install()
 }
 
-/// Does what was deferred, until nothing is left. A service would do so for as long as it runs.
+/// Runs the deferred calls until none is left. A service would do so for as long as it runs.
 pub async fn finish(locks: &LockManager) -> Result<(), LockError> {
     let handle = handle_or_later::deferred;
     let worker = Worker::new(locks).register(handle());
-    // Without a server nothing is done any more, and what was stored is done by the next run.
+    // Without a server no call is run any more. The stored calls are run by the next run.
     let (mut ended, emptied) = (Ok(()), until_empty(locks, handle()));
     worker.run_until(async { ended = emptied.await }).await?;
     locks.shutdown(Duration::from_secs(5)).await?;
@@ -80,7 +80,7 @@ async fn until_empty<A>(locks: &LockManager, function: DeferredFn<A>) -> Result<
     let deferrer = locks.deferrer();
     loop {
         let mut left = 0;
-        // In this order: what goes from one to the other is seen in one of them.
+        // In this order, so that a call that moves from one to the other is seen in one of them.
         for state in [JobState::Running, JobState::Waiting, JobState::Running] {
             left += deferrer.list(function.name().into(), state, 0, 0).await?.total;
         }

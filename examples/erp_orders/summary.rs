@@ -1,4 +1,4 @@
-//! What is told while the run goes on, and what is checked at its end.
+//! The reports that are printed during the run, and the checks at its end.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
@@ -15,7 +15,7 @@ use crate::report::{Outcome, Report};
 pub struct Summary<'a> {
     batch: &'a Batch,
     requests: HashMap<(String, u64), &'a Request>,
-    /// How each request ended, in the order in which they did.
+    /// How each request ended, in the order of their ends.
     ends: Vec<(String, u64, Outcome)>,
     busy_answers: usize,
     /// With `--lose`, assigned goods are booked out of stock.
@@ -56,7 +56,7 @@ impl<'a> Summary<'a> {
         summary
     }
 
-    /// Tells and keeps one report.
+    /// Prints and keeps one report.
     pub fn add(&mut self, report: Report) {
         let Report { desk, line, outcome, holder, free_within_ms, text } = report;
         let Some(request) = self.requests.get(&(desk.clone(), line)) else {
@@ -95,7 +95,7 @@ impl<'a> Summary<'a> {
         }
     }
 
-    /// Keeps what else went wrong.
+    /// Keeps another fault.
     pub fn add_fault(&mut self, fault: String) {
         self.faults.push(fault);
     }
@@ -104,7 +104,7 @@ impl<'a> Summary<'a> {
         self.bar.suspend(|| say(line));
     }
 
-    /// Compares what was reported with what was asked, and with what the bodies wrote down.
+    /// Compares the reports with the requests, and with the record that the bodies have written.
     pub fn check(&mut self, findings: &Findings) {
         self.faults.extend(findings.faults.iter().cloned());
         self.bodies = findings.bodies.values().sum();
@@ -149,7 +149,7 @@ impl<'a> Summary<'a> {
         self.ends.iter().any(|(desk, line, outcome)| (desk, line, *outcome) == end)
     }
 
-    /// Prints the summary, and tells whether all is well.
+    /// Prints the summary, and returns whether all is well.
     pub fn print(&self) -> bool {
         self.bar.finish_and_clear();
         let orders: HashSet<&str> =

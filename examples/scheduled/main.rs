@@ -26,7 +26,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// For so many milliseconds, which is less than the lock is held.
+/// Milliseconds of work, less than the lock is held.
 const MADE_UP_FOR: u64 = 10_000;
 
 const INSTANCES: [&str; 3] = ["anna", "bert", "cleo"];
@@ -61,7 +61,8 @@ async fn report(locks: &LockManager, tick: u64) -> Option<u64> {
     Some(tick)
 }
 
-/// What runs on every machine: at every tick it tries to do the job, and says so when it did.
+/// The instance on every machine: tries to do the job at every tick, and reports the ticks that it
+/// has done.
 async fn instance(args: Args, name: &str, done: impl Fn(&str, u64)) -> Result<(), Failure> {
     let url = redis_url().unwrap_or_else(|| "memory://".to_owned());
     let locks = LockManager::builder().label(name).connect(&url).await?;
@@ -93,7 +94,7 @@ async fn start(args: Args, name: &'static str, done: UnboundedSender<(String, u6
         process(&args, name, &done).await
     } else {
         let say = |name: &str, tick| {
-            // Nobody listens any more when the run is over.
+            // No task receives this any more when the run is over.
             let _ = done.send((name.to_owned(), tick));
         };
         instance(args, name, say).await
@@ -121,16 +122,16 @@ async fn process(
     Err("it ended".into())
 }
 
-/// Those of so many ticks, from the first one on, that nobody has done.
+/// The ticks that no instance has done, of this number of ticks from the first one on.
 fn missing(timeline: &BTreeMap<u64, Vec<String>>, ticks: u64) -> Vec<u64> {
     let first = timeline.keys().next().copied().unwrap_or_default();
     (first..first + ticks).filter(|tick| !timeline.contains_key(tick)).collect()
 }
 
-/// Runs all instances, kills one half-way, and tells whether every tick was done once.
+/// Runs all instances, kills one half-way, and returns whether every tick was done once.
 async fn run(args: &Args) -> Result<bool, Failure> {
     if let Some(url) = redis_url() {
-        // A server that is not there is told once, and not by every instance.
+        // An unreachable server is reported once here, and not by every instance.
         LockManager::connect(&url).await?;
     }
     let (done, mut heard) = unbounded_channel();
@@ -142,21 +143,21 @@ async fn run(args: &Args) -> Result<bool, Failure> {
     let mut timeline: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     let mut killed = None;
     println!("tick  {}", INSTANCES.join("  "));
-    // One may take longer with its tick than another with the next.
+    // An instance may take longer for its tick than another one for the next tick.
     let enough = args.ticks as usize * 2;
     while !missing(&timeline, args.ticks).is_empty() && timeline.len() < enough {
-        // A run that stands still is one that fails.
+        // A run without progress fails.
         let patience = Duration::from_millis(args.period * 4) + Duration::from_secs(5);
         let Ok(Some((name, tick))) = timeout(patience, heard.recv()).await else { break };
-        let who = timeline.entry(tick).or_default();
-        who.push(name.clone());
+        let instances = timeline.entry(tick).or_default();
+        instances.push(name.clone());
         let marks = INSTANCES.map(|instance| match (instance == name, Some(instance) == killed) {
             (true, _) => " ## ",
             (_, true) => "    ",
             _ => " .  ",
         });
         println!("{:>4}  {}", tick % 10_000, marks.join("  ").trim_end());
-        // Not when it may have begun with the next tick.
+        // Not when the instance may have begun with the next tick.
         let is_early = now()? < tick * args.period + args.period / 2;
         if killed.is_none() && is_early && timeline.len() as u64 >= args.ticks / 2 {
             let nth = INSTANCES.iter().position(|instance| *instance == name).unwrap_or_default();
@@ -167,7 +168,7 @@ async fn run(args: &Args) -> Result<bool, Failure> {
     }
     running.shutdown().await;
     let missing = missing(&timeline, args.ticks);
-    let twice: Vec<_> = timeline.iter().filter(|(_, who)| who.len() > 1).collect();
+    let twice: Vec<_> = timeline.iter().filter(|(_, instances)| instances.len() > 1).collect();
     println!("{} ticks, {} missing, {} done twice", args.ticks, missing.len(), twice.len());
     let well = missing.is_empty() && twice.is_empty();
     println!("{}", if well { "ok" } else { "NOT OK" });

@@ -5,8 +5,8 @@
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
 
-/// And those of the attribute's documentation, whose own crate would have to build the runtime once
-/// more for them: what a crate of macros depends on is built for itself.
+/// The same for the attribute's documentation. Its own crate would have to build the runtime once
+/// more for them, as the dependencies of a macro crate are built separately.
 #[cfg(doctest)]
 #[doc = include_str!("../../lockmacro/src/attribute.md")]
 pub struct Attribute;

@@ -1,4 +1,4 @@
-//! The web service, asked by a real HTTP client.
+//! The web service, called by a real HTTP client.
 
 #[path = "../axum_orders/app.rs"]
 mod app;
@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 
 use app::{Shop, router};
 
-/// Serves on a free port, and gives the address.
+/// Serves on a free port, and returns the address.
 async fn serve(locks: LockManager, audit_takes: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -36,7 +36,7 @@ async fn two_requests_for_one_order_are_one_ok_and_one_locked_then_it_is_free() 
     let address = serve(LockManager::memory(), Duration::from_millis(500)).await;
     assert_eq!(audit(&address, "41").await.status(), StatusCode::OK);
 
-    // Whichever comes second is turned away while the other one is at work.
+    // The second request is refused while the first one is at work.
     let (one, other) = (audit(&address, "42"), audit(&address, "42"));
     tokio::pin!(one, other);
     let (first, second) = tokio::select! {

@@ -68,7 +68,7 @@ impl Run {
             .unwrap_or_else(|| panic!("no {what}: {out}"))
     }
 
-    /// Every request is in the summary once, and somebody was told that an order is busy.
+    /// Every request is in the summary once, and at least one desk found an order busy.
     #[track_caller]
     fn accounts_for(&self, requests: u32) {
         let ends = ["audited", "assigned", "done later", "refused as busy", "failed"];
@@ -170,7 +170,7 @@ async fn by_the_url_alone_it_runs_on_every_kind_of_server() {
         run.is_well();
         assert_eq!((run.count("audited"), run.count("assigned")), (2, 2), "{url}: {}", run.out());
     }
-    // What a Redlock cannot keep another server does.
+    // A Redlock cannot store calls, so another server does.
     let calls = Server::start();
     let mut deferring = Command::new(&*PROGRAM);
     deferring.args([file.to_str().unwrap(), "--desks", "2", "--busy", "defer"]);
@@ -187,7 +187,7 @@ fn on_a_server_a_foreign_client_and_the_desks_exclude_each_other() {
     let run = erp_orders(Some(&server), &["--php-like"]);
     run.is_well();
     run.accounts_for(84);
-    // All begin with the same order, so that one side at least finds the other one there.
+    // All begin with the same order, so that at least one side finds the order busy.
     let met = ["(held by a foreign client; free in ", "php: BUSY "];
     assert!(met.iter().any(|met| run.out().contains(met)), "{}", run.out());
     assert_eq!(server.admin().keys(), Vec::<String>::new());
@@ -205,7 +205,7 @@ fn on_a_server_without_the_lock_the_check_fails() {
 fn an_order_that_somebody_keeps_is_refused_and_the_rest_go_on() {
     let server = Server::start();
     server.admin().ask::<()>(&["SET", "order:SO-2024-1041", "kept", "EX", "300"]);
-    // Often enough for nobody to be refused because of the others.
+    // Enough passes, so that no request is refused because of the others.
     let run = erp_orders(Some(&server), &["--passes", "50"]);
     run.is_well();
     run.accounts_for(60);
@@ -237,8 +237,8 @@ fn a_bad_line_is_reported_with_its_number_and_the_rest_go_on() {
         (6, "unknown variant `cancel`, expected `audit` or `assign`"),
         (7, "no usable number"),
     ] {
-        let told = out.lines().find(|told| told.starts_with(&format!("line {line} of ")));
-        assert!(told.is_some_and(|told| told.contains(why)), "line {line}, {why}: {out}");
+        let message = out.lines().find(|message| message.starts_with(&format!("line {line} of ")));
+        assert!(message.is_some_and(|message| message.contains(why)), "line {line}, {why}: {out}");
     }
     assert_eq!((run.count("audited"), run.count("assigned")), (1, 1), "{out}");
     assert_eq!(run.count("unreadable lines"), 5);
@@ -284,8 +284,8 @@ fn is_rolled_back(run: &Run, requests: u32, how: &str) {
     assert!((9..15).contains(&lost), "{}", run.out());
     let ends = ["audited", "assigned", "done later", "refused as busy", "failed"];
     assert_eq!(ends.iter().map(|end| run.count(end)).sum::<u32>() + lost, requests);
-    let told = "ROLLED BACK SO-2024-1042 (line 6): the lock `order:SO-2024-1042` was lost: ";
-    assert!(run.out().contains(&format!("{told}{how}\n")), "{}", run.out());
+    let message = "ROLLED BACK SO-2024-1042 (line 6): the lock `order:SO-2024-1042` was lost: ";
+    assert!(run.out().contains(&format!("{message}{how}\n")), "{}", run.out());
     assert!(run.out().contains("what is out of stock is what was assigned"), "{}", run.out());
 }
 

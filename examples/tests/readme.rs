@@ -1,4 +1,4 @@
-//! What the README says and no other test checks.
+//! The statements of the README that no other test checks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 const README: &str = include_str!("../../README.md");
 
-/// The words of the README's line that begins with `start`; what is quoted is one word.
+/// The words of the README's line that begins with `start`; a quoted text is one word.
 fn words(start: &str) -> Vec<String> {
     let line = README.lines().find(|line| line.starts_with(start)).expect("the README has it");
     let mut words = Vec::new();
@@ -49,13 +49,14 @@ async fn the_rights_it_names_are_enough_and_each_is_needed() {
 
     for right in grant.iter().filter(|word| word.starts_with('+')) {
         send::<()>(&mut admin, &grant);
-        // They have asked for the rights already, so what is denied is what is used.
+        // The managers have checked their rights already, so every denied command is one that is
+        // used.
         let locks = connected(&url).await;
         let without = right.replace('+', "-");
         admin.ask::<()>(&["ACL", "SETUSER", "shop", &without]);
         admin.ask::<()>(&["ACL", "LOG", "RESET"]);
-        // What is refused without these has no caller: it is in the server's log, and for `zrem` in
-        // ours.
+        // Commands that are refused without these rights have no caller: the refusal is in the
+        // server's log, and for `zrem` in our log.
         let optional = ["+ping", "+subscribe", "+publish", "+pubsub|numsub", "+zrem"];
         let result = take_refuse_and_release(&server, &locks).await;
         assert!(!admin.ask::<Vec<redis::Value>>(&["ACL", "LOG"]).is_empty(), "{right} is unused");
@@ -93,10 +94,10 @@ async fn take_refuse_and_release(
     if let Ok(guard) = order(in_vain).wait(Duration::from_millis(10)).acquire().await {
         guard.release().await?;
     }
-    // Until it has left the queue, or may not.
+    // Until the waiter has left the queue, or has tried without the right.
     in_vain.shutdown(Duration::from_secs(1)).await?;
     let mut waiting = pin!(order(next).wait_forever().acquire());
-    // It goes on asking until it is in the queue.
+    // The waiter repeats its request until it is in the queue.
     let mut line = server.admin();
     while line.ask::<i64>(&["EXISTS", "lm1:wq:{order:42}"]) == 0 {
         if let Ok(ended) = timeout(Duration::from_millis(10), &mut waiting).await {
@@ -133,13 +134,13 @@ async fn the_key_looks_as_shown() {
     let shown = README.lines().find(|line| line.starts_with("\"web-3:4711:")).unwrap();
     let (shown, value) = (shown.trim_matches('"').split_once('/').unwrap(), value.split_once('/'));
     let (label, random) = value.unwrap();
-    // But for since when it is held.
-    let told = |label: &str| {
+    // The labels are compared without the time since which the lock is held.
+    let without_time = |label: &str| {
         let (label, about) = label.split_once(' ').unwrap();
         let (since, note) = about.split_once(' ').unwrap();
         (label.to_owned(), since.len(), note.to_owned())
     };
-    assert_eq!((told(label), random.len()), (told(shown.0), shown.1.len()));
+    assert_eq!((without_time(label), random.len()), (without_time(shown.0), shown.1.len()));
 }
 
 #[tokio::test]
@@ -157,7 +158,7 @@ async fn a_body_joins_its_own_lock_and_what_it_spawns_does_not() {
     #[distributed_lock(key = "order:42", ttl = "30s", manager = locks)]
     async fn outer(locks: &LockManager) -> Result<bool, LockError> {
         inner(locks).await?;
-        // Still held: the function inside has given nothing back.
+        // The lock is still held: the inner function has not released it.
         let locks = locks.clone();
         let spawned = tokio::spawn(async move { inner(&locks).await });
         let spawned = spawned.await.map_err(|_| LockError::NoRuntime)?;
@@ -179,7 +180,7 @@ async fn of_two_attributes_the_lower_one_locks_first() {
     }
     let locks = LockManager::memory();
     assert_eq!(both(&locks).await, Ok(Some("upper".to_owned())));
-    // Refused by the lower one, it has not taken the upper one either.
+    // The lower lock refused the call, so the upper one was not acquired either.
     let held = Lock::new("lower").manager(&locks).acquire().await.unwrap();
     assert!(both(&locks).await.is_err_and(|error| error.to_string().starts_with("`lower`")));
     held.release().await.unwrap();

@@ -27,11 +27,11 @@ fn every_tick_is_done_once(server: Option<&Server>) {
         command.env("REDIS_URL", server.url());
     }
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.ends_with("8 ticks, 0 missing, 0 done twice\nok\n"), "{said}");
-    assert!(said.contains(" is killed\n"), "{said}");
-    assert!(said.lines().filter(|line| line.contains("##")).count() >= 8, "{said}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.ends_with("8 ticks, 0 missing, 0 done twice\nok\n"), "{text}");
+    assert!(text.contains(" is killed\n"), "{text}");
+    assert!(text.lines().filter(|line| line.contains("##")).count() >= 8, "{text}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is measured: who wants the lock, how many at once, and for how long.
+//! The measured cases: the contenders, the number of waiters, and the hold time.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use clap::{Parser, ValueEnum};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Contender {
     Lockmacro,
-    /// The same with a ttl longer than a hand-over is good for, so that its holder confirms it.
+    /// The same with a ttl that is longer than the confirm window, so that the holder confirms a
+    /// hand-off.
     Confirmed,
     Rslock,
     Poll,
@@ -32,7 +33,7 @@ impl Contender {
         Duration::from_secs(if self == Self::Confirmed { 30 } else { 5 })
     }
 
-    /// The tasks of the process of this number, as evenly as it goes.
+    /// The number of tasks of the process with this number, distributed as evenly as possible.
     pub fn tasks(self, cell: &Cell, process: u32) -> u32 {
         match self {
             Self::Unlocked => u32::from(process == 0),
@@ -40,8 +41,8 @@ impl Contender {
         }
     }
 
-    /// How often its scripts call SET for one acquisition. The server counts such a call like one
-    /// of a client.
+    /// How often the contender's scripts call SET for one acquisition. The server counts such a
+    /// call like a client's command.
     pub fn sets_in_scripts(self) -> u64 {
         match self {
             Self::Lockmacro | Self::Confirmed => 1,
@@ -52,16 +53,16 @@ impl Contender {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Shape {
-    /// All want it at once, each of them once.
+    /// All callers request the lock at once, each of them once.
     Burst,
-    /// One holds it while the others come one after another, each of them once.
+    /// One caller holds the lock while the others arrive one after another, each of them once.
     Line,
-    /// All want it again as soon as they have given it back.
+    /// Every caller requests the lock again as soon as it has released it.
     Loop,
 }
 
 impl Shape {
-    /// For how long everybody begins again.
+    /// For how long callers request the lock again.
     pub fn lasts(self) -> Duration {
         match self {
             Self::Burst | Self::Line => Duration::ZERO,
@@ -69,7 +70,7 @@ impl Shape {
         }
     }
 
-    /// When those who wait still give up.
+    /// When callers that still wait give up.
     pub fn limit(self) -> Duration {
         self.lasts() + Duration::from_millis(1_500)
     }
@@ -110,14 +111,14 @@ impl Cell {
         match (self.shape, self.hold, self.far) {
             (Shape::Loop, 1, false) => &[Lockmacro, Rslock, Poll, Confirmed, Unlocked],
             (Shape::Loop, 1, true) => &[Lockmacro, Rslock, Poll, Unlocked],
-            // What a confirmation costs does not depend on how many wait.
+            // The costs of a confirmation do not depend on the number of waiters.
             (_, 1, false) if self.waiters == 100 => &[Lockmacro, Rslock, Poll, Confirmed],
             _ => &[Lockmacro, Rslock, Poll],
         }
     }
 }
 
-/// What one process is to do, as a line of text.
+/// The order to one process, as a line of text.
 #[derive(Debug, Clone, Parser)]
 #[command(no_binary_name = true)]
 pub struct Order {
@@ -126,7 +127,7 @@ pub struct Order {
     pub tasks: u32,
     /// Milliseconds.
     pub hold: u64,
-    /// On the clock that all processes share, in nanoseconds.
+    /// When to start, in nanoseconds on the clock that all processes share.
     pub start: u64,
     pub key: String,
 }

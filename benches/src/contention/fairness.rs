@@ -16,16 +16,16 @@ use crate::measure::{Spread, now};
 const CROWDS: usize = 4;
 /// Callers of each of these processes.
 const CALLERS: u32 = 25;
-/// Time enough for an order to arrive everywhere.
+/// Time in which an order reaches every process.
 const NOTICE: u64 = 10_000_000;
 /// The bounds of a turn, and the time in which a pass is taken up.
 const TURN_MIN: f64 = 1.0;
 const TURN_MAX: f64 = 100.0;
 const TAKE_UP: f64 = 50.0;
 
-/// One run: acquisitions of each crowd, and how long the single caller has waited.
+/// One run: the acquisitions of each crowd, and the waits of the single caller.
 struct Shares {
-    /// The most acquisitions of a process for each of the fewest.
+    /// The most acquisitions of a process, divided by the fewest.
     most: f64,
     /// Milliseconds.
     single_99: f64,

@@ -1,4 +1,4 @@
-//! Another machine: what is sent to it arrives later, and so does what it sends.
+//! A server on another machine, simulated by a delay in both directions.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -6,11 +6,11 @@ use std::sync::mpsc;
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
-/// How long everything is on its way.
+/// Delay in each direction.
 const WAY: Duration = Duration::from_millis(1);
 
-/// Moves the server at `port` away, and gives the port where it is reached from here. The threads
-/// that carry the bytes end with their connections.
+/// Adds the delay to the server at `port`, and returns the port at which the delayed server is
+/// reached. The threads that carry the bytes end with their connections.
 pub fn moved_away(port: u16) -> io::Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let away = listener.local_addr()?.port();
@@ -44,7 +44,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream) -> io::Result<()> {
                 return;
             }
         }
-        // Whether it is closed already does not matter.
+        // Fails when the connection is closed already, which does not matter.
         let _ = to.shutdown(Shutdown::Both);
     });
     Ok(())

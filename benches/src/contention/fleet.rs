@@ -1,4 +1,4 @@
-//! The processes that contend, and what they and the server have spent.
+//! The processes that contend, and the processor time of these and of the server.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -12,7 +12,7 @@ use super::turn::Turn;
 use crate::Failure;
 use crate::measure::{now, server_cpu};
 
-/// Time enough for an order to arrive everywhere.
+/// Time in which an order reaches every process.
 const NOTICE: u64 = 10_000_000;
 
 pub struct Fleet {
@@ -24,7 +24,7 @@ pub struct Fleet {
 
 struct Worker {
     process: Child,
-    /// It ends when they do.
+    /// The process ends when its orders end.
     orders: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
 }
@@ -94,7 +94,7 @@ impl Worker {
         Ok(writeln!(self.orders, "{order}")?)
     }
 
-    /// Gives the processor time spent.
+    /// Returns the processor time spent.
     fn answer(&mut self, turns: &mut Vec<Turn>) -> Result<Duration, Failure> {
         for line in &mut self.answers {
             let line = line?;
@@ -109,7 +109,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! What all rounds have given for one cell.
+//! The samples of all rounds for one cell.
 
 use super::cell::{Cell, Contender};
 use super::sample::Sample;
@@ -27,7 +27,7 @@ impl Measured {
         Spread::of(self.of(contender).iter().map(of))
     }
 
-    /// How many times what the other one has, within the rounds.
+    /// The ratios of `contender` to another contender, made within the rounds.
     pub fn ratio(&self, contender: Contender, to: Contender, of: fn(&Sample) -> f64) -> Spread {
         let pairs = self.of(contender).iter().zip(self.of(to));
         Spread::of(pairs.map(|(own, other)| of(own) / of(other)))

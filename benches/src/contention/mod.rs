@@ -1,6 +1,6 @@
-//! One hot key: who waits in line beside `rslock` and a poller.
+//! One hot key: waiting in line, beside `rslock` and a poller.
 //!
-//! All contenders run on one server, in turn within every round; the ratios are made within a
+//! All contenders run on one server, in turn within every round. The ratios are made within a
 //! round.
 
 mod cell;
@@ -49,7 +49,7 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
     let away = format!("redis://127.0.0.1:{}", moved_away(server.port())?);
     let mut near = Fleet::start(&server, &server.url(), 4)?;
     let mut far = Fleet::start(&server, &away, 4)?;
-    // What is made once is made before.
+    // These measurements warm up, and are not counted.
     let first = Cell { shape: Shape::Burst, waiters: 100, processes: 4, hold: 1, far: false };
     for contender in first.contenders() {
         near.measure(&first, *contender)?;
@@ -64,7 +64,7 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
             let fleet = if row.cell.far { &mut far } else { &mut near };
             let contenders = row.cell.contenders();
             for turn in 0..contenders.len() {
-                // Everybody is first once in a while.
+                // Each contender is the first in some of the rounds.
                 let contender = contenders[(turn + round) % contenders.len()];
                 row.add(contender, fleet.measure(&row.cell, contender)?);
             }
@@ -87,7 +87,7 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
     plot(&args.out.join("contention.svg"), &measured)
 }
 
-/// In microseconds, the median.
+/// The median of a round trip, in microseconds.
 async fn round_trip(url: &str) -> Result<f64, Failure> {
     let mut bare = Bare::connect(url).await?;
     let mut times = Vec::new();

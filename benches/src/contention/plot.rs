@@ -1,4 +1,4 @@
-//! The plot: what a burst of waiters gets, by how many they are.
+//! The plot: a burst of waiters, by their number.
 
 use std::error::Error;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn draw(path: &Path, rows: &[&Measured]) -> Result<(), Box<dyn Error>> {
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let heading = ("sans-serif", 20).into_font().color(&INK);
-    let title = "One hot key: waiters of one process want it at once, each of them once";
+    let title = "One hot key: waiters of one process request it at once, each of them once";
     let (left, right) = root.titled(title, heading)?.split_horizontally(SIZE.0 / 2);
     let time = |y: &f64| match *y {
         y if y >= 1_000.0 => format!("{:.0} s", y / 1_000.0),
@@ -56,7 +56,7 @@ fn count(number: &f64) -> String {
     }
 }
 
-/// What is added to the contender's name, whether it is dashed, and what it shows.
+/// A line: the suffix of the contender's name, whether the line is dashed, and its values.
 type Line = (&'static str, bool, fn(&Sample) -> f64);
 
 fn panel(

@@ -1,14 +1,14 @@
-//! One contender in one round: what its turns come to.
+//! One contender in one round: the statistics of its turns.
 
 use std::time::Duration;
 
 use super::cell::{Cell, Shape};
 use super::turn::Turn;
 
-/// What everybody has spent together.
+/// The commands and the processor time of all processes together.
 #[derive(Debug, Clone, Copy)]
 pub struct Costs {
-    /// That clients have sent.
+    /// Commands that clients have sent.
     pub commands: u64,
     pub client: Duration,
     pub server: Duration,
@@ -17,15 +17,15 @@ pub struct Costs {
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
     pub per_second: f64,
-    /// From the end of a body to the begin of the next one, in microseconds, the median.
+    /// From the end of a body to the beginning of the next one, in microseconds, the median.
     pub gap: f64,
-    /// From asking to the begin of the body, in milliseconds.
+    /// From the request to the beginning of the body, in milliseconds.
     pub wait_half: f64,
     pub wait_99: f64,
     pub wait_max: f64,
-    /// The share of those who got the lock before somebody who had asked earlier.
+    /// The share of callers that got the lock before another caller that had asked earlier.
     pub overtaking: f64,
-    /// The share of those who had to give up.
+    /// The share of callers that gave up.
     pub unserved: f64,
     /// Commands sent for one acquisition.
     pub commands: f64,
@@ -88,10 +88,11 @@ fn percentile(sorted: &[f64], percent: usize) -> f64 {
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }
 
-/// How many got the lock while somebody who had asked earlier was still waiting.
+/// Number of callers that got the lock while another caller that had asked earlier was still
+/// waiting.
 fn overtaking(turns: &[Turn]) -> usize {
     let mut turns: Vec<_> = turns.to_vec();
-    // Those who got nothing are last.
+    // Callers that did not get the lock are last.
     turns.sort_by_key(|turn| turn.served.map_or(u64::MAX, |(began, _)| began));
     let mut earliest = u64::MAX;
     let mut count = 0;

@@ -7,12 +7,13 @@ use super::measured::Measured;
 use super::sample::Sample;
 use crate::measure::Spread;
 
-/// What the numbers need to be understood.
+/// The setting in which the numbers were measured.
 pub struct Setting {
     pub rounds: u32,
     pub redis: String,
     pub processors: usize,
-    /// A round trip in microseconds, to the server on this machine and to that on another one.
+    /// A round trip in microseconds, to the server on this machine and to the server on another
+    /// one.
     pub near: Spread,
     pub far: Spread,
 }
@@ -25,7 +26,7 @@ impl Setting {
 
 type Column = (&'static str, fn(&Setting, &Measured, Contender) -> String);
 
-const WHO: [Column; 3] = [
+const NAMES: [Column; 3] = [
     ("hold", |_, row, _| format!("{} ms", row.cell.hold)),
     ("waiters", |_, row, _| figure(f64::from(row.cell.waiters))),
     ("", |_, _, contender| contender.name().to_owned()),
@@ -52,40 +53,40 @@ const COSTS: [Column; 4] = [
     ("gave up", |_, row, of| percent(row.spread(of, |s| s.unserved).median)),
 ];
 const ORDER: [Column; 1] =
-    [("have overtaken", |_, row, of| percent(row.spread(of, |s| s.overtaking).median))];
+    [("overtook", |_, row, of| percent(row.spread(of, |s| s.overtaking).median))];
 
 type Section = (&'static str, fn(&Cell) -> bool, &'static [&'static [Column]]);
 
 const SECTIONS: [Section; 6] = [
     (
-        "Burst: all want it at once, each of them once; one process",
+        "Burst: all callers request the lock at once, each of them once; one process",
         |cell| cell.shape == Shape::Burst && cell.processes == 1,
-        &[&WHO, &SPEED, &WAIT, &COSTS],
+        &[&NAMES, &SPEED, &WAIT, &COSTS],
     ),
     (
         "Burst: four processes",
         |cell| cell.shape == Shape::Burst && cell.processes == 4,
-        &[&WHO, &SPEED, &WAIT, &COSTS],
+        &[&NAMES, &SPEED, &WAIT, &COSTS],
     ),
     (
-        "Order: one process, one waiter after another while somebody holds it",
+        "Order: one process, callers arrive one after another while the lock is held",
         |cell| cell.shape == Shape::Line,
-        &[&WHO, &ORDER, &WAIT],
+        &[&NAMES, &ORDER, &WAIT],
     ),
     (
-        "Loop: all want it again as soon as they have given it back; one process",
+        "Loop: every caller requests the lock again after its release; one process",
         |cell| cell.shape == Shape::Loop && cell.processes == 1,
-        &[&WHO, &SPEED, &WAIT, &COSTS],
+        &[&NAMES, &SPEED, &WAIT, &COSTS],
     ),
     (
         "Loop: four processes",
         |cell| cell.shape == Shape::Loop && cell.processes == 4 && !cell.far,
-        &[&WHO, &SPEED, &WAIT, &COSTS],
+        &[&NAMES, &SPEED, &WAIT, &COSTS],
     ),
     (
         "Loop: four processes, and the server is 1 ms away",
         |cell| cell.shape == Shape::Loop && cell.far,
-        &[&WHO, &SPEED, &WAIT, &COSTS],
+        &[&NAMES, &SPEED, &WAIT, &COSTS],
     ),
 ];
 
@@ -97,16 +98,16 @@ pub fn table(setting: &Setting, measured: &[Measured]) -> Result<String, fmt::Er
         tries up to 200 ms\napart, again and again) and a poller (`SET NX PX` every 10 ms, and a \
         script that compares and deletes).\n\
         Made by `cargo run --release -p lockmacro-benches -- contention`.\n\n\
-        ![What a burst of waiters gets](contention.svg)\n\n\
+        ![A burst of waiters](contention.svg)\n\n\
         {rounds} rounds with everything in turn on one redis-server {redis}, on a machine with \
         {processors} processors for\nthe server and all processes. Medians, with the quartiles in \
         brackets; ratios within a round.\n\n\
         - A round trip (`PING`) takes {} µs, and {} µs where the server is 1 ms away.\n\
         - *× no lock*: one task that runs the bodies one after another, without a lock, is as fast \
         as any lock can be.\n\
-        - *gap*: from the end of one body to the begin of the next one.\n\
-        - *wait*: from the request to the begin of the body, or until the caller gives up.\n\
-        - *commands*: what clients send for one acquisition. `INFO commandstats` also counts the \
+        - *gap*: from the end of one body to the beginning of the next one.\n\
+        - *wait*: from the request to the beginning of the body, or until the caller gives up.\n\
+        - *commands*: sent by clients for one acquisition. `INFO commandstats` also counts the \
         commands of scripts:\n  these are `evalsha`, `eval` and `set` without the one `set` of \
         lockmacro's own script.\n\
         - *client*, *server*: processor time of all processes and of the server for one \
@@ -129,7 +130,8 @@ pub fn table(setting: &Setting, measured: &[Measured]) -> Result<String, fmt::Er
     Ok(text)
 }
 
-/// The first row is the head. Names, which have none, stand on the left.
+/// Aligns the columns; the first row is the head. A column without a title has names, and is
+/// aligned on the left.
 fn aligned(rows: &[Vec<String>]) -> String {
     let head = rows.first().map_or(&[][..], Vec::as_slice);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
@@ -171,7 +173,7 @@ fn percent(share: f64) -> String {
     if share == 0.0 { "0".to_owned() } else { format!("{:.1} %", share * 100.0) }
 }
 
-/// Three digits, or all of them before the point.
+/// Three significant digits, or all digits before the point.
 fn figure(value: f64) -> String {
     match value {
         _ if value.is_nan() => "–".to_owned(),

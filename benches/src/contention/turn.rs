@@ -1,4 +1,4 @@
-//! What became of one who wanted the lock.
+//! The result of one caller that requested the lock.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy)]
 pub struct Turn {
     pub asked: u64,
-    /// When the body began and ended; `None` for who had to give up.
+    /// When the body began and ended; `None` for a caller that gave up.
     pub served: Option<(u64, u64)>,
 }
 

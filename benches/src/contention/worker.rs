@@ -1,4 +1,4 @@
-//! One of the processes that contend: it reads orders and writes what became of each.
+//! One of the processes that contend: it reads orders, and writes the results of each.
 
 use std::io::{BufWriter, Write, stdin, stdout};
 use std::mem::take;
@@ -21,9 +21,10 @@ use crate::Failure;
 use crate::bare::{self, Bare};
 use crate::measure::{cpu, now};
 
-/// How long the poller waits between two questions.
+/// How long the poller waits between two requests.
 const POLL: Duration = Duration::from_millis(10);
-/// Between two who come one after another: time enough for the first one's question to be sent.
+/// Time between two callers that arrive one after another, in which the request of the first one is
+/// sent.
 const STEP: Duration = Duration::from_micros(100);
 
 pub async fn work(url: &str) -> Result<(), Failure> {
@@ -56,17 +57,21 @@ impl Clients {
     }
 
     async fn carry_out(&self, order: &Order) -> Result<(Vec<Turn>, Duration), Failure> {
-        // Nothing else is to be done on this thread.
+        // Blocks the thread, as it has nothing else to do.
         sleep(Duration::from_nanos(order.start.saturating_sub(now())));
         let before = cpu();
         let limit = Instant::now() + order.shape.limit();
-        let (all_asked, told) = watch::channel(order.shape != Shape::Line);
+        let (set_all_asked, all_asked) = watch::channel(order.shape != Shape::Line);
         let (ended, all) = Ended::new();
         for number in 0..order.tasks {
-            let who =
-                Who { clients: self.clone(), order: order.clone(), told: told.clone(), number };
-            let mut task = Box::pin(who.contend(limit));
-            // The first poll is the question, so that they ask one after another.
+            let caller = Caller {
+                clients: self.clone(),
+                order: order.clone(),
+                all_asked: all_asked.clone(),
+                number,
+            };
+            let mut task = Box::pin(caller.contend(limit));
+            // The first poll sends the request, so that the callers ask one after another.
             match poll!(pin!(unconstrained(task.as_mut()))) {
                 Poll::Ready(turns) => ended.note(turns),
                 Poll::Pending => {
@@ -78,32 +83,32 @@ impl Clients {
                 sleep(STEP);
             }
         }
-        all_asked.send_replace(true);
+        set_all_asked.send_replace(true);
         drop(ended);
         let turns = all.await?.into_iter().collect::<Result<Vec<_>, _>>()?;
         if turns.len() != order.tasks as usize {
-            return Err("not everybody has told what became of it".into());
+            return Err("the results of some callers are missing".into());
         }
         Ok((turns.concat(), cpu() - before))
     }
 }
 
-/// The results of all callers, sent when the last one has ended: a message of each would wake a
-/// thread for each, and the callers contend for the processors.
+/// The results of all callers, sent when the last one has ended. A message from each caller would
+/// wake a thread each time, and take processor time from the callers.
 #[derive(Clone)]
-struct Ended(Arc<Everybody>);
+struct Ended(Arc<Results>);
 
 type Turns = Result<Vec<Turn>, Failure>;
 
-struct Everybody {
+struct Results {
     turns: Mutex<Vec<Turns>>,
     all: Option<oneshot::Sender<Vec<Turns>>>,
 }
 
 impl Ended {
     fn new() -> (Self, oneshot::Receiver<Vec<Turns>>) {
-        let (all, told) = oneshot::channel();
-        (Self(Arc::new(Everybody { turns: Mutex::default(), all: Some(all) })), told)
+        let (all, results) = oneshot::channel();
+        (Self(Arc::new(Results { turns: Mutex::default(), all: Some(all) })), results)
     }
 
     fn note(&self, turns: Turns) {
@@ -111,27 +116,27 @@ impl Ended {
     }
 }
 
-impl Drop for Everybody {
+impl Drop for Results {
     fn drop(&mut self) {
         let turns = take(self.turns.get_mut().unwrap_or_else(PoisonError::into_inner));
         if let Some(all) = self.all.take() {
-            // Who waits for it may have failed.
+            // Fails when the receiver has failed.
             let _ = all.send(turns);
         }
     }
 }
 
-/// One of those who want the lock.
-struct Who {
+/// One caller that contends for the lock.
+struct Caller {
     clients: Clients,
     order: Order,
-    /// Whether all have asked who are to ask before anybody has done with the lock.
-    told: watch::Receiver<bool>,
+    /// True once all callers have asked that have to ask before the first body ends.
+    all_asked: watch::Receiver<bool>,
     number: u32,
 }
 
-impl Who {
-    /// Wants the lock until it is enough.
+impl Caller {
+    /// Acquires the lock again and again until the order ends.
     async fn contend(mut self, limit: Instant) -> Turns {
         let until = self.order.start + u64::try_from(self.order.shape.lasts().as_nanos())?;
         let mut turns = Vec::new();
@@ -145,29 +150,31 @@ impl Who {
         }
     }
 
-    /// Waits for the lock as long as it takes, holds it and gives it back.
+    /// Waits for the lock without a limit, holds it and releases it.
     async fn lock(&mut self) -> Result<(u64, u64), Failure> {
-        let Self { clients, order, told, number } = self;
+        let Self { clients, order, all_asked, number } = self;
         let (key, ttl) = (order.key.as_str(), order.contender.ttl());
         match order.contender {
             Contender::Lockmacro | Contender::Confirmed => {
                 let lock = Lock::new(key).ttl(ttl).wait_forever().manager(&clients.locks);
-                Ok(lock.run(async { Ok::<_, LockError>(body(told, order.hold).await) }).await?)
+                Ok(lock
+                    .run(async { Ok::<_, LockError>(body(all_asked, order.hold).await) })
+                    .await?)
             }
             Contender::Rslock => {
-                // It gives up after three tries, and then begins anew.
+                // `acquire` tries again and again, three tries at a time.
                 let guard = clients.rslock.acquire(key, ttl).await?;
-                let held = body(told, order.hold).await;
+                let held = body(all_asked, order.hold).await;
                 guard.release().await;
                 Ok(held)
             }
-            Contender::Unlocked => Ok(body(told, order.hold).await),
+            Contender::Unlocked => Ok(body(all_asked, order.hold).await),
             Contender::Poll => {
                 let token = format!("bare/{}/{number}", std::process::id());
                 while !clients.bare.set(key, &token, ttl).await? {
                     tokio::time::sleep(POLL).await;
                 }
-                let held = body(told, order.hold).await;
+                let held = body(all_asked, order.hold).await;
                 clients.bare.release(key, &token).await?;
                 Ok(held)
             }
@@ -175,14 +182,14 @@ impl Who {
     }
 }
 
-/// Gives the times of its begin and end.
-async fn body(told: &mut watch::Receiver<bool>, hold: u64) -> (u64, u64) {
+/// Returns the times at which the body begins and ends.
+async fn body(all_asked: &mut watch::Receiver<bool>, hold: u64) -> (u64, u64) {
     let began = now();
-    // It is told in the end, whatever happens.
-    let _ = told.wait_for(|told| *told).await;
+    // The value is set, or its sender is dropped, in every case.
+    let _ = all_asked.wait_for(|all_asked| *all_asked).await;
     if hold > 0 {
         let hold = Duration::from_millis(hold);
-        // The timers of tokio would make two of one millisecond.
+        // The timers of tokio would wait two milliseconds for one.
         let _ = spawn_blocking(move || sleep(hold)).await;
     }
     (began, now())

@@ -5,14 +5,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use crate::engine::acquired::{Acquired, Came, Rare, Wanted};
+use crate::engine::acquired::{Acquired, Outcome, Rare, Wanted};
 use crate::engine::acquisition::{Acquire, Acquisition, Refusal};
 use crate::engine::blocking::may_block;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::current::Current;
 use crate::engine::held::Held;
 use crate::engine::in_line::{Asker, InLine, TakenUp};
-use crate::engine::line::{Begun, Line};
+use crate::engine::line::{Arrived, Line};
 use crate::engine::observer::refused;
 use crate::engine::reentry::{Scope, around};
 use crate::engine::spec::LockSpec;
@@ -28,8 +28,8 @@ use crate::value::time::{Moment, wall_clock};
 use crate::value::token::Token;
 
 impl LockSpec {
-    /// Checks the spec, fills in the manager's defaults, and looks for an outer lock to join.
-    /// Asks no server.
+    /// Checks the spec, fills in the manager's defaults, and looks for an outer lock to join. Sends
+    /// nothing to a server.
     fn prepare(self, fenced: bool, errors: Errors) -> Result<Prepared, LockError> {
         self.key.check()?;
         self.more.iter().try_for_each(LockKey::check)?;
@@ -52,7 +52,8 @@ impl LockSpec {
         } else if let Some(held) = around(&several, ours)? {
             return Acquired::joining(held, None, self.on_lost).map(Prepared::Joined);
         }
-        // A waiter's token is older than its grant, and so cannot say since when it holds.
+        // The token of a waiter is older than its grant, so it does not show since when the lock is
+        // held.
         let since = wait.is_zero().then(wall_clock);
         let about = about(since, self.holder_note.as_deref());
         let token = Token::draft(&manager.label(), &self.name, &about);
@@ -81,47 +82,51 @@ enum Prepared {
     ToAsk(Arc<Core>, Request, Wanted),
 }
 
-/// How a caller begins.
-enum Begins {
-    /// It asks the store for itself.
+/// The first state of a caller.
+enum Start {
+    /// The caller asks the store for itself.
     Asks(Acquisition, Asker),
     Waits(InLine),
     Refused(Request, Refusal),
 }
 
-/// Comes to the line of the request's key. A lock on several keys asks the store for itself.
-fn arrives(manager: &Arc<Core>, request: Request) -> Begins {
+/// Starts a caller at the line of its request's key. A caller that locks several keys asks the
+/// store for itself.
+fn start(manager: &Arc<Core>, request: Request) -> Start {
     let drawn = |mut request: Request, asker| match request.draw_token() {
-        Ok(()) => Begins::Asks(Acquisition::new(Arc::clone(manager), request), asker),
-        Err(error) => Begins::Refused(request, Refusal::Failed(error)),
+        Ok(()) => Start::Asks(Acquisition::new(Arc::clone(manager), request), asker),
+        Err(error) => Start::Refused(request, Refusal::Failed(error)),
     };
     if !request.several().is_empty() || manager.store().excludes_nobody() {
         return drawn(request, Asker::outside());
     }
     if manager.shutdown().is_closed() {
-        return Begins::Refused(request, Refusal::Failed(LockError::ShutDown));
+        return Start::Refused(request, Refusal::Failed(LockError::ShutDown));
     }
     if let Err(error) = manager.store().check(&request) {
-        return Begins::Refused(request, Refusal::Failed(error));
+        return Start::Refused(request, Refusal::Failed(error));
     }
     match Line::of_caller(manager, request) {
-        // The tokens of a waiter at several servers are known to one acquisition.
-        Begun::Asks(place, request)
+        // A waiter at several servers waits in the line from the beginning, as one acquisition has
+        // to know all of its tokens.
+        Arrived::Asks(place, request)
             if request.until.is_some() && manager.store().servers().are_several() =>
         {
             let draft = Arc::new(request);
             place.failed(Some(Arc::clone(&draft)));
-            Begins::Waits(InLine::new(place, Arc::clone(manager), draft))
+            Start::Waits(InLine::new(place, Arc::clone(manager), draft))
         }
-        Begun::Asks(place, mut request) => {
-            // The first question does not wait: a free lock needs no queue.
+        Arrived::Asks(place, mut request) => {
+            // The first request does not wait, as a free lock needs no queue.
             let asker = Asker::new(place, request.until.take());
             request.only_if_free = asker.until().is_some();
             drawn(request, asker)
         }
-        Begun::Waits(place, draft) => Begins::Waits(InLine::new(place, Arc::clone(manager), draft)),
-        Begun::Refused(request, refusal) => Begins::Refused(request, refusal),
-        Begun::Closed(request) => Begins::Refused(request, Refusal::Failed(LockError::ShutDown)),
+        Arrived::Waits(place, draft) => {
+            Start::Waits(InLine::new(place, Arc::clone(manager), draft))
+        }
+        Arrived::Refused(request, refusal) => Start::Refused(request, refusal),
+        Arrived::Closed(request) => Start::Refused(request, Refusal::Failed(LockError::ShutDown)),
     }
 }
 
@@ -149,7 +154,7 @@ impl Future for Acquiring {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             let next = match &mut *self {
-                Acquiring::Described { .. } => Next::Begins,
+                Acquiring::Described { .. } => Next::Start,
                 Acquiring::Asking(acquire, asker, _) => match (acquire.poll(cx), asker) {
                     (Poll::Ready((acquisition, answer)), _) => {
                         Next::Answered(acquisition, Box::new(answer))
@@ -165,7 +170,7 @@ impl Future for Acquiring {
             };
             match (mem::replace(&mut *self, Acquiring::Over), next) {
                 (Acquiring::Described { spec, fenced, errors }, _) => {
-                    *self = match begun(spec, fenced, errors) {
+                    *self = match started(spec, fenced, errors) {
                         Ok(acquiring) => acquiring,
                         Err(joined) => return Poll::Ready(*joined),
                     };
@@ -192,19 +197,19 @@ impl Future for Acquiring {
     }
 }
 
-/// What the poll of a state has brought.
+/// The outcome of polling a state.
 enum Next {
-    Begins,
+    Start,
     Answered(Acquisition, Box<Result<Grant, Refusal>>),
-    /// The question takes too long.
+    /// The caller's own request takes too long.
     Unanswered,
     Found(Box<Result<TakenUp, Refusal>>),
 }
 
-/// Not inlined, so that later polls do not reserve its stack frame. An error is the result of the
-/// whole, also that of a lock that was joined.
+/// Not inlined, so that later polls do not reserve its stack frame. `Err` ends the future with its
+/// content, which is also how a joined lock is returned.
 #[inline(never)]
-fn begun(
+fn started(
     spec: Box<LockSpec>,
     fenced: bool,
     errors: Errors,
@@ -218,41 +223,42 @@ fn begun(
         wanted.report(&request, &error);
         return Err(Box::new(Err(error)));
     }
-    let refused = match arrives(&manager, request) {
-        Begins::Asks(acquisition, asker) => match acquisition.acquire() {
+    let refused = match start(&manager, request) {
+        Start::Asks(acquisition, asker) => match acquisition.acquire() {
             Ok(acquire) => return Ok(Acquiring::Asking(acquire, asker, wanted)),
             Err((acquisition, refusal)) => {
-                Came::Refused(manager, Arc::clone(acquisition.request()), refusal)
+                Outcome::Refused(manager, Arc::clone(acquisition.request()), refusal)
             }
         },
-        Begins::Waits(in_line) => return Ok(Acquiring::Waiting(in_line, wanted)),
-        Begins::Refused(request, refusal) => Came::Refused(manager, Arc::new(request), refusal),
+        Start::Waits(in_line) => return Ok(Acquiring::Waiting(in_line, wanted)),
+        Start::Refused(request, refusal) => Outcome::Refused(manager, Arc::new(request), refusal),
     };
     Err(Box::new(wanted.guard(refused)))
 }
 
-/// The answer to a caller that has asked for itself. It waits in the line now, or it is at its end.
+/// Handles the answer to a caller that has asked the store for itself. Returns the caller as a
+/// waiter in the line, or the outcome of its request.
 fn answered(
     acquisition: Acquisition,
     asker: Asker,
     answer: Result<Grant, Refusal>,
-) -> Result<InLine, Box<Came>> {
+) -> Result<InLine, Box<Outcome>> {
     let refusal = match answer {
-        Ok(grant) => return Err(Box::new(Came::Granted(acquisition, grant, asker))),
+        Ok(grant) => return Err(Box::new(Outcome::Granted(acquisition, grant, asker))),
         Err(refusal) => refusal,
     };
     let waits = asker.refused(&acquisition, &refusal);
     waits.ok_or_else(|| {
         let (manager, request) = (acquisition.manager(), acquisition.request());
-        Box::new(Came::Refused(Arc::clone(manager), Arc::clone(request), refusal))
+        Box::new(Outcome::Refused(Arc::clone(manager), Arc::clone(request), refusal))
     })
 }
 
-fn waited(in_line: &InLine, found: Result<TakenUp, Refusal>) -> Came {
+fn waited(in_line: &InLine, found: Result<TakenUp, Refusal>) -> Outcome {
     match found {
-        Ok(taken_up) => Came::TakenUp(taken_up),
+        Ok(taken_up) => Outcome::TakenUp(taken_up),
         Err(refusal) => {
-            Came::Refused(Arc::clone(in_line.core()), Arc::clone(in_line.draft()), refusal)
+            Outcome::Refused(Arc::clone(in_line.core()), Arc::clone(in_line.draft()), refusal)
         }
     }
 }
@@ -267,15 +273,15 @@ pub(crate) fn acquire_blocking(
         Prepared::ToAsk(manager, request, wanted) => (manager, request, wanted),
     };
     may_block().inspect_err(|error| wanted.report(&request, error))?;
-    let mut in_line = match arrives(&manager, request) {
-        Begins::Asks(mut acquisition, asker) => {
+    let mut in_line = match start(&manager, request) {
+        Start::Asks(mut acquisition, asker) => {
             let until = asker.until();
             let within =
                 until.map(|until| Asker::longest(&manager).min(until.since(Moment::now())));
             match (acquisition.acquire_blocking(within), asker) {
                 (Some(answer), asker) => match answered(acquisition, asker, answer) {
                     Ok(in_line) => in_line,
-                    Err(came) => return wanted.guard(*came),
+                    Err(outcome) => return wanted.guard(*outcome),
                 },
                 (None, asker) => match asker.unanswered(&acquisition) {
                     Some(in_line) => in_line,
@@ -283,9 +289,9 @@ pub(crate) fn acquire_blocking(
                 },
             }
         }
-        Begins::Waits(in_line) => in_line,
-        Begins::Refused(request, refusal) => {
-            return wanted.guard(Came::Refused(manager, Arc::new(request), refusal));
+        Start::Waits(in_line) => in_line,
+        Start::Refused(request, refusal) => {
+            return wanted.guard(Outcome::Refused(manager, Arc::new(request), refusal));
         }
     };
     let found = in_line.block();

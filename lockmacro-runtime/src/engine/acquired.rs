@@ -1,4 +1,4 @@
-//! What came of a request for a lock: a guard's part, or the caller's error.
+//! The outcome of a request for a lock: the engine's part of a guard, or the caller's error.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct Acquired {
     /// Index of the guard's key among the lock's keys; `None` for all of several.
     pub(crate) nth: Option<u8>,
     pub(crate) on_lost: OnLost,
-    /// The value of a body does not wait for the release.
+    /// The body's value is returned without waiting for the release.
     pub(crate) releases_in_background: bool,
     /// The lock belongs to an outer guard, which releases it.
     pub(crate) joined: bool,
@@ -48,8 +48,8 @@ impl Acquired {
     }
 }
 
-/// What came of a caller, for its guard or its error.
-pub(crate) enum Came {
+/// The outcome of a caller's request, from which its guard or its error is made.
+pub(crate) enum Outcome {
     /// The store has granted the lock.
     Granted(Acquisition, Grant, Asker),
     /// The lock was passed on inside this process.
@@ -57,7 +57,7 @@ pub(crate) enum Came {
     Refused(Arc<Core>, Arc<Request>, Refusal),
 }
 
-/// What the engine makes of the server's answer.
+/// The caller's options that apply after the server's answer.
 pub(crate) struct Wanted {
     pub(crate) renewed: bool,
     pub(crate) on_lost: OnLost,
@@ -66,7 +66,7 @@ pub(crate) struct Wanted {
     pub(crate) rare: Option<Box<Rare>>,
 }
 
-/// What most locks do not have. Boxed, to keep waiters small.
+/// Options that most locks do not have. Boxed, to keep waiters small.
 pub(crate) struct Rare {
     max_hold: Option<Duration>,
     message: Option<Cow<'static, str>>,
@@ -83,26 +83,26 @@ impl Rare {
 }
 
 impl Wanted {
-    pub(crate) fn guard(self, came: Came) -> Result<Acquired, LockError> {
-        self.guarded(came).inspect_err(refused)
+    pub(crate) fn guard(self, outcome: Outcome) -> Result<Acquired, LockError> {
+        self.guarded(outcome).inspect_err(refused)
     }
 
-    fn guarded(self, came: Came) -> Result<Acquired, LockError> {
-        let (manager, request, refusal) = match came {
-            Came::Granted(acquisition, grant, asker) => {
+    fn guarded(self, outcome: Outcome) -> Result<Acquired, LockError> {
+        let (manager, request, refusal) = match outcome {
+            Outcome::Granted(acquisition, grant, asker) => {
                 let request = acquisition.request();
                 telemetry::acquired(request.labels(), request.listed(), request.asked);
                 let renewal = self.renewal(grant.sent);
                 let held = Held::new(acquisition, grant, renewal, asker)?;
                 return Ok(Acquired::owning(held, self.on_lost, self.releases_in_background));
             }
-            Came::TakenUp(taken_up) => {
+            Outcome::TakenUp(taken_up) => {
                 let draft = &taken_up.draft;
                 telemetry::acquired(draft.labels(), draft.listed(), draft.asked);
                 let held = Held::taken_up(taken_up, |now| self.renewal(now))?;
                 return Ok(Acquired::owning(held, self.on_lost, self.releases_in_background));
             }
-            Came::Refused(manager, request, refusal) => (manager, request, refusal),
+            Outcome::Refused(manager, request, refusal) => (manager, request, refusal),
         };
         let error = match refusal {
             Refusal::Contended { key, holder, queue } => {
@@ -132,7 +132,7 @@ impl Wanted {
         Err(error)
     }
 
-    /// How a lease is renewed that began then.
+    /// How a lease that began at `began` is renewed.
     fn renewal(&self, began: Moment) -> Renewal {
         let max_hold = self.rare.as_ref().and_then(|rare| rare.max_hold);
         match max_hold.map(|max_hold| began.after(max_hold)) {

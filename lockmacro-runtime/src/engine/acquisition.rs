@@ -32,7 +32,7 @@ pub(crate) struct Acquisition {
     request: Arc<Request>,
     /// The manager counts it as in flight, because there may be something to release.
     is_counted: AtomicBool,
-    /// It has the first token of its caller.
+    /// The token is the first one of its caller.
     is_first: bool,
     /// The process that made it. A forked process has a copy, and must not release it.
     process: u32,
@@ -46,7 +46,7 @@ pub(crate) enum Refusal {
 }
 
 impl Acquisition {
-    /// An acquisition of which nothing was sent yet.
+    /// An acquisition whose request was not sent yet.
     pub(crate) fn new(manager: Arc<Core>, request: Request) -> Self {
         let (is_counted, process) = (AtomicBool::new(false), process::id());
         Self { manager, request: Arc::new(request), is_counted, is_first: true, process }
@@ -116,8 +116,8 @@ impl Acquisition {
         &self.request
     }
 
-    /// Releases the lock, and returns what the server found. After an error, dropping the
-    /// acquisition releases the lock in the background.
+    /// Releases the lock, and returns the server's answer. After an error, dropping the acquisition
+    /// releases the lock in the background.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
         if self.is_a_copy() {
             return Ok(Released::NotHeld);
@@ -144,7 +144,7 @@ impl Acquisition {
         self.released(released)
     }
 
-    /// Gives the token away, to be passed on; `None` when it was released already.
+    /// Takes the token out, to be passed on; `None` when it was released already.
     pub(crate) fn give_away(&self) -> Option<Self> {
         let is_given = !self.is_a_copy() && self.is_counted.swap(false, Ordering::AcqRel);
         is_given.then(|| self.of_same_token(Arc::clone(&self.request)))
@@ -164,7 +164,7 @@ impl Acquisition {
         self.of_same_token(Arc::new(request))
     }
 
-    /// The next owner of the token. It is counted already.
+    /// The next owner of the token. The lock is counted as in flight already.
     fn of_same_token(&self, request: Arc<Request>) -> Self {
         let (is_counted, is_first, process) = (AtomicBool::new(true), false, self.process);
         Self { manager: Arc::clone(&self.manager), request, is_counted, is_first, process }
@@ -183,8 +183,8 @@ impl Acquisition {
     /// The same. `more` is dropped when the lock was released.
     pub(crate) fn abandon_with(&self, more: Vec<InFlightGuard>) {
         let guard = self.leaves();
-        // Of several keys, some may be held, or a part may be in a queue, while no request for the
-        // others was sent.
+        // Of several keys, some may be held, or a part may be in a queue, although no request for
+        // the other keys was sent.
         let may_be = self.request.applied().may_be() || !self.request.several().is_empty();
         if let Some(guard) = guard
             && !self.is_a_copy()
@@ -206,8 +206,8 @@ impl Acquisition {
         Ok(())
     }
 
-    /// Whether to request the lock again, as it was lost before its caller had it. A waiter does so
-    /// until its deadline, and a caller that does not wait does so once.
+    /// Whether to request the lock again, because the lock was lost before its caller had it. A
+    /// waiter does so until its deadline, and a caller that does not wait does so once.
     fn is_to_restart(&self, answer: &Result<Answer, Failed>) -> bool {
         matches!(answer, Ok(Answer::Lost(_)))
             && self.request.until.map_or(self.is_first, |until| Moment::now() < until)
@@ -230,7 +230,7 @@ impl Acquisition {
         self.enter()
     }
 
-    /// Records what the answer says of the request, and returns the grant.
+    /// Records the outcome of the request, and returns the grant.
     pub(crate) fn take_answer(&self, answer: Result<Answer, Failed>) -> Result<Grant, Refusal> {
         match answer {
             Ok(Answer::Granted(grant)) => {
@@ -241,8 +241,9 @@ impl Acquisition {
             Ok(Answer::Contended { nth, holder, queue, earlier }) => {
                 self.request.set_applied(earlier);
                 let key = self.request.keys().get(nth).unwrap_or(&self.request.key).clone();
-                // A waiter whose wait is over leaves the queue when the acquisition is dropped.
-                // A node of a Redlock may hold an earlier one of several keys without having said.
+                // A waiter whose wait is over leaves the queue when the acquisition is dropped. A
+                // node of a Redlock may hold an earlier one of several keys although it has not
+                // answered.
                 let is_queued = matches!(queue, Queueing::Left(_));
                 self.forget_unless(!self.request.applied().is_known() || is_queued);
                 Err(Refusal::Contended { key, holder, queue })
@@ -277,8 +278,9 @@ impl Acquisition {
     }
 }
 
-/// An acquisition that requests its lock. Written by hand, as every waiter carries one: an
-/// `async fn` would keep its arguments as well, and has no type that could be named without a box.
+/// An acquisition that requests its lock. Written by hand, as every waiter carries one: the future
+/// of an `async fn` would keep its arguments as well, and has no type that can be named without a
+/// box.
 pub(crate) enum Acquire {
     /// The fields are dropped in this order: the request before the acquisition that releases it.
     Asking {

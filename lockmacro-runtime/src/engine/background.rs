@@ -88,9 +88,9 @@ impl Background {
         Ok(Some(enrolled))
     }
 
-    /// Wakes all blocking waiters: each asks the server again.
+    /// Wakes all blocking waiters: each of them sends its request to the server again.
     pub(crate) fn alarm(&self) {
-        // Not under the mutex: a woken waiter may take it.
+        // Called without the mutex, as a woken waiter may take it.
         let store = Arc::clone(&self.here().store);
         store.alarm();
     }
@@ -135,7 +135,7 @@ impl Background {
         }
     }
 
-    /// [`call`](Background::call), after every lock dropped before was tried once.
+    /// [`call`](Background::call), once every lock that was dropped before had its first try.
     #[cfg(feature = "defer")]
     pub(crate) async fn call_after_cleanup<T, F, W>(&self, job: F) -> Result<T, LockError>
     where
@@ -236,7 +236,7 @@ impl Thread {
         }
     }
 
-    /// Lets the jobs start again after their runtime has ended, which was the caller's.
+    /// Lets the jobs start again after their runtime, which was the caller's, has ended.
     #[cfg(feature = "test-util")]
     fn leave_ended_runtime(&mut self) {
         if self.jobs.take_if(|jobs| jobs.is_closed()).is_some() {
@@ -376,7 +376,7 @@ mod tests {
     fn jobs_leave_no_memory() {
         let background = || Background::new(&Store::Memory(Memory::new()));
         let threads: Vec<_> = std::iter::repeat_with(background).take(14).collect();
-        // The allocator reuses what the first ones have freed.
+        // The allocator reuses the memory that the first jobs have freed.
         let (first, others) = threads.split_at(2);
         first.iter().for_each(work_off);
         let before = resident();
@@ -389,7 +389,8 @@ mod tests {
     fn a_job_that_is_done_is_freed_at_once() {
         let mut child = Command::new(std::env::current_exe().unwrap());
         let name = "engine::background::tests::jobs_leave_no_memory";
-        // One arena for all threads, so that one reuses what another has freed.
+        // One arena for all threads, so that one thread reuses the memory that another one has
+        // freed.
         child.env("MALLOC_ARENA_MAX", "1");
         let done = child.args(["--ignored", "--exact", name]).output().unwrap();
         let output = String::from_utf8_lossy(&done.stdout);

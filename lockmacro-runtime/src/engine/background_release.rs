@@ -24,12 +24,13 @@ impl Held {
         }
         let Some(release) = BackgroundRelease::of(self) else { return };
         let store = Arc::clone(self.manager().shared_store());
-        // Sent from here: what the caller sends next on this connection comes after it.
+        // Sent from the caller's task, so that the caller's next command on this connection is sent
+        // after it.
         let mut sent = Box::pin(release.send(store));
         if (&mut sent).now_or_never().is_none() {
             tokio::spawn(sent);
-            // The caller may keep this thread busy. Then another worker writes the command; where
-            // there is none, it is written before the caller goes on.
+            // The caller may keep this thread busy. Then another worker thread writes the command.
+            // Without another worker, the command is written before the caller goes on.
             if Handle::current().metrics().num_workers() == 1 {
                 yield_now().await;
             }
@@ -47,7 +48,8 @@ impl Held {
     }
 }
 
-/// A release that no caller waits for. Dropped without an answer, it leaves the lock to the cleanup.
+/// A release that no caller waits for. If it is dropped without an answer, the lock is left to the
+/// cleanup.
 struct BackgroundRelease {
     held: Arc<Held>,
     lost: Option<Lost>,
@@ -60,7 +62,8 @@ impl BackgroundRelease {
     /// the next caller, or is a copy in a forked process.
     fn of(held: &Arc<Held>) -> Option<Arc<Self>> {
         let lost = held.remaining().err();
-        // Before the line is left: who comes next finds one or the other.
+        // Recorded before the caller leaves the line, so that the next caller finds either the
+        // holder or the release.
         let in_flight = Mutex::new(held.manager().releasing().join(held.request().keys()));
         if !matches!(held.pass_on(), Ended::Kept) || held.acquisition.is_a_copy() {
             return None;

@@ -1,8 +1,8 @@
 //! Where the background jobs of a manager run: on a thread with a small runtime of its own.
 //!
 //! With the feature `test-util`, they are tasks of the caller's runtime where that has a virtual
-//! clock. Leases end by that clock, so they have to be renewed by it as well. It stands still while
-//! its runtime works, so no other thread could follow it.
+//! clock. Leases end by that clock, so they have to be renewed by it as well. The virtual clock
+//! does not advance while its runtime has work, so no other thread could follow it.
 
 use std::pin::Pin;
 use std::sync::Arc;

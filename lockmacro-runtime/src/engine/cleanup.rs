@@ -1,7 +1,7 @@
 //! Cleanup: the background task that releases dropped locks.
 //!
-//! Every dropped lock is tried once before any is tried again. So neither a server without an
-//! answer nor a second look at what was released delays a first release.
+//! Every dropped lock is tried once before any is tried again. So a first release is delayed
+//! neither by a server without an answer nor by further releases of other locks.
 
 use std::future::poll_fn;
 use std::mem;
@@ -27,7 +27,7 @@ use crate::value::error::LockError;
 use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 
-/// Most first releases in flight, so that a server that comes back is not flooded.
+/// Most first releases in flight, so that a server that is available again is not flooded.
 const MAX_IN_FLIGHT: usize = 256;
 /// Most further releases in flight.
 const MAX_RETRIES_IN_FLIGHT: usize = 64;
@@ -60,8 +60,8 @@ impl Cleanup {
         added
     }
 
-    /// The manager was shut down, and no lock is held: what was released is released one last time.
-    /// The task ends within three [`SHUTDOWN_PAUSE`]s.
+    /// The manager was shut down, and no lock is held. Each lock that was released before is
+    /// released one last time. The task ends within three [`SHUTDOWN_PAUSE`]s.
     pub(crate) fn close(&self) {
         self.queue.close();
         self.changed.notify_one();

@@ -16,7 +16,7 @@ use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Instant;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// How long a pause is compared to the one before, in percent.
+/// Length of a pause in percent of the pause before.
 const GROWTH: u32 = 300;
 /// Longest pause between two tries of a release that failed, and between two probes of a lost
 /// server.
@@ -50,7 +50,7 @@ struct Queues {
     probed: Option<Instant>,
     /// Number of locks that were left to their ttl.
     left: u64,
-    /// After a shutdown: when to stop releasing what was released before.
+    /// After a shutdown: when to stop the further releases of locks that were released before.
     closed: Option<Instant>,
     /// The task that works on the queues was started.
     has_task: bool,
@@ -72,7 +72,7 @@ pub(crate) struct Item {
     pub(crate) untried: Option<Untried>,
     /// The next release is the last one.
     pub(crate) is_last: bool,
-    /// Reports a grant to the token that arrives all the same.
+    /// Reports a late grant to the token.
     pub(crate) abandoned: Option<AbandonedToken>,
     _reserved: Reserved,
 }
@@ -107,7 +107,7 @@ impl Drop for Reserved {
     }
 }
 
-/// What became of a lock that was added.
+/// The outcome of adding a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Added {
     /// The running task releases it.
@@ -116,7 +116,7 @@ pub(crate) enum Added {
     StartTask,
     /// The queue is full: the lock is left to its ttl.
     Full,
-    /// The same, for the first time.
+    /// The queue is full for the first time: the lock is left to its ttl.
     FirstFull,
 }
 
@@ -181,7 +181,7 @@ impl CleanupQueue {
         }
     }
 
-    /// The manager was shut down: what was released is released one last time.
+    /// The manager was shut down: each lock that was released before is released one last time.
     pub(crate) fn close(&self) {
         let (mut queues, now) = (self.queues(), Instant::now());
         queues.closed = Some(now + 2 * SHUTDOWN_PAUSE);
@@ -213,7 +213,7 @@ impl CleanupQueue {
         let _ = untried.wait_for(|untried| *untried == 0).await;
     }
 
-    /// Makes locks due at once whose abandoned token was granted all the same.
+    /// Makes those locks due at once whose abandoned token was granted after all.
     pub(crate) fn hasten_granted(&self) {
         let (mut queues, now) = (self.queues(), Instant::now());
         let was_granted =
@@ -232,8 +232,8 @@ impl CleanupQueue {
         self.queues().untried.pop_front()
     }
 
-    /// Takes the next lock that is due to be tried again. Of the locks at lost servers that is one
-    /// a second, as a probe for all of them.
+    /// Takes the next lock that is due to be tried again. Of the locks at lost servers only one a
+    /// second is taken, as a probe for all of them.
     pub(crate) fn next_retry(&self, is_lost: impl Fn(&Request) -> bool) -> Option<Item> {
         let (mut queues, now) = (self.queues(), Instant::now());
         loop {
@@ -267,7 +267,7 @@ impl CleanupQueue {
         Some(end.map_or(due, |end| due.min(end)))
     }
 
-    /// Drops what was released before, once the time after a shutdown is over.
+    /// Drops the locks that were released before, once the time after a shutdown is over.
     pub(crate) fn drop_released_after_shutdown(&self) {
         let mut queues = self.queues();
         if queues.closed.is_some_and(|end| end <= Instant::now()) {
@@ -313,12 +313,12 @@ impl Item {
     }
 }
 
-/// Bytes that a queued lock takes, about.
+/// Approximate bytes of a queued lock.
 fn item_bytes(request: &Request) -> usize {
     size_of::<Item>() + ENTRY_BYTES + request.bytes()
 }
 
-/// What the tests of the task ask the queue.
+/// Queries for the tests of the task.
 #[cfg(test)]
 impl CleanupQueue {
     /// A queue with room for this number of locks like `request`.

@@ -1,4 +1,4 @@
-//! Whether a dropped lock is released again after a release, and when.
+//! Whether and when a dropped lock is released once more.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::value::error::LockError;
 use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 
-/// Pause before the last release of a lock. A request that the network has not taken within the
-/// manager's timeout (2 s by default) is not sent any more.
+/// Pause before the last release of a lock. A request that was not written within the manager's
+/// timeout (2 s by default) is not sent any more.
 pub(crate) const LAST_PAUSE: Duration = Duration::from_secs(6);
 /// Most releases of one lock. A lost server gets one release a second for all of its locks.
 pub(crate) const MAX_RELEASES: u8 = 3;

@@ -1,4 +1,4 @@
-//! What all locks of a manager share: the store, the background thread, and the counters.
+//! The state that all locks of a manager share: the store, the background thread, and the counters.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -40,7 +40,7 @@ pub(crate) struct Core {
     /// Recent hold times, from which `retry_after` is estimated.
     pub(crate) hold_times: HoldTimes,
     pub(crate) in_flight: InFlight,
-    /// Shared with the background thread, which asks for blocking callers.
+    /// Shared with the background thread, which sends the requests of blocking callers.
     releasing: Arc<Releasing>,
     pub(crate) shutdown: Arc<Shutdown>,
     lines: Lines,
@@ -144,10 +144,10 @@ impl Core {
         Ok(())
     }
 
-    /// Forgets every lock and every caller. Returns whether the store could do so.
+    /// Forgets every lock and every caller. Returns whether the store supports this.
     #[cfg(feature = "test-util")]
     pub(crate) fn reset(&self) -> bool {
-        // The callers of before ask again, and find nothing of theirs.
+        // Earlier callers ask again, and find no lock of theirs.
         let Store::Memory(memory) = self.store() else { return false };
         memory.reset();
         self.background.reset();
@@ -265,10 +265,11 @@ impl Core {
         self.count_in().map(|()| self.guard())
     }
 
-    /// The same for a caller that keeps no guard. It leaves by [`guard`](Core::guard).
+    /// The same for a caller that keeps no guard. The count ends with the guard that
+    /// [`guard`](Core::guard) makes.
     pub(crate) fn count_in(&self) -> Result<(), LockError> {
-        // Counted before the check, so that either the shutdown sees the lock or the lock sees the
-        // shutdown.
+        // Counted before the check: so either the shutdown waits for the lock, or the lock is
+        // refused because of the shutdown.
         self.in_flight.enter();
         if self.shutdown.is_closed() {
             drop(self.guard());

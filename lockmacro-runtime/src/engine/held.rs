@@ -64,7 +64,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Makes a held lock of what was passed to a waiter.
+    /// Makes a held lock of a lock that was passed to a waiter.
     pub(crate) fn taken_up(
         taken_up: TakenUp,
         renewal: impl FnOnce(Moment) -> Renewal,
@@ -107,7 +107,7 @@ impl Held {
         let mut turn = InTurn::new(now, sent, now.after(grant.ttl));
         turn.fences = grant.fences.iter().next().and_then(FenceBlock::rest);
         let held = Self::with(acquisition, lease, grant.fences, sent, turn);
-        // Before the renewal, which may find the lock lost.
+        // Done before the renewal, which may find the lock lost.
         if let Some(place) = asker.granted() {
             held.stands_at(place);
         }
@@ -141,7 +141,7 @@ impl Held {
         })
     }
 
-    /// Starts the renewal. `sent` is when the last request was sent that the store has answered.
+    /// Starts the renewal. `sent`: when the last answered request was sent.
     fn watched(self: Arc<Self>, sent: Moment, due: Option<Moment>) -> Result<Arc<Self>, LockError> {
         let watched = self.manager().background().watch(Arc::downgrade(&self) as _, sent, due)?;
         *self.renewal.lock() = watched;
@@ -150,10 +150,10 @@ impl Held {
 
     /// The caller that asked for itself has the line's lock from now on.
     fn stands_at(self: &Arc<Self>, place: Place) {
-        // Before the line knows the holder, to which it turns at once.
+        // Set before the line knows the holder, because the line uses the holder at once.
         *self.place.lock() = Some(place.clone());
         if place.granted(Arc::downgrade(self) as _) {
-            // The answer may have come after the end of the lease.
+            // The answer may have arrived after the end of the lease.
             let _ = self.remaining();
         } else {
             drop(self.place.lock().take());
@@ -167,7 +167,7 @@ impl Held {
         if self.acquisition.is_a_copy() {
             return Ended::Kept;
         }
-        // Not under its mutex: the line wakes the next caller.
+        // Called without the mutex, as the line wakes the next caller.
         let place = self.place.lock().take();
         match place.filter(|_| first) {
             Some(place) => place.release(self.tenure(), || self.acquisition.give_away()),
@@ -175,7 +175,7 @@ impl Held {
         }
     }
 
-    /// What the next caller gets; `None` when the lock cannot be passed on.
+    /// The tenure for the next caller; `None` when the lock cannot be passed on.
     fn tenure(&self) -> Option<Tenure> {
         let (turn, sent) = (&self.turn, self.turn.sent());
         let ends = {
@@ -249,7 +249,8 @@ impl Held {
         })
     }
 
-    /// Leaves the line of a lock that is lost. If somebody waits, the lock is released at once.
+    /// Leaves the line of a lock that is lost. If another caller waits, the lock is released at
+    /// once.
     fn leaves_line(&self) {
         let place = self.place.lock().take();
         if place.is_some_and(|place| place.lost()) {
@@ -264,7 +265,7 @@ impl Held {
     /// Waits until the lock is lost.
     pub(crate) async fn lost(&self) -> Lost {
         loop {
-            // Registered before the check, so that no change in between is missed.
+            // Registered before the check, so that no change between the two is missed.
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
             let remaining = match self.remaining() {
@@ -325,7 +326,8 @@ impl Held {
         }
     }
 
-    /// Ends the renewal and reports how the lock ended, once. Returns whether it is the first time.
+    /// Ends the renewal and reports how the lock ended, on the first call only. Returns whether
+    /// this is the first call.
     fn end(&self) -> bool {
         if self.was_released() {
             return false;
@@ -333,7 +335,7 @@ impl Held {
         self.renewal.lock().take();
         // A last check of the lease, so that a loss is reported.
         let _ = self.remaining();
-        // In one order with the renewals that count as in flight.
+        // `SeqCst`, for one order with the renewals that count as in flight.
         self.released.store(true, Ordering::SeqCst);
         self.counted.lock().take();
         telemetry::released(self.request().labels(), self.since);
@@ -380,7 +382,7 @@ impl Holder for Held {
 
     #[cfg(feature = "test-util")]
     fn is_forgotten(&self) {
-        // As if a renewal had found so.
+        // The same as a loss that a renewal finds.
         Renewable::answered(self, false, Moment::now(), Duration::ZERO);
     }
 }

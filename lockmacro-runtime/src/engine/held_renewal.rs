@@ -1,4 +1,4 @@
-//! Renewals of a granted lock: what is sent for it, and what an answer changes.
+//! Renewals of a granted lock: the requests, and the effect of each answer.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -20,7 +20,7 @@ impl Held {
         let ttl = self.lease().extension(ttl, sent);
         self.request().renewed_until(sent.after(ttl));
         let extension = self.turn.extends(sent.after(ttl));
-        // After it counts as in flight: the lock may be passed on meanwhile.
+        // Checked after the renewal counts as in flight, as the lock may be passed on meanwhile.
         self.remaining()?;
         let store = self.manager().store();
         let held = store.renew_acknowledged(self.request(), ttl, self.request().ttl / 3).await?;
@@ -56,7 +56,7 @@ impl Renewable for Held {
 
     fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment> {
         if held {
-            // A confirmation, which is for no longer than the rest of the lease, has no ttl.
+            // A confirmation has no ttl: it lasts no longer than the rest of the lease.
             let kept = ttl.max(self.turn.kept_until().since(sent));
             self.turn.confirmed(sent, Moment::now().after(kept));
         } else {
@@ -69,7 +69,7 @@ impl Renewable for Held {
                 let renewed = lease.renewed(sent, ttl, Moment::now());
                 renewed.ok().and_then(|_| lease.first_try(sent, random::fraction()))
             } else {
-                // A lease that was over before is reported as expired rather than taken.
+                // A lease that had ended before is reported as expired, not as taken.
                 let _ = lease.remaining(Moment::now());
                 lease.taken();
                 None

@@ -16,7 +16,7 @@ const UNSEEN: Duration = Duration::from_secs(5);
 /// Steps in an octave, so that a time fits into a byte.
 const STEPS: f64 = 8.0;
 
-/// The latest eight hold times of each template. Its memory is fixed. It has no lock: two threads
+/// The latest eight hold times of each template. Its memory is fixed. It has no mutex. Two threads
 /// at the same slot may lose a time, which only makes the estimate worse.
 #[derive(Debug)]
 pub(crate) struct HoldTimes {

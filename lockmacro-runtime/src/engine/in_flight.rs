@@ -21,7 +21,8 @@ impl InFlight {
         self.guard()
     }
 
-    /// Counts a lock without a guard. It leaves by [`guard`](InFlight::guard).
+    /// Counts a lock without a guard. The count ends with the guard that [`guard`](InFlight::guard)
+    /// makes.
     pub(crate) fn enter(&self) {
         self.0.count.fetch_add(1, Ordering::SeqCst);
     }
@@ -38,7 +39,7 @@ impl InFlight {
     /// Waits until the count is zero.
     pub(crate) async fn empty(&self) {
         loop {
-            // Registered before the check, so that no change in between is missed.
+            // Registered before the check, so that no change between the two is missed.
             let empty = self.0.empty.notified();
             if self.count() == 0 {
                 return;

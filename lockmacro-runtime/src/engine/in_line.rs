@@ -1,4 +1,5 @@
-//! A caller at the line of its key: one that asks the store for itself, or one that waits.
+//! A caller at the line of its key: an [`Asker`] asks the store for itself, and an [`InLine`]
+//! waits.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,31 +19,31 @@ use crate::protocol::request::Request;
 use crate::value::error::LockError;
 use crate::value::time::{Moment, park};
 
-/// Shortest of the longest times for which a caller waits for a release of its process.
+/// Lower bound of the longest time for which a caller waits for a release of its own process.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
-/// Interval at which such a release is looked for.
+/// Interval at which a caller checks whether that release is over.
 const RELEASE_CHECK: Duration = Duration::from_millis(50);
-/// A wait that is longer has no end.
+/// A longer wait is treated as one without an end.
 const LONGEST_TIMER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Longest time for which a blocked thread sleeps.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// A caller that asks the store for itself. Dropping it lets the next caller ask.
+/// A caller that asks the store for itself. Dropping it lets the next caller ask the store.
 pub(crate) struct Asker {
     /// `None` outside of a line.
     place: Option<Place>,
-    /// Of a caller that waits. Boxed, to keep the others small.
+    /// `None` for a caller that does not wait. Boxed, to keep the other callers small.
     wait: Option<Box<Wait>>,
 }
 
 struct Wait {
     until: Moment,
-    /// Ends the question, so that the caller asks from the line.
+    /// Ends the caller's own request. The caller then waits in the line, which sends the request.
     timer: Option<Timer>,
 }
 
-/// A timer of tokio. Its type is hidden: for every function with a lock, the compiler would prove
-/// for each of its parts that it can be sent to other threads.
+/// A timer of tokio. Its type is hidden: otherwise the compiler would have to prove for every
+/// function with a lock that each part of the timer is `Send`.
 struct Timer(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl Timer {
@@ -62,23 +63,23 @@ pub(crate) struct InLine {
     draft: WaitingGauge<Arc<Request>>,
     /// Boxed, to keep the waiter small.
     timer: Option<Box<Timer>>,
-    /// The wait is over, and so is the time for a first answer next.
+    /// The wait is over, and the waiter has some more time for a first answer only.
     is_last: bool,
-    /// Until when it waits for a release of its own process that nobody waits for.
+    /// Until when it waits for a release of its own process that no caller waits for.
     late: Option<Moment>,
 }
 
 /// A lock that a waiter has taken up. Dropping it passes the lock on.
 pub(crate) struct TakenUp {
-    /// Dropped first: the next caller asks before the lock is released.
+    /// Dropped first, so that the request of the next caller is sent before the lock is released.
     pub(crate) place: Standing,
     pub(crate) draft: Arc<Request>,
     pub(crate) tenure: Tenure,
     pub(crate) token: Acquisition,
 }
 
-/// The place of a caller that has the lock, until a guard is made of it. Dropping it lets
-/// the next caller have it.
+/// The place of a caller that has the lock, until a guard is made of it. Dropping it lets the next
+/// caller have the lock.
 pub(crate) struct Standing(Option<Place>);
 
 impl Standing {
@@ -102,30 +103,30 @@ impl Asker {
         Self { place: Some(place), wait }
     }
 
-    /// A caller at no line.
+    /// A caller that belongs to no line.
     pub(crate) fn outside() -> Self {
         Self { place: None, wait: None }
     }
 
-    /// Until when the caller waits, if it does.
+    /// Until when the caller waits; `None` for a caller that does not wait.
     pub(crate) fn until(&self) -> Option<Moment> {
         self.wait.as_ref().map(|wait| wait.until)
     }
 
-    /// How long the question of a caller that waits may take. Longer than one answer, so that the
-    /// store notices a server without an answer.
+    /// Longest time for the own request of a caller that waits. This is longer than one answer may
+    /// take, so that the store notices a server without an answer.
     pub(crate) fn longest(core: &Core) -> Duration {
         (core.store().servers().answer_time() * 2).max(Duration::from_millis(1))
     }
 
-    /// How long a caller that does not wait is in a line: for the question of another caller, and
-    /// for one of the line after it.
+    /// Longest time in a line for a caller that does not wait: one answer to another caller's
+    /// request, and one to a request of the line after it.
     fn longest_of_line(core: &Core) -> Duration {
         Self::answer_time(core) * 2
     }
 
-    /// How long one answer may take. A store in memory answers at once, and the background thread
-    /// that asks it may not.
+    /// Longest time for one answer. A store in memory answers at once, but the background thread
+    /// that sends the request may be slower.
     fn answer_time(core: &Core) -> Duration {
         match core.store().servers().answer_time() {
             Duration::ZERO => RELEASE_MAX,
@@ -133,7 +134,8 @@ impl Asker {
         }
     }
 
-    /// Whether the question of a caller that waits takes too long: it has to ask from the line.
+    /// Ready when the own request of a caller that waits has taken too long. The caller then has to
+    /// wait in the line.
     pub(crate) fn poll_over(&mut self, core: &Core, cx: &mut Context<'_>) -> Poll<()> {
         let Some(wait) = &mut self.wait else { return Poll::Pending };
         let Wait { until, timer } = &mut **wait;
@@ -149,13 +151,13 @@ impl Asker {
         self.place.take()
     }
 
-    /// What becomes of a caller that was not granted the lock: a waiter, if it waits and another
-    /// question may help.
+    /// The lock was not granted. Returns the caller as a waiter, if it waits and another request
+    /// may succeed.
     pub(crate) fn refused(mut self, asked: &Acquisition, refusal: &Refusal) -> Option<InLine> {
         let place = self.place.take()?;
         let draft = self.until().map(|until| Arc::new(asked.request().for_waiting(Some(until))));
         let draft = match refusal {
-            // It is not known who has the lock.
+            // The holder is not known.
             Refusal::Contended { .. } if asked.request().only_if_free => {
                 place.failed(draft.clone());
                 draft
@@ -173,7 +175,7 @@ impl Asker {
         Some(InLine::new(place, Arc::clone(asked.manager()), draft?))
     }
 
-    /// The caller has no answer in time, and waits.
+    /// The caller has got no answer in time, and waits in the line.
     pub(crate) fn unanswered(mut self, asked: &Acquisition) -> Option<InLine> {
         let place = self.place.take()?;
         let draft = Arc::new(asked.request().for_waiting(self.until()));
@@ -248,14 +250,14 @@ impl InLine {
         })
     }
 
-    /// Looks whether the lock was passed to this waiter.
+    /// Checks whether the lock was passed to this waiter.
     fn look(&mut self, waker: &Waker) -> Poll<Result<TakenUp, Refusal>> {
         if self.core.shutdown().is_closed() {
             return Poll::Ready(Err(Refusal::Failed(LockError::ShutDown)));
         }
         let Some(place) = &self.place else { return Poll::Pending };
         match place.poll(waker) {
-            // A shutdown may have come before the waker was there.
+            // The manager may have been shut down before the waker was registered.
             Found::Nothing if self.core.shutdown().is_closed() => {
                 Poll::Ready(Err(Refusal::Failed(LockError::ShutDown)))
             }
@@ -278,20 +280,21 @@ impl InLine {
         }
         let until = match (self.draft.until, self.is_last) {
             (Some(until), false) => until,
-            // For the answer to a question that it waits for.
+            // The waiter has this much longer for the answer to a request in flight.
             (Some(until), true) => until.after(Asker::answer_time(&self.core)),
             (None, _) => self.draft.asked.after(Asker::longest_of_line(&self.core)),
         };
         Some(until.since(Moment::now())).filter(|left| *left < LONGEST_TIMER)
     }
 
-    /// Why the caller is refused after its wait, once there was a first answer.
+    /// The refusal of a caller whose wait is over; `None` until there was a first answer.
     fn answered_late(&self) -> Option<Refusal> {
         let place = self.place.as_ref().filter(|_| self.is_last && self.late.is_none())?;
         place.over(&self.draft.key, self.draft.until.is_some(), false)
     }
 
-    /// The wait is over. Returns why the caller is refused, unless it waits for a first answer.
+    /// The wait is over. Returns the refusal of the caller, unless the caller waits for a first
+    /// answer.
     fn over(&mut self) -> Option<Refusal> {
         let waits = self.draft.until.is_some();
         if waits && self.waits_for_a_release() {
@@ -305,8 +308,8 @@ impl InLine {
 }
 
 impl InLine {
-    /// Whether a release of this process is in flight, or was just now: then the lock is not busy
-    /// for the callers of the process.
+    /// Whether a release of this process is in flight, or was in flight until just now. Then the
+    /// lock is not reported as busy to callers of the same process.
     fn waits_for_a_release(&mut self) -> bool {
         let (now, answer) = (Moment::now(), self.core.store().servers().answer_time());
         let is_in_flight = self.core.releasing().is_in_flight(&self.draft.key);
@@ -314,8 +317,8 @@ impl InLine {
             None if !is_in_flight => return false,
             None => self.late = Some(now.after((answer * 4).max(RELEASE_MAX))),
             Some(late) if late <= now => return false,
-            // Some more time, for the grant that comes with the release. Several servers are asked
-            // at intervals.
+            // Some more time for the grant that follows the release. Several servers are polled at
+            // intervals, so they need more of it.
             Some(_) if !is_in_flight && !self.is_last => {
                 let are_several = self.core.store().servers().are_several();
                 let more = if are_several { RELEASE_MAX } else { RELEASE_CHECK };

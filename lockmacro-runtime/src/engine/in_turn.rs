@@ -1,4 +1,4 @@
-//! What a holder knows of the tenure that its lock is part of.
+//! The state of a tenure, as its present holder knows it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -6,25 +6,25 @@ use crate::value::fence::FenceBlock;
 use crate::value::time::{LastMoment, Moment};
 use crate::value::token::Token;
 
-/// What is known of a tenure.
+/// The state of the tenure that a held lock is part of.
 #[derive(Debug)]
 pub(crate) struct InTurn {
     pub(crate) began: Moment,
-    /// When the last command was sent that the store has answered with yes.
+    /// When the last command was sent that has succeeded.
     sent: LastMoment,
     /// Until when the store may keep the lock without another command.
     kept_until: LastMoment,
     /// Number of renewals in flight.
     in_flight: AtomicU32,
-    /// When a renewal was last found to have no answer. It may still arrive.
-    troubled: LastMoment,
+    /// When a renewal was last found to be without an answer. The renewal may still be applied.
+    unanswered_at: LastMoment,
     /// The fences of the grant for later holders.
     pub(crate) fences: Option<FenceBlock>,
-    /// The label of this holder, where the token has that of another one.
+    /// The label of this holder, where the token has the label of another one.
     pub(crate) label: Option<Token>,
 }
 
-/// An extension in flight. Dropping it leaves the extension without an answer.
+/// An extension in flight. Dropping this value records that the extension is without an answer.
 pub(crate) struct Extension<'a>(Option<&'a InTurn>);
 
 impl InTurn {
@@ -32,46 +32,46 @@ impl InTurn {
         let (first, last) = (LastMoment::default(), LastMoment::default());
         first.note(sent);
         last.note(kept_until);
-        let (in_flight, troubled) = (AtomicU32::new(0), LastMoment::default());
+        let (in_flight, unanswered_at) = (AtomicU32::new(0), LastMoment::default());
         let (sent, kept_until) = (first, last);
-        Self { began, sent, kept_until, in_flight, troubled, fences: None, label: None }
+        Self { began, sent, kept_until, in_flight, unanswered_at, fences: None, label: None }
     }
 
-    /// A renewal is sent, after which the store may keep the lock until then.
+    /// Records that a renewal is sent, which may make the store keep the lock until `kept_until`.
     pub(crate) fn sends(&self, kept_until: Moment) {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         self.kept_until.note(kept_until);
     }
 
-    /// The same for an extension, whose caller may be dropped.
+    /// The same for an extension, whose future may be dropped.
     pub(crate) fn extends(&self, kept_until: Moment) -> Extension<'_> {
         self.sends(kept_until);
         Extension(Some(self))
     }
 
-    /// A renewal that was sent at `sent` was answered with yes.
+    /// Records that a renewal that was sent at `sent` has succeeded.
     pub(crate) fn confirmed(&self, sent: Moment, kept_until: Moment) {
         self.kept_until.note(kept_until);
         self.sent.note(sent);
         self.answered();
     }
 
-    /// A renewal was answered.
+    /// Records that a renewal was answered.
     pub(crate) fn answered(&self) {
         self.in_flight.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// A renewal has no answer.
+    /// Records that a renewal is without an answer.
     pub(crate) fn unanswered(&self, now: Moment) {
-        // Before it counts as no longer in flight.
-        self.troubled.note(now);
+        // Noted before the renewal counts as no longer in flight.
+        self.unanswered_at.note(now);
         self.answered();
     }
 
-    /// Whether a renewal is in flight, or none was confirmed that was sent after the last one
-    /// without an answer.
+    /// Whether the ttl on the store is uncertain: a renewal is in flight, or no renewal has
+    /// succeeded that was sent after the last one without an answer.
     pub(crate) fn is_suspect(&self) -> bool {
-        self.in_flight.load(Ordering::SeqCst) > 0 || self.troubled.get() >= self.sent.get()
+        self.in_flight.load(Ordering::SeqCst) > 0 || self.unanswered_at.get() >= self.sent.get()
     }
 
     pub(crate) fn sent(&self) -> Moment {
@@ -84,7 +84,7 @@ impl InTurn {
 }
 
 impl Extension<'_> {
-    /// It was answered.
+    /// The extension was answered.
     pub(crate) fn answered(mut self) {
         self.0 = None;
     }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_may_keep_is_known_when_a_renewal_is_sent() {
+    fn the_end_of_the_ttl_on_the_store_is_known_when_a_renewal_is_sent() {
         let turn = InTurn::new(at(1), at(1), at(101));
         assert!(!turn.is_suspect());
         turn.sends(at(150));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_yes_that_was_sent_after_the_last_trouble_ends_the_suspicion() {
+    fn only_a_renewal_sent_after_the_last_unanswered_one_ends_the_suspicion() {
         let turn = InTurn::new(at(1), at(1), at(101));
         turn.sends(at(150));
         turn.sends(at(155));
@@ -131,7 +131,7 @@ mod tests {
         turn.confirmed(at(70), at(175));
         assert!(!turn.is_suspect());
         drop(turn.extends(at(180)));
-        assert!(turn.is_suspect(), "nobody waits for its answer");
+        assert!(turn.is_suspect(), "no caller waits for its answer");
         turn.extends(at(180)).answered();
         assert_eq!(turn.in_flight.load(Ordering::Acquire), 1, "the holder notes the answer");
     }

@@ -1,4 +1,5 @@
-//! The line of a key: the callers of one process, and what is done with the store for them.
+//! The line of a key: the callers of one process, and the requests that the line sends to the store
+//! for them.
 
 use std::process;
 use std::sync::atomic::AtomicBool;
@@ -24,8 +25,8 @@ use crate::value::sync::Mutex;
 use crate::value::time::Moment;
 use crate::value::token::label_of;
 
-/// Shortest time for which the question of a single caller may be in flight, before the next caller
-/// asks for itself: it may be that nobody polls the first one.
+/// Shortest time for which the request of a single caller may be in flight before a request is sent
+/// for the next caller. The future of the first caller may not be polled.
 const UNANSWERED_MIN: Duration = Duration::from_millis(100);
 
 impl Wants for Arc<Request> {
@@ -49,10 +50,10 @@ pub(crate) trait Holder: fmt::Debug + Send + Sync {
     /// Until when the store may keep the lock without another command.
     fn kept_until(&self) -> Moment;
 
-    /// How long its lease lasts; `None` once it is lost. Tells the line of a loss.
+    /// How long its lease lasts; `None` once it is lost. Reports a loss to the line.
     fn lasts(&self) -> Option<Duration>;
 
-    /// The store has forgotten the lock. Tells the line of the loss.
+    /// The store has forgotten the lock. Reports the loss to the line.
     #[cfg(feature = "test-util")]
     fn is_forgotten(&self);
 }
@@ -64,7 +65,7 @@ pub(crate) struct Line {
     pub(crate) key: LockKey,
     pub(crate) core: Weak<Core>,
     pub(crate) state: Mutex<State>,
-    /// The first waiter is another one, or somebody wants a fence.
+    /// The first waiter has changed, or a waiter wants a fence.
     pub(crate) rewished: Notify,
     /// Wakes the watch before its timer does.
     pub(crate) sooner: Notify,
@@ -77,25 +78,25 @@ pub(crate) struct Line {
 
 pub(crate) struct State {
     pub(crate) queue: Queue,
-    /// It was removed from the table: a new caller needs another line.
+    /// The line was removed from the table: a new caller needs another line.
     pub(crate) closed: bool,
     /// The last answer to the request of the queue.
     pub(crate) last: Option<Result<Contended, LockError>>,
-    /// The ttl and the fence that the request of the queue should ask for.
+    /// The ttl of the queue's request, and whether it should ask for a fence.
     pub(crate) wish: Option<(Duration, bool)>,
     /// Withdraws the request of the queue when it is dropped.
     pub(crate) withdraw: Option<oneshot::Sender<()>>,
-    /// Tells a holder what became of its release.
+    /// Sends the outcome of the release to the last holder.
     pub(crate) report: Option<Report>,
     pub(crate) holder: Option<Weak<dyn Holder>>,
-    /// The token that a waiter has taken up, and until when the store may keep the lock: for those
-    /// who come before the waiter is known as a holder.
+    /// The token that a waiter has taken up, and until when the store may keep the lock. Shown to
+    /// callers that arrive before the waiter is registered as the holder.
     pub(crate) taken_up: Option<(Arc<Request>, Moment)>,
     /// When the watch looks at the line next; `None` when there is no watch.
     pub(crate) watched: Option<Moment>,
 }
 
-/// Somebody else has the lock.
+/// Another holder has the lock.
 #[derive(Debug, Clone)]
 pub(crate) struct Contended {
     pub(crate) owner: Option<String>,
@@ -111,9 +112,9 @@ pub(crate) struct Place {
     pub(crate) ticket: Ticket,
 }
 
-/// What a caller begins with.
-pub(crate) enum Begun {
-    /// It asks the store for itself.
+/// The first state of a caller at a line.
+pub(crate) enum Arrived {
+    /// The caller asks the store for itself.
     Asks(Place, Request),
     Waits(Place, Arc<Request>),
     Refused(Request, Refusal),
@@ -124,13 +125,13 @@ pub(crate) enum Begun {
 /// Receives the answer to a release.
 pub(crate) type Report = oneshot::Sender<Result<Released, LockError>>;
 
-/// What becomes of the lock of a holder that ends.
+/// The state of a lock after its holder has ended.
 pub(crate) enum Ended {
     /// The next caller of this process has it.
     Passed,
-    /// It is released along with the request for the next caller.
+    /// The lock is released along with the request for the next caller.
     Released(oneshot::Receiver<Result<Released, LockError>>),
-    /// It is still the holder's, to be released.
+    /// The lock is still the holder's, to be released.
     Kept,
 }
 
@@ -163,20 +164,21 @@ impl Line {
         Arc::new(Self { key, core, state, rewished, sooner, answered, was_answered, process })
     }
 
-    /// A caller comes to the line of the request's key.
-    pub(crate) fn of_caller(core: &Arc<Core>, mut request: Request) -> Begun {
+    /// A caller arrives at the line of the request's key.
+    pub(crate) fn of_caller(core: &Arc<Core>, mut request: Request) -> Arrived {
         loop {
             let new = || Self::new(request.key.clone(), Arc::downgrade(core));
             match core.lines().of(request.key.as_str(), new).arrive(request) {
-                Begun::Closed(again) => request = again,
+                Arrived::Closed(again) => request = again,
                 begun => return begun,
             }
         }
     }
 
-    /// A caller arrives. One that asks for itself gets its request back.
-    fn arrive(self: &Arc<Self>, request: Request) -> Begun {
-        // A holder that has lost the lock holds up nobody, even if it never looked.
+    /// A caller arrives. A caller that asks the store for itself gets its request back.
+    fn arrive(self: &Arc<Self>, request: Request) -> Arrived {
+        // A holder that has lost the lock delays no other caller, even if it has never checked its
+        // lease.
         if let Some(holder) = self.holder() {
             holder.lasts();
         }
@@ -184,26 +186,26 @@ impl Line {
         self.with(|state| {
             let (waits, key) = (request.until.is_some(), &request.key);
             let begun = if state.closed {
-                Begun::Closed(request)
+                Arrived::Closed(request)
             } else if waits && state.queue.len() >= QUEUE_MAX {
                 let key = key.clone();
-                Begun::Refused(request, full(key))
+                Arrived::Refused(request, full(key))
             } else {
                 let place = |ticket| Place { line: Arc::clone(self), ticket };
                 match state.queue.arrive(waits, Moment::now()) {
-                    Arrival::Asks(ticket) => Begun::Asks(place(ticket), request),
+                    Arrival::Asks(ticket) => Arrived::Asks(place(ticket), request),
                     Arrival::Waits(_) if state.queue.len() >= QUEUE_MAX => {
                         let key = key.clone();
-                        Begun::Refused(request, full(key))
+                        Arrived::Refused(request, full(key))
                     }
                     Arrival::Waits(ticket) => {
                         let draft = Arc::new(request);
                         state.queue.wait(ticket, Arc::clone(&draft), !waits);
-                        Begun::Waits(place(ticket), draft)
+                        Arrived::Waits(place(ticket), draft)
                     }
                     Arrival::Busy => {
                         let refusal = self.busy(state, key, Queueing::Outside, &mut held);
-                        Begun::Refused(request, refusal)
+                        Arrived::Refused(request, refusal)
                     }
                 }
             };
@@ -211,7 +213,7 @@ impl Line {
         })
     }
 
-    /// Changes the line, and then does what follows, without the mutex.
+    /// Changes the line under its mutex, and then carries out the effects without the mutex.
     pub(crate) fn with<R>(
         self: &Arc<Self>,
         change: impl FnOnce(&mut State) -> (R, Effects<Acquisition, Waker>),
@@ -231,7 +233,7 @@ impl Line {
             (result, effects, to_send, withdrawn, self.watch(&mut state), empty)
         };
         drop(withdrawn);
-        // A forked process has a copy of its parent's line, and nothing to do for it.
+        // A forked process has a copy of its parent's line, and must not act for it.
         if let Some(core) = (!self.is_a_copy()).then(|| self.core.upgrade()).flatten() {
             if let Some(mut to_send) = to_send {
                 to_send.before = effects.release;
@@ -258,7 +260,8 @@ impl Line {
         state.queue.holder().and(state.holder.as_ref()).and_then(Weak::upgrade)
     }
 
-    /// Whether a watch has to be started, and the holder. One that sleeps too long is woken.
+    /// Returns whether a watch has to be started, and the holder. A watch that would sleep too long
+    /// is woken.
     fn watch(&self, state: &mut State) -> (bool, Option<Arc<dyn Holder>>) {
         if !state.queue.has_waiters() {
             return (false, None);
@@ -282,19 +285,19 @@ impl Line {
         (is_to_start, held)
     }
 
-    /// Whether anything may happen that only the watch notices. After a shutdown nobody waits for a
-    /// lock, even if it was not polled since.
+    /// Whether an event may occur that only the watch notices. After a shutdown no caller waits for
+    /// a lock, even if its future was not polled since.
     pub(crate) fn is_watched(&self, state: &State) -> bool {
         state.queue.has_waiters() && (state.queue.passed().is_some() || self.is_open())
     }
 
-    /// How long the question of a caller may be in flight.
+    /// Longest time for which the own request of a caller is waited for.
     pub(crate) fn unanswered(&self) -> Duration {
         let core = self.core.upgrade();
         core.map_or(UNANSWERED_MIN, |core| core.store().servers().answer_time().max(UNANSWERED_MIN))
     }
 
-    /// The ttl and the fence that the request of the queue should ask for.
+    /// The ttl of the queue's request, and whether it should ask for a fence.
     pub(crate) fn wish(&self) -> Option<(Duration, bool)> {
         self.state.lock().wish
     }
@@ -305,7 +308,8 @@ impl Line {
         core.map_or(Duration::ZERO, |core| core.turn(&self.key))
     }
 
-    /// Whether this process was forked by the one of the line. Its mutex may be locked for ever.
+    /// Whether this process was forked from the process of the line. The copied mutex may be locked
+    /// for ever.
     pub(crate) fn is_a_copy(&self) -> bool {
         self.process != process::id()
     }
@@ -315,7 +319,7 @@ impl Line {
         !self.is_a_copy() && core.is_some_and(|core| !core.shutdown().is_closed())
     }
 
-    /// Closes the line if it is of no use any more. Returns whether it is closed by that.
+    /// Closes the line if it is not used any more. Returns whether this call has closed it.
     fn close(&self) -> bool {
         let mut state = self.state.lock();
         let closes = state.queue.is_empty() && !state.closed;

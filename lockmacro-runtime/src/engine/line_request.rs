@@ -1,5 +1,5 @@
-//! What the background thread does for a line: it asks the store for the first waiter, and has
-//! passes lapse that nobody takes up.
+//! The work of the background thread for a line: requests to the store for the first waiter, and
+//! the end of passes that no waiter takes up.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -28,12 +28,12 @@ use crate::value::sync::Mutex;
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
 
-/// Longest time between two looks at a line with waiters.
+/// Longest time between two checks of a line with waiters.
 const LOOK: Duration = Duration::from_secs(2);
 
 impl Line {
-    /// Sends the request of the queue, by the background thread: its answer is delivered whichever
-    /// callers are polled, or gone.
+    /// Sends the request of the queue on the background thread, so that the answer is delivered
+    /// even if no caller is polled.
     pub(crate) fn send(self: &Arc<Self>, core: &Arc<Core>, to_send: ToSend) {
         let open = Open { line: Arc::clone(self), number: to_send.number };
         let job = Arc::new(Mutex::new(Some((open, to_send))));
@@ -78,8 +78,8 @@ impl Line {
     }
 }
 
-/// A request of the queue, from before it is sent until it is over. Dropping it before, as by a
-/// panic, fails the request.
+/// A request of the queue, from before it is sent until it is over. If this is dropped earlier, as
+/// by a panic, the request fails.
 struct Open {
     line: Arc<Line>,
     number: u64,
@@ -98,10 +98,10 @@ impl Drop for Open {
     }
 }
 
-/// Asks the store for a lock, and waits for it, until there is no waiter any more.
+/// Requests the lock from the store, and waits for it until there is no waiter any more.
 async fn ask(line: &Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Store>) {
     let ToSend { mut before, mut report, number, draft, fenced, mut withdrawn } = to_send;
-    // There is no queue over several nodes, in which to be before the release.
+    // Several nodes have no common queue that the request could enter before the release.
     if store.servers().are_several() {
         release(&store, before.take(), report.take()).await;
     }
@@ -124,34 +124,38 @@ async fn ask(line: &Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Stor
         };
         let mut is_awaited = before.is_some();
         let mut released = pin!(release(&store, before.take(), report.take()).fuse());
-        let said = loop {
-            let said = {
+        let outcome = loop {
+            let outcome = {
                 let request = acquisition.request();
                 let wishes = || line.wish().map(|(ttl, fenced)| (ttl, fenced && may_be_fenced));
-                let mut said = pin!(answer(line, &core, &store, request, &mut withdrawn, wishes));
-                // Sent before the release of the turn before, by the same connection: the lock goes
-                // to the first in the queue then, and the key is not free in between.
+                let mut outcome =
+                    pin!(answer(line, &core, &store, request, &mut withdrawn, wishes));
+                // The request is sent before the release of the turn before, on the same
+                // connection. So the lock is handed off to the first in the queue, and the key is
+                // not free in between.
                 let mut first = pin!(first_answer(line, &store, is_awaited));
-                let early = poll_fn(|cx| match said.as_mut().poll(cx) {
+                let early = poll_fn(|cx| match outcome.as_mut().poll(cx) {
                     Poll::Pending => first.as_mut().poll(cx).map(|()| None),
-                    Poll::Ready(said) => Poll::Ready(Some(said)),
+                    Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
                 })
                 .await;
                 match early {
-                    Some(said) => said,
-                    None => beside(said, released.as_mut()).await,
+                    Some(outcome) => outcome,
+                    None => beside(outcome, released.as_mut()).await,
                 }
             };
-            let Said::Wish(other) = said else { break said };
+            let RequestOutcome::Wish(other) = outcome else { break outcome };
             (wish, is_awaited) = (other, false);
             acquisition = acquisition.with_wish(other);
         };
-        let is_withdrawn = matches!(said, Said::Withdrawn);
-        let refusal = match said {
-            Said::Withdrawn | Said::Wish(_) | Said::Answer(Ok(Answer::Lost(_))) => None,
-            Said::Answer(answer) => match acquisition.take_answer(answer) {
+        let is_withdrawn = matches!(outcome, RequestOutcome::Withdrawn);
+        let refusal = match outcome {
+            RequestOutcome::Withdrawn
+            | RequestOutcome::Wish(_)
+            | RequestOutcome::Answer(Ok(Answer::Lost(_))) => None,
+            RequestOutcome::Answer(answer) => match acquisition.take_answer(answer) {
                 Ok(grant) => {
-                    // At once: the release of the turn before may take longer.
+                    // Delivered at once, as the release of the turn before may take longer.
                     line.granted(number, acquisition, &grant);
                     if !released.is_terminated() {
                         released.await;
@@ -174,7 +178,7 @@ async fn ask(line: &Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Stor
             continue;
         };
         match refusal {
-            // The waits of the callers are over long before this one.
+            // The callers of this process time out long before this wait ends.
             Refusal::Contended { queue: Queueing::Left(_) | Queueing::Outside, .. } => {
                 sleep(LOOK).await
             }
@@ -186,17 +190,17 @@ async fn ask(line: &Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Stor
     }
 }
 
-/// What comes of a request.
-enum Said {
+/// The outcome of a request.
+enum RequestOutcome {
     Answer(Result<Answer, Failed>),
     /// The line has no waiters any more.
     Withdrawn,
-    /// The first of the waiters is another one by now, or one wants a fence: the request has to be
-    /// sent again with this ttl and this wish for a fence.
+    /// The first waiter has changed, or a waiter wants a fence. The request has to be sent again
+    /// with this ttl, and with a fence if the flag is set.
     Wish((Duration, bool)),
 }
 
-/// Sends a request, and waits for what comes of it.
+/// Sends a request, and waits for its outcome.
 async fn answer(
     line: &Line,
     core: &Core,
@@ -204,37 +208,37 @@ async fn answer(
     request: &Arc<Request>,
     withdrawn: &mut oneshot::Receiver<()>,
     wishes: impl Fn() -> Option<(Duration, bool)>,
-) -> Said {
+) -> RequestOutcome {
     let mut asked = store.acquire(request, core.shutdown());
     let mut rewished = pin!(line.rewished.notified());
     poll_fn(|cx| {
         if Pin::new(&mut *withdrawn).poll(cx).is_ready() {
-            return Poll::Ready(Said::Withdrawn);
+            return Poll::Ready(RequestOutcome::Withdrawn);
         }
         if let Poll::Ready(answer) = asked.as_mut().poll(cx) {
-            return Poll::Ready(Said::Answer(answer));
+            return Poll::Ready(RequestOutcome::Answer(answer));
         }
         while rewished.as_mut().poll(cx).is_ready() {
             rewished.set(line.rewished.notified());
         }
-        // With a request in flight, its answer comes first: this is polled again then.
+        // A request in flight is answered first. This function is polled again then.
         match wishes().filter(|wish| *wish != (request.ttl, request.fenced)) {
-            Some(wish) if request.applied().is_known() => Poll::Ready(Said::Wish(wish)),
+            Some(wish) if request.applied().is_known() => Poll::Ready(RequestOutcome::Wish(wish)),
             _ => Poll::Pending,
         }
     })
     .await
 }
 
-/// Waits for the first answer to a request of this line, which may have to subscribe before it is
-/// sent. Later ones are sent at once.
+/// Waits for the answer to the first request of this line, because that request may have to
+/// subscribe before it is sent. Later requests are sent at once.
 async fn first_answer(line: &Line, store: &Store, is_awaited: bool) {
     if is_awaited && !line.was_answered.load(Ordering::Relaxed) {
         let _ = timeout(store.servers().answer_time(), line.answered.notified()).await;
     }
 }
 
-/// Waits for the first, and meanwhile does the other.
+/// Waits for `first`, and polls `other` meanwhile.
 async fn beside<T>(
     mut first: Pin<&mut impl Future<Output = T>>,
     mut other: Pin<&mut impl FusedFuture<Output = ()>>,
@@ -246,13 +250,14 @@ async fn beside<T>(
     .await
 }
 
-/// Releases the lock of the turn before, and sends its holder the answer of the store.
+/// Releases the lock of the turn before, and sends the answer of the store to the holder of that
+/// turn.
 async fn release(store: &Store, before: Option<Acquisition>, report: Option<Report>) {
     if let Some(before) = before {
         before.request().note_awaited();
         let released = before.released(store.release(before.request()).await);
         if let Some(report) = report {
-            // Fails only when the holder does not wait for it.
+            // Fails only when the holder does not wait for the answer.
             let _ = report.send(released);
         }
     }
@@ -264,7 +269,7 @@ fn failed(line: &Arc<Line>, number: u64, refusal: Refusal, core: &Core) {
             let retry_after = core.retry_after(&key, u32::MAX, holder.left);
             (LockError::QueueFull { key, retry_after }, true)
         }
-        // Of the first caller's own wish.
+        // The error is of the first caller's ttl or fence.
         Refusal::Failed(error) if is_of_a_wish(&error) => (error, false),
         Refusal::Failed(error) => {
             let lasts = !error.is_transient();
@@ -274,15 +279,16 @@ fn failed(line: &Arc<Line>, number: u64, refusal: Refusal, core: &Core) {
     line.with(|state| ((), state.queue.failed(number, &error, all)));
 }
 
-/// Whether an error is of a ttl or a fence, which other callers may not want.
+/// Whether an error is of a ttl or a fence, in which case the requests of other callers may
+/// succeed.
 fn is_of_a_wish(error: &LockError) -> bool {
     let reason = Unavailability::FencesUsedUp;
     matches!(error, LockError::InvalidTtl { .. })
         || matches!(error, LockError::Unavailable { reason: r, .. } if *r == reason)
 }
 
-/// Has what nobody takes up lapse, and notices a holder that has lost the lock, for as long as
-/// there are waiters.
+/// Watches a line for as long as there are waiters: ends passes that are not taken up, and notices
+/// a holder that has lost the lock.
 async fn watch(line: Arc<Line>) {
     let watch = Watch(line);
     while let Some(pause) = look(&watch.0) {
@@ -290,8 +296,8 @@ async fn watch(line: Arc<Line>) {
     }
 }
 
-/// The watch of a line. When it ends by a panic, as of the code of a waker, another one begins with
-/// the next event.
+/// The watch of a line. If it ends by a panic, such as one in the code of a waker, the next event
+/// starts another watch.
 struct Watch(Arc<Line>);
 
 impl Drop for Watch {
@@ -302,9 +308,9 @@ impl Drop for Watch {
     }
 }
 
-/// Looks at a line. Returns the pause until the next look; `None` without waiters.
+/// Checks a line. Returns the pause until the next check; `None` without waiters.
 fn look(line: &Arc<Line>) -> Option<Duration> {
-    // Reports a loss to the line.
+    // `lasts` reports a loss to the line.
     line.holder().and_then(|holder| holder.lasts());
     line.with(|state| {
         let turn = line.turn(state);
@@ -325,7 +331,7 @@ mod tests {
     use futures_util::future::{pending, ready};
 
     use super::*;
-    use crate::engine::line::Begun;
+    use crate::engine::line::Arrived;
     use crate::protocol::request::Request;
     use crate::store::memory::Memory;
     use crate::value::defaults::Defaults;
@@ -343,7 +349,7 @@ mod tests {
         core
     }
 
-    fn arrive(core: &Arc<Core>, waits: bool) -> Begun {
+    fn arrive(core: &Arc<Core>, waits: bool) -> Arrived {
         let token = Token::new("test", "", "").unwrap();
         let mut request = Request::new("order:1".into(), token, HOUR);
         request.until = waits.then(|| request.asked.after(HOUR));
@@ -351,7 +357,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_does_not_wait_for_what_is_done_beside() {
+    async fn an_answer_does_not_wait_for_the_other_future() {
         assert_eq!(beside(pin!(ready(7)), pin!(pending())).await, 7);
         let mut other = pin!(ready(()).fuse());
         assert_eq!(beside(pin!(ready(7)), other.as_mut()).await, 7);
@@ -361,8 +367,8 @@ mod tests {
     #[tokio::test]
     async fn the_watch_of_a_line_ends_after_a_shutdown() {
         let core = core();
-        let Begun::Asks(_asker, _) = arrive(&core, true) else { panic!("nobody else is there") };
-        let Begun::Waits(waiter, _) = arrive(&core, true) else { panic!("it is being asked") };
+        let Arrived::Asks(_asker, _) = arrive(&core, true) else { panic!("nobody else is there") };
+        let Arrived::Waits(waiter, _) = arrive(&core, true) else { panic!("it is being asked") };
         assert!(waiter.line.state.lock().watched.is_some());
         core.shutdown().close();
         assert_eq!(look(&waiter.line), None);
@@ -371,13 +377,13 @@ mod tests {
     #[tokio::test]
     async fn callers_that_do_not_wait_are_counted_in_a_line() {
         let core = core();
-        // Nobody asks for those in the line.
+        // No caller asks the store for the waiters in the line.
         core.shutdown().close();
-        let Begun::Asks(_asker, _) = arrive(&core, false) else { panic!("nobody else is there") };
+        let Arrived::Asks(_asker, _) = arrive(&core, false) else { panic!("nobody else is there") };
         for _ in 0..QUEUE_MAX {
-            assert!(matches!(arrive(&core, false), Begun::Waits(..)));
+            assert!(matches!(arrive(&core, false), Arrived::Waits(..)));
         }
-        let Begun::Refused(_, refusal) = arrive(&core, false) else { panic!("it is full") };
+        let Arrived::Refused(_, refusal) = arrive(&core, false) else { panic!("it is full") };
         assert!(matches!(refusal, Refusal::Contended { queue: Queueing::Full, .. }));
     }
 }

@@ -1,5 +1,5 @@
-//! The lines of a manager, by key. This table knows no line: the locks of a manager use the
-//! manager, which has the table.
+//! The lines of a manager, by key. The table does not know the type of a line: lines use the
+//! manager, and the manager has the table.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -10,32 +10,33 @@ use std::sync::{Arc, OnceLock};
 use crate::value::random::{HashMap, Hashing};
 use crate::value::sync::{Mutex, MutexGuard};
 
-/// Number of tables. Callers of different keys seldom meet at one mutex.
+/// Number of tables. Callers of different keys seldom contend for the same mutex.
 const TABLES: usize = 16;
 
 /// The line of a key.
 pub(crate) trait KeyLine: Any + Debug + Send + Sync {
-    /// Makes every waiter look again.
+    /// Wakes every waiter.
     fn alarm(self: Arc<Self>);
 
-    /// It is removed from the table: new callers need another line.
+    /// The line is removed from the table: new callers need another line.
     #[cfg(feature = "test-util")]
     fn removed(&self);
 
-    /// The store has forgotten the lock: the holder has lost it, and every waiter looks again.
+    /// The store has forgotten the lock: the holder has lost the lock, and every waiter is woken.
     #[cfg(feature = "test-util")]
     fn forget_holder(self: Arc<Self>);
 }
 
 type Table = HashMap<Box<str>, Arc<dyn KeyLine>>;
 
-/// The lines with a holder, a question or waiters.
+/// The lines with a holder, a request in flight or waiters.
 #[derive(Debug)]
 pub(crate) struct Lines {
     tables: [Mutex<Table>; TABLES],
     hasher: Hashing,
     process: u32,
-    /// The lines of a process that was forked from this one: its parent's locks are not its own.
+    /// The lines of a process that was forked from this one: the locks of the parent process are
+    /// not its own.
     forked: OnceLock<Box<Lines>>,
 }
 
@@ -47,7 +48,7 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// The line of a key. Makes one if there is none.
+    /// The line of a key, which is made if there is none.
     pub(crate) fn of<L: KeyLine>(&self, key: &str, new: impl FnOnce() -> Arc<L>) -> Arc<L> {
         let mut table = self.here().table(key);
         if let Some(line) = table.get(key) {
@@ -61,7 +62,8 @@ impl Lines {
         line
     }
 
-    /// Removes the line of a key, if `is_closed` says so under the mutex of the table.
+    /// Removes the line of a key if `is_closed` returns true. It is called while the table is
+    /// locked.
     pub(crate) fn remove(&self, key: &str, is_closed: impl FnOnce() -> bool) {
         let mut table = self.here().table(key);
         if is_closed() {
@@ -69,7 +71,7 @@ impl Lines {
         }
     }
 
-    /// Makes every waiter look again.
+    /// Wakes every waiter.
     pub(crate) fn alarm(&self) {
         for table in &self.here().tables {
             let lines: Vec<_> = table.lock().values().cloned().collect();
@@ -77,7 +79,7 @@ impl Lines {
         }
     }
 
-    /// Begins with new lines. The store has forgotten all locks.
+    /// Replaces all lines by new ones. The store has forgotten all locks.
     #[cfg(feature = "test-util")]
     pub(crate) fn reset(&self) {
         for table in &self.here().tables {

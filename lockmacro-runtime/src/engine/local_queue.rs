@@ -1,7 +1,7 @@
-//! The callers of one process for one key: their queue, and which of them has the lock, or deals
-//! with the store. No I/O; every time is an argument.
+//! The callers of one process for one key: their queue, and the caller that has the lock or asks
+//! the store for it. No I/O; every time is an argument.
 //!
-//! One file, as every event may move the queue to each of its states.
+//! All in one file, as every event may move the queue to each of its states.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -24,11 +24,12 @@ pub(crate) struct LocalQueue<T, C, W> {
     last: Ticket,
     waiters: VecDeque<Waiter<C, W>>,
     /// Number of undecided waiters that leave if the lock is busy.
-    hasty: usize,
+    leaving_if_busy: usize,
     /// Number of waiters that want a fence.
     fenced: usize,
     state: State<T>,
-    /// Number of callers whose own question is not over, though the queue does not wait for it.
+    /// Number of callers whose own request is in flight, though the queue does not wait for it any
+    /// more.
     lapsed: usize,
     /// Number of the last request for the queue.
     request: u64,
@@ -38,9 +39,9 @@ pub(crate) struct LocalQueue<T, C, W> {
 struct Waiter<C, W> {
     ticket: Ticket,
     caller: C,
-    /// It is refused by the first answer that somebody else has the lock.
+    /// The waiter is refused by the first answer that another holder has the lock.
     leaves_if_busy: bool,
-    /// It has not taken up a pass, and was not polled since.
+    /// The waiter has not taken up a pass, and was not polled since.
     asleep: bool,
     lapses: u32,
     verdict: Option<Verdict>,
@@ -56,14 +57,14 @@ pub(crate) enum Verdict {
 
 #[derive(Debug)]
 enum State<T> {
-    /// Nobody has the lock, or asks for it.
+    /// No caller has the lock, or asks for it.
     Idle,
-    /// A caller asks for itself.
+    /// A caller asks the store for itself.
     Asking {
         by: Ticket,
         since: Moment,
     },
-    /// A request of this number asks for the first in the queue.
+    /// The request of this number asks the store for the first waiter.
     Requested {
         request: u64,
         answered: bool,
@@ -81,39 +82,39 @@ enum State<T> {
     },
 }
 
-/// What has to be done after an event, once the queue is not locked any more.
+/// The effects of an event, to be carried out after the queue's mutex is unlocked.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Effects<T, W> {
     pub(crate) wake: Vec<W>,
-    /// A waker that is of no use any more. To drop it may run code of the caller.
+    /// A waker that is not used any more. Dropping it may run code of the caller.
     pub(crate) unused: Option<W>,
     /// Send a request of this number for the first caller.
     pub(crate) request: Option<u64>,
     /// Withdraw the present request.
     pub(crate) withdraw: bool,
-    /// Release a lock whose tenure has ended, after the request was sent: so the key is not free in
+    /// Release a lock whose tenure has ended. The request is sent first, so the key is not free in
     /// between.
     pub(crate) release: Option<T>,
 }
 
-/// How a caller begins.
+/// The state in which a caller starts.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// It asks the store for itself.
+    /// The caller asks the store for itself.
     Asks(Ticket),
-    /// It waits in the queue.
+    /// The caller waits in the queue.
     Waits(Ticket),
-    /// It is refused at once.
+    /// The caller is refused at once.
     Busy,
 }
 
-/// What a waiter finds.
+/// The state of a waiter when it is polled.
 #[derive(Debug)]
 pub(crate) enum Found<T> {
     Nothing,
     Refused(Verdict),
-    /// It has the lock.
+    /// The waiter has the lock.
     Lock(Tenure, T),
 }
 
@@ -126,15 +127,15 @@ impl<T, W> Default for Effects<T, W> {
 
 impl<T, C, W> Default for LocalQueue<T, C, W> {
     fn default() -> Self {
-        let (last, hasty, fenced, lapsed, request) = Default::default();
+        let (last, leaving_if_busy, fenced, lapsed, request) = Default::default();
         let (waiters, state) = (VecDeque::new(), State::Idle);
-        Self { last, waiters, hasty, fenced, state, lapsed, request }
+        Self { last, waiters, leaving_if_busy, fenced, state, lapsed, request }
     }
 }
 
 impl<T, C: Wants, W> LocalQueue<T, C, W> {
-    /// A caller comes. One that does not wait is refused at once while somebody else of this
-    /// process has the lock, or waits for it.
+    /// A caller arrives. A caller that does not wait is refused at once while another caller of
+    /// this process has the lock, or waits for it.
     pub(crate) fn arrive(&mut self, waits: bool, now: Moment) -> Arrival {
         let ticket = self.last + 1;
         let known_busy = match &self.state {
@@ -155,40 +156,41 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         Arrival::Waits(ticket)
     }
 
-    /// A caller that [came](LocalQueue::arrive) waits. `leaves_if_busy`: only for the answer to the
-    /// question that is in flight.
+    /// A caller that has [arrived](LocalQueue::arrive) waits. `leaves_if_busy`: the caller waits
+    /// only for the answer to the request that is in flight.
     pub(crate) fn wait(&mut self, ticket: Ticket, caller: C, leaves_if_busy: bool) {
         self.insert(ticket, caller, leaves_if_busy);
-        self.is_awake();
+        self.shorten_pass();
     }
 
-    /// The caller that asked for itself has the lock. Returns whether the queue had waited for its
-    /// answer; if not, the lock is no tenure of the queue.
+    /// The caller that asked the store for itself has the lock. Returns whether the queue had
+    /// waited for the answer; if not, the lock is no tenure of the queue.
     pub(crate) fn asker_granted(&mut self, ticket: Ticket) -> (bool, Effects<T, W>) {
         let mut effects = Effects::default();
         let is_ours = self.is_asked_by(ticket);
         if is_ours {
             self.state = State::Held { by: ticket };
-            self.refuse_hasty(&mut effects);
+            self.refuse_if_busy(&mut effects);
         } else {
             self.lapsed = self.lapsed.saturating_sub(1);
         }
         (is_ours, effects)
     }
 
-    /// The caller that asked for itself found the lock busy, and waits in the queue if `caller` is
-    /// given.
+    /// The caller that asked the store for itself found the lock busy. It waits in the queue if
+    /// `caller` is given.
     pub(crate) fn asker_refused(&mut self, ticket: Ticket, caller: Option<C>) -> Effects<T, W> {
         let mut effects = Effects::default();
         let was_asked = self.is_asked_by(ticket);
         if was_asked {
-            self.refuse_hasty(&mut effects);
+            self.refuse_if_busy(&mut effects);
         }
         self.asker_leaves(ticket, caller, was_asked, &mut effects);
         effects
     }
 
-    /// The caller that asked for itself has failed, and waits in the queue if `caller` is given.
+    /// The request of the caller that asked the store for itself has failed. The caller waits in
+    /// the queue if `caller` is given.
     pub(crate) fn asker_failed(&mut self, ticket: Ticket, caller: Option<C>) -> Effects<T, W> {
         let mut effects = Effects::default();
         self.asker_leaves(ticket, caller, false, &mut effects);
@@ -222,7 +224,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         }
         match self.state {
             State::Passed { to, .. } if to == ticket => self.pass_again(turn, now, &mut effects),
-            // It had the lock, and did not know it.
+            // The waiter had the lock, and no guard was made of it.
             State::Held { by } if by == ticket => self.ask_next(false, &mut effects),
             State::Requested { .. } if self.next().is_none() => {
                 self.state = State::Idle;
@@ -233,8 +235,8 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         effects
     }
 
-    /// A waiter is polled. `is_sound` says whether a tenure may be relied on, and `waker` makes
-    /// another waker if the last one does not do.
+    /// A waiter is polled. `is_sound` returns whether a tenure may be relied on. `waker` makes a
+    /// new waker if the last one would not wake this task.
     pub(crate) fn poll(
         &mut self,
         ticket: Ticket,
@@ -260,12 +262,12 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
                 effects.release = Some(token);
                 self.ask_next(false, &mut effects);
             }
-            // The queue has given its place back while all were asleep.
+            // All waiters were asleep, so the queue has released the lock or withdrawn its request.
             State::Idle => self.ask_next(false, &mut effects),
             other => self.state = other,
         }
         if was_asleep {
-            self.is_awake();
+            self.shorten_pass();
         }
         let waiter = &mut self.waiters[at];
         if let Some(waker) = waker(waiter.waker.as_ref()) {
@@ -275,8 +277,9 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
     }
 
     /// The holder ends. Passes the lock to the next caller if `tenure` is given and allows it;
-    /// `token` makes the token to go with it. Returns whether the lock was passed on. If not, and
-    /// somebody waits, the token is released along with the request for the next caller.
+    /// `token` makes the token that goes with the lock. Returns whether the lock was passed on. If
+    /// it was not and another caller waits, the token is released along with the request for that
+    /// caller.
     pub(crate) fn release(
         &mut self,
         by: Ticket,
@@ -298,7 +301,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
                     self.pass(next, tenure, token, now, &mut effects);
                     (true, effects)
                 }
-                // It was released already.
+                // The lock was released already.
                 None => {
                     self.ask_next(false, &mut effects);
                     (false, effects)
@@ -312,13 +315,13 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         (false, effects)
     }
 
-    /// The holder has lost the lock, maybe before the queue knew that it had it. Returns whether
-    /// somebody waits.
+    /// The holder has lost the lock, maybe before the grant was reported to the queue. Returns
+    /// whether another caller waits.
     pub(crate) fn lost(&mut self, by: Ticket) -> (bool, Effects<T, W>) {
         let mut effects = Effects::default();
         let waits = self.next().is_some();
         if self.is_asked_by(by) {
-            // Until it says so itself.
+            // Until this caller reports the end of its request.
             self.lapsed += 1;
             self.ask_next(false, &mut effects);
         } else if self.holder() == Some(by) {
@@ -343,7 +346,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         match self.next() {
             Some(next) if tenure.passes_to(&self.waiters[next].caller, Duration::ZERO, now) => {
                 self.pass(next, tenure, token, now, &mut effects);
-                self.refuse_hasty(&mut effects);
+                self.refuse_if_busy(&mut effects);
             }
             _ => {
                 effects.release = Some(token);
@@ -353,12 +356,12 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         effects
     }
 
-    /// The request of the queue was answered: somebody else has the lock.
+    /// The request of the queue was answered: another holder has the lock.
     pub(crate) fn found_busy(&mut self, request: u64) -> Effects<T, W> {
         let mut effects = Effects::default();
         if self.is_requested(request) {
             self.state = State::Requested { request, answered: true };
-            self.refuse_hasty(&mut effects);
+            self.refuse_if_busy(&mut effects);
             if self.next().is_none() {
                 self.state = State::Idle;
                 effects.withdraw = true;
@@ -367,14 +370,15 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         effects
     }
 
-    /// It is not known any more whether somebody else has the lock. The request is repeated.
+    /// The request of the queue got no answer, and is repeated. Until then it is not known whether
+    /// another holder has the lock.
     pub(crate) fn unanswered(&mut self, request: u64) {
         if self.is_requested(request) {
             self.state = State::Requested { request, answered: false };
         }
     }
 
-    /// The request of the queue has failed. The error is for the first caller, or for all.
+    /// The request of the queue has failed. The error goes to the first caller, or to all callers.
     pub(crate) fn failed(&mut self, request: u64, error: &LockError, all: bool) -> Effects<T, W> {
         let mut effects = Effects::default();
         if self.is_requested(request) {
@@ -390,8 +394,8 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         effects
     }
 
-    /// Lets a pass lapse that was not taken up, and a question that nobody polls. `unanswered` is
-    /// how long the question of a caller may take.
+    /// Ends a pass that was not taken up in time, and a caller's own request that is not polled.
+    /// `unanswered` is the longest time for which such a request is waited for.
     pub(crate) fn lapse(
         &mut self,
         unanswered: Duration,
@@ -433,7 +437,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         }
     }
 
-    /// Makes every waiter look again.
+    /// Wakes every waiter.
     pub(crate) fn alarm(&mut self) -> Effects<T, W> {
         let wake = self.waiters.iter_mut().filter_map(|waiter| waiter.waker.take()).collect();
         Effects { wake, ..Effects::default() }
@@ -478,20 +482,20 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         Some((first, self.fenced > 0))
     }
 
-    /// The ttl and the fence that the present request should ask for.
+    /// The ttl of the present request, and whether it should ask for a fence.
     pub(crate) fn wish(&self) -> Option<(Duration, bool)> {
         let is_requested = matches!(self.state, State::Requested { .. });
         let (first, fenced) = self.first().filter(|_| is_requested)?;
         Some((first.ttl(), fenced))
     }
 
-    /// Passes a lock on that its caller has not taken up, or ends the tenure.
+    /// Passes on a lock that its caller has not taken up, or ends the tenure.
     fn pass_again(&mut self, turn: Duration, now: Moment, effects: &mut Effects<T, W>) {
         if let State::Passed { tenure, token, .. } = mem::replace(&mut self.state, State::Idle) {
             match self.next() {
                 Some(next) if tenure.passes_to(&self.waiters[next].caller, turn, now) => {
                     self.pass(next, tenure, token, now, effects);
-                    self.refuse_hasty(effects);
+                    self.refuse_if_busy(effects);
                 }
                 _ => {
                     effects.release = Some(token);
@@ -515,7 +519,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         self.state = State::Passed { to, at: now, lapses, tenure, token };
     }
 
-    /// Has the next caller's request sent, if there is one.
+    /// Has a request sent for the next caller, if there is one.
     fn ask_next(&mut self, answered: bool, effects: &mut Effects<T, W>) {
         self.state = match self.next() {
             None => State::Idle,
@@ -527,18 +531,19 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         };
     }
 
-    /// Refuses the callers that do not wait, but for the one that the lock was passed to.
-    fn refuse_hasty(&mut self, effects: &mut Effects<T, W>) {
+    /// Refuses the callers that do not wait for a busy lock, except the caller to which the lock
+    /// was passed.
+    fn refuse_if_busy(&mut self, effects: &mut Effects<T, W>) {
         let passed_to = match self.state {
             State::Passed { to, .. } => Some(to),
             _ => None,
         };
-        let is_hasty = |waiter: &Waiter<C, W>| {
+        let is_refused = |waiter: &Waiter<C, W>| {
             waiter.leaves_if_busy && waiter.verdict.is_none() && Some(waiter.ticket) != passed_to
         };
         let mut at = 0;
-        while self.hasty > 0 && at < self.waiters.len() {
-            if is_hasty(&self.waiters[at]) {
+        while self.leaving_if_busy > 0 && at < self.waiters.len() {
+            if is_refused(&self.waiters[at]) {
                 self.decide(at, Verdict::Busy, effects);
             }
             at += 1;
@@ -547,7 +552,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
 
     fn decide(&mut self, at: usize, verdict: Verdict, effects: &mut Effects<T, W>) {
         let waiter = &mut self.waiters[at];
-        self.hasty -= usize::from(waiter.leaves_if_busy);
+        self.leaving_if_busy -= usize::from(waiter.leaves_if_busy);
         waiter.verdict = Some(verdict);
         effects.wake.extend(waiter.waker.take());
     }
@@ -561,7 +566,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         let (asleep, lapses, verdict, waker) = (false, 0, None, None);
         let waiter = Waiter { ticket, caller, leaves_if_busy, asleep, lapses, verdict, waker };
         let at = self.find(ticket).unwrap_or_else(|at| at);
-        self.hasty += usize::from(leaves_if_busy);
+        self.leaving_if_busy += usize::from(leaves_if_busy);
         self.fenced += usize::from(waiter.caller.is_fenced());
         self.waiters.insert(at, waiter);
     }
@@ -569,7 +574,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
     fn remove(&mut self, at: usize) -> Option<W> {
         let waiter = self.take(at)?;
         if waiter.verdict.is_none() {
-            self.hasty -= usize::from(waiter.leaves_if_busy);
+            self.leaving_if_busy -= usize::from(waiter.leaves_if_busy);
         }
         waiter.waker
     }
@@ -580,8 +585,10 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         Some(waiter)
     }
 
-    /// Somebody is awake, in whose favour a pass may lapse that had more time while all slept.
-    fn is_awake(&mut self) {
+    /// A waiter is awake. While all waiters slept, a pass had until the end of the confirm window.
+    /// From now on it lapses after its usual time, so that the lock can be passed to the waiter
+    /// that is awake.
+    fn shorten_pass(&mut self) {
         if let State::Passed { to, at, lapses, .. } = &mut self.state {
             let (to, at) = (*to, *at);
             let own = self.waiters.iter().find(|waiter| waiter.ticket == to);
@@ -603,7 +610,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
 }
 
 impl<C, W> Waiter<C, W> {
-    /// How long a pass to this waiter waits for it.
+    /// The time in which this waiter has to take up a pass.
     fn take_up(&self) -> Duration {
         (TAKE_UP * 2_u32.saturating_pow(self.lapses.min(8))).min(CONFIRM_WINDOW)
     }

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use crate::value::error::LockError;
 
-/// Is called with errors of locks, on the task or thread that meets them.
+/// Receives the errors of locks, on the task or thread on which they occur.
 pub(crate) struct Observer {
     /// A lock was not acquired.
     pub(crate) refused: fn(&LockError),

@@ -18,7 +18,8 @@ use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
 
 impl Place {
-    /// The caller has asked for itself, and has the lock. Returns whether it is the line's.
+    /// The caller has asked the store for itself, and was granted the lock. Returns whether the
+    /// lock is the line's.
     pub(crate) fn granted(&self, holder: Weak<dyn Holder>) -> bool {
         self.line.with(|state| {
             let (is_ours, effects) = state.queue.asker_granted(self.ticket);
@@ -30,8 +31,8 @@ impl Place {
         })
     }
 
-    /// The caller has asked for itself, and found the lock busy. It waits in the line if `draft` is
-    /// given.
+    /// The caller has asked the store for itself, and found the lock busy. The caller waits in the
+    /// line if `draft` is given.
     pub(crate) fn refused(&self, holder: &OtherHolder, draft: Option<Arc<Request>>) {
         self.line.with(|state| {
             state.note(holder, 0);
@@ -39,8 +40,8 @@ impl Place {
         });
     }
 
-    /// The caller has asked for itself, and failed or gave up. It waits in the line if `draft` is
-    /// given.
+    /// The caller has asked the store for itself, and failed or gave up. The caller waits in the
+    /// line if `draft` is given.
     pub(crate) fn failed(&self, draft: Option<Arc<Request>>) {
         if self.line.is_a_copy() {
             return;
@@ -48,7 +49,7 @@ impl Place {
         self.line.with(|state| ((), state.queue.asker_failed(self.ticket, draft)));
     }
 
-    /// Looks whether the lock was passed to this waiter.
+    /// Checks whether the lock was passed to this waiter.
     pub(crate) fn poll(&self, waker: &Waker) -> Found<Acquisition> {
         let core = self.line.core.upgrade();
         let is_sound = |tenure: &Tenure| {
@@ -89,8 +90,8 @@ impl Place {
         });
     }
 
-    /// Why a caller is refused whose time is over. `None` while nothing is known of the lock,
-    /// unless this is the `last` look.
+    /// The refusal of a caller whose time is over. `None` while nothing is known of the lock,
+    /// unless this is the `last` check.
     pub(crate) fn over(&self, key: &LockKey, waits: bool, last: bool) -> Option<Refusal> {
         let mut held = None;
         let state = self.line.state.lock();
@@ -131,8 +132,8 @@ impl Place {
         }
     }
 
-    /// The holder ends. Passes the lock on if `tenure` allows that, with the token that `token`
-    /// makes.
+    /// The holder ends. Passes the lock on if `tenure` allows that; `token` makes the token that
+    /// goes with the lock.
     pub(crate) fn release(
         &self,
         tenure: Option<Tenure>,
@@ -162,7 +163,7 @@ impl Place {
         })
     }
 
-    /// The holder has lost the lock. Returns whether somebody waits.
+    /// The holder has lost the lock. Returns whether another caller waits.
     pub(crate) fn lost(&self) -> bool {
         self.line.with(|state| state.queue.lost(self.ticket))
     }

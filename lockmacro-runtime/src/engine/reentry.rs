@@ -38,7 +38,7 @@ impl Scope {
         Self::current().map(|scope| scope.held)
     }
 
-    /// The innermost held lock that is `wanted` and was not released.
+    /// The innermost held lock for which `wanted` is true, unless it was released.
     pub(crate) fn find(wanted: impl Fn(&Held) -> bool) -> Option<Arc<Held>> {
         let innermost = Self::current();
         let mut next = innermost.as_ref();

@@ -1,5 +1,5 @@
-//! Releases that no caller waits for, by key. A caller of the same manager that finds the lock
-//! contended because of one waits for it, and asks again.
+//! Releases that no caller waits for, by key. Such a release may leave the lock contended for a
+//! caller of the same manager. The caller waits for the release, and asks the store again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,23 +17,24 @@ use crate::value::sync::Mutex;
 use crate::value::time::Instant;
 use crate::value::token::hash_of;
 
-/// Longest wait for a release in flight, in answers of the server.
+/// Longest wait for a release in flight, as a multiple of the server's answer time.
 const ANSWERS: u32 = 4;
-/// The wait is this long at least.
+/// Lower bound of that wait.
 const WAIT_MIN: Duration = Duration::from_secs(1);
-/// Number of keys without a release that are kept at most, beside as many as there are releases.
+/// Bound of the keys that are kept without a release, beside as many keys as there are releases.
 const UNUSED_MAX: usize = 64;
 
 /// The releases of a manager that no caller waits for, until each is known to be applied.
 #[derive(Debug, Default)]
 pub(crate) struct Releasing {
     all: InFlight,
-    /// By the hash of the key. A key that is mistaken for another one costs a second request.
+    /// By the hash of the key. Two keys with the same hash cost a second request.
     keys: Mutex<HashMap<u64, InFlight>>,
 }
 
 impl Releasing {
-    /// Records a release of these keys, until the guards are dropped.
+    /// Records a release of these keys. The release counts as in flight until the guards are
+    /// dropped.
     pub(crate) fn join(&self, keys: &[LockKey]) -> Vec<InFlightGuard> {
         let mut of_key = self.keys.lock();
         if of_key.len() > 2 * self.all.count() + UNUSED_MAX {
@@ -79,7 +80,8 @@ impl Releasing {
             let until = Instant::now() + (store.servers().answer_time() * ANSWERS).max(WAIT_MIN);
             let over = Box::pin(async {
                 for releases in releases {
-                    // After a release that takes longer the lock is contended for other reasons.
+                    // A release that takes longer is not waited for: then the lock is contended for
+                    // another reason.
                     let _ = timeout_at(until, releases.empty()).await;
                 }
                 Ok(())

@@ -1,9 +1,9 @@
 //! Renewals of all leases of a manager: one table, and one task on the background thread.
 //!
-//! Leases that are not renewed are in the table too. They are confirmed when the server that
+//! Leases that are not renewed are in the table too: they are confirmed when the server that
 //! granted them may have been replaced.
 //!
-//! One file, as the table and its task share the states of a lease.
+//! All in one file, as the table and its task share the states of a lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -42,10 +42,11 @@ pub(crate) trait Renewable: fmt::Debug + Send + Sync {
     /// How long the lease is still valid; `None` when it is over.
     fn keeps(&self, now: Moment) -> Option<Duration>;
 
-    /// How long the lease may be made now, where `ttl` is wanted.
+    /// The longest ttl, up to `ttl`, for which the lease may be renewed now.
     fn allowed(&self, ttl: Duration) -> Duration;
 
-    /// A renewal is about to be sent, after which the store may keep the lock until then.
+    /// Records that a renewal is about to be sent, which may make the store keep the lock until
+    /// `kept_until`.
     fn sends(&self, kept_until: Moment);
 
     /// Records the answer to a renewal that was sent at `sent`. Returns when to renew next.
@@ -54,7 +55,7 @@ pub(crate) trait Renewable: fmt::Debug + Send + Sync {
     /// Records that there was no answer. Returns when to try again.
     fn unanswered(&self) -> Option<Moment>;
 
-    /// Returns the rest of the lease, the first time that it is less than half.
+    /// Returns the rest of the lease once, when less than half of it is left for the first time.
     fn is_halved(&self) -> Option<Duration>;
 }
 
@@ -76,7 +77,7 @@ struct Table {
     wakes: Option<Moment>,
     /// When the server was last known to have changed, or may have.
     changed: Option<Moment>,
-    /// The table is empty, and the task waits for a lease without a timer.
+    /// The table is empty. The task has set no timer, and waits for a lease.
     asleep: bool,
     closed: bool,
 }
@@ -96,7 +97,7 @@ enum State {
     /// No renewal is planned.
     Idle,
     Due(Moment),
-    /// A renewal is in flight; `stale` when it may be at a server that was replaced meanwhile.
+    /// A renewal is in flight. `stale`: its server may have been replaced meanwhile.
     InFlight {
         stale: bool,
     },
@@ -123,8 +124,8 @@ impl Default for Renewals {
 }
 
 impl Renewals {
-    /// Adds a lease to the table, to be renewed from `due` on. Returns whether anything is due for
-    /// it.
+    /// Adds a lease to the table, to be renewed from `due` on. Returns whether a renewal or a
+    /// confirmation is due.
     ///
     /// `sent` is when the request that brought the lease was sent. If the server has changed since,
     /// the lease is due at once.
@@ -154,8 +155,8 @@ impl Renewals {
         self.sooner.notify_one();
     }
 
-    /// Renews what is due until the table is closed. Every renewal is a task of its own, so that a
-    /// slow one delays no other. Renewals that are due together are sent together.
+    /// Sends the renewals that are due until the table is closed. Every renewal is a task of its
+    /// own, so that a slow one delays no other. Renewals that are due together are sent together.
     pub(crate) async fn work(self: Arc<Self>, store: Arc<Store>) {
         let mut clocks = (Moment::now(), Instant::now());
         let mut probed = Moment::now();
@@ -191,7 +192,8 @@ impl Renewals {
         table.asleep
     }
 
-    /// Takes what is due now, with the pause until the next check; `None` when the table is closed.
+    /// Takes the renewals that are due now, with the pause until the next check; `None` when the
+    /// table is closed.
     fn take_due(&self, now: Moment) -> Option<(Vec<Due>, Option<Duration>)> {
         let mut table = self.table();
         if table.closed {
@@ -292,7 +294,7 @@ impl Renewals {
 
 impl fmt::Debug for Enrolled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the table, which contains every other lease.
+        // Does not print the table, which contains every other lease.
         f.debug_tuple("Enrolled").field(&self.id).finish()
     }
 }
@@ -317,8 +319,8 @@ async fn renew(renewals: Arc<Renewals>, store: Arc<Store>, Due { id, held, lease
     let (answer, ttl) = if renewed {
         let ttl = held.allowed(request.ttl);
         held.sends(sent.after(ttl));
-        // After it counts as in flight: a lock that is passed on now is not renewed for its last
-        // holder.
+        // Checked after the renewal counts as in flight: a lock that is passed on now is not
+        // renewed for its last holder.
         if !renewals.is_enrolled(id) {
             return;
         }
@@ -334,7 +336,7 @@ async fn renew(renewals: Arc<Renewals>, store: Arc<Store>, Due { id, held, lease
         return renewals.over(id, None);
     };
     if !renewals.is_enrolled(id) {
-        // Released meanwhile, so "not yours" is expected.
+        // The lock was released meanwhile, so the answer "not yours" is expected.
         return;
     }
     let next = match answer {
@@ -403,7 +405,7 @@ mod tests {
         let at = |ms| Moment::at(Duration::from_millis(ms));
         let (_none, due) = renewals.enroll(dropped(), at(1), None);
         assert!(!due, "nothing has changed");
-        // The change comes between the grant of a lease and its enrolment.
+        // The server changes between the grant of a lease and its entry in the table.
         renewals.all_due(at(5));
         for (sent, late) in [(4, true), (5, true), (6, false)] {
             let (_enrolled, due) = renewals.enroll(dropped(), at(sent), None);

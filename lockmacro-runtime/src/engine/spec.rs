@@ -9,7 +9,7 @@ use crate::engine::core::Core;
 use crate::value::key::LockKey;
 use crate::value::loss::OnLost;
 
-/// What to lock, and how, as the engine takes it.
+/// The description of a lock: its keys and its options.
 #[derive(Debug, Clone)]
 pub struct LockSpec {
     pub(crate) key: LockKey,
@@ -22,7 +22,7 @@ pub struct LockSpec {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Duration,
     pub(crate) on_lost: OnLost,
-    /// The value of a body does not wait for the release.
+    /// The body's value is returned without waiting for the release.
     pub(crate) releases_in_background: bool,
     /// `None`: the manager's; zero: not at all.
     pub(crate) wait: Option<Duration>,

@@ -71,7 +71,7 @@ pub(crate) fn acquired(labels: Labels<'_>, key: impl Display, asked: Moment) {
     numbers::asked(labels, "acquired", asked);
 }
 
-/// Reports a lock that was not acquired. `known` tells that the outage of its servers was logged.
+/// Reports a lock that was not acquired. `known`: the outage of its servers was logged already.
 pub(crate) fn refused(
     labels: Labels<'_>,
     key: impl Display,
@@ -126,7 +126,7 @@ pub(crate) fn lost(labels: Labels<'_>, lost: &Lost) {
     numbers::count("lockmacro_lost_total", labels, ("cause", lost.cause().label()));
 }
 
-/// Reports a release that came after the lock was lost, when no renewal had found the loss.
+/// Reports a release of a lock that was lost before, when no renewal had found the loss.
 pub(crate) fn released_late(labels: Labels<'_>, key: impl Display) {
     tracing::warn!(name = %labels.name, %key, "lock was taken away before its release");
     numbers::count("lockmacro_released_late_total", labels, ("cause", "taken"));
@@ -145,7 +145,7 @@ pub(crate) fn release_unconfirmed(
     }
 }
 
-/// Reports a lease that was not renewed for half of its time, with what is left of it.
+/// Reports a lease that was not renewed for half of its time, with the rest of the lease.
 pub(crate) fn half_unrenewed(
     labels: Labels<'_>,
     key: impl Display,

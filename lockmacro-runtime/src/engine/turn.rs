@@ -14,7 +14,7 @@ const ROUND_TRIPS: u32 = 10;
 const TURN_MIN: Duration = Duration::from_millis(1);
 const TURN_MAX: Duration = Duration::from_millis(100);
 
-/// The length of a turn: as it was set, or ten round trips as last measured.
+/// The length of a turn: the value that was set, or else ten round trips as last measured.
 pub(crate) fn turn(set: Option<Duration>, round_trip: Duration) -> Duration {
     set.unwrap_or_else(|| (round_trip * ROUND_TRIPS).clamp(TURN_MIN, TURN_MAX))
 }
@@ -32,11 +32,12 @@ pub(crate) struct Tenure {
     pub(crate) kept_until: Moment,
     /// The fences of the grant that no holder has taken.
     pub(crate) fences: Option<FenceBlock>,
-    /// Whether a holder has had the lock in this turn. The bound of the turn is not for the first.
+    /// Whether a holder has had the lock in this turn. The bound of the turn does not apply to the
+    /// first holder.
     pub(crate) was_held: bool,
 }
 
-/// What a caller wants of a lock.
+/// A caller's demands on a lock.
 pub(crate) trait Wants {
     fn ttl(&self) -> Duration;
 
@@ -51,16 +52,16 @@ impl Tenure {
     ///   if that is shorter.
     /// - The store must not keep the lock for longer than the next holder's ttl, or than the
     ///   confirm window if that is longer: a holder that dies leaves the lock by then.
-    /// - Every holder that wants a fence has its own.
+    /// - Every holder that wants a fence gets a fence of its own.
     pub(crate) fn passes_to(&self, next: &impl Wants, turn: Duration, now: Moment) -> bool {
         self.serves(next, now) && (!self.was_held || now.since(self.began) < turn)
     }
 
-    /// Whether `next` may take the lock up at `now`, once it was passed to it.
+    /// Whether `next` may take the lock up at `now`, after the lock was passed to it.
     pub(crate) fn serves(&self, next: &impl Wants, now: Moment) -> bool {
         let least = match self.was_held {
             true => next.ttl().min(CONFIRM_WINDOW) / 2,
-            // The first holder gets what the store has granted, unless it comes too late.
+            // The first holder gets the grant of the store, unless it takes the lock up too late.
             false => (self.ends.since(self.began) / 2).max(Duration::from_nanos(1)),
         };
         self.ends.since(now) >= least

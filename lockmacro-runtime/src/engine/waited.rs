@@ -1,4 +1,4 @@
-//! The request of a line, while it waits at the store.
+//! Observer of a line's request while the request waits at the store.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Witness;
 use crate::value::error::LockError;
 
-/// A request of the queue, which is answered while it waits.
+/// A request of the queue, which gets answers while it waits.
 #[derive(Debug)]
 pub(crate) struct Waited {
     pub(crate) line: Arc<Line>,
@@ -45,11 +45,11 @@ impl Witness for Waited {
 }
 
 impl Waited {
-    /// It is not known who has the lock.
+    /// It is not known whether another holder has the lock.
     fn unanswered(&self, last: Result<Contended, LockError>) {
         self.line.with(|state| {
             state.queue.unanswered(self.number);
-            // A waiter whose wait is over waits for a first answer.
+            // A waiter whose wait is over still waits for a first answer.
             let effects = match state.last.replace(last) {
                 None => state.queue.alarm(),
                 Some(_) => Effects::default(),

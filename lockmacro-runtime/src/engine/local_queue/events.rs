@@ -1,8 +1,8 @@
-//! What each event does to the queue of a key.
+//! The effect of each event on the queue of a key.
 
 use super::*;
 
-/// A caller with a ttl, and whether it wants a fence.
+/// A caller: its ttl, and whether it wants a fence.
 #[derive(Debug, Clone, Copy)]
 struct Caller(u64, bool);
 
@@ -36,7 +36,8 @@ fn tenure(began: u64) -> Tenure {
     }
 }
 
-/// A queue whose first caller holds the lock, and the tickets of it and of the waiters.
+/// A queue whose first caller holds the lock. The tickets are those of the holder and of the
+/// waiters, in this order.
 fn held(waiters: usize) -> (Queue, Vec<Ticket>) {
     let mut queue = Queue::default();
     let Arrival::Asks(holder) = queue.arrive(true, at(0)) else { panic!("nobody else is there") };
@@ -124,7 +125,7 @@ fn a_pass_that_nobody_takes_up_lapses() {
     assert_eq!(queue.lapse(TAKE_UP, TURN, at(51)).wake, [tickets[2]]);
     assert!(matches!(poll(&mut queue, tickets[1], 60).0, Found::Nothing), "it was passed over");
     assert!(matches!(poll(&mut queue, tickets[2], 60).0, Found::Lock(..)));
-    // It has kept its place, and has twice the time now.
+    // The waiter has kept its place, and has twice the time now.
     assert!(queue.release(tickets[2], Some(tenure(50)), || Some("token"), TURN, at(61)).0);
     assert_eq!(queue.lapses(TAKE_UP), Some(at(161)));
 }
@@ -138,7 +139,7 @@ fn with_sleepers_only_the_lock_goes_back_after_the_confirm_window() {
     assert_eq!(queue.lapses(TAKE_UP), Some(at(5_001)));
     let effects = queue.lapse(TAKE_UP, TURN, at(5_001));
     assert_eq!((effects.release, effects.request), (Some("token"), None));
-    // It asks again when it is polled.
+    // The request is sent again when the waiter is polled.
     assert_eq!(poll(&mut queue, tickets[1], 9_000).1.request, Some(1));
 }
 
@@ -148,11 +149,11 @@ fn a_caller_that_does_not_wait_is_refused_by_what_is_known() {
     assert_eq!(queue.arrive(false, at(0)), Arrival::Busy, "while it is held");
     let _ = release(&mut queue, tickets[0], 0);
     let Arrival::Asks(first) = queue.arrive(true, at(0)) else { panic!() };
-    let Arrival::Waits(hasty) = queue.arrive(false, at(0)) else { panic!("no answer yet") };
-    queue.wait(hasty, PLAIN, true);
+    let Arrival::Waits(second) = queue.arrive(false, at(0)) else { panic!("no answer yet") };
+    queue.wait(second, PLAIN, true);
     let effects = queue.asker_refused(first, Some(PLAIN));
     assert_eq!(effects.request, Some(1));
-    assert!(matches!(poll(&mut queue, hasty, 0).0, Found::Refused(Verdict::Busy)));
+    assert!(matches!(poll(&mut queue, second, 0).0, Found::Refused(Verdict::Busy)));
     assert_eq!(queue.arrive(false, at(0)), Arrival::Busy, "the answer is known");
     assert!(queue.leave(first, TURN, at(0)).withdraw && queue.is_empty());
 }
@@ -161,18 +162,18 @@ fn a_caller_that_does_not_wait_is_refused_by_what_is_known() {
 fn a_caller_that_does_not_wait_and_sleeps_is_refused_when_another_one_has_its_pass() {
     let mut queue = Queue::default();
     let Arrival::Asks(first) = queue.arrive(false, at(0)) else { panic!() };
-    let Arrival::Waits(hasty) = queue.arrive(false, at(0)) else { panic!() };
-    queue.wait(hasty, PLAIN, true);
+    let Arrival::Waits(second) = queue.arrive(false, at(0)) else { panic!() };
+    queue.wait(second, PLAIN, true);
     let next = wait(&mut queue, PLAIN);
     assert_eq!(queue.asker_failed(first, None).request, Some(1));
     let _ = queue.granted(1, Tenure { was_held: false, ..tenure(0) }, "token", at(1));
     let _ = queue.lapse(TAKE_UP, TURN, at(51));
-    assert!(matches!(poll(&mut queue, hasty, 52).0, Found::Refused(Verdict::Busy)));
+    assert!(matches!(poll(&mut queue, second, 52).0, Found::Refused(Verdict::Busy)));
     assert!(matches!(poll(&mut queue, next, 52).0, Found::Lock(..)));
 }
 
 #[test]
-fn a_place_is_given_on_by_a_holder_that_was_never_told() {
+fn a_holder_that_leaves_without_a_guard_lets_the_next_one_ask() {
     let (mut queue, tickets) = held(1);
     assert_eq!(queue.leave(tickets[0], TURN, at(1)).request, Some(1));
 }
@@ -188,15 +189,15 @@ fn a_lock_that_is_lost_before_its_line_knows_it_lets_the_next_one_ask() {
 }
 
 #[test]
-fn who_asks_in_vain_lets_the_next_one_ask() {
+fn a_caller_that_asks_in_vain_lets_the_next_one_ask() {
     let mut queue = Queue::default();
     let Arrival::Asks(first) = queue.arrive(false, at(0)) else { panic!() };
-    let Arrival::Waits(hasty) = queue.arrive(false, at(0)) else { panic!() };
-    queue.wait(hasty, PLAIN, true);
+    let Arrival::Waits(second) = queue.arrive(false, at(0)) else { panic!() };
+    queue.wait(second, PLAIN, true);
     assert_eq!(queue.asker_failed(first, None).request, Some(1));
     let effects = queue.granted(1, Tenure { was_held: false, ..tenure(0) }, "token", at(1));
     assert!(effects.release.is_none());
-    assert!(matches!(poll(&mut queue, hasty, 1).0, Found::Lock(..)), "nobody else has the lock");
+    assert!(matches!(poll(&mut queue, second, 1).0, Found::Lock(..)), "nobody else has the lock");
 }
 
 #[test]
@@ -213,7 +214,7 @@ fn an_answer_is_not_known_any_more_after_a_failure() {
 }
 
 #[test]
-fn a_question_that_nobody_polls_delays_the_next_caller_for_a_while_only() {
+fn a_request_that_is_not_polled_delays_the_next_caller_for_a_while_only() {
     let mut queue = Queue::default();
     let Arrival::Asks(first) = queue.arrive(true, at(0)) else { panic!() };
     let second = wait(&mut queue, PLAIN);
@@ -224,7 +225,7 @@ fn a_question_that_nobody_polls_delays_the_next_caller_for_a_while_only() {
 }
 
 #[test]
-fn a_line_with_an_open_question_is_not_empty() {
+fn a_line_with_a_request_in_flight_is_not_empty() {
     for outcome in 0..3 {
         let mut queue = Queue::default();
         let Arrival::Asks(first) = queue.arrive(true, at(0)) else { panic!() };
@@ -241,7 +242,7 @@ fn a_line_with_an_open_question_is_not_empty() {
 }
 
 #[test]
-fn a_waker_of_no_use_is_dropped_by_who_has_the_mutex_no_more() {
+fn an_unused_waker_is_returned_to_be_dropped_without_the_mutex() {
     let (mut queue, tickets) = held(2);
     assert_eq!(poll(&mut queue, tickets[1], 0).1.unused, Some(tickets[1]), "another one");
     assert_eq!(queue.leave(tickets[1], TURN, at(0)).unused, Some(tickets[1]));
@@ -251,11 +252,11 @@ fn a_waker_of_no_use_is_dropped_by_who_has_the_mutex_no_more() {
 
 #[test]
 fn an_error_is_for_the_first_or_for_all() {
-    for (all, told) in [(false, 1), (true, 2)] {
+    for (all, woken) in [(false, 1), (true, 2)] {
         let (mut queue, tickets) = held(2);
         let request = queue.lost(tickets[0]).1.request.unwrap();
         let effects = queue.failed(request, &LockError::ShutDown, all);
-        assert_eq!((effects.wake.len(), effects.request.is_some()), (told, !all));
+        assert_eq!((effects.wake.len(), effects.request.is_some()), (woken, !all));
         let failed = |found| matches!(found, Found::Refused(Verdict::Failed(_)));
         assert!(failed(poll(&mut queue, tickets[1], 0).0));
         assert_eq!(failed(poll(&mut queue, tickets[2], 0).0), all);

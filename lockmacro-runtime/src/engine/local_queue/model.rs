@@ -1,8 +1,8 @@
 //! Random schedules of several processes at one store: late, repeated and lost messages, frozen
-//! processes, callers that are dropped or not polled. The oracles have to catch what is built wrong
-//! on purpose, too.
+//! processes, callers that are dropped or not polled. The oracles also have to catch each fault
+//! that is built in on purpose ([`Mutant`]).
 //!
-//! One file, as the store, the network and the processes of a schedule share its state.
+//! All in one file, as the store, the network and the processes of a schedule share its state.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,7 +22,7 @@ const BLOCK: u64 = 3;
 const QUEUED: u64 = 10_000;
 const UNANSWERED: Duration = Duration::from_millis(100);
 
-/// What is built wrong.
+/// A fault that is built in on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mutant {
     None,
@@ -62,14 +62,15 @@ enum Event {
     Drop(usize, Caller),
     Ends(usize, Caller),
     Watch(usize),
-    /// A caller that asks for itself gives up.
+    /// A caller that asks the store for itself gives up.
     Unanswered(usize, Caller),
-    /// The request of this number asks again.
+    /// The request of this number is sent again.
     Tick(usize, u64),
-    /// At the store: a request of a process, with its number, or a caller that asks for itself.
+    /// At the store: a request of a process arrives, with its number, or the request of a caller
+    /// that asks for itself.
     Asks(usize, Result<u64, Caller>, Token, Wish, u64),
     Releases(Token),
-    /// At a process: `Some` with the end of the ttl and the fence, when granted.
+    /// At a process: an answer arrives. `Some` with the end of the ttl and the fence, when granted.
     Answer(usize, Result<u64, Caller>, Token, u64, Option<(u64, u64)>),
 }
 
@@ -94,7 +95,7 @@ struct World {
     callers: Vec<Body>,
     /// The longest wait in other processes than the first.
     waits: u64,
-    /// The end of the last holder's belief.
+    /// When the last holder takes its lease to end.
     believed: u64,
     largest_fence: u64,
 }
@@ -105,7 +106,7 @@ struct Body {
     process: usize,
     ticket: Ticket,
     wish: Wish,
-    came: u64,
+    arrived: u64,
     sleeps: bool,
     asks: Option<Token>,
     held: Option<(Token, Tenure)>,
@@ -247,7 +248,7 @@ impl World {
                 self.apply(process, effects);
                 let line = &self.lines[process];
                 if matches!(line.state, State::Passed { to, .. } if to == ticket) {
-                    return Err("the lock was passed to who has gone".to_owned());
+                    return Err("the lock was passed to a caller that has gone".to_owned());
                 }
             }
             Event::Ends(process, id) => return self.ends(process, id),
@@ -304,7 +305,7 @@ impl World {
             process,
             ticket,
             wish,
-            came: self.now,
+            arrived: self.now,
             sleeps,
             asks: None,
             held: None,
@@ -381,7 +382,7 @@ impl World {
             }
         }
         if process > 0 {
-            self.waits = self.waits.max(self.now - self.callers[id].came);
+            self.waits = self.waits.max(self.now - self.callers[id].arrived);
         }
         let own = self.moment().after(Duration::from_millis(wish.ttl * 99 / 100));
         tenure.ends = tenure.ends.min(own);
@@ -572,7 +573,7 @@ impl World {
     }
 }
 
-/// The fences of a grant that ends at this one; `None` for 0.
+/// The fences of a grant whose last fence is this one; `None` for 0.
 fn block(last: u64) -> Option<FenceBlock> {
     let last = Fence::try_from(last).ok().filter(|_| last > 0)?;
     let first = Fence::try_from(u64::from(last) + 1 - BLOCK).ok()?;
@@ -594,7 +595,7 @@ fn process_of(event: Event) -> Option<usize> {
     }
 }
 
-/// What the first of these schedules breaks that breaks anything.
+/// Runs these schedules. Returns the first failure.
 fn broken(mutant: Mutant, schedules: u64) -> Option<String> {
     (0..schedules).find_map(|seed| {
         let broken = World::new(seed, mutant, false).run().err();
@@ -608,12 +609,12 @@ fn random_schedules_break_nothing() {
 }
 
 #[test]
-fn what_is_built_wrong_is_noticed() {
+fn every_mutant_is_noticed() {
     for (mutant, oracle) in [
         (Mutant::LostTenurePassed, "two holders"),
         (Mutant::NoCheckAtTheTakeUp, "the store has not"),
         (Mutant::FenceUsedTwice, "the fence"),
-        (Mutant::DroppedPassNotHandedOn, "who has gone"),
+        (Mutant::DroppedPassNotHandedOn, "a caller that has gone"),
         (Mutant::OneTokenForTwoTurns, "the store has not"),
         (Mutant::PlaceKeptWithoutWaiters, "without a waiter"),
     ] {
@@ -633,7 +634,7 @@ fn foreign_wait(mutant: Mutant) -> u64 {
 
 #[test]
 fn a_waiter_of_another_process_waits_for_a_turn_and_a_body() {
-    // A turn, a body, a pass that is not taken up, and what is sent meanwhile.
+    // A turn, a body, a pass that is not taken up, and the messages sent meanwhile.
     let bound = TURN + BODY + TAKE_UP.as_millis() as u64 + 10 * DELAY;
     let waits = foreign_wait(Mutant::None);
     assert!(waits <= bound, "{waits} ms");
