@@ -5,7 +5,7 @@ use lockmacro_tests::{Cluster, Server, eventually};
 use tokio::task::JoinSet;
 
 use crate::{
-    FAILOVER_TTL, Locked, a_key_on_each, keeps_nothing_of, key, lock, manager, ms, shared,
+    FAILOVER, FAILOVER_TTL, Locked, a_key_on_each, keeps_nothing_of, key, lock, manager, ms, shared,
 };
 
 #[tokio::test]

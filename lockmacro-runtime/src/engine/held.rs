@@ -14,7 +14,8 @@ use crate::engine::core::Core;
 use crate::engine::current::Current;
 use crate::engine::in_line::{Asker, TakenUp};
 use crate::engine::in_turn::InTurn;
-use crate::engine::line::{Ended, Holder, Place, shown};
+use crate::engine::line::{Ended, Place};
+use crate::engine::line_holder::{Holder, shown};
 use crate::engine::renewal::Enrolled;
 #[cfg(feature = "test-util")]
 use crate::engine::renewal::Renewable;

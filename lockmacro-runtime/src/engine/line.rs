@@ -12,6 +12,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::engine::acquisition::{Acquisition, Refusal};
 use crate::engine::core::Core;
+use crate::engine::line_holder::{Holder, shown};
 use crate::engine::lines::KeyLine;
 use crate::engine::local_queue::{Arrival, Effects, LocalQueue, Ticket};
 use crate::engine::turn::Wants;
@@ -23,7 +24,6 @@ use crate::value::key::LockKey;
 use crate::value::limits::QUEUE_MAX;
 use crate::value::sync::Mutex;
 use crate::value::time::Moment;
-use crate::value::token::label_of;
 
 /// Shortest time for which the request of a single caller may be in flight before a request is sent
 /// for the next caller. The future of the first caller may not be polled.
@@ -37,25 +37,6 @@ impl Wants for Arc<Request> {
     fn is_fenced(&self) -> bool {
         self.fenced
     }
-}
-
-/// A holder, as its line sees it.
-pub(crate) trait Holder: fmt::Debug + Send + Sync {
-    /// The label for callers that find the lock busy.
-    fn shown(&self) -> Option<String>;
-
-    /// When its lease ends.
-    fn ends(&self) -> Moment;
-
-    /// Until when the store may keep the lock without another command.
-    fn kept_until(&self) -> Moment;
-
-    /// How long its lease lasts; `None` once it is lost. Reports a loss to the line.
-    fn lasts(&self) -> Option<Duration>;
-
-    /// The store has forgotten the lock. Reports the loss to the line.
-    #[cfg(feature = "test-util")]
-    fn is_forgotten(&self);
 }
 
 type Queue = LocalQueue<Acquisition, Arc<Request>, Waker>;
@@ -359,11 +340,6 @@ impl Line {
 
 fn full(key: LockKey) -> Refusal {
     Refusal::Contended { key, holder: OtherHolder::default(), queue: Queueing::Full }
-}
-
-/// The label of a token.
-pub(crate) fn shown(request: &Request) -> Option<String> {
-    label_of(request.token.expose().as_bytes())
 }
 
 impl KeyLine for Line {

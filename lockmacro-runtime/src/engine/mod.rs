@@ -19,6 +19,7 @@ pub(crate) mod in_flight;
 pub(crate) mod in_line;
 pub(crate) mod in_turn;
 pub(crate) mod line;
+pub(crate) mod line_holder;
 pub(crate) mod line_request;
 pub(crate) mod lines;
 pub(crate) mod local_queue;

@@ -6,7 +6,8 @@ use std::task::Waker;
 use tokio::sync::oneshot;
 
 use crate::engine::acquisition::{Acquisition, Refusal};
-use crate::engine::line::{Contended, Ended, Holder, Place};
+use crate::engine::line::{Contended, Ended, Place};
+use crate::engine::line_holder::Holder;
 use crate::engine::local_queue::{Effects, Found, Verdict};
 use crate::engine::turn::Tenure;
 use crate::protocol::answer::Queueing;

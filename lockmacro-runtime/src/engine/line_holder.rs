@@ -1,0 +1,32 @@
+//! The holder of a lock, as the line of its key sees it.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use crate::protocol::request::Request;
+use crate::value::time::Moment;
+use crate::value::token::label_of;
+
+/// A holder, as its line sees it.
+pub(crate) trait Holder: Debug + Send + Sync {
+    /// The label for callers that find the lock busy.
+    fn shown(&self) -> Option<String>;
+
+    /// When its lease ends.
+    fn ends(&self) -> Moment;
+
+    /// Until when the store may keep the lock without another command.
+    fn kept_until(&self) -> Moment;
+
+    /// How long its lease lasts; `None` once it is lost. Reports a loss to the line.
+    fn lasts(&self) -> Option<Duration>;
+
+    /// The store has forgotten the lock. Reports the loss to the line.
+    #[cfg(feature = "test-util")]
+    fn is_forgotten(&self);
+}
+
+/// The label of a token.
+pub(crate) fn shown(request: &Request) -> Option<String> {
+    label_of(request.token.expose().as_bytes())
+}
