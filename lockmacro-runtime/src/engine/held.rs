@@ -355,7 +355,9 @@ impl Drop for Held {
     fn drop(&mut self) {
         // Released by its acquisition.
         let place = self.place.lock().take();
-        if let Some(place) = place {
+        if let Some(place) = place
+            && !self.acquisition.is_a_copy()
+        {
             place.release(None, || None);
         }
     }

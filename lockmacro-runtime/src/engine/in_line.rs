@@ -91,7 +91,9 @@ impl Standing {
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        if let Some(place) = self.0.take() {
+        if let Some(place) = self.0.take()
+            && !place.line.is_a_copy()
+        {
             place.release(None, || None);
         }
     }

@@ -128,7 +128,7 @@ pub(crate) struct ToSend {
 }
 
 impl Line {
-    fn new(key: LockKey, core: Weak<Core>) -> Arc<Self> {
+    fn new(key: LockKey, core: Weak<Core>, process: u32) -> Arc<Self> {
         let state = State {
             queue: Queue::default(),
             closed: false,
@@ -140,7 +140,7 @@ impl Line {
             taken_up: None,
             watched: None,
         };
-        let (state, process) = (Mutex::new(state), process::id());
+        let state = Mutex::new(state);
         let (rewished, sooner, answered, was_answered) = Default::default();
         Arc::new(Self { key, core, state, rewished, sooner, answered, was_answered, process })
     }
@@ -148,7 +148,7 @@ impl Line {
     /// A caller arrives at the line of the request's key.
     pub(crate) fn of_caller(core: &Arc<Core>, mut request: Request) -> Arrived {
         loop {
-            let new = || Self::new(request.key.clone(), Arc::downgrade(core));
+            let new = |process| Self::new(request.key.clone(), Arc::downgrade(core), process);
             match core.lines().of(request.key.as_str(), new).arrive(request) {
                 Arrived::Closed(again) => request = again,
                 begun => return begun,
@@ -214,8 +214,10 @@ impl Line {
             (result, effects, to_send, withdrawn, self.watch(&mut state), empty)
         };
         drop(withdrawn);
+        let acts = to_send.is_some() || watch;
         // A forked process has a copy of its parent's line, and must not act for it.
-        if let Some(core) = (!self.is_a_copy()).then(|| self.core.upgrade()).flatten() {
+        let core = if acts && self.is_a_copy() { None } else { self.core.upgrade() };
+        if let Some(core) = core.filter(|_| acts || empty) {
             if let Some(mut to_send) = to_send {
                 to_send.before = effects.release;
                 self.send(&core, to_send);
@@ -227,7 +229,7 @@ impl Line {
                 self.start_watch(&core);
             }
             if empty {
-                core.lines().remove(self.key.as_str(), || self.close());
+                core.lines().remove(self.key.as_str(), self, || self.close());
             }
         }
         // Last: the code of a waker may panic.
@@ -295,9 +297,9 @@ impl Line {
         self.process != process::id()
     }
 
+    /// Whether the manager is not shut down. Does not check for a fork.
     pub(crate) fn is_open(&self) -> bool {
-        let core = self.core.upgrade();
-        !self.is_a_copy() && core.is_some_and(|core| !core.shutdown().is_closed())
+        self.core.upgrade().is_some_and(|core| !core.shutdown().is_closed())
     }
 
     /// Closes the line if it is not used any more. Returns whether this call has closed it.

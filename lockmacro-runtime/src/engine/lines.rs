@@ -4,8 +4,8 @@
 use std::any::Any;
 use std::fmt::Debug;
 use std::hash::BuildHasher;
-use std::process;
 use std::sync::{Arc, OnceLock};
+use std::{process, ptr};
 
 use crate::value::random::{HashMap, Hashing};
 use crate::value::sync::{Mutex, MutexGuard};
@@ -49,24 +49,37 @@ impl Default for Lines {
 
 impl Lines {
     /// The line of a key, which is made if there is none.
-    pub(crate) fn of<L: KeyLine>(&self, key: &str, new: impl FnOnce() -> Arc<L>) -> Arc<L> {
-        let mut table = self.here().table(key);
+    /// `new` is called with the process id.
+    pub(crate) fn of<L: KeyLine>(&self, key: &str, new: impl FnOnce(u32) -> Arc<L>) -> Arc<L> {
+        let mut here = self;
+        // The only check for a fork, as it is a call of the system: a line of another process is
+        // in none of the tables here.
+        let process = process::id();
+        while here.process != process {
+            here = here.forked.get_or_init(Box::default);
+        }
+        let mut table = here.table(key);
         if let Some(line) = table.get(key) {
             let line: Arc<dyn Any + Send + Sync> = Arc::clone(line) as _;
             if let Ok(line) = line.downcast() {
                 return line;
             }
         }
-        let line = new();
+        let line = new(process);
         table.insert(key.into(), Arc::clone(&line) as _);
         line
     }
 
-    /// Removes the line of a key if `is_closed` returns true. It is called while the table is
-    /// locked.
-    pub(crate) fn remove(&self, key: &str, is_closed: impl FnOnce() -> bool) {
+    /// Removes a line if `is_closed` returns true. It is called while the table is locked.
+    pub(crate) fn remove<L: KeyLine>(
+        &self,
+        key: &str,
+        line: &Arc<L>,
+        is_closed: impl FnOnce() -> bool,
+    ) {
         let mut table = self.here().table(key);
-        if is_closed() {
+        let is_line = |other: &Arc<_>| ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(line));
+        if table.get(key).is_some_and(is_line) && is_closed() {
             table.remove(key);
         }
     }
@@ -96,10 +109,11 @@ impl Lines {
         self.tables[usize::from(hash as u8) % TABLES].lock()
     }
 
+    /// The lines of this process. Does not check for a fork.
     fn here(&self) -> &Self {
         let mut here = self;
-        while here.process != process::id() {
-            here = here.forked.get_or_init(Box::default);
+        while let Some(forked) = here.forked.get() {
+            here = forked;
         }
         here
     }

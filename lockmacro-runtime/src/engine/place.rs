@@ -133,16 +133,13 @@ impl Place {
         }
     }
 
-    /// The holder ends. Passes the lock on if `tenure` allows that; `token` makes the token that
+    /// The holder ends, in the process of the line. Passes the lock on if `tenure` allows that; `token` makes the token that
     /// goes with the lock.
     pub(crate) fn release(
         &self,
         tenure: Option<Tenure>,
         token: impl FnOnce() -> Option<Acquisition>,
     ) -> Ended {
-        if self.line.is_a_copy() {
-            return Ended::Kept;
-        }
         let tenure = tenure.filter(|_| self.line.is_open());
         self.line.with(|state| {
             if state.queue.holder() == Some(self.ticket) {
