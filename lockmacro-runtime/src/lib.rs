@@ -41,7 +41,7 @@
 //! # Waiting
 //!
 //! A request for a busy lock fails at once, or [waits](Lock::wait) in a queue, in the order of
-//! arrival and without polling. Callers of one manager queue inside the process, and a released lock
+//! arrival and without polling. Callers of one manager queue inside the process. A released lock
 //! passes to the next of them without a command, for a bounded [turn](LockManagerBuilder::turn).
 //! Then a release hands the lock off to the next process in the same script, and the server pushes
 //! the grant to that process alone.
@@ -204,8 +204,8 @@ mod run;
 mod store;
 mod value;
 
-/// What a deterministic simulation of whole programs puts in place of the system. Not part of the
-/// public API: it may change in any release.
+/// Replaces the system in a deterministic simulation of whole programs. Not part of the public API:
+/// it may change in any release.
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod simulation {

@@ -175,8 +175,8 @@ impl<F> Lock<F> {
     ///   [`LockError::Busy`].
     /// - The callers of one manager get the lock in the order of arrival. It passes from one to the
     ///   next without a command, for a bounded time: see
-    ///   [`turn`](crate::LockManagerBuilder::turn). Then other processes have the lock, in the order
-    ///   in which they asked.
+    ///   [`turn`](crate::LockManagerBuilder::turn). Then other processes have the lock, in the
+    ///   order in which they asked.
     /// - A caller that does not wait, and whose manager holds the lock or waits for it, is refused
     ///   without a question to the server.
     /// - When the time is over, acquiring fails with [`LockError::TimedOut`].

@@ -108,10 +108,9 @@ async fn ask(line: &Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Stor
     let (mut wish, mut may_be_fenced) = ((draft.ttl, fenced), true);
     loop {
         let waited = Waited { line: Arc::clone(line), number };
-        let acquisition = draft
-            .for_waiters(wish, Arc::new(waited))
-            .map(|request| Acquisition::new(Arc::clone(&core), request));
-        let begun = acquisition.map_err(Refusal::Failed).and_then(|acquisition| {
+        let request = draft.for_waiters(wish, Arc::new(waited)).map_err(Refusal::Failed);
+        let begun = request.and_then(|request| {
+            let acquisition = Acquisition::new(Arc::clone(&core), request);
             acquisition.enter()?;
             Ok(acquisition)
         });
@@ -332,6 +331,7 @@ mod tests {
 
     use super::*;
     use crate::engine::line::Arrived;
+    use crate::engine::local_queue::Effects;
     use crate::protocol::request::Request;
     use crate::store::memory::Memory;
     use crate::value::defaults::Defaults;
@@ -362,6 +362,23 @@ mod tests {
         let mut other = pin!(ready(()).fuse());
         assert_eq!(beside(pin!(ready(7)), other.as_mut()).await, 7);
         assert!(other.is_terminated());
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_ends_by_a_panic_is_followed_by_another() {
+        let core = core();
+        let Arrived::Asks(_asker, _) = arrive(&core, true) else { panic!("nobody else is there") };
+        let Arrived::Waits(waiter, _) = arrive(&core, true) else { panic!("it is being asked") };
+        let watched = || waiter.line.state.lock().watched;
+        let watch = Watch(Arc::clone(&waiter.line));
+        let panics = thread::spawn(move || {
+            let _watch = watch;
+            panic!("as planned");
+        });
+        panics.join().unwrap_err();
+        assert_eq!(watched(), None);
+        waiter.line.with(|_| ((), Effects::default()));
+        assert!(watched().is_some());
     }
 
     #[tokio::test]

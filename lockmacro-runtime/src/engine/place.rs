@@ -133,8 +133,8 @@ impl Place {
         }
     }
 
-    /// The holder ends, in the process of the line. Passes the lock on if `tenure` allows that; `token` makes the token that
-    /// goes with the lock.
+    /// The holder ends, in the process of the line. Passes the lock on if `tenure` allows that;
+    /// `token` makes the token that goes with the lock.
     pub(crate) fn release(
         &self,
         tenure: Option<Tenure>,

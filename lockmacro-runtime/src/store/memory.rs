@@ -269,6 +269,28 @@ mod tests {
         assert!(memory.table().held["order:42"].expires >= sent.after(kept));
     }
 
+    #[test]
+    fn a_waiter_that_asks_again_for_another_ttl_keeps_its_place() {
+        let (memory, second) = (Memory::new(), Duration::from_secs(1));
+        let new_waiter = || {
+            let waiter = memory.waiters.join(0, 0);
+            (Ticket { number: waiter.number(), ticket: None }, waiter)
+        };
+        memory.ask(&request("order:42", second), None).unwrap();
+        let (first, rival) = (request("order:42", second), request("order:42", second));
+        let (mut before, gone) = new_waiter();
+        let (mut other, _other) = new_waiter();
+        memory.ask(&first, Some(&mut before)).unwrap();
+        memory.ask(&rival, Some(&mut other)).unwrap();
+        drop(gone);
+        let (mut again, _again) = new_waiter();
+        let wish = (2 * second, false);
+        memory.ask(&first.with_wish(wish), Some(&mut again)).unwrap();
+        let table = memory.table();
+        let queue: Vec<_> = table.queues["order:42"].iter().map(|w| (w.number, w.ttl)).collect();
+        assert_eq!(queue, [(again.number, wish.0), (other.number, second)]);
+    }
+
     #[tokio::test]
     async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
         let (memory, shutdown) = (Memory::new(), Shutdown::default());

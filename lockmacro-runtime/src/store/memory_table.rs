@@ -73,6 +73,14 @@ impl Table {
     /// Adds a waiter to the queue, unless it is in the queue already. Returns its rank.
     pub(crate) fn enqueue(&mut self, request: &Request, waiter: &mut Ticket) -> Queueing {
         let queue = self.queues.entry(request.key.as_str().to_owned()).or_default();
+        // A request that is sent again with another ttl or a fence keeps its place.
+        if waiter.ticket.is_none()
+            && let Some(waiting) = queue.iter_mut().find(|waiting| waiting.token == request.token)
+        {
+            (waiting.ttl, waiting.fenced) = (request.ttl, request.fenced);
+            waiting.number = waiter.number;
+            waiter.ticket = Some(waiting.ticket);
+        }
         let ticket = waiter.ticket.unwrap_or(0);
         let rank = match queue.binary_search_by_key(&ticket, |waiting| waiting.ticket) {
             Ok(rank) => rank,
@@ -146,8 +154,8 @@ impl Table {
         }
     }
 
-    /// The next fences. They are made from the time, as on a server. So a resource that outlives the
-    /// process never sees a smaller fence, unless the clock was set back.
+    /// The next fences. They are made from the time, as on a server. So a resource that outlives
+    /// the process never sees a smaller fence, unless the clock was set back.
     pub(crate) fn fences(&mut self) -> Option<FenceBlock> {
         let since_1970 = wall_clock().duration_since(SystemTime::UNIX_EPOCH);
         let micros = u64::try_from(since_1970.unwrap_or_default().as_micros()).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What a simulation puts in place of the system: clocks, randomness and network.
+//! The system of a simulation: its clocks, randomness and network.
 
 use std::cell::RefCell;
 use std::io;

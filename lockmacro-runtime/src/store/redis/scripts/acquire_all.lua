@@ -6,7 +6,8 @@
 -- ARGV[3]  1 for grants with fences, else 0
 -- ARGV[4]  the confirm window in milliseconds
 -- ARGV[5]  the retention of each last fence in milliseconds
--- returns  1 when granted, or the fences of each; { nth } when that key, counted from 0, is not a lock;
+-- returns  1 when granted, or the fences of each; { nth } when that key, counted from 0, is not a
+--          lock;
 --          else { time left in milliseconds, -1 without expiry; the key's value; nth } of the first
 --          contended lock
 local token, ttl, fenced, confirm_window, fence_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
