@@ -7,6 +7,7 @@ mod dropped;
 mod faults;
 mod fences;
 mod late;
+mod lines;
 mod losses;
 mod outages;
 mod reentry;

@@ -104,22 +104,21 @@ async fn the_lease_of_a_waiter_is_whole(backend: &Backend) {
 
 #[on(memory, redis, slots, both_runtimes)]
 async fn waiters_for_the_same_keys_are_served_in_order(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let theirs = backend.manager().await;
     let keys = keys::<3>(backend);
     let guard = many(&theirs, &keys).acquire().await.expect("free");
     let served = std::sync::Mutex::new(Vec::new());
-    let mut waiters: Vec<_> = (0..6)
-        .map(|nth| {
-            let (served, mut keys) = (&served, keys.to_vec());
-            // Each names them in another order.
-            keys.rotate_left(nth % 3);
-            let lock = many(&ours, keys).wait(LONG_TTL);
-            Box::pin(lock.run(async move {
-                served.lock().expect("served").push(nth);
-                Locked::Ok(())
-            }))
-        })
-        .collect();
+    let mut waiters = Vec::new();
+    for nth in 0..6 {
+        let (served, mut keys) = (&served, keys.to_vec());
+        // Each process names them in another order.
+        keys.rotate_left(nth % 3);
+        let lock = many(&backend.manager().await, keys).wait(LONG_TTL);
+        waiters.push(Box::pin(lock.run(async move {
+            served.lock().expect("served").push(nth);
+            Locked::Ok(())
+        })));
+    }
     let mut admin = backend.admin();
     let queue = queue_of(&keys[0]);
     for (nth, waiter) in waiters.iter_mut().enumerate() {

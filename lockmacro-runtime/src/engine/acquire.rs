@@ -7,14 +7,16 @@ use std::task::{Context, Poll, ready};
 
 use crate::engine::acquired::{Acquired, Outcome, Rare, Wanted};
 use crate::engine::acquisition::{Acquire, Acquisition, Refusal};
+use crate::engine::asker::Asker;
 use crate::engine::blocking::may_block;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::current::Current;
 use crate::engine::held::Held;
-use crate::engine::in_line::{Asker, InLine, TakenUp};
+use crate::engine::in_line::{InLine, TakenUp};
 use crate::engine::line::{Arrived, Line};
 use crate::engine::observer::refused;
 use crate::engine::reentry::{Scope, around};
+use crate::engine::several_lines::SeveralLines;
 use crate::engine::spec::LockSpec;
 use crate::engine::unreported::{Errors, unreported};
 use crate::protocol::answer::Grant;
@@ -87,26 +89,30 @@ enum Start {
     /// The caller asks the store for itself.
     Asks(Acquisition, Asker),
     Waits(InLine),
+    /// The caller has several lines to arrive at.
+    Arrives(SeveralLines),
     Refused(Request, Refusal),
 }
 
-/// Starts a caller at the line of its request's key. A caller that locks several keys asks the
-/// store for itself.
+/// Starts a caller at the line of its request's key.
 fn start(manager: &Arc<Core>, request: Request) -> Start {
     let drawn = |mut request: Request, asker| match request.draw_token() {
         Ok(()) => Start::Asks(Acquisition::new(Arc::clone(manager), request), asker),
         Err(error) => Start::Refused(request, Refusal::Failed(error)),
     };
-    if !request.several().is_empty() || manager.store().excludes_nobody() {
+    if manager.store().excludes_nobody() {
         return drawn(request, Asker::outside());
     }
     if manager.shutdown().is_closed() {
         return Start::Refused(request, Refusal::Failed(LockError::ShutDown));
     }
+    if !request.several().is_empty() {
+        return Start::Arrives(SeveralLines::new(Arc::clone(manager), request));
+    }
     if let Err(error) = manager.store().check(&request) {
         return Start::Refused(request, Refusal::Failed(error));
     }
-    match Line::of_caller(manager, request) {
+    match Line::of_caller(manager, 0, request) {
         // A waiter at several servers waits in the line from the beginning, as one acquisition has
         // to know all of its tokens.
         Arrived::Asks(place, request)
@@ -143,6 +149,8 @@ pub(crate) enum Acquiring {
         fenced: bool,
         errors: Errors,
     },
+    /// Of several keys.
+    Arriving(Box<SeveralLines>, Wanted),
     Asking(Acquire, Asker, Wanted),
     Waiting(InLine, Wanted),
     Over,
@@ -165,7 +173,10 @@ impl Future for Acquiring {
                         Next::Unanswered
                     }
                 },
-                Acquiring::Waiting(in_line, _) => Next::Found(Box::new(ready!(in_line.poll(cx)))),
+                Acquiring::Arriving(lines, _) => Next::Arrived(ready!(lines.poll(cx))),
+                Acquiring::Waiting(in_line, _) => {
+                    Next::Found(Box::new(ready!(in_line.poll(cx, InLine::take_up))))
+                }
                 Acquiring::Over => return Poll::Pending,
             };
             match (mem::replace(&mut *self, Acquiring::Over), next) {
@@ -173,6 +184,17 @@ impl Future for Acquiring {
                     *self = match started(spec, fenced, errors) {
                         Ok(acquiring) => acquiring,
                         Err(joined) => return Poll::Ready(*joined),
+                    };
+                }
+                (Acquiring::Arriving(lines, wanted), Next::Arrived(arrived)) => {
+                    *self = match arrived.and_then(|head| asking(head)) {
+                        Ok((acquire, asker)) => Acquiring::Asking(acquire, asker, wanted),
+                        Err(refusal) => {
+                            let (core, request) = (lines.core(), lines.request());
+                            let (core, request) = (Arc::clone(core), Arc::clone(request));
+                            let refused = Outcome::Refused(core, request, refusal);
+                            return Poll::Ready(wanted.guard(refused));
+                        }
                     };
                 }
                 (Acquiring::Asking(_, asker, wanted), Next::Answered(acquisition, answer)) => {
@@ -200,6 +222,7 @@ impl Future for Acquiring {
 /// The outcome of polling a state.
 enum Next {
     Start,
+    Arrived(Result<(Acquisition, Asker), Refusal>),
     Answered(Acquisition, Box<Result<Grant, Refusal>>),
     /// The caller's own request takes too long.
     Unanswered,
@@ -231,9 +254,16 @@ fn started(
             }
         },
         Start::Waits(in_line) => return Ok(Acquiring::Waiting(in_line, wanted)),
+        Start::Arrives(lines) => return Ok(Acquiring::Arriving(Box::new(lines), wanted)),
         Start::Refused(request, refusal) => Outcome::Refused(manager, Arc::new(request), refusal),
     };
     Err(Box::new(wanted.guard(refused)))
+}
+
+/// Has the head of several lines ask the store.
+fn asking((acquisition, asker): (Acquisition, Asker)) -> Result<(Acquire, Asker), Refusal> {
+    let acquire = acquisition.acquire().map_err(|(_, refusal)| refusal)?;
+    Ok((acquire, asker))
 }
 
 /// Handles the answer to a caller that has asked the store for itself. Returns the caller as a
@@ -273,8 +303,19 @@ pub(crate) fn acquire_blocking(
         Prepared::ToAsk(manager, request, wanted) => (manager, request, wanted),
     };
     may_block().inspect_err(|error| wanted.report(&request, error))?;
-    let mut in_line = match start(&manager, request) {
+    let start = match start(&manager, request) {
+        Start::Arrives(mut lines) => match lines.block() {
+            Ok((acquisition, asker)) => Start::Asks(acquisition, asker),
+            Err(refusal) => {
+                let request = Arc::clone(lines.request());
+                return wanted.guard(Outcome::Refused(manager, request, refusal));
+            }
+        },
+        other => other,
+    };
+    let mut in_line = match start {
         Start::Asks(mut acquisition, asker) => {
+            asker.blocks();
             let until = asker.until();
             let within =
                 until.map(|until| Asker::longest(&manager).min(until.since(Moment::now())));
@@ -290,11 +331,12 @@ pub(crate) fn acquire_blocking(
             }
         }
         Start::Waits(in_line) => in_line,
+        Start::Arrives(_) => return Err(LockError::ShutDown),
         Start::Refused(request, refusal) => {
             return wanted.guard(Outcome::Refused(manager, Arc::new(request), refusal));
         }
     };
-    let found = in_line.block();
+    let found = in_line.block(InLine::take_up);
     wanted.guard(waited(&in_line, found))
 }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::acquisition::{Acquisition, Refusal};
+use crate::engine::asker::Asker;
 use crate::engine::core::Core;
 use crate::engine::held::Held;
-use crate::engine::in_line::{Asker, TakenUp};
+use crate::engine::in_line::TakenUp;
 use crate::engine::observer::refused;
 use crate::engine::telemetry;
 use crate::engine::unreported::{Errors, unreported};

@@ -1,5 +1,6 @@
 //! A granted lock: its acquisition and its lease.
 
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,12 +10,13 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::engine::acquisition::Acquisition;
+use crate::engine::asker::Asker;
 use crate::engine::blocking::block_on;
 use crate::engine::core::Core;
 use crate::engine::current::Current;
-use crate::engine::in_line::{Asker, TakenUp};
+use crate::engine::in_line::TakenUp;
 use crate::engine::in_turn::InTurn;
-use crate::engine::line::{Ended, Place};
+use crate::engine::line::{Ended, Place, Places};
 use crate::engine::line_holder::{Holder, shown};
 use crate::engine::renewal::Enrolled;
 #[cfg(feature = "test-util")]
@@ -54,8 +56,8 @@ pub(crate) struct Held {
     /// It was logged that half of the lease has passed without a renewal.
     pub(crate) halved: AtomicBool,
     since: Moment,
-    /// The place at the line of the key, from which the lock may be passed on.
-    place: Mutex<Option<Place>>,
+    /// The place at the line of each key. From a single one the lock may be passed on.
+    places: Mutex<Places>,
     pub(crate) turn: InTurn,
     /// The manager scope in which it was acquired, for work that another task does for the body.
     current: Current,
@@ -83,7 +85,7 @@ impl Held {
         let fences = fences.into_iter().collect();
         let held = Self::with(acquisition, lease, fences, now, turn);
         if let Some(place) = place.taken() {
-            *held.place.lock() = Some(place.clone());
+            *held.places.lock() = Places::One(place.clone());
             place.taken_up(Arc::downgrade(&held) as _);
         }
         held.watched(tenure.sent, due)
@@ -109,9 +111,7 @@ impl Held {
         turn.fences = grant.fences.iter().next().and_then(FenceBlock::rest);
         let held = Self::with(acquisition, lease, grant.fences, sent, turn);
         // Done before the renewal, which may find the lock lost.
-        if let Some(place) = asker.granted() {
-            held.stands_at(place);
-        }
+        held.stands_at(asker.granted());
         held.watched(sent, first)
     }
 
@@ -134,7 +134,7 @@ impl Held {
             loss_reported: AtomicBool::new(false),
             halved: AtomicBool::new(false),
             since,
-            place: Mutex::new(None),
+            places: Mutex::default(),
             turn,
             current: Current::here(),
             span,
@@ -149,16 +149,16 @@ impl Held {
         Ok(self)
     }
 
-    /// The caller that asked for itself has the line's lock from now on.
-    fn stands_at(self: &Arc<Self>, place: Place) {
-        // Set before the line knows the holder, because the line uses the holder at once.
-        *self.place.lock() = Some(place.clone());
-        if place.granted(Arc::downgrade(self) as _) {
-            // The answer may have arrived after the end of the lease.
-            let _ = self.remaining();
-        } else {
-            drop(self.place.lock().take());
+    /// The caller that asked for itself has the lock of its lines from now on. A line that has gone
+    /// on without it expects nothing of it.
+    fn stands_at(self: &Arc<Self>, places: Places) {
+        // Set before a line knows the holder, because the line uses the holder at once.
+        self.places.lock().clone_from(&places);
+        for place in places.all() {
+            place.granted(Arc::downgrade(self) as _);
         }
+        // The answer may have arrived after the end of the lease.
+        let _ = self.remaining();
     }
 
     /// Ends the renewal, and passes the lock on to the next caller of this process, or to the store
@@ -169,10 +169,14 @@ impl Held {
             return Ended::Kept;
         }
         // Called without the mutex, as the line wakes the next caller.
-        let place = self.place.lock().take();
-        match place.filter(|_| first) {
-            Some(place) => place.release(self.tenure(), || self.acquisition.give_away()),
-            None => Ended::Kept,
+        match mem::take(&mut *self.places.lock()) {
+            Places::One(place) if first => {
+                place.release(self.tenure(), || self.acquisition.give_away())
+            }
+            places => {
+                places.all().iter().for_each(Place::ends);
+                Ended::Kept
+            }
         }
     }
 
@@ -253,8 +257,10 @@ impl Held {
     /// Leaves the line of a lock that is lost. If another caller waits, the lock is released at
     /// once.
     fn leaves_line(&self) {
-        let place = self.place.lock().take();
-        if place.is_some_and(|place| place.lost()) {
+        let places = mem::take(&mut *self.places.lock());
+        // Each line has to know.
+        let waits = places.all().iter().fold(false, |waits, place| place.lost() || waits);
+        if waits {
             self.acquisition.abandon();
         }
     }
@@ -354,11 +360,9 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         // Released by its acquisition.
-        let place = self.place.lock().take();
-        if let Some(place) = place
-            && !self.acquisition.is_a_copy()
-        {
-            place.release(None, || None);
+        let places = mem::take(&mut *self.places.lock());
+        if !self.acquisition.is_a_copy() {
+            places.all().iter().for_each(Place::ends);
         }
     }
 }

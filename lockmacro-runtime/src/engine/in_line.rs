@@ -1,12 +1,8 @@
-//! A caller at the line of its key: an [`Asker`] asks the store for itself, and an [`InLine`]
-//! waits.
+//! A caller that waits in the line of a key.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
-
-use tokio::time::sleep;
 
 use crate::engine::acquisition::{Acquisition, Refusal};
 use crate::engine::blocking::{blocked, unparks_here};
@@ -14,6 +10,7 @@ use crate::engine::core::Core;
 use crate::engine::line::Place;
 use crate::engine::local_queue::Found;
 use crate::engine::telemetry::WaitingGauge;
+use crate::engine::timer::Timer;
 use crate::engine::turn::Tenure;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
@@ -28,33 +25,8 @@ const LONGEST_TIMER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Longest time for which a blocked thread sleeps.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// A caller that asks the store for itself. Dropping it lets the next caller ask the store.
-pub(crate) struct Asker {
-    /// `None` outside of a line.
-    place: Option<Place>,
-    /// `None` for a caller that does not wait. Boxed, to keep the other callers small.
-    wait: Option<Box<Wait>>,
-}
-
-struct Wait {
-    until: Moment,
-    /// Ends the caller's own request. The caller then waits in the line, which sends the request.
-    timer: Option<Timer>,
-}
-
-/// A timer of tokio. Its type is hidden: otherwise the compiler would have to prove for every
-/// function with a lock that each part of the timer is `Send`.
-struct Timer(Pin<Box<dyn Future<Output = ()> + Send>>);
-
-impl Timer {
-    fn new(time: Duration) -> Self {
-        Self(Box::pin(sleep(time)))
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.0.as_mut().poll(cx)
-    }
-}
+/// Makes the result of a wait of what the waiter has found; `None` if it is not for such a waiter.
+pub(crate) type Taken<F> = fn(&mut InLine, Found<Acquisition>) -> Option<F>;
 
 /// A waiter in the line. Dropping it leaves the line.
 pub(crate) struct InLine {
@@ -94,102 +66,7 @@ impl Drop for Standing {
         if let Some(place) = self.0.take()
             && !place.line.is_a_copy()
         {
-            place.release(None, || None);
-        }
-    }
-}
-
-impl Asker {
-    pub(crate) fn new(place: Place, until: Option<Moment>) -> Self {
-        let wait = until.map(|until| Box::new(Wait { until, timer: None }));
-        Self { place: Some(place), wait }
-    }
-
-    /// A caller that belongs to no line.
-    pub(crate) fn outside() -> Self {
-        Self { place: None, wait: None }
-    }
-
-    /// Until when the caller waits; `None` for a caller that does not wait.
-    pub(crate) fn until(&self) -> Option<Moment> {
-        self.wait.as_ref().map(|wait| wait.until)
-    }
-
-    /// Longest time for the own request of a caller that waits. This is longer than one answer may
-    /// take, so that the store notices a server without an answer.
-    pub(crate) fn longest(core: &Core) -> Duration {
-        (core.store().servers().answer_time() * 2).max(Duration::from_millis(1))
-    }
-
-    /// Longest time in a line for a caller that does not wait: one answer to another caller's
-    /// request, and one to a request of the line after it.
-    fn longest_of_line(core: &Core) -> Duration {
-        Self::answer_time(core) * 2
-    }
-
-    /// Longest time for one answer. A store in memory answers at once, but the background thread
-    /// that sends the request may be slower.
-    fn answer_time(core: &Core) -> Duration {
-        match core.store().servers().answer_time() {
-            Duration::ZERO => RELEASE_MAX,
-            answer => answer,
-        }
-    }
-
-    /// Ready when the own request of a caller that waits has taken too long. The caller then has to
-    /// wait in the line.
-    pub(crate) fn poll_over(&mut self, core: &Core, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(wait) = &mut self.wait else { return Poll::Pending };
-        let Wait { until, timer } = &mut **wait;
-        let timer = timer.get_or_insert_with(|| {
-            let left = until.since(Moment::now());
-            Timer::new(Self::longest(core).min(left))
-        });
-        timer.poll(cx)
-    }
-
-    /// The caller has the lock.
-    pub(crate) fn granted(mut self) -> Option<Place> {
-        self.place.take()
-    }
-
-    /// The lock was not granted. Returns the caller as a waiter, if it waits and another request
-    /// may succeed.
-    pub(crate) fn refused(mut self, asked: &Acquisition, refusal: &Refusal) -> Option<InLine> {
-        let place = self.place.take()?;
-        let draft = self.until().map(|until| Arc::new(asked.request().for_waiting(Some(until))));
-        let draft = match refusal {
-            // The holder is not known.
-            Refusal::Contended { .. } if asked.request().only_if_free => {
-                place.failed(draft.clone());
-                draft
-            }
-            Refusal::Contended { holder, .. } => {
-                place.refused(holder, draft.clone());
-                draft
-            }
-            Refusal::Failed(error) => {
-                let draft = draft.filter(|_| error.is_transient());
-                place.failed(draft.clone());
-                draft
-            }
-        };
-        Some(InLine::new(place, Arc::clone(asked.manager()), draft?))
-    }
-
-    /// The caller has got no answer in time, and waits in the line.
-    pub(crate) fn unanswered(mut self, asked: &Acquisition) -> Option<InLine> {
-        let place = self.place.take()?;
-        let draft = Arc::new(asked.request().for_waiting(self.until()));
-        place.failed(Some(Arc::clone(&draft)));
-        Some(InLine::new(place, Arc::clone(asked.manager()), draft))
-    }
-}
-
-impl Drop for Asker {
-    fn drop(&mut self) {
-        if let Some(place) = self.place.take() {
-            place.failed(None);
+            place.ends();
         }
     }
 }
@@ -209,10 +86,14 @@ impl InLine {
         &self.core
     }
 
-    /// Waits for the lock on the caller's runtime.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<TakenUp, Refusal>> {
+    /// Waits on the caller's runtime. `taken` makes the result of what the waiter has found.
+    pub(crate) fn poll<F>(
+        &mut self,
+        cx: &mut Context<'_>,
+        taken: Taken<F>,
+    ) -> Poll<Result<F, Refusal>> {
         loop {
-            if let Poll::Ready(found) = self.look(cx.waker()) {
+            if let Poll::Ready(found) = self.look(cx.waker(), taken) {
                 return Poll::Ready(found);
             }
             if let Some(refusal) = self.answered_late() {
@@ -229,11 +110,11 @@ impl InLine {
     }
 
     /// The same for blocking callers.
-    pub(crate) fn block(&mut self) -> Result<TakenUp, Refusal> {
+    pub(crate) fn block<F>(&mut self, taken: Taken<F>) -> Result<F, Refusal> {
         let waker = unparks_here();
         blocked(|| {
             loop {
-                if let Poll::Ready(found) = self.look(&waker) {
+                if let Poll::Ready(found) = self.look(&waker, taken) {
                     return found;
                 }
                 if let Some(refusal) = self.answered_late() {
@@ -252,8 +133,8 @@ impl InLine {
         })
     }
 
-    /// Checks whether the lock was passed to this waiter.
-    fn look(&mut self, waker: &Waker) -> Poll<Result<TakenUp, Refusal>> {
+    /// Checks whether the lock was passed to this waiter, or whether it is the waiter's turn.
+    fn look<F>(&mut self, waker: &Waker, taken: Taken<F>) -> Poll<Result<F, Refusal>> {
         if self.core.shutdown().is_closed() {
             return Poll::Ready(Err(Refusal::Failed(LockError::ShutDown)));
         }
@@ -264,15 +145,24 @@ impl InLine {
                 Poll::Ready(Err(Refusal::Failed(LockError::ShutDown)))
             }
             Found::Nothing => Poll::Pending,
-            Found::Refused(verdict) => Poll::Ready(Err(place.refusal(&self.draft.key, verdict))),
-            Found::Lock(tenure, token) => match self.place.take() {
-                Some(place) => {
-                    let (place, draft) = (Standing(Some(place)), Arc::clone(&self.draft));
-                    Poll::Ready(Ok(TakenUp { place, draft, tenure, token }))
-                }
+            Found::Refused(verdict) => Poll::Ready(Err(place.refusal(verdict))),
+            found => match taken(self, found) {
+                Some(found) => Poll::Ready(Ok(found)),
                 None => Poll::Pending,
             },
         }
+    }
+
+    /// Takes up the lock, as a waiter of a single key does.
+    pub(crate) fn take_up(&mut self, found: Found<Acquisition>) -> Option<TakenUp> {
+        let Found::Lock(tenure, token) = found else { return None };
+        let (place, draft) = (Standing(self.place.take()), Arc::clone(&self.draft));
+        Some(TakenUp { place, draft, tenure, token })
+    }
+
+    /// Begins the turn, as a waiter of several keys does.
+    pub(crate) fn begin_turn(&mut self, _: Found<Acquisition>) -> Option<Place> {
+        self.place.take()
     }
 
     /// How long the caller still waits; `None` for ever.
@@ -283,8 +173,9 @@ impl InLine {
         let until = match (self.draft.until, self.is_last) {
             (Some(until), false) => until,
             // The waiter has this much longer for the answer to a request in flight.
-            (Some(until), true) => until.after(Asker::answer_time(&self.core)),
-            (None, _) => self.draft.asked.after(Asker::longest_of_line(&self.core)),
+            (Some(until), true) => until.after(answer_time(&self.core)),
+            // One answer to another caller's request, and one to a request of the line after it.
+            (None, _) => self.draft.asked.after(answer_time(&self.core) * 2),
         };
         Some(until.since(Moment::now())).filter(|left| *left < LONGEST_TIMER)
     }
@@ -292,7 +183,7 @@ impl InLine {
     /// The refusal of a caller whose wait is over; `None` until there was a first answer.
     fn answered_late(&self) -> Option<Refusal> {
         let place = self.place.as_ref().filter(|_| self.is_last && self.late.is_none())?;
-        place.over(&self.draft.key, self.draft.until.is_some(), false)
+        place.over(self.draft.until.is_some(), false)
     }
 
     /// The wait is over. Returns the refusal of the caller, unless the caller waits for a first
@@ -303,7 +194,7 @@ impl InLine {
             return None;
         }
         let place = self.place.as_ref()?;
-        let refusal = place.over(&self.draft.key, waits, self.is_last || !waits);
+        let refusal = place.over(waits, self.is_last || !waits);
         self.is_last = true;
         refusal
     }
@@ -314,7 +205,8 @@ impl InLine {
     /// lock is not reported as busy to callers of the same process.
     fn waits_for_a_release(&mut self) -> bool {
         let (now, answer) = (Moment::now(), self.core.store().servers().answer_time());
-        let is_in_flight = self.core.releasing().is_in_flight(&self.draft.key);
+        let Some(place) = &self.place else { return false };
+        let is_in_flight = self.core.releasing().is_in_flight(&place.line.key);
         match self.late {
             None if !is_in_flight => return false,
             None => self.late = Some(now.after((answer * 4).max(RELEASE_MAX))),
@@ -337,5 +229,14 @@ impl Drop for InLine {
         if let Some(place) = self.place.take() {
             place.leave();
         }
+    }
+}
+
+/// Longest time for one answer. A store in memory answers at once, but the background thread that
+/// sends the request may be slower.
+fn answer_time(core: &Core) -> Duration {
+    match core.store().servers().answer_time() {
+        Duration::ZERO => RELEASE_MAX,
+        answer => answer,
     }
 }

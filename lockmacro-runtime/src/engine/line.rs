@@ -1,12 +1,13 @@
 //! The line of a key: the callers of one process, and the requests that the line sends to the store
 //! for them.
 
+use std::borrow::Borrow;
 use std::process;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
-use std::{fmt, mem};
+use std::{fmt, mem, slice};
 
 use tokio::sync::{Notify, oneshot};
 
@@ -36,6 +37,10 @@ impl Wants for Arc<Request> {
 
     fn is_fenced(&self) -> bool {
         self.fenced
+    }
+
+    fn is_of_several(&self) -> bool {
+        !self.several().is_empty()
     }
 }
 
@@ -93,14 +98,36 @@ pub(crate) struct Place {
     pub(crate) ticket: Ticket,
 }
 
-/// The first state of a caller at a line.
-pub(crate) enum Arrived {
+/// The places of a caller, one at the line of each of its keys; none of a caller outside of lines.
+#[derive(Debug, Clone)]
+pub(crate) enum Places {
+    One(Place),
+    Several(Vec<Place>),
+}
+
+impl Places {
+    pub(crate) fn all(&self) -> &[Place] {
+        match self {
+            Places::One(place) => slice::from_ref(place),
+            Places::Several(places) => places,
+        }
+    }
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Places::Several(Vec::new())
+    }
+}
+
+/// The first state of a caller at a line. `R` is its request, for one key or for several.
+pub(crate) enum Arrived<R> {
     /// The caller asks the store for itself.
-    Asks(Place, Request),
+    Asks(Place, R),
     Waits(Place, Arc<Request>),
-    Refused(Request, Refusal),
+    Refused(R, Refusal),
     /// The line was removed meanwhile.
-    Closed(Request),
+    Closed(R),
 }
 
 /// Receives the answer to a release.
@@ -145,11 +172,17 @@ impl Line {
         Arc::new(Self { key, core, state, rewished, sooner, answered, was_answered, process })
     }
 
-    /// A caller arrives at the line of the request's key.
-    pub(crate) fn of_caller(core: &Arc<Core>, mut request: Request) -> Arrived {
+    /// A caller arrives at the line of one of its request's keys.
+    pub(crate) fn of_caller<R: Borrow<Request> + Into<Arc<Request>>>(
+        core: &Arc<Core>,
+        nth: usize,
+        mut request: R,
+    ) -> Arrived<R> {
         loop {
-            let new = |process| Self::new(request.key.clone(), Arc::downgrade(core), process);
-            match core.lines().of(request.key.as_str(), new).arrive(request) {
+            let asked = request.borrow();
+            let key = asked.keys().get(nth).unwrap_or(&asked.key);
+            let new = |process| Self::new(key.clone(), Arc::downgrade(core), process);
+            match core.lines().of(key.as_str(), new).arrive(request) {
                 Arrived::Closed(again) => request = again,
                 begun => return begun,
             }
@@ -157,7 +190,7 @@ impl Line {
     }
 
     /// A caller arrives. A caller that asks the store for itself gets its request back.
-    fn arrive(self: &Arc<Self>, request: Request) -> Arrived {
+    fn arrive<R: Borrow<Request> + Into<Arc<Request>>>(self: &Arc<Self>, request: R) -> Arrived<R> {
         // A holder that has lost the lock delays no other caller, even if it has never checked its
         // lease.
         if let Some(holder) = self.holder() {
@@ -165,27 +198,26 @@ impl Line {
         }
         let mut held = None;
         self.with(|state| {
-            let (waits, key) = (request.until.is_some(), &request.key);
+            let (waits, several) =
+                (request.borrow().until.is_some(), !request.borrow().several().is_empty());
             let begun = if state.closed {
                 Arrived::Closed(request)
             } else if waits && state.queue.len() >= QUEUE_MAX {
-                let key = key.clone();
-                Arrived::Refused(request, full(key))
+                Arrived::Refused(request, self.full())
             } else {
                 let place = |ticket| Place { line: Arc::clone(self), ticket };
-                match state.queue.arrive(waits, Moment::now()) {
+                match state.queue.arrive(waits, several, Moment::now()) {
                     Arrival::Asks(ticket) => Arrived::Asks(place(ticket), request),
                     Arrival::Waits(_) if state.queue.len() >= QUEUE_MAX => {
-                        let key = key.clone();
-                        Arrived::Refused(request, full(key))
+                        Arrived::Refused(request, self.full())
                     }
                     Arrival::Waits(ticket) => {
-                        let draft = Arc::new(request);
+                        let draft = request.into();
                         state.queue.wait(ticket, Arc::clone(&draft), !waits);
                         Arrived::Waits(place(ticket), draft)
                     }
                     Arrival::Busy => {
-                        let refusal = self.busy(state, key, Queueing::Outside, &mut held);
+                        let refusal = self.busy(state, Queueing::Outside, &mut held);
                         Arrived::Refused(request, refusal)
                     }
                 }
@@ -315,7 +347,6 @@ impl Line {
     pub(crate) fn busy(
         &self,
         state: &State,
-        key: &LockKey,
         queue: Queueing,
         held: &mut Option<Arc<dyn Holder>>,
     ) -> Refusal {
@@ -328,6 +359,9 @@ impl Line {
             }
         } else if let Some((tenure, token)) = state.queue.passed() {
             (shown(token.request()), Some(tenure.kept_until))
+        } else if state.queue.asks_for_several() {
+            // The holders of the other keys may be known, but not that of this key.
+            (None, None)
         } else {
             match &state.last {
                 Some(Ok(Contended { owner, until, .. })) => (owner.clone(), *until),
@@ -336,12 +370,13 @@ impl Line {
         };
         let left = until.map(|until| until.since(Moment::now()));
         let holder = OtherHolder { owner, left };
-        Refusal::Contended { key: key.clone(), holder, queue }
+        Refusal::Contended { key: self.key.clone(), holder, queue }
     }
-}
 
-fn full(key: LockKey) -> Refusal {
-    Refusal::Contended { key, holder: OtherHolder::default(), queue: Queueing::Full }
+    fn full(&self) -> Refusal {
+        let (key, holder) = (self.key.clone(), OtherHolder::default());
+        Refusal::Contended { key, holder, queue: Queueing::Full }
+    }
 }
 
 impl KeyLine for Line {

@@ -87,7 +87,7 @@ struct Open {
 
 impl Open {
     fn fails(&self, error: &LockError) {
-        self.line.with(|state| ((), state.queue.failed(self.number, error, true)));
+        self.line.with(|state| ((), state.queue.failed(self.number, error, true, Moment::now())));
     }
 }
 
@@ -275,7 +275,7 @@ fn failed(line: &Arc<Line>, number: u64, refusal: Refusal, core: &Core) {
             (error, lasts)
         }
     };
-    line.with(|state| ((), state.queue.failed(number, &error, all)));
+    line.with(|state| ((), state.queue.failed(number, &error, all, Moment::now())));
 }
 
 /// Whether an error is of a ttl or a fence, in which case the requests of other callers may
@@ -349,11 +349,11 @@ mod tests {
         core
     }
 
-    fn arrive(core: &Arc<Core>, waits: bool) -> Arrived {
+    fn arrive(core: &Arc<Core>, waits: bool) -> Arrived<Request> {
         let token = Token::new("test", "", "").unwrap();
         let mut request = Request::new("order:1".into(), token, HOUR);
         request.until = waits.then(|| request.asked.after(HOUR));
-        Line::of_caller(core, request)
+        Line::of_caller(core, 0, request)
     }
 
     #[tokio::test]

@@ -59,10 +59,13 @@ pub(crate) enum Verdict {
 enum State<T> {
     /// No caller has the lock, or asks for it.
     Idle,
-    /// A caller asks the store for itself.
+    /// A caller asks the store for itself. A caller of several keys whose turn it is stays among
+    /// the waiters until it is polled.
     Asking {
         by: Ticket,
         since: Moment,
+        /// The caller waits for several keys, so it keeps the line for as long as it is polled.
+        waits: bool,
     },
     /// The request of this number asks the store for the first waiter.
     Requested {
@@ -116,6 +119,8 @@ pub(crate) enum Found<T> {
     Refused(Verdict),
     /// The waiter has the lock.
     Lock(Tenure, T),
+    /// It is the turn of the waiter, which asks the store for several keys itself.
+    Turn,
 }
 
 impl<T, W> Default for Effects<T, W> {
@@ -134,20 +139,19 @@ impl<T, C, W> Default for LocalQueue<T, C, W> {
 }
 
 impl<T, C: Wants, W> LocalQueue<T, C, W> {
-    /// A caller arrives. A caller that does not wait is refused at once while another caller of
-    /// this process has the lock, or waits for it.
-    pub(crate) fn arrive(&mut self, waits: bool, now: Moment) -> Arrival {
+    /// A caller arrives, of this key or of several. A caller that does not wait is refused at once
+    /// while another caller of this process has the lock, or waits for it.
+    pub(crate) fn arrive(&mut self, waits: bool, several: bool, now: Moment) -> Arrival {
         let ticket = self.last + 1;
         let known_busy = match &self.state {
             State::Idle => {
                 self.last = ticket;
-                self.state = State::Asking { by: ticket, since: now };
+                self.state = State::Asking { by: ticket, since: now, waits: waits && several };
                 return Arrival::Asks(ticket);
             }
-            State::Asking { .. } | State::Requested { answered: false, .. } => false,
-            State::Requested { answered: true, .. } | State::Held { .. } | State::Passed { .. } => {
-                true
-            }
+            State::Asking { since, waits, .. } => *waits && now < since.after(CONFIRM_WINDOW),
+            State::Requested { answered, .. } => *answered,
+            State::Held { .. } | State::Passed { .. } => true,
         };
         if known_busy && !waits {
             return Arrival::Busy;
@@ -177,23 +181,42 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         (is_ours, effects)
     }
 
+    /// The caller of several keys that asks the store for itself was polled at `now`.
+    pub(crate) fn asker_polled(&mut self, ticket: Ticket, now: Moment) {
+        if let State::Asking { by, since, .. } = &mut self.state
+            && *by == ticket
+        {
+            *since = now.max(*since);
+        }
+    }
+
     /// The caller that asked the store for itself found the lock busy. It waits in the queue if
     /// `caller` is given.
-    pub(crate) fn asker_refused(&mut self, ticket: Ticket, caller: Option<C>) -> Effects<T, W> {
+    pub(crate) fn asker_refused(
+        &mut self,
+        ticket: Ticket,
+        caller: Option<C>,
+        now: Moment,
+    ) -> Effects<T, W> {
         let mut effects = Effects::default();
         let was_asked = self.is_asked_by(ticket);
         if was_asked {
             self.refuse_if_busy(&mut effects);
         }
-        self.asker_leaves(ticket, caller, was_asked, &mut effects);
+        self.asker_leaves(ticket, caller, was_asked, now, &mut effects);
         effects
     }
 
     /// The request of the caller that asked the store for itself has failed. The caller waits in
     /// the queue if `caller` is given.
-    pub(crate) fn asker_failed(&mut self, ticket: Ticket, caller: Option<C>) -> Effects<T, W> {
+    pub(crate) fn asker_failed(
+        &mut self,
+        ticket: Ticket,
+        caller: Option<C>,
+        now: Moment,
+    ) -> Effects<T, W> {
         let mut effects = Effects::default();
-        self.asker_leaves(ticket, caller, false, &mut effects);
+        self.asker_leaves(ticket, caller, false, now, &mut effects);
         effects
     }
 
@@ -202,6 +225,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         ticket: Ticket,
         caller: Option<C>,
         answered: bool,
+        now: Moment,
         effects: &mut Effects<T, W>,
     ) {
         if let Some(caller) = caller {
@@ -211,8 +235,11 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         if !is_asked {
             self.lapsed = self.lapsed.saturating_sub(1);
         }
-        if is_asked || matches!(self.state, State::Idle) {
-            self.ask_next(answered, effects);
+        // The turn of a later caller that has not begun it.
+        let is_before = matches!(self.state, State::Asking { by, .. } if by > ticket)
+            && self.asked_waiter().is_some();
+        if is_asked || is_before || matches!(self.state, State::Idle) {
+            self.ask_next(answered, now, effects);
         }
     }
 
@@ -224,13 +251,11 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         }
         match self.state {
             State::Passed { to, .. } if to == ticket => self.pass_again(turn, now, &mut effects),
-            // The waiter had the lock, and no guard was made of it.
-            State::Held { by } if by == ticket => self.ask_next(false, &mut effects),
-            State::Requested { .. } if self.next().is_none() => {
-                self.state = State::Idle;
-                effects.withdraw = true;
+            // The waiter had the lock, and no guard was made of it; or it was the waiter's turn.
+            State::Held { by } | State::Asking { by, .. } if by == ticket => {
+                self.ask_next(false, now, &mut effects);
             }
-            _ => {}
+            _ => self.withdraw_for_next(now, &mut effects),
         }
         effects
     }
@@ -260,11 +285,19 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
                     return (Found::Lock(tenure, token), effects);
                 }
                 effects.release = Some(token);
-                self.ask_next(false, &mut effects);
+                self.ask_next(false, now, &mut effects);
             }
             // All waiters were asleep, so the queue has released the lock or withdrawn its request.
-            State::Idle => self.ask_next(false, &mut effects),
-            other => self.state = other,
+            State::Idle => self.ask_next(false, now, &mut effects),
+            other => {
+                self.state = other;
+                self.withdraw_for_next(now, &mut effects);
+            }
+        }
+        if self.is_asked_by(ticket) {
+            self.asker_polled(ticket, now);
+            effects.unused = self.remove(at);
+            return (Found::Turn, effects);
         }
         if was_asleep {
             self.shorten_pass();
@@ -303,12 +336,12 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
                 }
                 // The lock was released already.
                 None => {
-                    self.ask_next(false, &mut effects);
+                    self.ask_next(false, now, &mut effects);
                     (false, effects)
                 }
             };
         }
-        self.ask_next(false, &mut effects);
+        self.ask_next(false, now, &mut effects);
         if effects.request.is_some() {
             effects.release = token();
         }
@@ -317,15 +350,15 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
 
     /// The holder has lost the lock, maybe before the grant was reported to the queue. Returns
     /// whether another caller waits.
-    pub(crate) fn lost(&mut self, by: Ticket) -> (bool, Effects<T, W>) {
+    pub(crate) fn lost(&mut self, by: Ticket, now: Moment) -> (bool, Effects<T, W>) {
         let mut effects = Effects::default();
         let waits = self.next().is_some();
         if self.is_asked_by(by) {
             // Until this caller reports the end of its request.
             self.lapsed += 1;
-            self.ask_next(false, &mut effects);
+            self.ask_next(false, now, &mut effects);
         } else if self.holder() == Some(by) {
-            self.ask_next(false, &mut effects);
+            self.ask_next(false, now, &mut effects);
         }
         (waits, effects)
     }
@@ -350,22 +383,19 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
             }
             _ => {
                 effects.release = Some(token);
-                self.ask_next(false, &mut effects);
+                self.ask_next(false, now, &mut effects);
             }
         }
         effects
     }
 
     /// The request of the queue was answered: another holder has the lock.
-    pub(crate) fn found_busy(&mut self, request: u64) -> Effects<T, W> {
+    pub(crate) fn found_busy(&mut self, request: u64, now: Moment) -> Effects<T, W> {
         let mut effects = Effects::default();
         if self.is_requested(request) {
             self.state = State::Requested { request, answered: true };
             self.refuse_if_busy(&mut effects);
-            if self.next().is_none() {
-                self.state = State::Idle;
-                effects.withdraw = true;
-            }
+            self.withdraw_for_next(now, &mut effects);
         }
         effects
     }
@@ -379,7 +409,13 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
     }
 
     /// The request of the queue has failed. The error goes to the first caller, or to all callers.
-    pub(crate) fn failed(&mut self, request: u64, error: &LockError, all: bool) -> Effects<T, W> {
+    pub(crate) fn failed(
+        &mut self,
+        request: u64,
+        error: &LockError,
+        all: bool,
+        now: Moment,
+    ) -> Effects<T, W> {
         let mut effects = Effects::default();
         if self.is_requested(request) {
             while let Some(next) = self.next() {
@@ -389,13 +425,13 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
                     break;
                 }
             }
-            self.ask_next(false, &mut effects);
+            self.ask_next(false, now, &mut effects);
         }
         effects
     }
 
-    /// Ends a pass that was not taken up in time, and a caller's own request that is not polled.
-    /// `unanswered` is the longest time for which such a request is waited for.
+    /// Ends a pass and a turn that were not taken up in time, and a caller's own request that is not
+    /// polled. `unanswered` is the longest time for which such a request is waited for.
     pub(crate) fn lapse(
         &mut self,
         unanswered: Duration,
@@ -404,18 +440,16 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
     ) -> Effects<T, W> {
         let mut effects = Effects::default();
         match self.state {
-            State::Asking { since, .. }
-                if since.after(unanswered) <= now && self.next().is_some() =>
+            State::Asking { by, .. }
+                if self.lapses(unanswered).is_some_and(|lapses| lapses <= now)
+                    && (self.next().is_some() || self.asked_waiter().is_some()) =>
             {
-                self.lapsed += 1;
-                self.ask_next(false, &mut effects);
+                // A caller that has begun to ask reports the end of its request.
+                self.lapsed += usize::from(!self.sleeps(by));
+                self.ask_next(false, now, &mut effects);
             }
             State::Passed { to, at, lapses, .. } if lapses <= now => {
-                if let Ok(sleeper) = self.find(to) {
-                    let sleeper = &mut self.waiters[sleeper];
-                    sleeper.lapses += u32::from(!sleeper.asleep);
-                    sleeper.asleep = true;
-                }
+                self.sleeps(to);
                 let end = at.after(CONFIRM_WINDOW);
                 if self.next().is_some() || end <= now {
                     self.pass_again(turn, now, &mut effects);
@@ -431,7 +465,11 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
     /// When [`lapse`](LocalQueue::lapse) has something to do, unless the queue changes before.
     pub(crate) fn lapses(&self, unanswered: Duration) -> Option<Moment> {
         match &self.state {
-            State::Asking { since, .. } => Some(since.after(unanswered)),
+            State::Asking { since, waits, .. } => Some(since.after(match self.asked_waiter() {
+                Some(at) => self.waiters[at].take_up(),
+                None if *waits => CONFIRM_WINDOW,
+                None => unanswered,
+            })),
             State::Passed { lapses, .. } => Some(*lapses),
             State::Idle | State::Requested { .. } | State::Held { .. } => None,
         }
@@ -468,6 +506,11 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         }
     }
 
+    /// Whether a caller that waits for several keys asks the store for them.
+    pub(crate) fn asks_for_several(&self) -> bool {
+        matches!(self.state, State::Asking { waits: true, .. })
+    }
+
     /// The tenure that was passed and not taken up.
     pub(crate) fn passed(&self) -> Option<(&Tenure, &T)> {
         match &self.state {
@@ -499,7 +542,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
                 }
                 _ => {
                     effects.release = Some(token);
-                    self.ask_next(false, effects);
+                    self.ask_next(false, now, effects);
                 }
             }
         }
@@ -519,16 +562,42 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         self.state = State::Passed { to, at: now, lapses, tenure, token };
     }
 
-    /// Has a request sent for the next caller, if there is one.
-    fn ask_next(&mut self, answered: bool, effects: &mut Effects<T, W>) {
-        self.state = match self.next() {
-            None => State::Idle,
-            Some(_) => {
-                self.request += 1;
-                effects.request = Some(self.request);
-                State::Requested { request: self.request, answered }
-            }
+    /// Has a request sent for the next caller, if there is one. A caller of several keys has to ask
+    /// the store itself.
+    fn ask_next(&mut self, answered: bool, now: Moment, effects: &mut Effects<T, W>) {
+        // Until the next state is known, no caller is skipped as one whose turn it is.
+        self.state = State::Idle;
+        let Some(next) = self.next() else { return };
+        let waiter = &mut self.waiters[next];
+        self.state = if waiter.caller.is_of_several() {
+            effects.wake.extend(waiter.waker.take());
+            State::Asking { by: waiter.ticket, since: now, waits: !waiter.leaves_if_busy }
+        } else {
+            self.request += 1;
+            effects.request = Some(self.request);
+            State::Requested { request: self.request, answered }
         };
+    }
+
+    /// Withdraws the request of the queue if it is not for the next caller: there is none, or the
+    /// next caller asks the store itself.
+    fn withdraw_for_next(&mut self, now: Moment, effects: &mut Effects<T, W>) {
+        if matches!(self.state, State::Requested { .. })
+            && self.next().is_none_or(|next| self.waiters[next].caller.is_of_several())
+        {
+            effects.withdraw = true;
+            self.ask_next(false, now, effects);
+        }
+    }
+
+    /// A waiter has not taken up its turn or the lock that was passed to it. Returns whether it is
+    /// a waiter.
+    fn sleeps(&mut self, ticket: Ticket) -> bool {
+        let Ok(at) = self.find(ticket) else { return false };
+        let sleeper = &mut self.waiters[at];
+        sleeper.lapses += u32::from(!sleeper.asleep);
+        sleeper.asleep = true;
+        true
     }
 
     /// Refuses the callers that do not wait for a busy lock, except the caller to which the lock
@@ -557,9 +626,10 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         effects.wake.extend(waiter.waker.take());
     }
 
-    /// The first waiter that is awake.
+    /// The first waiter that is awake, and whose turn it is not already.
     fn next(&self) -> Option<usize> {
-        self.waiters.iter().position(|waiter| !waiter.asleep && waiter.verdict.is_none())
+        let is_next = |waiter: &Waiter<C, W>| !waiter.asleep && waiter.verdict.is_none();
+        self.waiters.iter().position(|waiter| is_next(waiter) && !self.is_asked_by(waiter.ticket))
     }
 
     fn insert(&mut self, ticket: Ticket, caller: C, leaves_if_busy: bool) {
@@ -598,6 +668,14 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
 
     fn find(&self, ticket: Ticket) -> Result<usize, usize> {
         self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket)
+    }
+
+    /// The waiter whose turn it is, and that has not begun it.
+    fn asked_waiter(&self) -> Option<usize> {
+        match self.state {
+            State::Asking { by, .. } => self.find(by).ok(),
+            _ => None,
+        }
     }
 
     fn is_asked_by(&self, ticket: Ticket) -> bool {

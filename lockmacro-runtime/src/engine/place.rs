@@ -14,7 +14,6 @@ use crate::protocol::answer::Queueing;
 use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
-use crate::value::key::LockKey;
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
 
@@ -37,7 +36,7 @@ impl Place {
     pub(crate) fn refused(&self, holder: &OtherHolder, draft: Option<Arc<Request>>) {
         self.line.with(|state| {
             state.note(holder, 0);
-            ((), state.queue.asker_refused(self.ticket, draft))
+            ((), state.queue.asker_refused(self.ticket, draft, Moment::now()))
         });
     }
 
@@ -47,10 +46,16 @@ impl Place {
         if self.line.is_a_copy() {
             return;
         }
-        self.line.with(|state| ((), state.queue.asker_failed(self.ticket, draft)));
+        self.line.with(|state| ((), state.queue.asker_failed(self.ticket, draft, Moment::now())));
     }
 
-    /// Checks whether the lock was passed to this waiter.
+    /// The caller asks the store for several keys, and was polled at `now`.
+    pub(crate) fn asker_polled(&self, now: Moment) {
+        let mut state = self.line.state.lock();
+        state.queue.asker_polled(self.ticket, now);
+    }
+
+    /// Checks whether the lock was passed to this waiter, or whether it is the waiter's turn.
     pub(crate) fn poll(&self, waker: &Waker) -> Found<Acquisition> {
         let core = self.line.core.upgrade();
         let is_sound = |tenure: &Tenure| {
@@ -93,10 +98,12 @@ impl Place {
 
     /// The refusal of a caller whose time is over. `None` while nothing is known of the lock,
     /// unless this is the `last` check.
-    pub(crate) fn over(&self, key: &LockKey, waits: bool, last: bool) -> Option<Refusal> {
+    pub(crate) fn over(&self, waits: bool, last: bool) -> Option<Refusal> {
         let mut held = None;
         let state = self.line.state.lock();
-        let is_ours = state.queue.holder().is_some() || state.queue.passed().is_some();
+        let asks_for_several = state.queue.asks_for_several();
+        let is_ours =
+            asks_for_several || state.queue.holder().is_some() || state.queue.passed().is_some();
         match &state.last {
             Some(Err(error)) if !is_ours => return Some(Refusal::Failed(error.clone())),
             None if !is_ours && last => {
@@ -113,22 +120,23 @@ impl Place {
         }
         let ahead = match &state.last {
             Some(Ok(Contended { ahead, .. })) if !is_ours => *ahead,
-            _ => 0,
+            // That caller is a waiter, too.
+            _ => u32::from(asks_for_several),
         };
         let rank = u32::try_from(state.queue.rank(self.ticket)).unwrap_or(u32::MAX);
         let rank = rank.saturating_add(ahead);
         let queue = if waits { Queueing::Left(rank) } else { Queueing::Outside };
-        Some(self.line.busy(&state, key, queue, &mut held))
+        Some(self.line.busy(&state, queue, &mut held))
     }
 
     /// The refusal of a waiter.
-    pub(crate) fn refusal(&self, key: &LockKey, verdict: Verdict) -> Refusal {
+    pub(crate) fn refusal(&self, verdict: Verdict) -> Refusal {
         match verdict {
             Verdict::Failed(error) => Refusal::Failed(*error),
             Verdict::Busy => {
                 let mut held = None;
                 let state = self.line.state.lock();
-                self.line.busy(&state, key, Queueing::Outside, &mut held)
+                self.line.busy(&state, Queueing::Outside, &mut held)
             }
         }
     }
@@ -161,8 +169,13 @@ impl Place {
         })
     }
 
+    /// The holder ends, and passes nothing on.
+    pub(crate) fn ends(&self) {
+        self.release(None, || None);
+    }
+
     /// The holder has lost the lock. Returns whether another caller waits.
     pub(crate) fn lost(&self) -> bool {
-        self.line.with(|state| state.queue.lost(self.ticket))
+        self.line.with(|state| state.queue.lost(self.ticket, Moment::now()))
     }
 }

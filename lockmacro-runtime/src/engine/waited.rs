@@ -8,6 +8,7 @@ use crate::engine::local_queue::Effects;
 use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Witness;
 use crate::value::error::LockError;
+use crate::value::time::Moment;
 
 /// A request of the queue, which gets answers while it waits.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ impl Witness for Waited {
         self.line.with(|state| {
             let is_first = state.last.is_none();
             state.note(holder, rank);
-            let mut effects = state.queue.found_busy(self.number);
+            let mut effects = state.queue.found_busy(self.number, Moment::now());
             if is_first {
                 effects.wake.extend(state.queue.alarm().wake);
             }

@@ -34,6 +34,7 @@ enum Mutant {
     OneTokenForTwoTurns,
     NoLapse,
     PlaceKeptWithoutWaiters,
+    PassedToSeveral,
 }
 
 type Token = u64;
@@ -43,6 +44,10 @@ type Caller = usize;
 struct Wish {
     ttl: u64,
     fenced: bool,
+    /// The caller locks other keys, too.
+    several: bool,
+    /// The queue does not know that.
+    hidden: bool,
 }
 
 impl Wants for (Caller, Wish) {
@@ -52,6 +57,10 @@ impl Wants for (Caller, Wish) {
 
     fn is_fenced(&self) -> bool {
         self.1.fenced
+    }
+
+    fn is_of_several(&self) -> bool {
+        self.1.several && !self.1.hidden
     }
 }
 
@@ -66,6 +75,8 @@ enum Event {
     Unanswered(usize, Caller),
     /// The request of this number is sent again.
     Tick(usize, u64),
+    /// A caller of several keys asks again with this token.
+    Again(usize, Caller, Token),
     /// At the store: a request of a process arrives, with its number, or the request of a caller
     /// that asks for itself.
     Asks(usize, Result<u64, Caller>, Token, Wish, u64),
@@ -236,7 +247,7 @@ impl World {
                 let effects = match self.callers[id].asks.take() {
                     Some(token) => {
                         self.retire(token);
-                        self.lines[process].asker_failed(ticket, None)
+                        self.lines[process].asker_failed(ticket, None, now)
                     }
                     None if had_pass && self.mutant == Mutant::DroppedPassNotHandedOn => {
                         let at = line.find(ticket).unwrap();
@@ -260,7 +271,8 @@ impl World {
                 if let Some(token) = self.callers[id].asks.take() {
                     self.retire(token);
                     let (ticket, wish) = (self.callers[id].ticket, self.callers[id].wish);
-                    let effects = self.lines[process].asker_failed(ticket, Some((id, wish)));
+                    let line = &mut self.lines[process];
+                    let effects = line.asker_failed(ticket, Some((id, wish)), now);
                     self.apply(process, effects);
                     self.after(0, Event::Poll(process, id));
                 }
@@ -274,6 +286,12 @@ impl World {
                     self.after(2_000, Event::Tick(process, number));
                 }
             }
+            Event::Again(process, id, token) if self.callers[id].asks == Some(token) => {
+                let Body { ticket, wish, .. } = self.callers[id];
+                self.lines[process].asker_polled(ticket, now);
+                self.send(Event::Asks(process, Err(id), token, wish, self.now));
+                self.after(30, Event::Again(process, id, token));
+            }
             Event::Asks(process, by, token, wish, sent) => {
                 self.store_asked(process, by, token, wish, sent);
             }
@@ -281,7 +299,7 @@ impl World {
             Event::Answer(process, by, token, sent, granted) => {
                 return self.answered(process, by, token, sent, granted);
             }
-            Event::Drop(..) => {}
+            Event::Drop(..) | Event::Again(..) => {}
         }
         Ok(())
     }
@@ -297,8 +315,11 @@ impl World {
         let (id, now) = (self.callers.len(), self.moment());
         let ttl = if self.calm { 30_000 } else { *self.rng.choice(&[100, 500, 30_000]).unwrap() };
         let fenced = self.rng.u8(..) < 60 && self.mutant != Mutant::FenceUsedTwice;
-        let wish = Wish { ttl, fenced: fenced || self.mutant == Mutant::FenceUsedTwice };
-        let arrival = self.lines[process].arrive(true, now);
+        let fenced = fenced || self.mutant == Mutant::FenceUsedTwice;
+        let several = !self.calm && self.rng.u8(..) < 40;
+        let hidden = self.mutant == Mutant::PassedToSeveral;
+        let wish = Wish { ttl, fenced, several, hidden };
+        let arrival = self.lines[process].arrive(true, several, now);
         let (Arrival::Asks(ticket) | Arrival::Waits(ticket)) = arrival else { return };
         let sleeps = if self.calm { id == 3 } else { self.rng.u8(..) < 20 };
         let mut caller = Body {
@@ -313,11 +334,8 @@ impl World {
         };
         if arrival == Arrival::Asks(ticket) {
             caller.sleeps = false;
-            let token = self.new_token();
-            caller.asks = Some(token);
             self.callers.push(caller);
-            self.send(Event::Asks(process, Err(id), token, wish, self.now));
-            self.after(100, Event::Unanswered(process, id));
+            self.asks(process, id);
         } else {
             self.callers.push(caller);
             self.lines[process].wait(ticket, (id, wish), false);
@@ -329,13 +347,26 @@ impl World {
         }
     }
 
+    /// A caller asks the store for itself.
+    fn asks(&mut self, process: usize, id: Caller) {
+        let (token, wish) = (self.new_token(), self.callers[id].wish);
+        self.callers[id].asks = Some(token);
+        if wish.several {
+            self.after(0, Event::Again(process, id, token));
+        } else {
+            self.send(Event::Asks(process, Err(id), token, wish, self.now));
+            self.after(100, Event::Unanswered(process, id));
+        }
+    }
+
     fn new_token(&mut self) -> Token {
         self.last += 1;
         self.last
     }
 
     fn poll(&mut self, process: usize, id: Caller) -> Result<(), String> {
-        if self.callers[id].over || self.callers[id].asks.is_some() {
+        let caller = &self.callers[id];
+        if caller.over || caller.asks.is_some() || caller.held.is_some() {
             return Ok(());
         }
         let (ticket, now) = (self.callers[id].ticket, self.moment());
@@ -353,13 +384,20 @@ impl World {
         let is_first = before.is_none_or(|waiter| waiter.ticket > ticket);
         let (found, effects) = line.poll(ticket, |_| true, |_| Some(id), now);
         self.apply(process, effects);
-        if let Found::Lock(tenure, token) = found {
-            if !is_first {
-                return Err("an awake caller was overtaken".to_owned());
-            }
-            self.begins(id, tenure, token)?;
+        if !is_first && matches!(found, Found::Lock(..) | Found::Turn) {
+            return Err("an awake caller was overtaken".to_owned());
         }
-        Ok(())
+        match found {
+            Found::Lock(..) if self.callers[id].wish.several => {
+                Err("a lock on one key was passed to a caller of several".to_owned())
+            }
+            Found::Lock(tenure, token) => self.begins(id, tenure, token),
+            Found::Turn => {
+                self.asks(process, id);
+                Ok(())
+            }
+            Found::Nothing | Found::Refused(_) => Ok(()),
+        }
     }
 
     /// A body begins under the lock.
@@ -404,8 +442,9 @@ impl World {
             tenure.ends = now.after(Duration::from_secs(60));
             tenure.kept_until = now;
         }
-        let tenure = (!is_lost || self.mutant == Mutant::LostTenurePassed).then_some(tenure);
-        let ticket = self.callers[id].ticket;
+        let passes = !is_lost || self.mutant == Mutant::LostTenurePassed;
+        let Body { ticket, wish, .. } = self.callers[id];
+        let tenure = (passes && !wish.several).then_some(tenure);
         let line = &mut self.lines[process];
         let (passed, effects) = line.release(ticket, tenure, || Some(token), turn, now);
         if !passed {
@@ -470,14 +509,14 @@ impl World {
                 if asked.is_none_or(|(asked, _)| *asked != token) {
                     return Ok(());
                 }
+                let now = self.moment();
                 let effects = match tenure {
-                    Some(tenure) if tenure.ends > self.moment() => {
+                    Some(tenure) if tenure.ends > now => {
                         self.requests.remove(&(process, number));
-                        let now = self.moment();
                         self.lines[process].granted(number, tenure, token, now)
                     }
                     Some(_) => return Ok(()),
-                    None => self.lines[process].found_busy(number),
+                    None => self.lines[process].found_busy(number, now),
                 };
                 self.apply(process, effects);
             }
@@ -487,9 +526,14 @@ impl World {
                 }
                 let (ticket, wish) = (self.callers[id].ticket, self.callers[id].wish);
                 let tenure = tenure.filter(|tenure| tenure.ends > self.moment());
+                if tenure.is_none() && wish.several {
+                    self.callers[id].asks = Some(token);
+                    return Ok(());
+                }
+                let now = self.moment();
                 let line = &mut self.lines[process];
                 let Some(tenure) = tenure else {
-                    let effects = line.asker_refused(ticket, Some((id, wish)));
+                    let effects = line.asker_refused(ticket, Some((id, wish)), now);
                     self.retire(token);
                     self.apply(process, effects);
                     self.after(0, Event::Poll(process, id));
@@ -590,6 +634,7 @@ fn process_of(event: Event) -> Option<usize> {
         | Event::Watch(process)
         | Event::Unanswered(process, _)
         | Event::Tick(process, _)
+        | Event::Again(process, ..)
         | Event::Answer(process, ..) => Some(process),
         Event::Asks(..) | Event::Releases(_) => None,
     }
@@ -617,6 +662,7 @@ fn every_mutant_is_noticed() {
         (Mutant::DroppedPassNotHandedOn, "a caller that has gone"),
         (Mutant::OneTokenForTwoTurns, "the store has not"),
         (Mutant::PlaceKeptWithoutWaiters, "without a waiter"),
+        (Mutant::PassedToSeveral, "to a caller of several"),
     ] {
         let broken = broken(mutant, 3_000);
         assert!(
