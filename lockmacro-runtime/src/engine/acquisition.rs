@@ -48,7 +48,7 @@ pub(crate) enum Refusal {
 impl Acquisition {
     /// An acquisition whose request was not sent yet.
     pub(crate) fn new(manager: Arc<Core>, request: Request) -> Self {
-        let (is_counted, process) = (AtomicBool::new(false), process::id());
+        let (is_counted, process) = (AtomicBool::new(false), manager.process());
         Self { manager, request: Arc::new(request), is_counted, is_first: true, process }
     }
 
@@ -116,12 +116,9 @@ impl Acquisition {
         &self.request
     }
 
-    /// Releases the lock, and returns the server's answer. After an error, dropping the acquisition
-    /// releases the lock in the background.
+    /// Releases the lock, which is not a copy in a forked process, and returns the server's answer.
+    /// After an error, dropping the acquisition releases the lock in the background.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
-        if self.is_a_copy() {
-            return Ok(Released::NotHeld);
-        }
         let released = if inside_runtime().is_ok() {
             self.manager.store().release(&self.request).await
         } else {
@@ -135,9 +132,6 @@ impl Acquisition {
 
     /// The same for blocking callers.
     pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
-        if self.is_a_copy() {
-            return Ok(Released::NotHeld);
-        }
         let request = Arc::clone(&self.request);
         let ask = move |store: Arc<Store>| async move { store.release(&request).await };
         let released = self.manager.background().block_on(ask).and_then(|released| released);
@@ -215,8 +209,10 @@ impl Acquisition {
 
     /// Releases what is left of the lock, and requests it with another token.
     async fn restart(mut self) -> (Self, Result<(), Refusal>) {
-        // After an error, dropping the replaced acquisition releases it in the background.
-        _ = self.release().await;
+        if !self.is_a_copy() {
+            // After an error, dropping the replaced acquisition releases it in the background.
+            _ = self.release().await;
+        }
         sleep(PAUSE).await;
         let renewed = self.renew_token();
         (self, renewed)

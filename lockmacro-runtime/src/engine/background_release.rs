@@ -65,7 +65,7 @@ impl BackgroundRelease {
         // Recorded before the caller leaves the line, so that the next caller finds either the
         // holder or the release.
         let in_flight = Mutex::new(held.manager().releasing().join(held.request().keys()));
-        if !matches!(held.pass_on(), Ended::Kept) || held.acquisition.is_a_copy() {
+        if !matches!(held.pass_on(), Ended::Kept) {
             return None;
         }
         Some(Arc::new(Self { held: Arc::clone(held), lost, in_flight }))

@@ -216,6 +216,16 @@ impl Core {
         self.own.store()
     }
 
+    /// The id of this process, as of the last [check for a fork](Core::check_fork).
+    pub(crate) fn process(&self) -> u32 {
+        self.own.process()
+    }
+
+    /// Checks for a fork, as [`label`](Core::label) does.
+    pub(crate) fn check_fork(&self) {
+        self.own.check_fork();
+    }
+
     /// The store, for requests that outlive the borrow of the manager.
     pub(crate) fn shared_store(&self) -> &Arc<Store> {
         self.own.store()

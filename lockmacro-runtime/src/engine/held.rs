@@ -166,7 +166,7 @@ impl Held {
     pub(crate) fn pass_on(&self) -> Ended {
         let first = self.end();
         if self.acquisition.is_a_copy() {
-            return Ended::Kept;
+            return Ended::Copied;
         }
         // Called without the mutex, as the line wakes the next caller.
         match mem::take(&mut *self.places.lock()) {
@@ -296,6 +296,7 @@ impl Held {
             Ended::Passed => Ok(Released::Held),
             Ended::Released(reported) => reported.await.unwrap_or(Ok(Released::Unconfirmed)),
             Ended::Kept => self.acquisition.release().await,
+            Ended::Copied => Ok(Released::NotHeld),
         }
     }
 
@@ -304,6 +305,7 @@ impl Held {
             Ended::Passed => Ok(Released::Held),
             Ended::Released(reported) => block_on(reported).unwrap_or(Ok(Released::Unconfirmed)),
             Ended::Kept => self.acquisition.release_blocking(),
+            Ended::Copied => Ok(Released::NotHeld),
         }
     }
 

@@ -141,6 +141,8 @@ pub(crate) enum Ended {
     Released(oneshot::Receiver<Result<Released, LockError>>),
     /// The lock is still the holder's, to be released.
     Kept,
+    /// The lock is that of the process from which this one was forked.
+    Copied,
 }
 
 /// A request of the queue, to be sent.
@@ -181,8 +183,9 @@ impl Line {
         loop {
             let asked = request.borrow();
             let key = asked.keys().get(nth).unwrap_or(&asked.key);
-            let new = |process| Self::new(key.clone(), Arc::downgrade(core), process);
-            match core.lines().of(key.as_str(), new).arrive(request) {
+            let process = core.process();
+            let new = || Self::new(key.clone(), Arc::downgrade(core), process);
+            match core.lines().of(key.as_str(), process, new).arrive(request) {
                 Arrived::Closed(again) => request = again,
                 begun => return begun,
             }
@@ -243,13 +246,20 @@ impl Line {
                 self.rewished.notify_one();
             }
             let empty = state.queue.is_empty() && !state.closed;
+            if empty {
+                state.forget();
+            }
             (result, effects, to_send, withdrawn, self.watch(&mut state), empty)
         };
         drop(withdrawn);
         let acts = to_send.is_some() || watch;
         // A forked process has a copy of its parent's line, and must not act for it.
-        let core = if acts && self.is_a_copy() { None } else { self.core.upgrade() };
-        if let Some(core) = core.filter(|_| acts || empty) {
+        let core = match acts {
+            true if self.is_a_copy() => None,
+            _ if acts || empty => self.core.upgrade(),
+            _ => None,
+        };
+        if let Some(core) = core {
             if let Some(mut to_send) = to_send {
                 to_send.before = effects.release;
                 self.send(&core, to_send);
@@ -261,7 +271,7 @@ impl Line {
                 self.start_watch(&core);
             }
             if empty {
-                core.lines().remove(self.key.as_str(), self, || self.close());
+                core.lines().unused(self.key.as_str(), self, || self.close());
             }
         }
         // Last: the code of a waker may panic.
@@ -406,6 +416,11 @@ impl State {
         let (withdraw, withdrawn) = oneshot::channel();
         self.withdraw = Some(withdraw);
         Some(ToSend { before: None, report, number, draft, fenced, withdrawn })
+    }
+
+    /// Forgets the last callers, when there are none any more.
+    fn forget(&mut self) {
+        (self.last, self.holder, self.taken_up) = Default::default();
     }
 
     pub(crate) fn note(&mut self, holder: &OtherHolder, ahead: u32) {

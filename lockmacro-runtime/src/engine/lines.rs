@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::fmt::Debug;
 use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::{process, ptr};
 
@@ -12,6 +13,8 @@ use crate::value::sync::{Mutex, MutexGuard};
 
 /// Number of tables. Callers of different keys seldom contend for the same mutex.
 const TABLES: usize = 16;
+/// Number of lines up to which unused lines are kept, to be used again.
+const KEPT: usize = 2_048;
 
 /// The line of a key.
 pub(crate) trait KeyLine: Any + Debug + Send + Sync {
@@ -29,10 +32,11 @@ pub(crate) trait KeyLine: Any + Debug + Send + Sync {
 
 type Table = HashMap<Box<str>, Arc<dyn KeyLine>>;
 
-/// The lines with a holder, a request in flight or waiters.
+/// The lines with a holder, a request in flight or waiters, and some unused ones.
 #[derive(Debug)]
 pub(crate) struct Lines {
     tables: [Mutex<Table>; TABLES],
+    count: AtomicUsize,
     hasher: Hashing,
     process: u32,
     /// The lines of a process that was forked from this one: the locks of the parent process are
@@ -42,19 +46,21 @@ pub(crate) struct Lines {
 
 impl Default for Lines {
     fn default() -> Self {
-        let (tables, hasher, forked) = Default::default();
-        Self { tables, hasher, process: process::id(), forked }
+        let (tables, count, hasher, forked) = Default::default();
+        Self { tables, count, hasher, process: process::id(), forked }
     }
 }
 
 impl Lines {
-    /// The line of a key, which is made if there is none.
-    /// `new` is called with the process id.
-    pub(crate) fn of<L: KeyLine>(&self, key: &str, new: impl FnOnce(u32) -> Arc<L>) -> Arc<L> {
+    /// The line of a key in this process, which is made if there is none. A line of another process
+    /// is in none of the tables here.
+    pub(crate) fn of<L: KeyLine>(
+        &self,
+        key: &str,
+        process: u32,
+        new: impl FnOnce() -> Arc<L>,
+    ) -> Arc<L> {
         let mut here = self;
-        // The only check for a fork, as it is a call of the system: a line of another process is
-        // in none of the tables here.
-        let process = process::id();
         while here.process != process {
             here = here.forked.get_or_init(Box::default);
         }
@@ -65,22 +71,29 @@ impl Lines {
                 return line;
             }
         }
-        let line = new(process);
+        let line = new();
         table.insert(key.into(), Arc::clone(&line) as _);
+        here.count.fetch_add(1, Ordering::Relaxed);
         line
     }
 
-    /// Removes a line if `is_closed` returns true. It is called while the table is locked.
-    pub(crate) fn remove<L: KeyLine>(
+    /// Removes an unused line if there are many, and `is_closed` returns true. It is called while
+    /// the table is locked.
+    pub(crate) fn unused<L: KeyLine>(
         &self,
         key: &str,
         line: &Arc<L>,
         is_closed: impl FnOnce() -> bool,
     ) {
-        let mut table = self.here().table(key);
+        let here = self.here();
+        if here.count.load(Ordering::Relaxed) <= KEPT {
+            return;
+        }
+        let mut table = here.table(key);
         let is_line = |other: &Arc<_>| ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(line));
         if table.get(key).is_some_and(is_line) && is_closed() {
             table.remove(key);
+            here.count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -98,6 +111,7 @@ impl Lines {
         for table in &self.here().tables {
             let mut table = table.lock();
             let lines: Vec<_> = table.drain().map(|(_, line)| line).collect();
+            self.here().count.fetch_sub(lines.len(), Ordering::Relaxed);
             lines.iter().for_each(|line| line.removed());
             drop(table);
             lines.into_iter().for_each(KeyLine::forget_holder);
@@ -116,5 +130,39 @@ impl Lines {
             here = forked;
         }
         here
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Unused;
+
+    impl KeyLine for Unused {
+        fn alarm(self: Arc<Self>) {}
+
+        #[cfg(feature = "test-util")]
+        fn removed(&self) {}
+
+        #[cfg(feature = "test-util")]
+        fn forget_holder(self: Arc<Self>) {}
+    }
+
+    #[test]
+    fn a_line_is_used_again_and_many_unused_lines_are_not_kept() {
+        let lines = Lines::default();
+        let of = |nth: usize| lines.of(&nth.to_string(), process::id(), || Arc::new(Unused));
+        let first = of(0);
+        lines.unused("0", &first, || panic!("there is one line"));
+        assert!(Arc::ptr_eq(&first, &of(0)));
+        let kept =
+            |lines: &Lines| -> usize { lines.tables.iter().map(|table| table.lock().len()).sum() };
+        for nth in 0..3 * KEPT {
+            let line = of(nth);
+            lines.unused(&nth.to_string(), &line, || true);
+        }
+        assert_eq!((kept(&lines), lines.count.load(Ordering::Relaxed)), (KEPT, KEPT));
     }
 }

@@ -34,6 +34,11 @@ impl PerProcess {
         self.forked.get().is_some()
     }
 
+    /// The id of this process. Does not check for a fork, as that is a call of the system.
+    pub(crate) fn process(&self) -> u32 {
+        self.here().process
+    }
+
     fn here(&self) -> &Self {
         let mut here = self;
         while let Some(forked) = here.forked.get() {

@@ -148,8 +148,8 @@ impl Place {
         tenure: Option<Tenure>,
         token: impl FnOnce() -> Option<Acquisition>,
     ) -> Ended {
-        let tenure = tenure.filter(|_| self.line.is_open());
         self.line.with(|state| {
+            let tenure = tenure.filter(|_| state.queue.has_waiters() && self.line.is_open());
             if state.queue.holder() == Some(self.ticket) {
                 state.taken_up = None;
             }
