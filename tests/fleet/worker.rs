@@ -1,13 +1,14 @@
 //! One process of a fleet: what it does is its first argument.
 //!
-//! * `count <url> <key> <history> <file> <times>` – increments the number in a file under the lock
+//! * `count <url> <key> <history> <file> <times>` – increments the number in a file under the
+//!   lock
 //! * `foreign <url> <key> <history> <file> <times>` – the same with `SET NX EX` and
 //!   compare-and-delete alone
-//! * `hold <url> <key> <history> <ttl in ms>` – takes the lock, says `held`, and then writes a line
-//!   a step
+//! * `hold <url> <key> <history> <ttl in ms>` – takes the lock, says `held`, and then writes a
+//!   line a step
 //!
-//! It says on its standard output what happens, and ends with an error when it starves. The history
-//! is a file to which all processes write.
+//! It says on its standard output what happens, and ends with an error when it starves. All
+//! processes write to the same file of the history.
 
 use std::error::Error;
 use std::io::Write as _;

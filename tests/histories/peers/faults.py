@@ -1,4 +1,7 @@
-"""Runs each lock under each fault, and prints the verdicts: DIRECTORY BINARIES [SECONDS [SCENARIO...]]."""
+"""Runs each lock under each fault, and prints the verdicts.
+
+DIRECTORY BINARIES [SECONDS [SCENARIO...]]
+"""
 
 import json
 import os
@@ -195,6 +198,21 @@ LOCKS = [
 ]
 
 
+def of_fences(history):
+    """Steps that a resource which checks fences would have refused; None without fences."""
+    largest, refused = 0, 0
+    with open(history) as lines:
+        for entry in sorted(map(json.loads, lines), key=lambda entry: entry["time"]):
+            if entry["f"] != "use":
+                continue
+            fence = entry["value"].get("fence")
+            if fence is None:
+                return None
+            refused += fence < largest
+            largest = max(largest, fence)
+    return refused
+
+
 def main(directory, binaries, seconds="15", *names):
     check = os.path.join(binaries, "lockmacro-check")
     scenarios = [scenario for scenario in SCENARIOS if not names or scenario.name in names]
@@ -222,8 +240,10 @@ def main(directory, binaries, seconds="15", *names):
             rows.append([
                 scenario.name, lock.name, nth, first.split(":")[0],
                 grants[1] if grants else "-", overlaps[1] if overlaps else "0",
+                "-" if (refused := of_fences(run.history)) is None else refused,
             ])
-    print("| fault | lock | faults | verdict | grants | overlaps |\n|---|---|---|---|---|---|")
+    print("| fault | lock | faults | verdict | grants | overlaps | refused by fence |")
+    print("|---|---|---|---|---|---|---|")
     for row in rows:
         print("| " + " | ".join(map(str, row)) + " |")
 

@@ -1,5 +1,5 @@
-//! A worker with lockmacro, for the comparison with its peers: `<url> <key> <history> <name> <ttl in
-//! ms>`, until its input ends.
+//! A worker with lockmacro, for the comparison with its peers, until its input ends: `<url> <key>
+//! <history> <name> <ttl in ms>`.
 
 use std::error::Error;
 use std::io::Read as _;
@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let body = async {
             for _ in 0..STEPS {
                 tokio::time::sleep(STEP).await;
-                note(Kind::Ok, Function::Use);
+                history.write(entry(Kind::Ok, Function::Use).fence(fence.into()));
             }
             note(Kind::Invoke, Function::Release);
             Ok::<_, LockError>(())

@@ -13,7 +13,8 @@
 //!
 //! ```edn
 //! {:type :invoke, :f :acquire, :value {:key "order:1"}, :process "a/0", :time 100}
-//! {:type :ok, :f :acquire, :value {:key "order:1", :fence 7, :until 900}, :process "a/0", :time 120}
+//! {:type :ok, :f :acquire, :value {:key "order:1", :fence 7, :until 900}, :process "a/0",
+//!  :time 120}
 //! {:type :invoke, :f :release, :value {:key "order:1"}, :process "a/0", :time 300}
 //! {:type :ok, :f :release, :value {:key "order:1"}, :process "a/0", :time 310}
 //! ```

@@ -1,7 +1,8 @@
 //! Keeps the numbers of fences small, so that the states are finite in number: only their order
 //! counts, and how many are left in a block.
 
-use crate::lock::{Message, State};
+use crate::message::Message;
+use crate::state::State;
 
 /// Shortens the gaps between the numbers that are in use.
 pub(crate) fn compress(state: &mut State, block: u64) {

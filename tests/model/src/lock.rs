@@ -5,13 +5,12 @@
 //! request was sent. Time passes in ticks, for all alike. A process that does nothing while time
 //! passes is a frozen one.
 
-use crate::process::{Phase, Process, Token, owner};
+use crate::message::{Action, Message};
+use crate::process::{PROCESSES, Phase, Process, Token, owner};
 use crate::search::Model;
 use crate::server::{Answer, Block, Rules, Server};
+use crate::state::State;
 use crate::variant::Variant;
-
-/// Number of processes; those without callers do nothing.
-const PROCESSES: usize = 3;
 
 /// The model of a lock.
 #[derive(Debug, Clone)]
@@ -24,172 +23,6 @@ pub struct Lock {
     pub faults: u8,
     /// The ticks for which the model runs.
     pub ticks: u8,
-}
-
-/// A message that was sent, and has not arrived.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Message {
-    /// A request for the lock, sent this many ticks ago.
-    Ask {
-        /// For this token.
-        token: Token,
-        /// Not counted beyond the ttl.
-        age: u8,
-    },
-    /// A release, or the end of a wait.
-    Release {
-        /// Of this token.
-        token: Token,
-    },
-    /// A renewal, or the confirmation of a hand-off. It is answered at once: what the process does
-    /// not know of it yet, only makes its lease longer.
-    Renew {
-        /// Of this token.
-        token: Token,
-        /// Not counted beyond the ttl.
-        age: u8,
-    },
-    /// A grant, in an answer or a push.
-    Grant {
-        /// To this token.
-        token: Token,
-        /// The ticks that are left of the lease, as the process counts them.
-        left: u8,
-        /// Its fences.
-        fences: Block,
-    },
-}
-
-/// What happens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
-    /// A process asks for the first of its callers.
-    Ask(usize),
-    /// It asks again, because it has not received an answer or a push.
-    AskAgain(usize),
-    /// It confirms its lock, or renews it.
-    Renew(usize),
-    /// The holder ends, and passes the lock on to the next caller of the process.
-    Pass(usize),
-    /// That caller takes it up.
-    TakeUp(usize),
-    /// The holder ends, and the lock is released.
-    Release(usize),
-    /// A release was not answered, and is sent again.
-    ReleaseAgain(Token),
-    /// A caller that waits leaves.
-    Drop(usize),
-    /// A process dies.
-    Crash(usize),
-    /// A message arrives.
-    Deliver(Message),
-    /// A message is lost.
-    Lose(Message),
-    /// A message arrives twice.
-    Double(Message),
-    /// Time passes.
-    Tick,
-}
-
-/// The state of all.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct State {
-    pub(crate) server: Server<Token>,
-    pub(crate) processes: [Process; PROCESSES],
-    /// Sorted.
-    pub(crate) flying: Vec<Message>,
-    /// The largest fence of a body.
-    pub(crate) largest: u64,
-    faults: u8,
-    ticks: u8,
-    broken: Option<&'static str>,
-}
-
-impl Message {
-    /// Its token.
-    pub fn token(&self) -> Token {
-        match self {
-            Message::Ask { token, .. }
-            | Message::Release { token }
-            | Message::Renew { token, .. }
-            | Message::Grant { token, .. } => *token,
-        }
-    }
-}
-
-impl State {
-    fn send(&mut self, message: Message) {
-        let at = self.flying.partition_point(|other| *other <= message);
-        self.flying.insert(at, message);
-    }
-
-    fn take(&mut self, message: &Message) {
-        if let Some(at) = self.flying.iter().position(|other| other == message) {
-            self.flying.remove(at);
-        }
-    }
-
-    fn flies(&self, is: impl Fn(&Message) -> bool) -> bool {
-        self.flying.iter().any(is)
-    }
-
-    fn asks(&self, token: Token) -> bool {
-        self.flies(|message| matches!(message, Message::Ask { token: t, .. } if *t == token))
-    }
-
-    fn releases(&self, token: Token) -> bool {
-        self.flies(|message| *message == Message::Release { token })
-    }
-
-    /// Whether anybody knows a token. One that nobody knows may be used as a new one.
-    fn is_known(&self, token: Token) -> bool {
-        let process = &self.processes[owner(token)];
-        self.server.is_held_by(&token)
-            || self.server.waits(&token)
-            || process.phase.token() == Some(token)
-            || process.is_retired(token)
-            || self.flies(|message| message.token() == token)
-    }
-
-    fn new_token(&self, process: usize) -> Option<Token> {
-        Process::tokens(process).find(|token| !self.is_known(*token))
-    }
-
-    fn ask(&mut self, process: usize, token: Token) {
-        self.processes[process].phase = Phase::Asking { token, is_due: false };
-        self.send(Message::Ask { token, age: 0 });
-    }
-
-    /// Releases a token until the server has answered, and no copy of a request may still arrive.
-    fn retire(&mut self, token: Token) {
-        self.processes[owner(token)].retire(token, true);
-        if !self.releases(token) {
-            self.send(Message::Release { token });
-        }
-    }
-
-    /// The turn of a process ends: its token is released, and the next one is asked for. The two
-    /// messages may arrive in any order.
-    fn end_turn(&mut self, process: usize) {
-        let token = self.processes[process].phase.token();
-        self.processes[process].phase = Phase::Idle;
-        token.into_iter().for_each(|token| self.retire(token));
-        if self.processes[process].waiting > 0
-            && let Some(new) = self.new_token(process)
-        {
-            self.ask(process, new);
-        }
-    }
-
-    /// A body begins under the lock, with the next fence.
-    fn begin(&mut self, process: usize, token: Token, left: u8, (fence, last): Block) {
-        self.processes[process].waiting -= 1;
-        self.processes[process].phase = Phase::Held { token, left, fences: (fence + 1, last) };
-        if fence <= self.largest {
-            self.broken = Some("a fence is not larger than every earlier one");
-        }
-        self.largest = self.largest.max(fence);
-    }
 }
 
 impl Lock {
@@ -269,15 +102,7 @@ impl Lock {
 
     fn tick(&self, state: &mut State) {
         state.server.tick();
-        for message in &mut state.flying {
-            match message {
-                Message::Ask { age, .. } | Message::Renew { age, .. } => {
-                    *age = (*age + 1).min(self.rules.ttl);
-                }
-                Message::Grant { left, .. } => *left = left.saturating_sub(1),
-                Message::Release { .. } => {}
-            }
-        }
+        state.flying.iter_mut().for_each(|message| message.tick(self.rules.ttl));
         state.flying.sort_unstable();
         for process in 0..state.processes.len() {
             let phase = &mut state.processes[process].phase;
@@ -326,15 +151,6 @@ impl Lock {
                 actions.push(Action::Lose(message.clone()));
                 actions.push(Action::Double(message.clone()));
             }
-        }
-    }
-
-    /// Whether a message is as late as messages are in this model.
-    fn is_late(&self, message: &Message) -> bool {
-        match message {
-            Message::Ask { age, .. } | Message::Renew { age, .. } => *age == self.rules.ttl,
-            Message::Grant { left, .. } => *left == 0,
-            Message::Release { .. } => false,
         }
     }
 
@@ -396,7 +212,7 @@ impl Model for Lock {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         self.somebody(state, actions);
-        if state.ticks > 0 && !state.flies(|message| self.is_late(message)) {
+        if state.ticks > 0 && !state.flies(|message| message.is_late(self.rules.ttl)) {
             actions.push(Action::Tick);
         }
     }

@@ -5,6 +5,9 @@ use crate::server::Block;
 /// A token: its process, and which of the process's tokens it is.
 pub type Token = u8;
 
+/// Number of processes; those without callers do nothing.
+pub const PROCESSES: usize = 3;
+
 /// Tokens of one process that are known at once.
 const TOKENS: u8 = 2;
 

@@ -4,6 +4,7 @@
 //! It ends with 0 when the history contradicts nothing, with 1 when it does, and with 2 when it
 //! cannot be read.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use lockmacro_histories::{History, judge};
@@ -29,15 +30,16 @@ fn main() -> ExitCode {
 
 fn run(shown: Option<&str>, paths: &[String]) -> Result<bool, String> {
     let history = History::load(paths).map_err(|unreadable| unreadable.to_string())?;
-    match shown {
-        Some("--edn") => print!("{}", history.to_edn()),
-        Some("--json") => print!("{}", history.to_json_lines()),
+    let (text, is_valid) = match shown {
+        Some("--edn") => (history.to_edn(), true),
+        Some("--json") => (history.to_json_lines(), true),
         Some(other) => return Err(format!("{other} is not known: {USAGE}")),
         None => {
             let verdict = judge(&history)?;
-            print!("{verdict}");
-            return Ok(verdict.is_valid());
+            (verdict.to_string(), verdict.is_valid())
         }
-    }
-    Ok(true)
+    };
+    // A reader that has gone needs no text.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(is_valid)
 }
