@@ -1,17 +1,22 @@
 //! One process of a fleet: what it does is its first argument.
 //!
-//! * `count <url> <key> <file> <times>` – increments the number in a file under the lock
-//! * `foreign <url> <key> <file> <times>` – the same with `SET NX EX` and compare-and-delete alone
-//! * `hold <url> <key> <ttl in ms>` – takes the lock, says `held`, and then writes a line a step
+//! * `count <url> <key> <history> <file> <times>` – increments the number in a file under the
+//!   lock
+//! * `foreign <url> <key> <history> <file> <times>` – the same with `SET NX EX` and
+//!   compare-and-delete alone
+//! * `hold <url> <key> <history> <ttl in ms>` – takes the lock, says `held`, and then writes a
+//!   line a step
 //!
-//! It says on its standard output what happens, and ends with an error when it starves.
+//! It says on its standard output what happens, and ends with an error when it starves. All
+//! processes write to the same file of the history.
 
 use std::error::Error;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_histories::{Entry, Function, Kind, Recorder, now};
+use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -22,29 +27,59 @@ const STARVED: Duration = Duration::from_secs(60);
 async fn main() -> Done {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match words.as_slice() {
-        ["count", url, key, file, times] => count(url, key, file.as_ref(), times.parse()?).await,
-        ["foreign", url, key, file, times] => foreign(url, key, file.as_ref(), times.parse()?),
-        ["hold", url, key, ttl] => hold(url, key, Duration::from_millis(ttl.parse()?)).await,
+    let [order, url, key, history, rest @ ..] = words.as_slice() else {
+        return Err(format!("not an order: {words:?}").into());
+    };
+    let process = format!("{order}-{}", std::process::id());
+    let noted = Noted { key: (*key).to_owned(), process, file: Recorder::open(history.as_ref())? };
+    match (*order, rest) {
+        ("count", [file, times]) => count(url, &noted, file.as_ref(), times.parse()?).await,
+        ("foreign", [file, times]) => foreign(url, &noted, file.as_ref(), times.parse()?),
+        ("hold", [ttl]) => hold(url, &noted, Duration::from_millis(ttl.parse()?)).await,
         _ => Err(format!("not an order: {words:?}").into()),
     }
 }
 
-async fn count(url: &str, key: &str, file: &Path, times: u32) -> Done {
+/// What this process does with its key, in the history.
+struct Noted {
+    key: String,
+    process: String,
+    file: Recorder,
+}
+
+impl Noted {
+    fn entry(&self, kind: Kind, function: Function) -> Entry {
+        Entry::new(kind, function, &self.key, &self.process, now())
+    }
+
+    fn note(&self, kind: Kind, function: Function) {
+        self.file.write(self.entry(kind, function));
+    }
+}
+
+async fn count(url: &str, noted: &Noted, file: &Path, times: u32) -> Done {
     // A hundred processes connect at once: that may take its time.
     let manager = LockManager::builder().timeout(Duration::from_secs(20)).connect(url).await?;
     let mut pauses = Pauses::new();
     for _ in 0..times {
         loop {
-            let lock = Lock::new(key).ttl(Duration::from_secs(20)).name("count").manager(&manager);
+            let lock = Lock::new(&noted.key).ttl(Duration::from_secs(20)).name("count");
+            noted.note(Kind::Invoke, Function::Acquire);
             let body = async {
+                noted.note(Kind::Ok, Function::Acquire);
                 let number = read(file)?;
                 tokio::time::sleep(Duration::from_millis(1)).await;
-                Ok::<_, Box<dyn Error>>(std::fs::write(file, (number + 1).to_string())?)
+                std::fs::write(file, (number + 1).to_string())?;
+                noted.note(Kind::Ok, Function::Use);
+                noted.note(Kind::Invoke, Function::Release);
+                Ok::<_, Box<dyn Error>>(())
             };
-            match lock.run(body).await {
-                Ok(()) => break,
-                Err(error) if is_busy(&*error) => tokio::time::sleep(pauses.next()?).await,
+            match lock.manager(&manager).run(body).await {
+                Ok(()) => break noted.note(Kind::Ok, Function::Release),
+                Err(error) if is_busy(&*error) => {
+                    noted.note(Kind::Fail, Function::Acquire);
+                    tokio::time::sleep(pauses.next()?).await;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -57,7 +92,7 @@ fn is_busy(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref::<LockError>().is_some_and(LockError::is_busy)
 }
 
-fn foreign(url: &str, key: &str, file: &Path, times: u32) -> Done {
+fn foreign(url: &str, noted: &Noted, file: &Path, times: u32) -> Done {
     const COMPARE_AND_DELETE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
         return redis.call('del', KEYS[1]) else return 0 end";
     let mut connection = redis::Client::open(url)?.get_connection()?;
@@ -65,36 +100,49 @@ fn foreign(url: &str, key: &str, file: &Path, times: u32) -> Done {
     for turn in 0..times {
         let value = format!("foreign-{}-{turn}", std::process::id());
         let mut set = redis::cmd("SET");
-        set.arg(key).arg(&value).arg("NX").arg("EX").arg(20);
+        set.arg(&noted.key).arg(&value).arg("NX").arg("EX").arg(20);
+        noted.note(Kind::Invoke, Function::Acquire);
         while set.query::<Option<String>>(&mut connection)?.is_none() {
             std::thread::sleep(pauses.next()?);
         }
+        noted.note(Kind::Ok, Function::Acquire);
         let number = read(file)?;
         std::thread::sleep(Duration::from_millis(1));
         std::fs::write(file, (number + 1).to_string())?;
         let mut release = redis::cmd("EVAL");
-        release.arg(COMPARE_AND_DELETE).arg(1).arg(key).arg(&value);
+        release.arg(COMPARE_AND_DELETE).arg(1).arg(&noted.key).arg(&value);
+        noted.note(Kind::Invoke, Function::Release);
         if release.query::<i64>(&mut connection)? != 1 {
             return Err("somebody took the lock of a foreign client".into());
         }
+        noted.note(Kind::Ok, Function::Release);
     }
     Ok(())
 }
 
-async fn hold(url: &str, key: &str, ttl: Duration) -> Done {
+async fn hold(url: &str, noted: &Noted, ttl: Duration) -> Done {
     let manager = LockManager::connect(url).await?;
-    let held = Lock::new(key).ttl(ttl).name("hold").manager(&manager);
+    let held = Lock::new(&noted.key).ttl(ttl).name("hold").manager(&manager);
+    noted.note(Kind::Invoke, Function::Acquire);
     let result: Result<(), LockError> = held
         .run(async {
+            let granted = noted.entry(Kind::Ok, Function::Acquire);
+            let left = LockGuard::current().map_or(ttl, |guard| guard.remaining());
+            let until = granted.time + left.as_nanos() as u64;
+            noted.file.write(granted.until(until));
             say("held");
             loop {
                 tokio::time::sleep(Duration::from_millis(200)).await;
+                noted.note(Kind::Ok, Function::Use);
                 say("step");
             }
         })
         .await;
     match result {
-        Err(LockError::Lost(_)) => say("lost"),
+        Err(LockError::Lost(_)) => {
+            noted.note(Kind::Info, Function::Release);
+            say("lost");
+        }
         other => say(&format!("{other:?}")),
     }
     Ok(())

@@ -7,6 +7,7 @@ mod model;
 mod mutants;
 mod oracles;
 mod perform;
+mod replay;
 mod schedule;
 mod scripts;
 mod store;

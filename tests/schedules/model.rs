@@ -100,6 +100,8 @@ pub struct Step {
     pub pushes: Vec<Push>,
     pub before: Look,
     pub after: Look,
+    /// Whether the exhaustive model allows it.
+    pub allowed: Result<(), String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::oracles::Invariant::{
-    self, Ends, Fenced, GoesOn, Idempotent, InOrder, Once, Owned, Paired,
+    self, Ends, Fenced, GoesOn, Idempotent, InOrder, Modelled, Once, Owned, Paired,
 };
 use crate::schedule::{Stop, run};
 use crate::scripts::File::{
@@ -22,6 +22,17 @@ type Mutant = (&'static str, Invariant, File, &'static str, &'static str);
 
 const MUTANTS: &[Mutant] = &[
     ("a release without the compare", Owned, ReleaseUnqueued, "value == ARGV[1]", "value"),
+    ("a release without the compare", Modelled, ReleaseUnqueued, "value == ARGV[1]", "value"),
+    ("a hand-off to the last waiter", Modelled, Queue, "'ZPOPMIN'", "'ZPOPMAX'"),
+    ("a release without a hand-off", Modelled, Release, "promote(ARGV[3], ARGV[4])", "nil"),
+    ("a release that stays in the queue", Modelled, Release, "  leave(ARGV[1])\n", ""),
+    (
+        "fences that do not rise",
+        Modelled,
+        Queue,
+        "last = math.max(before + 1,",
+        "last = math.max(before,",
+    ),
     ("a release that leaves the lock", Once, Release, "redis.call('DEL', KEYS[1])\n", "\n"),
     (
         "an unqueued release that leaves the lock",

@@ -32,9 +32,11 @@ pub enum Invariant {
     /// Every key has a ttl, a waiter stays for its lease, and the queue has its bound; at the end
     /// only the fence is left.
     Ends,
+    /// The model of `lockmacro-model-tests`, which is searched exhaustively, allows the step.
+    Modelled,
 }
 
-pub const INVARIANTS: [Invariant; 8] = [
+pub const INVARIANTS: [Invariant; 9] = [
     Invariant::Owned,
     Invariant::Paired,
     Invariant::Fenced,
@@ -43,6 +45,7 @@ pub const INVARIANTS: [Invariant; 8] = [
     Invariant::GoesOn,
     Invariant::Idempotent,
     Invariant::Ends,
+    Invariant::Modelled,
 ];
 
 type Verdict = Result<(), String>;
@@ -58,6 +61,7 @@ impl Invariant {
             Invariant::GoesOn => goes_on(world, step),
             Invariant::Idempotent => idempotent(world, step),
             Invariant::Ends => ends(world, step),
+            Invariant::Modelled => step.allowed.clone(),
         }
     }
 }
@@ -73,6 +77,7 @@ impl fmt::Display for Invariant {
             Invariant::GoesOn => "I6",
             Invariant::Idempotent => "I7",
             Invariant::Ends => "I10",
+            Invariant::Modelled => "the model",
         };
         write!(f, "{name} ({self:?})")
     }

@@ -4,9 +4,11 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use lockmacro_model_tests::replay::Replay;
 
 use crate::model::{CONFIRM_WINDOW, Client, Event, Stage, Step, WAITER_LEASE, World};
 use crate::oracles::{Invariant, quiet};
+use crate::replay::replay;
 use crate::store::{LOCK, Look, PROCESSES, Store};
 
 const EVENTS: usize = 40;
@@ -33,6 +35,7 @@ pub struct Schedule<'a> {
     pub store: &'a mut Store,
     judges: &'a [Invariant],
     pub world: World,
+    replay: Replay,
     pub rng: Rng,
     look: Look,
     began: Instant,
@@ -50,10 +53,10 @@ pub fn run(store: &mut Store, judges: &[Invariant], seed: u64) -> Result<usize, 
     let look = store.clear();
     let max_queue = if rng.u8(..8) == 0 { 3 } else { 10_000 };
     let began = Instant::now();
-    let (world, log) = (World::default(), Vec::new());
+    let (world, replay, log) = (World::default(), Replay::default(), Vec::new());
     let (faults, ahead) = (true, false);
     let mut schedule =
-        Schedule { store, judges, world, rng, look, began, log, max_queue, faults, ahead };
+        Schedule { store, judges, world, replay, rng, look, began, log, max_queue, faults, ahead };
     for process in 0..PROCESSES {
         schedule.step(Event::Up { process })?;
     }
@@ -302,12 +305,16 @@ impl Schedule<'_> {
     fn step(&mut self, event: Event) -> Result<(), Stop> {
         let before = self.look.clone();
         let (reply, after) = self.perform(&event)?;
-        let mut step = Step { event, reply, pushes: Vec::new(), before, after };
+        let (pushes, allowed) = (Vec::new(), Ok(()));
+        let mut step = Step { event, reply, pushes, before, after, allowed };
         if let Some(handed) = self.world.handed_off(&step).or(self.world.asked_to_poll(&step)) {
             step.pushes = self.store.pushes(self.world.clients[handed].process);
         }
         if self.began.elapsed() > STALLED {
             return Err(Stop::Stalled);
+        }
+        if self.judges.contains(&Invariant::Modelled) {
+            step.allowed = replay(&mut self.replay, &self.world, &step);
         }
         self.log.push(LogLine(&step).to_string());
         for invariant in self.judges {

@@ -10,6 +10,7 @@
 //! * [`Backend`] and [`on`] – one claim, and the stores it holds on
 //! * [`log`] – what this process logs
 //! * [`times`] – how long a test waits, and the ttls of its locks
+//! * [`judged`] – the verdict on the history of a run
 //! * [`eventually`], [`drop_after_polls`] – bounded waiting, and a future that goes at its k-th
 //!   poll
 //!
@@ -23,6 +24,7 @@ mod call;
 mod certificates;
 mod cluster;
 mod group;
+mod histories;
 pub mod log;
 mod names;
 mod polls;
@@ -38,6 +40,7 @@ pub use call::Call;
 pub use certificates::Certificates;
 pub use cluster::{Cluster, Move};
 pub use group::{Group, with_replicas};
+pub use histories::judged;
 pub use lockmacro_tests_stores::on;
 pub use names::{is_fence, queue_of};
 pub use polls::{Polled, drop_after_polls, spawn_polled};

@@ -1,17 +1,19 @@
-//! Processes that wait for the same keys while subscribers are killed, scripts are flushed, and
-//! processes die and are stopped. `WAITING_SECONDS` says for how long, 4 by default.
+//! Processes that wait for the same keys while subscribers are killed, scripts are flushed,
+//! processes die and are stopped, and the server is restarted with its data. `WAITING_SECONDS` says
+//! for how long, 4 by default; `LOCKMACRO_HISTORY` names a directory for the history of the run.
 
 mod record;
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write as _};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockmacro_tests::{Admin, Server};
+use lockmacro_histories::{Function, Kind, Recorder};
+use lockmacro_tests::{Server, judged};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{CONFIRM_WINDOW, LONG_TTL, POLLED, PUSHED, keeps_only_fences, ms};
@@ -25,6 +27,21 @@ const TTL: &str = "2000";
 const TTL_LONG: &str = "30000";
 const STANDSTILL: Duration = Duration::from_millis(300);
 
+/// Whatever the server has answered is on its disk.
+const SAVING: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
+/// The files that all processes write to.
+struct Files {
+    record: PathBuf,
+    history: PathBuf,
+}
+
+impl Files {
+    fn history(&self) -> Recorder {
+        Recorder::open(&self.history).expect("the history can be written")
+    }
+}
+
 /// One process. It is killed when dropped.
 struct Worker {
     name: String,
@@ -33,10 +50,10 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(server: &Server, record: &Path, name: String, ttl: &str) -> Worker {
+    fn start(server: &Server, files: &Files, name: String, ttl: &str) -> Worker {
         let mut child = Command::new(env!("CARGO_BIN_EXE_waiting-worker"))
             .args([&server.url()])
-            .arg(record)
+            .args([&files.record, &files.history])
             .args([&name, TASKS, ttl])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -54,13 +71,15 @@ impl Worker {
         kill_process(Pid::from_child(&self.child), signal).expect("the worker is there");
     }
 
-    /// Kills it, and notes in the record that its bodies are over.
-    fn kill(mut self, mut record: &File) {
+    /// Kills it, and notes that its bodies are over.
+    fn kill(mut self, files: &Files) {
         self.signal(Signal::KILL);
         self.child.wait().expect("it can be waited for");
         // One write, as the bodies do it.
         let line = format!("dead\t\t{}/\t0\n", self.name);
-        record.write_all(line.as_bytes()).expect("the record can be written");
+        let record = OpenOptions::new().append(true).open(&files.record);
+        record.and_then(|mut r| r.write_all(line.as_bytes())).expect("the record can be written");
+        files.history().note(Kind::Info, Function::Kill, "", &self.name);
     }
 
     /// Tells it to end, when all of its tasks have been served. Gives what it said.
@@ -93,31 +112,38 @@ impl Drop for Worker {
 
 /// The faults while they work. A long lease is not worth a killed process, as it would outlast
 /// the test: the first two live.
-fn strike(
-    nth: usize,
-    admin: &mut Admin,
-    workers: &mut Vec<Worker>,
-    server: &Server,
-    record: &Path,
-) {
-    match nth % 8 {
+fn strike(nth: usize, server: &mut Server, workers: &mut Vec<Worker>, files: &Files) {
+    let note = |fault: &str| {
+        let fault = Function::Other(fault.to_owned());
+        files.history().note(Kind::Info, fault, "", "nemesis");
+    };
+    match nth % 9 {
         0 | 3 => {
-            let _: i64 = admin.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+            note("kill-subscribers");
+            let _: i64 = server.admin().ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
         }
-        1 | 5 => admin.ask::<()>(&["SCRIPT", "FLUSH"]),
+        1 | 5 => server.admin().ask::<()>(&["SCRIPT", "FLUSH"]),
         2 | 6 => {
             let worker = &workers[nth / 2 % PROCESSES];
+            note("stop-process");
             worker.signal(Signal::STOP);
             thread::sleep(STANDSTILL);
             worker.signal(Signal::CONT);
         }
         4 => {
-            let _: i64 = admin.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+            note("kill-connections");
+            let kill = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
+            let _: i64 = server.admin().ask(&kill);
+        }
+        7 => {
+            let dying = workers.remove(2);
+            dying.kill(files);
+            workers.push(Worker::start(server, files, format!("late-{nth}"), TTL));
         }
         _ => {
-            let dying = workers.remove(2);
-            dying.kill(&OpenOptions::new().append(true).open(record).expect("the record"));
-            workers.push(Worker::start(server, record, format!("late-{nth}"), TTL));
+            note("restart-server");
+            server.kill();
+            server.restart();
         }
     }
 }
@@ -125,24 +151,24 @@ fn strike(
 #[tokio::test]
 async fn two_hundred_tasks_of_five_processes_never_overlap_and_nobody_is_stuck() {
     let seconds = std::env::var("WAITING_SECONDS").map_or(4, |text| text.parse().expect("seconds"));
-    let server = Server::start();
+    let mut server = Server::with(&SAVING);
     let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("record");
-    File::create(&path).expect("a record");
+    let (record, history) = (directory.path().join("record"), directory.path().join("history"));
+    let files = Files { record, history };
+    File::create(&files.record).expect("a record");
     let mut workers: Vec<Worker> = (0..PROCESSES)
         .map(|nth| {
             let ttl = if nth < 2 { TTL_LONG } else { TTL };
-            Worker::start(&server, &path, format!("worker-{nth}"), ttl)
+            Worker::start(&server, &files, format!("worker-{nth}"), ttl)
         })
         .collect();
-    let mut admin = server.admin();
     let start = Instant::now();
     for nth in 0.. {
         thread::sleep(ms(120));
         if start.elapsed() > Duration::from_secs(seconds) {
             break;
         }
-        strike(nth, &mut admin, &mut workers, &server, &path);
+        strike(nth, &mut server, &mut workers, &files);
     }
     let faults_ended = Instant::now();
     workers.iter_mut().for_each(Worker::end);
@@ -156,9 +182,11 @@ async fn two_hundred_tasks_of_five_processes_never_overlap_and_nobody_is_stuck()
             }
         }
     }
-    let found = record::read(&path);
+    let found = record::read(&files.record);
     assert_eq!(found.faults, Vec::<String>::new());
     assert_eq!(errors, Vec::<String>::new());
+    let verdict = judged(&files.history, "waiting-fleet");
+    assert!(verdict.grants >= found.bodies as usize, "{verdict}");
     assert!(bodies > 200 && found.bodies >= bodies, "{bodies} of {} bodies", found.bodies);
     keeps_only_fences(&server, POLLED).await;
 }

@@ -1,9 +1,10 @@
-//! One of the waiting processes of `waiting::fleet`: `<url> <record> <name> <tasks> <ttl
+//! One of the waiting processes of `waiting::fleet`: `<url> <record> <history> <name> <tasks> <ttl
 //! in ms>`.
 //!
 //! Its tasks run bodies under three keys, one after the other, until its standard input ends. Every
-//! body notes in the record when it enters and leaves. It says `ready` when it is connected, a line
-//! for each error, and `done` with the number of bodies.
+//! body notes in the record when it enters and leaves, and in the history what its task asks, is
+//! told and does. The process says `ready` when it is connected, a line for each error, and `done`
+//! with the number of bodies.
 
 use std::error::Error;
 use std::fs::{File, OpenOptions};
@@ -12,7 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
-use lockmacro_runtime::{Fence, Lock, LockError, LockManager};
+use lockmacro_histories::{Entry, Function, Kind, Recorder, now};
+use lockmacro_runtime::{Fence, Lock, LockError, LockGuard, LockManager};
 use tokio::task::JoinSet;
 
 const KEYS: usize = 3;
@@ -20,7 +22,7 @@ const KEYS: usize = 3;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [url, record, name, tasks, ttl] = arguments.as_slice() else {
+    let [url, record, history, name, tasks, ttl] = arguments.as_slice() else {
         return Err(format!("not an order: {arguments:?}").into());
     };
     let ttl = Duration::from_millis(ttl.parse()?);
@@ -28,6 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let work = Arc::new(Work {
         manager: manager.connect(url).await?,
         record: OpenOptions::new().append(true).open(record)?,
+        history: Recorder::open(history.as_ref())?,
         name: name.clone(),
         ttl,
         ended: AtomicBool::new(false),
@@ -55,6 +58,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 struct Work {
     manager: LockManager,
     record: File,
+    history: Recorder,
     name: String,
     ttl: Duration,
     ended: AtomicBool,
@@ -68,33 +72,76 @@ impl Work {
                 return;
             }
             let key = format!("order:{}", (task + turn) % KEYS);
-            let body = format!("{}/{task}/{turn}", self.name);
-            if let Err(error) = self.one(&key, &body).await {
-                say(&format!("error {body}: {error:?}"));
+            let body = Body { key: &key, task: format!("{}/{task}", self.name), turn };
+            if let Err(error) = self.one(&body).await {
+                say(&format!("error {}/{turn}: {error:?}", body.task));
             }
         }
     }
 
-    async fn one(&self, key: &str, body: &str) -> Result<(), LockError> {
-        let lock = Lock::new(key).ttl(self.ttl).manager(&self.manager).wait_forever();
-        let (guard, fence) = lock.acquire_fenced().await?;
-        let body = async {
-            let _presence = self.enter(key, body, fence);
-            tokio::time::sleep(Duration::from_millis(u64::from(fence) % 3)).await;
-            Ok(())
+    async fn one(&self, body: &Body<'_>) -> Result<(), LockError> {
+        let lock = Lock::new(body.key).ttl(self.ttl).manager(&self.manager).wait_forever();
+        self.note(body.entry(Kind::Invoke, Function::Acquire));
+        let (guard, fence) = match lock.acquire_fenced().await {
+            Ok(granted) => granted,
+            Err(error) => {
+                // Whether it was granted meanwhile is not known.
+                self.note(body.entry(Kind::Info, Function::Acquire).error(&error));
+                return Err(error);
+            }
         };
-        guard.run(body).await
+        self.note(body.granted(&guard, fence));
+        let result = guard
+            .run(async {
+                let _presence = self.enter(body, fence);
+                tokio::time::sleep(Duration::from_millis(u64::from(fence) % 3)).await;
+                // The body works until its end, so it must hold the lock until then.
+                self.note(body.entry(Kind::Ok, Function::Use));
+                self.note(body.entry(Kind::Invoke, Function::Release));
+                Ok(())
+            })
+            .await;
+        match &result {
+            Ok(()) => self.note(body.entry(Kind::Ok, Function::Release)),
+            Err(error) => self.note(body.entry(Kind::Info, Function::Release).error(error)),
+        }
+        result
     }
 
-    fn enter(&self, key: &str, body: &str, fence: Fence) -> Presence<'_> {
+    fn note(&self, entry: Entry) {
+        self.history.write(entry);
+    }
+
+    fn enter(&self, body: &Body<'_>, fence: Fence) -> Presence<'_> {
         self.bodies.fetch_add(1, SeqCst);
-        self.note(&format!("enter\t{key}\t{body}\t{fence}\n"));
-        Presence { work: self, event: format!("leave\t{key}\t{body}\t{fence}\n") }
+        let fields = format!("{}\t{}/{}\t{fence}\n", body.key, body.task, body.turn);
+        self.append(&format!("enter\t{fields}"));
+        Presence { work: self, event: format!("leave\t{fields}") }
     }
 
-    fn note(&self, line: &str) {
+    fn append(&self, line: &str) {
         // One write for one line: that is what makes a line whole. One that is missing is noticed.
         let _ = (&self.record).write_all(line.as_bytes());
+    }
+}
+
+/// What a task does once under a key.
+struct Body<'a> {
+    key: &'a str,
+    task: String,
+    turn: usize,
+}
+
+impl Body<'_> {
+    fn entry(&self, kind: Kind, function: Function) -> Entry {
+        Entry::new(kind, function, self.key, &self.task, now())
+    }
+
+    fn granted(&self, guard: &LockGuard, fence: Fence) -> Entry {
+        let granted = self.entry(Kind::Ok, Function::Acquire).fence(fence.into());
+        let left = guard.remaining().as_nanos() as u64;
+        let until = granted.time + left;
+        granted.until(until)
     }
 }
 
@@ -106,7 +153,7 @@ struct Presence<'a> {
 
 impl Drop for Presence<'_> {
     fn drop(&mut self) {
-        self.work.note(&self.event);
+        self.work.append(&self.event);
     }
 }
 

@@ -1,0 +1,96 @@
+//! The models are searched, and broken ones are refuted.
+
+use lockmacro_model_tests::lock::Lock;
+use lockmacro_model_tests::redlock::Redlock;
+use lockmacro_model_tests::search::{Model, Searched, search};
+use lockmacro_model_tests::server::Rules;
+use lockmacro_model_tests::variant::Variant;
+
+const UNBOUNDED: usize = 1_000;
+
+fn lock(callers: [u8; 3], faults: u8, ticks: u8) -> Lock {
+    let rules = Rules { ttl: 2, confirm_window: 1, lease: 2, block: 2, variant: Variant::None };
+    Lock { rules, callers, faults, ticks }
+}
+
+fn redlock(clients: usize, restarts: u8, ticks: u8) -> Redlock {
+    Redlock { variant: Variant::None, clients, ttl: 2, ahead: [0, 0, 1], restarts, ticks }
+}
+
+fn nothing_breaks(name: &str, model: &impl Model, bound: usize) -> Searched {
+    let searched = search(model, bound).unwrap_or_else(|refuted| panic!("{name}: {refuted}"));
+    println!("{name}: {searched:?}");
+    searched
+}
+
+#[test]
+fn three_processes_without_faults() {
+    let searched = nothing_breaks("three processes", &lock([1, 1, 1], 0, 2), UNBOUNDED);
+    assert!(searched.is_complete && searched.states > 100_000, "{searched:?}");
+}
+
+#[test]
+fn three_processes_with_a_fault_and_a_turn_of_two() {
+    let searched = nothing_breaks("three processes, a fault", &lock([2, 1, 1], 1, 3), 11);
+    assert!(searched.states > 100_000, "{searched:?}");
+}
+
+#[test]
+fn two_processes_with_a_fault() {
+    let searched = nothing_breaks("two processes, a fault", &lock([1, 1, 0], 1, 2), UNBOUNDED);
+    assert!(searched.is_complete, "{searched:?}");
+}
+
+#[test]
+fn two_processes_with_turns_of_two() {
+    let searched = nothing_breaks("two processes, turns", &lock([2, 1, 0], 0, 2), UNBOUNDED);
+    assert!(searched.is_complete, "{searched:?}");
+}
+
+#[test]
+fn a_redlock_of_three_clients() {
+    let searched = nothing_breaks("a Redlock", &redlock(3, 0, 1), UNBOUNDED);
+    assert!(searched.is_complete, "{searched:?}");
+}
+
+#[test]
+fn a_redlock_with_a_node_that_forgets() {
+    let searched = nothing_breaks("a Redlock, a restart", &redlock(2, 1, 3), UNBOUNDED);
+    assert!(searched.is_complete, "{searched:?}");
+}
+
+fn refuted(variant: Variant, model: &impl Model, why: &str) {
+    let refuted = search(model, UNBOUNDED).expect_err("a mistake that is found");
+    println!("{variant:?}: {refuted}");
+    assert!(refuted.why.contains(why), "{variant:?}: {refuted}");
+}
+
+#[test]
+fn broken_locks_are_refuted() {
+    for (variant, callers, faults, why) in [
+        (Variant::ReleaseWithoutCompare, [1, 1, 0], 0, "a lock it does not hold"),
+        (Variant::NotConfirmed, [1, 1, 0], 0, "a lock it does not hold"),
+        (Variant::TakenUpTooLate, [2, 0, 0], 0, "a lock it does not hold"),
+        (Variant::QueueEntryKept, [1, 1, 0], 1, "left behind"),
+        (Variant::FencePassedOn, [2, 0, 0], 0, "not larger"),
+        (Variant::CountedFromTheAnswer, [1, 0, 0], 0, "a lock it does not hold"),
+        (Variant::NeverAsksAgain, [1, 1, 0], 1, "nobody can go on"),
+    ] {
+        let mut broken = lock(callers, faults, 3);
+        broken.rules.variant = variant;
+        refuted(variant, &broken, why);
+    }
+}
+
+#[test]
+fn broken_redlocks_are_refuted() {
+    for (variant, restarts, why) in [
+        (Variant::FenceOfOneNode, 0, "not larger"),
+        (Variant::NoSecondRound, 0, "not larger"),
+        (Variant::ForgetfulNodeVotes, 1, "two clients"),
+    ] {
+        let clients = if variant == Variant::ForgetfulNodeVotes { 2 } else { 3 };
+        let broken = Redlock { variant, ..redlock(clients, restarts, 2) };
+        refuted(variant, &broken, why);
+    }
+}
