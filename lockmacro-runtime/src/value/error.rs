@@ -198,7 +198,7 @@ pub enum LockError {
     /// - with [`replicated`](crate::LockManagerBuilder::replicated): `+wait`
     /// - on the nodes of a Redlock: `+info`
     ///
-    /// The README lists what deferred calls need.
+    /// [The guide](crate::guide::access) lists what else needs rights.
     #[error(
         "the lock server refuses access: {detail}{}{}",
         At(server.as_deref()),
