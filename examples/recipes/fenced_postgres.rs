@@ -6,10 +6,12 @@
 use lockmacro_runtime::{Fence, Lock, LockError, LockManager};
 use tokio_postgres::{Client, Error, NoTls};
 
+/// The stock with a fence for each row, and fences of their own.
 pub const TABLES: &str = "
     CREATE TEMP TABLE stock (id BIGINT PRIMARY KEY, amount BIGINT NOT NULL, fence BIGINT NOT NULL);
     CREATE TEMP TABLE fences (key TEXT PRIMARY KEY, fence BIGINT NOT NULL);
     INSERT INTO stock VALUES (7, 100, 0)";
+/// Changes no row when a later holder has written.
 pub const RAISE: &str = "INSERT INTO fences (key, fence) VALUES ('stock:7', $1)
     ON CONFLICT (key) DO UPDATE SET fence = excluded.fence WHERE fences.fence <= excluded.fence";
 
@@ -31,6 +33,7 @@ pub async fn sell(db: &mut Client, sold: i64, fence: Fence) -> Result<bool, Erro
     Ok(true)
 }
 
+/// Stands for a holder.
 pub async fn grant(locks: &LockManager) -> Result<Fence, LockError> {
     let (guard, fence) = Lock::new("stock:7").manager(locks).acquire_fenced().await?;
     guard.release().await?;

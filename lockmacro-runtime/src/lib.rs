@@ -26,8 +26,9 @@
 //! }
 //! ```
 //!
-//! The [guide] has a page for each subject. Good starts are the [first lock](guide::first_lock), what
-//! to do when a lock is [busy](guide::busy) or [lost](guide::lost), and [fences](guide::fences).
+//! The [guide] has a page for each subject. Good starts are the [first lock](guide::first_lock),
+//! what to do when a lock is [busy](guide::busy) or [lost](guide::lost), and
+//! [fences](guide::fences).
 //!
 //! # Guarantees
 //!
@@ -59,6 +60,9 @@
 #[cfg(not(unix))]
 compile_error!("lockmacro-runtime runs on Linux and other Unix systems: it needs their clocks");
 
+// Before other modules with methods of it, so that the page of `LockManager` begins with `connect`.
+mod manager;
+
 #[cfg(feature = "defer")]
 pub mod defer;
 mod engine;
@@ -71,7 +75,6 @@ pub mod inspect;
 #[cfg(feature = "defer")]
 mod jobs;
 mod lock;
-mod manager;
 mod many;
 mod outcome;
 mod protocol;
