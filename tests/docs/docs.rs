@@ -24,11 +24,15 @@ fn page(name: &str) -> Page {
     Page::read(root().join("docs").join(name))
 }
 
+/// It is about the tests and the models, and not a part of the guide.
+const VERIFICATION: &str = "verification.md";
+
 /// The pages of the guide, without their list.
 fn guide() -> Vec<Page> {
     let folder = std::fs::read_dir(root().join("docs")).expect("a folder").flatten();
     let pages = folder.map(|entry| entry.path()).filter(|path| {
-        path.extension().is_some_and(|end| end == "md") && !path.ends_with("README.md")
+        let is_page = path.extension().is_some_and(|end| end == "md");
+        is_page && !path.ends_with("README.md") && !path.ends_with(VERIFICATION)
     });
     pages.map(Page::read).collect()
 }
@@ -105,7 +109,7 @@ fn every_link_leads_somewhere() {
             }
             let (file, anchor) = page.target(&link.target);
             // It is written beside the models that it is about.
-            let is_written = file.exists() || file.ends_with("verification.md");
+            let is_written = file.exists() || file.ends_with(VERIFICATION);
             let has_anchor = anchor.is_none_or(|anchor| {
                 file.exists() && Page::read(&file).anchors().contains(&anchor)
             });
@@ -137,7 +141,7 @@ fn the_guide_lists_every_page_and_rustdoc_has_it() {
     let modules = code::read(&runtime("guide.rs"));
     for page in guide() {
         let name = page.name();
-        assert!(listed.contains(&name) || name == "verification.md", "{name} is not listed");
+        assert!(listed.contains(&name), "{name} is not listed");
         assert!(modules.contains(&format!("\"{name}\"")), "{name} is no module of the guide");
     }
 }
@@ -263,5 +267,19 @@ fn every_example_is_listed_and_a_recipe_is_short() {
             let lines = code::read(&root().join("examples").join(path)).lines().count();
             assert!(lines <= 60, "{path}: {lines} lines");
         }
+    }
+}
+
+#[test]
+fn the_benchmarks_of_the_readme_are_those_of_the_results() {
+    let results = code::read(&root().join("benches/results/contention.md"));
+    let readme = readme();
+    let (_, table) = readme.text.split_once("| acquisitions a second |").expect("the table");
+    let table = table.split("\n\n").next().unwrap_or_default().lines().skip(2);
+    let figures: Vec<_> = table.flat_map(|line| line.split('|').skip(2).map(str::trim)).collect();
+    let figures: Vec<_> = figures.into_iter().filter(|figure| !figure.is_empty()).collect();
+    assert_eq!(figures.len(), 15, "{figures:?}");
+    for figure in figures {
+        assert!(results.contains(&format!(" {figure} (")), "{figure} is not in contention.md");
     }
 }
