@@ -1,4 +1,4 @@
-//! The examples are in `erp_orders/` and `axum_orders/`; run one with `cargo run --example <name>`.
+//! Programs to run and to copy: `cargo run --example <name>`. `README.md` has a list.
 
 /// Compiles and runs the programs of the README.
 #[cfg(doctest)]

@@ -1,4 +1,4 @@
-//! The guard of a held lock.
+//! The guard of a held lock. Long, because its items have examples.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -58,6 +58,19 @@ impl LockGuard {
     ///
     /// `None` outside of a body, and in a task that a body spawned: see
     /// [`scope`](LockGuard::scope).
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// assert!(LockGuard::current().is_none());
+    /// Lock::new("order:42").manager(&locks).run(async {
+    ///     let lock = LockGuard::current();
+    ///     assert!(lock.is_some_and(|lock| lock.key().as_str() == "order:42"));
+    ///     Ok(())
+    /// }).await
+    /// # }
+    /// ```
     pub fn current() -> Option<Self> {
         let held = Scope::innermost()?;
         Some(Self::joining(held.only(), held))
@@ -88,22 +101,60 @@ impl LockGuard {
     }
 
     /// Returns another guard of the same lock, which does not release it.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let guard = Lock::new("order:42").manager(&locks).acquire().await?;
+    /// let shared = guard.share();
+    /// drop(shared);
+    /// assert!(guard.is_held());
+    /// # Ok(()) }
+    /// ```
     pub fn share(&self) -> Self {
         Self { held: Arc::clone(&self.held), joined: true, ..*self }
     }
 
     /// Returns whether another guard releases the lock of this guard.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let guard = Lock::new("order:42").manager(&locks).acquire().await?;
+    /// assert!(!guard.is_joined() && guard.share().is_joined());
+    /// # Ok(()) }
+    /// ```
     pub fn is_joined(&self) -> bool {
         self.joined
     }
 
     /// Returns the key that is held; the first one of several.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let guard = Lock::new("order:42").manager(&locks).acquire().await?;
+    /// assert_eq!(guard.key().as_str(), "order:42");
+    /// # Ok(()) }
+    /// ```
     pub fn key(&self) -> &LockKey {
         let request = self.held.request();
         self.nth.and_then(|nth| request.keys().get(usize::from(nth))).unwrap_or(&request.key)
     }
 
     /// Returns every key of the lock, in the order of their bytes.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let guard = Lock::many(["b", "a"]).manager(&locks).acquire().await?;
+    /// assert_eq!(guard.keys().iter().map(|key| key.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    /// # Ok(()) }
+    /// ```
     pub fn keys(&self) -> &[LockKey] {
         self.held.request().keys()
     }
@@ -111,11 +162,30 @@ impl LockGuard {
     /// Returns the fence of this grant, if the lock was acquired with one: see
     /// [`Lock::acquire_fenced`](crate::Lock::acquire_fenced). A lock on several keys has one fence
     /// for each, which [`fence_of`](LockGuard::fence_of) returns.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let (guard, fence) = Lock::new("stock:7").manager(&locks).acquire_fenced().await?;
+    /// assert_eq!(guard.fence(), Some(fence));
+    /// # Ok(()) }
+    /// ```
     pub fn fence(&self) -> Option<Fence> {
         self.held.fence(self.nth?)
     }
 
     /// Returns the fence of one of the lock's keys, if the lock was acquired with fences.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let both = Lock::many(["account:7", "account:3"]).manager(&locks);
+    /// let (guard, fences) = both.acquire_fenced().await?;
+    /// assert_eq!(guard.fence_of("account:3"), Some(fences[1]));
+    /// # Ok(()) }
+    /// ```
     pub fn fence_of(&self, key: impl Into<LockKey>) -> Option<Fence> {
         self.held.fence(self.held.nth_named(&key.into())?)
     }
@@ -124,11 +194,34 @@ impl LockGuard {
     ///
     /// The time counts from before the request was sent, less 1 % of the ttl and 2 ms, so it ends
     /// before the server can grant the lock to somebody else. A renewal raises it again.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").ttl(Duration::from_secs(30)).manager(&locks);
+    /// let guard = order.acquire().await?;
+    /// assert!(guard.remaining() < Duration::from_secs(30));
+    /// # Ok(()) }
+    /// ```
     pub fn remaining(&self) -> Duration {
         self.held.remaining().unwrap_or_default()
     }
 
     /// Returns whether the lock may be relied on now.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let guard = Lock::new("order:42").manager(&locks).acquire().await?;
+    /// let shared = guard.share();
+    /// assert!(shared.is_held());
+    /// guard.release().await?;
+    /// assert!(!shared.is_held());
+    /// # Ok(()) }
+    /// ```
     pub fn is_held(&self) -> bool {
         !self.remaining().is_zero()
     }
@@ -139,6 +232,20 @@ impl LockGuard {
     /// Outside of a tokio runtime there is no timer: only a loss that the server reports wakes the
     /// future there. Call [`is_held`](LockGuard::is_held) instead.
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").ttl(Duration::from_millis(50)).manager(&locks);
+    /// let guard = order.acquire().await?;
+    /// tokio::select! {
+    ///     lost = guard.lost() => println!("stop: {lost}"),
+    ///     () = tokio::time::sleep(Duration::from_secs(60)) => println!("the work is done"),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Cancellation
     /// Nothing is lost by dropping the future.
     pub async fn lost(&self) -> Lost {
@@ -147,6 +254,18 @@ impl LockGuard {
 
     /// Fails once the lock is lost, or released by the guard that owns it. A long computation calls
     /// it before each step that needs the lock.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let guard = Lock::new("ledger:7").manager(&locks).acquire().await?;
+    /// for step in 0..3 {
+    ///     guard.check()?; // still ours
+    ///     println!("step {step}");
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`LockError::Lost`].
@@ -189,6 +308,18 @@ impl LockGuard {
     /// [`max_hold`](crate::Lock::max_hold). It never shortens the lease, and never acquires a lost
     /// lock again.
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let upload = Lock::new("upload:7").ttl(Duration::from_secs(1)).manager(&locks);
+    /// let guard = upload.acquire().await?;
+    /// guard.extend(Duration::from_secs(60)).await?;
+    /// assert!(guard.remaining() > Duration::from_secs(55));
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`LockError::Lost`]; [`LockError::InvalidTtl`]; [`LockError::NoRuntime`]; or the failure of
     /// the server, and then the lease is as long as before.
@@ -201,6 +332,15 @@ impl LockGuard {
     }
 
     /// Releases the lock, and waits for the server's answer. A joined guard does nothing.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let guard = Lock::new("order:42").manager(&locks).acquire().await?;
+    /// guard.release().await
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`LockError::Lost`] when the lock was not held any more. Any other error means that the
@@ -219,6 +359,15 @@ impl LockGuard {
 
     /// Releases the lock as [`release`](LockGuard::release) does, in code that is not async. It
     /// blocks the thread for a round trip to the server.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let guard = Lock::new("order:42").manager(&locks).acquire_blocking()?;
+    /// guard.release_blocking()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`release`](LockGuard::release).

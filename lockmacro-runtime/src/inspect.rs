@@ -71,6 +71,15 @@ pub fn rights(pattern: &str, uses: &[Use]) -> Result<String, LockError> {
 impl LockManager {
     /// Returns the locks whose keys match a glob pattern of Redis (`order:*`), at most `most` of
     /// them. It visits all keys of the server with SCAN.
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn look(locks: LockManager) -> Result<(), LockError> {
+    /// for lock in locks.held("order:*", 100).await?.found {
+    ///     println!("{} is held by {:?}", lock.key, lock.owner);
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn held(&self, pattern: &str, most: usize) -> Result<Found<HeldLock>, LockError> {
         self.server()?.held(pattern, false, most).await
     }
@@ -87,6 +96,15 @@ impl LockManager {
 
     /// Returns the lock on a key; `None` when the key is free.
     ///
+    /// ```no_run
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn look(locks: LockManager) -> Result<(), LockError> {
+    /// if let Some(lock) = locks.holder("order:42").await? {
+    ///     println!("held by {:?} for {:?}", lock.owner, lock.left);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// Also [`LockError::InvalidKey`], and [`LockError::KeyNotALock`] for another type of value.
     pub async fn holder(&self, key: impl Into<LockKey>) -> Result<Option<HeldLock>, LockError> {
@@ -96,6 +114,14 @@ impl LockManager {
     }
 
     /// Returns the waiters of a key, the next one first: at most `most`, and at most 1,000.
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn look(locks: LockManager) -> Result<(), LockError> {
+    /// let waiting = locks.waiting("order:42", 100).await?.found;
+    /// println!("{} processes wait", waiting.len());
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// Also [`LockError::InvalidKey`], and [`LockError::KeyNotALock`] when the key of the queue has
@@ -115,6 +141,15 @@ impl LockManager {
     ///
     /// It does not stop the holder's body. The holder learns of the loss at its next renewal, or,
     /// without renewal, at its release. Make sure first that the holder is dead, or does no harm.
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn look(locks: LockManager) -> Result<(), LockError> {
+    /// if let Some(lock) = locks.holder("order:42").await? {
+    ///     assert!(locks.take_away(&lock).await?, "its holder has released it meanwhile");
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// Also [`LockError::KeyNotALock`] for a value that this crate did not write.

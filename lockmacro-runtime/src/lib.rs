@@ -26,6 +26,10 @@
 //! }
 //! ```
 //!
+//! The [guide] has a page for each subject. Good starts are the [first lock](guide::first_lock),
+//! what to do when a lock is [busy](guide::busy) or [lost](guide::lost), and
+//! [fences](guide::fences).
+//!
 //! # Guarantees
 //!
 //! Two bodies under the same key never overlap, on two conditions:
@@ -35,27 +39,7 @@
 //!
 //! Outside of these conditions no Redis lock can guarantee exclusion. A resource that checks the
 //! [fence](mod@fence) is still safe, because the fence of each grant is larger than every earlier
-//! one. Fences stop growing only if the server has lost the last fence and its clock was set back
-//! as well.
-//!
-//! # Waiting
-//!
-//! A request for a busy lock fails at once, or [waits](Lock::wait) in a queue, in the order of
-//! arrival and without polling. Callers of one manager queue inside the process. A released lock
-//! passes to the next of them without a command, for a bounded [turn](LockManagerBuilder::turn).
-//! Then a release hands the lock off to the next process in the same script, and the server pushes
-//! the grant to that process alone.
-//!
-//! # Several keys
-//!
-//! `key = ["account:<from>", "account:<to>"]` and `key = keys(iterator)` lock several keys, all or
-//! none of them. [`Lock::many`] does the same, and explains how such a lock waits without a
-//! deadlock.
-//!
-//! # Several servers
-//!
-//! [`LockManager::redlock`] acquires locks on a majority of independent servers, so that locks are
-//! granted while a minority of the servers is down.
+//! one.
 //!
 //! # Features
 //!
@@ -65,138 +49,32 @@
 //! - `cli`: the tool `lockmacro`, which shows locks in a terminal.
 //! - `serde`: a [`Fence`] can be serialized.
 //! - `tls`: encrypted connections, `rediss://`.
-//! - `metrics`: the metrics below, recorded with the `metrics` crate.
-//! - `test-util`: leases in virtual time, for tests; see below.
-//!
-//! # Tests in virtual time
-//!
-//! With the feature `test-util`, locks of `memory://` go by tokio's clock in a runtime that has
-//! paused it (`start_paused`, `tokio::time::pause`): leases, renewals, waits, `min_hold` and
-//! deferred calls.
-//!
-#![cfg_attr(feature = "test-util", doc = "```")]
-#![cfg_attr(not(feature = "test-util"), doc = "```ignore")]
-//! # use std::time::Duration;
-//! # use lockmacro_runtime::{Lock, LockError, LockManager};
-//! #[tokio::main(flavor = "current_thread", start_paused = true)]
-//! async fn main() -> Result<(), LockError> {
-//!     let locks = LockManager::memory();
-//!     let hour = Duration::from_secs(60 * 60);
-//!     let guard = Lock::new("order:42").ttl(hour).manager(&locks).acquire().await?;
-//!     tokio::time::advance(hour).await;
-//!     assert!(!guard.is_held());
-//!     Ok(())
-//! }
-//! ```
-//!
-//! - Background work of a manager, such as renewals, runs on the paused runtime itself, and not on
-//!   a thread. So a manager belongs to one clock, that of its first background work. A manager that
-//!   tests share begins each of them with `LockManager::reset`.
-//! - Background work that is left when the runtime ends goes no further. A lock that was dropped in
-//!   the last moment may so be left to its ttl.
-//! - `tokio::time::sleep` goes from timer to timer. `tokio::time::advance` jumps, so that a renewed
-//!   lock is lost by a jump longer than its lease.
-//! - Blocking calls go by the paused clock in `spawn_blocking`; tokio moves the clock on by itself
-//!   only when no blocking task runs. A thread without a runtime goes by the real clock. On the
-//!   thread of the runtime, [`release_blocking`](LockGuard::release_blocking) fails with
-//!   [`LockError::BlockingInAsync`].
-//! - The leases of a server's locks end by the server's clock, which nobody can pause. A paused
-//!   clock is wrong for them.
-//! - A clock that was paused and runs again is still virtual, as it is behind the real one or
-//!   ahead. Where no clock was ever paused, nothing changes.
-//!
-//! # Telemetry
-//!
-//! Locks report to `tracing`. There is a span `lock` around every body, at DEBUG, and these events:
-//!
-//! | event | level | when |
-//! |---|---|---|
-//! | `lock acquired` | DEBUG | a lock was granted |
-//! | `lock busy` | DEBUG | somebody else holds the lock, or still does after the `wait` |
-//! | `lock unavailable` | WARN, DEBUG in an outage | the server cannot answer |
-//! | `lock refused` | WARN | any other error of a request |
-//! | `lock renewed` | TRACE | a lease was extended |
-//! | `lock not renewed yet` | DEBUG | a renewal failed, and is tried again |
-//! | `lock not renewed` | WARN | a renewal failed, and another one would fail as well |
-//! | `lock not renewed for half of its time` | WARN | half of the lease has passed since then |
-//! | `lock lost` | WARN | a lease has ended, or the key is not ours |
-//! | `lock was taken away before its release` | WARN | the release has found the loss |
-//! | `lock is still being released` | WARN, DEBUG in an outage | it is tried again |
-//! | `dropped lock not released: …` | WARN, DEBUG in an outage | the key stays for its ttl |
-//! | the same | ERROR | the background thread could not be started |
-//! | `too many dropped locks: …` | WARN | locks dropped from now on end with their ttl |
-//! | `dropped locks were not released: …` | INFO | the number of these locks, at the end |
-//! | `held locks are not confirmed at the new server: …` | ERROR | likewise, after a failover |
-//! | `lock failed in a function that cannot return an error` | ERROR | `()` or `Option` |
-//! | `this key is a constant, …` | WARN | once for each constant with placeholders |
-//! | `a ttl is too short for the round trip to the server: …` | WARN | once for each server |
-//! | `the user lacks rights without which waiters are served slowly` | WARN | once |
-//! | `locks are disabled: …` | WARN | a manager of `LockManager::disabled` is made |
-//! | `a node of a Redlock does not vote` | WARN | for more than a second or two |
-//! | `a node of a Redlock votes again` | INFO | after the event above |
-//!
-//! Deferred calls (feature `defer`) report:
-//!
-//! | event | level | when |
-//! |---|---|---|
-//! | `deferred call ended` | DEBUG | a call was run, or goes back to the queue |
-//! | `deferred call could not be tried` | INFO | its lock was not acquired; it is tried again |
-//! | `deferred call failed` | WARN | it is tried again |
-//! | `deferred call is a dead letter` | ERROR | it is not tried again |
-//! | `a deferred call was not tried: …` | WARN | no manager is installed where the worker runs |
-//! | `a deferred call went to another worker` | WARN | its lease ended before it was renewed |
-//! | `a deferred call ended after it had gone to another worker` | WARN | likewise |
-//! | `the end of a deferred call could not be stored: …` | ERROR | it runs again |
-//! | `deferred calls could not be taken` | WARN, DEBUG in an outage | the queue cannot answer |
-//! | `entries that are no deferred calls were removed: …` | ERROR | another program wrote them |
-//!
-//! An outage is reported once for each server of a manager:
-//!
-//! - `lock server lost` (WARN), when no call was answered for a quarter of the manager's timeout;
-//! - `lock server back` (INFO), when the server answers again;
-//! - `lock server not in the slot map` (INFO), when the node has left its cluster instead.
-//!
-//! The fields are `server` (host and port), `since` or `after`, `failed_calls`, and, at the end of
-//! the outage, `locks_lost`: the locks kept on this server that were lost meanwhile (of a Redlock,
-//! at each of its nodes that fails). Failures during the outage are logged at DEBUG. Others of a
-//! server are logged at WARN, at most one in 5 s. A server that was never reached counts as lost
-//! once a call has failed as well; connecting to it returns an error instead. With a Redlock,
-//! failures are logged at DEBUG only while a majority of its nodes is lost.
-//!
-//! With the feature `metrics`, locks are counted:
-//!
-//! | metric | kind | labels besides `name` and `template` |
-//! |---|---|---|
-//! | `lockmacro_acquisitions_total` | counter | `outcome`: acquired, busy, timed_out or error |
-//! | `lockmacro_wait_seconds` | histogram, from the request to the answer | |
-//! | `lockmacro_hold_seconds` | histogram, from the request to the release | |
-//! | `lockmacro_waiting` | gauge, callers that wait for an answer | |
-//! | `lockmacro_held` | gauge | |
-//! | `lockmacro_renewals_total` | counter | `outcome`: `renewed`, `taken`, `error` |
-//! | `lockmacro_lost_total` | counter | `cause`: `expired`, `not_renewed`, `taken` |
-//! | `lockmacro_released_late_total` | counter, releases of a lost lock | `cause`: `taken` |
-//! | `lockmacro_unreported_total` | counter, errors a return type cannot carry | only `name` |
-//!
-//! `name` is the function, and `template` the template of its key. No metric has the key itself as
-//! a label, because the number of keys is unbounded.
+//! - `metrics`: [counters, gauges and histograms](guide::logs#metrics) by the `metrics` crate.
+//! - `test-util`: leases in virtual time, [for tests](guide::testing#time-in-tests).
+//! - `simulation`: not part of the public API.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(not(unix))]
 compile_error!("lockmacro-runtime runs on Linux and other Unix systems: it needs their clocks");
+
+// Before other modules with methods of it, so that the page of `LockManager` begins with `connect`.
+mod manager;
 
 #[cfg(feature = "defer")]
 pub mod defer;
 mod engine;
 mod expansion;
 mod guard;
+#[cfg(doc)]
+pub mod guide;
 #[cfg(feature = "look")]
 pub mod inspect;
 #[cfg(feature = "defer")]
 mod jobs;
 mod lock;
-mod manager;
 mod many;
 mod outcome;
 mod protocol;

@@ -1,4 +1,4 @@
-//! The builder of a lock on one key.
+//! The builder of a lock on one key. Long, because its items have examples.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -56,12 +56,29 @@ impl Lock {
     /// The lease is 30 s, or the manager's
     /// [`default_ttl`](crate::LockManagerBuilder::default_ttl), and is renewed while the lock is
     /// held.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::Lock;
+    /// let lock = Lock::new("order:42"); // or a `String`, or a `LockKey`
+    /// ```
     pub fn new(key: impl Into<LockKey>) -> Self {
         Self::on(key.into(), Box::default())
     }
 
     /// Acquires the lock as [`acquire`](Lock::acquire) does, with a [`Fence`] for the resource that
     /// the lock protects.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let stock = Lock::new("stock:7").manager(&locks);
+    /// let (guard, fence) = stock.clone().acquire_fenced().await?;
+    /// guard.release().await?;
+    /// let (_guard, later) = stock.acquire_fenced().await?;
+    /// assert!(later > fence);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`acquire`](Lock::acquire), and [`LockError::NoFence`] when the call would join a lock
@@ -74,6 +91,17 @@ impl Lock {
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
+    ///
+    /// ```
+    /// use lockmacro_runtime::{Lock, LockError, LockManager};
+    ///
+    /// fn main() -> Result<(), LockError> {
+    ///     let locks = LockManager::memory();
+    ///     let (guard, fence) = Lock::new("stock:7").manager(&locks).acquire_fenced_blocking()?;
+    ///     println!("UPDATE … WHERE fence <= {fence}");
+    ///     guard.release_blocking()
+    /// }
+    /// ```
     ///
     /// # Errors
     /// As [`acquire_fenced`](Lock::acquire_fenced) and
@@ -93,6 +121,12 @@ impl<F> Lock<F> {
     ///
     /// 50 ms to 24 h, in whole milliseconds. Acquiring with any other ttl fails with
     /// [`LockError::InvalidTtl`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::Lock;
+    /// let lock = Lock::new("order:42").ttl(Duration::from_secs(300));
+    /// ```
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.spec.ttl = Some(ttl);
         self.spec.renewed.get_or_insert(false);
@@ -105,6 +139,12 @@ impl<F> Lock<F> {
     /// A ttl of ten round trips to the server is enough in a steady network. A ttl of 200 ms plus
     /// twelve round trips also survives a lost connection. Below four round trips a WARN is logged,
     /// once.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::Lock;
+    /// let lock = Lock::new("import").ttl(Duration::from_secs(10)).renew();
+    /// ```
     pub fn renew(mut self) -> Self {
         self.spec.renewed = Some(true);
         self
@@ -114,6 +154,12 @@ impl<F> Lock<F> {
     /// hangs does not hold it for ever.
     ///
     /// It has no effect on a lock that is not renewed, which ends with its ttl.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::Lock;
+    /// let lock = Lock::new("import").max_hold(Duration::from_secs(600));
+    /// ```
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.spec.max_hold = Some(max_hold);
         self
@@ -123,12 +169,29 @@ impl<F> Lock<F> {
     /// nobody else gets the lock until then.
     ///
     /// It is for a job that every machine starts at about the same time and only one should run.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let report = Lock::new("report:7").min_hold(Duration::from_secs(5)).manager(&locks);
+    /// report.clone().run(async { Ok::<_, LockError>(()) }).await?;
+    /// // The body has ended, and the key stays.
+    /// assert!(report.acquire().await.is_err_and(|error| error.is_busy()));
+    /// # Ok(()) }
+    /// ```
     pub fn min_hold(mut self, min_hold: Duration) -> Self {
         self.spec.min_hold = min_hold;
         self
     }
 
     /// Sets what happens to the body when the lock is lost, by default [`OnLost::Cancel`].
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, OnLost};
+    /// let lock = Lock::new("order:42").on_lost(OnLost::Error); // the body runs to its end
+    /// ```
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
         self.spec.on_lost = on_lost;
         self
@@ -182,6 +245,18 @@ impl<F> Lock<F> {
     /// - When the time is over, acquiring fails with [`LockError::TimedOut`].
     /// - When 10,000 callers wait already, it fails with [`LockError::QueueFull`].
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").wait(Duration::from_millis(20)).manager(&locks);
+    /// let _guard = order.clone().acquire().await?;
+    /// let late = order.acquire().await.expect_err("it is held");
+    /// assert!(matches!(late, LockError::TimedOut { .. }));
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Cancellation
     /// A waiter whose future is dropped leaves the queue.
     pub fn wait(mut self, wait: Duration) -> Self {
@@ -190,12 +265,22 @@ impl<F> Lock<F> {
     }
 
     /// Waits without a limit, also while the server cannot be reached. See [`wait`](Lock::wait).
+    ///
+    /// ```
+    /// # use lockmacro_runtime::Lock;
+    /// let lock = Lock::new("import").wait_forever();
+    /// ```
     pub fn wait_forever(self) -> Self {
         self.wait(Duration::MAX)
     }
 
     /// Sets the name that others see in [`LockError::Busy`] and in the key's value, after the
     /// manager's label. The attribute sets the name of the function.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::Lock;
+    /// let lock = Lock::new("order:42").name("orders.audit");
+    /// ```
     pub fn name(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.spec.name = name.into();
         self
@@ -204,6 +289,17 @@ impl<F> Lock<F> {
     /// Sets the text of [`LockError::Busy`] and [`LockError::TimedOut`], for the person who asked
     /// for the lock. The `Display` of these errors adds the holder; [`LockError::message`] is the
     /// text alone.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").message("order 42 is being processed").manager(&locks);
+    /// let _guard = order.clone().acquire().await?;
+    /// let busy = order.acquire().await.expect_err("it is held");
+    /// assert_eq!(busy.message(), Some("order 42 is being processed"));
+    /// # Ok(()) }
+    /// ```
     pub fn message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
         self.spec.message = Some(message.into());
         self
@@ -232,6 +328,15 @@ impl<F> Lock<F> {
     }
 
     /// Sets the manager to acquire the lock from, instead of the installed one.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let guard = Lock::new("order:42").manager(&locks).acquire().await?;
+    /// # drop(guard);
+    /// # Ok(()) }
+    /// ```
     pub fn manager(mut self, manager: &LockManager) -> Self {
         self.spec.manager = Some(Arc::clone(manager.core()));
         self
@@ -245,6 +350,17 @@ impl<F> Lock<F> {
     ///
     /// Inside of a body under the same key and manager, the guard joins the outer lock without
     /// asking the server, and has the settings of the outer lock.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").manager(&locks);
+    /// let guard = order.clone().acquire().await?;
+    /// assert!(order.acquire().await.is_err_and(|error| error.is_busy()));
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// - [`LockError::Busy`] when somebody else holds the lock, and there is no wait;
@@ -273,6 +389,16 @@ impl<F> Lock<F> {
     /// `block_in_place`. The other branches of the same task (`join!`, `select!`) and the tasks of
     /// the same `LocalSet` do not. A call that waits there for a lock that one of these holds
     /// cannot succeed, and never returns if it waits without a limit.
+    ///
+    /// ```
+    /// use lockmacro_runtime::{Lock, LockError, LockManager};
+    ///
+    /// fn main() -> Result<(), LockError> {
+    ///     let locks = LockManager::memory();
+    ///     let guard = Lock::new("order:42").manager(&locks).acquire_blocking()?;
+    ///     guard.release_blocking()
+    /// }
+    /// ```
     ///
     /// # Errors
     /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] on the thread of a

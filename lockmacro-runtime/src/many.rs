@@ -62,6 +62,16 @@ impl Lock<Vec<Fence>> {
     /// Acquires the lock as [`acquire`](Lock::acquire) does, with a [`Fence`] for each key, in the
     /// order in which the keys were given. A key that was given twice has the same fence twice.
     ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let accounts = Lock::many(["account:7", "account:3"]).manager(&locks);
+    /// let (guard, fences) = accounts.acquire_fenced().await?;
+    /// assert_eq!(guard.fence_of("account:7"), Some(fences[0]));
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// As [`acquire`](Lock::acquire), and [`LockError::NoFence`] when the call would join a lock
     /// that was acquired without fences.
@@ -74,6 +84,16 @@ impl Lock<Vec<Fence>> {
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let accounts = Lock::many(["account:7", "account:3"]).manager(&locks);
+    /// let (guard, fences) = accounts.acquire_fenced_blocking()?;
+    /// assert_eq!(fences.len(), 2);
+    /// # guard.release_blocking() }
+    /// ```
     ///
     /// # Errors
     /// As [`acquire_fenced`](Lock::acquire_fenced) and

@@ -1,14 +1,14 @@
-//! The rights that the README names for looking.
+//! The rights that docs/access.md names for looking.
 
 use lockmacro_runtime::LockError;
 
 use super::*;
 
-const README: &str = include_str!("../../README.md");
+const ACCESS: &str = include_str!("../../docs/access.md");
 
-/// The words of the README's line that begins with `start` and are rights, keys or channels.
+/// The words of the page's line that begins with `start` and are rights, keys or channels.
 fn rights(start: &str) -> Vec<String> {
-    let line = README.lines().find(|line| line.starts_with(start)).expect("the README has it");
+    let line = ACCESS.lines().find(|line| line.starts_with(start)).expect("the page has it");
     let words = line.split([' ', '`']).map(|word| word.trim_end_matches([',', '.', ':']));
     words.filter(|word| word.starts_with(['+', '~', '&'])).map(str::to_owned).collect()
 }
@@ -25,7 +25,7 @@ async fn look(server: &Server) -> Result<(), LockError> {
 }
 
 #[tokio::test]
-async fn the_rights_that_the_readme_names_are_enough_and_each_is_needed() {
+async fn the_rights_that_the_page_names_are_enough_and_each_is_needed() {
     let server = Server::start();
     let mut admin = server.admin();
     let more = rights("Inspection needs");

@@ -1,20 +1,20 @@
-//! The rights that the README names for a cluster.
+//! The rights that docs/access.md names for a cluster.
 
 use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::Cluster;
 
 use crate::{FAILOVER_TTL, Locked, lock, queue_reaches};
 
-const README: &str = include_str!("../../README.md");
+const ACCESS: &str = include_str!("../../docs/access.md");
 const KEY: &str = "order:42";
 
-/// The words of the README that give a user its rights: those for one server, but with the
+/// The words of the page that give a user its rights: those for one server, but with the
 /// cluster's in the place of those for waiting.
 fn rights() -> Vec<&'static str> {
-    let line = README.lines().find(|line| line.starts_with("ACL SETUSER"));
-    let grant = line.expect("the README has it").split_whitespace();
+    let line = ACCESS.lines().find(|line| line.starts_with("ACL SETUSER"));
+    let grant = line.expect("the page has it").split_whitespace();
     let waiting = ["+subscribe", "+publish", "+pubsub|numsub"];
-    let (_, more) = README.split_once("`+cluster|slots").expect("the README has it");
+    let (_, more) = ACCESS.split_once("`+cluster|slots").expect("the page has it");
     let (more, _) = more.split_once('`').expect("the code ends");
     let mut words: Vec<_> = grant.filter(|word| !waiting.contains(word)).collect();
     words.push("+cluster|slots");

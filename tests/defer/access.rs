@@ -1,4 +1,4 @@
-//! The rights that the README names for deferred calls.
+//! The rights that docs/access.md names for deferred calls.
 
 use std::time::Instant;
 
@@ -6,11 +6,11 @@ use lockmacro_tests::Server;
 
 use super::*;
 
-const README: &str = include_str!("../../README.md");
+const ACCESS: &str = include_str!("../../docs/access.md");
 
-/// The words of the README's line that begins with `start` and are rights, keys or channels.
+/// The words of the page's line that begins with `start` and are rights, keys or channels.
 fn rights(start: &str) -> Vec<String> {
-    let line = README.lines().find(|line| line.starts_with(start)).expect("the README has it");
+    let line = ACCESS.lines().find(|line| line.starts_with(start)).expect("the page has it");
     let words = line.split([' ', '`']).map(|word| word.trim_end_matches([',', '.', ':']));
     words.filter(|word| word.starts_with(['+', '~', '&'])).map(str::to_owned).collect()
 }

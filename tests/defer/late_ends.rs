@@ -113,7 +113,7 @@ async fn a_call_whose_end_cannot_be_reported_is_run_again_in_the_end() {
     assert_eq!(begun, 2);
 }
 
-/// How `Worker` and the README say that a program ends.
+/// How `Worker` and the guide say that a program ends.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
 #[tokio::test(start_paused = true)]

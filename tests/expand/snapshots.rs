@@ -100,14 +100,14 @@ fn a_body_of_five_lines_expands_to_a_screenful() {
 }
 
 #[test]
-fn the_readme_shows_this_expansion() {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
-    let readme = fs::read_to_string(readme).unwrap_or_default();
+fn the_guide_shows_this_expansion() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/expansion.md");
+    let page = fs::read_to_string(page).unwrap_or_default();
     for name in ["audit_order.rs", "audit_order.expanded.rs"] {
         let text = read(&folder().join(name));
         assert!(
-            readme.contains(text.trim_end()),
-            "README.md, \"What it expands to\", does not have the text of \
+            page.contains(text.trim_end()),
+            "docs/expansion.md does not have the text of \
              tests/expand/{name}, which is:\n\n{text}"
         );
     }

@@ -10,7 +10,8 @@ use crate::{
 };
 
 const PASSWORD: &str = "hunter2";
-const README: &str = include_str!("../../README.md");
+const ACCESS: &str = include_str!("../../docs/access.md");
+const SETTINGS: &str = include_str!("../../docs/settings.md");
 
 /// A server with a user who has the rights given.
 async fn with_user(rights: &[&str]) -> (Server, LockManager) {
@@ -47,7 +48,7 @@ async fn denied_at_connect(server: &Server, rights: &[&str]) -> String {
 #[tokio::test]
 async fn a_right_that_is_missing_is_named_when_a_manager_connects() {
     let server = Server::start();
-    let line = README.lines().find(|line| line.starts_with("ACL SETUSER")).expect("it is there");
+    let line = ACCESS.lines().find(|line| line.starts_with("ACL SETUSER")).expect("it is there");
     let rights: Vec<_> = line.split_whitespace().filter(|word| word.starts_with('+')).collect();
     // Rights that are checked on other occasions, or that locks can do without.
     let others = ["+ping", "+subscribe", "+publish", "+pubsub|numsub"];
@@ -201,7 +202,7 @@ async fn a_prefix_takes_the_rights_of_the_same_form_and_no_others() {
     let server = Server::start();
     let printed = inspect::rights("shop:order:*", &[inspect::Use::Wait]).expect("a pattern");
     let keys: Vec<_> = printed.split(' ').filter(|right| right.starts_with('~')).collect();
-    assert!(README.contains(&format!("`{}`", keys.join(" "))), "{keys:?}");
+    assert!(SETTINGS.contains(&format!("`{}`", keys.join(" "))), "{keys:?}");
     grant(&server, &printed.split(' ').collect::<Vec<_>>());
     let shop = LockManager::builder().timeout(TEST_TIMEOUT).key_prefix("shop:");
     let other = shop.clone().connect(&server.url_as("clerk", PASSWORD)).await;

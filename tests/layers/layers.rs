@@ -12,7 +12,10 @@ use imports::Imports;
 
 /// From the top down. A room is a folder or some files; the longest path that fits a file decides.
 const ROOMS: &[(&str, &[&str])] = &[
-    ("what to lock", &["expansion.rs", "lock.rs", "many.rs", "run/", "inspect.rs", "defer/"]),
+    (
+        "what to lock",
+        &["guide.rs", "expansion.rs", "lock.rs", "many.rs", "run/", "inspect.rs", "defer/"],
+    ),
     ("manager", &["guard.rs", "outcome.rs", "manager/"]),
     ("engine", &["engine/"]),
     (

@@ -1,11 +1,11 @@
-//! The rights that the README names for the nodes.
+//! The rights that docs/access.md names for the nodes.
 
 use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Admin, Server};
 
 use crate::{IN_TIME, KEY, LONG_TTL, Nodes, connected, lock, ms};
 
-const README: &str = include_str!("../../README.md");
+const ACCESS: &str = include_str!("../../docs/access.md");
 
 fn denied(nodes: &Nodes) -> usize {
     let log = |mut admin: Admin| admin.ask::<Vec<redis::Value>>(&["ACL", "LOG"]).len();
@@ -15,9 +15,9 @@ fn denied(nodes: &Nodes) -> usize {
 #[tokio::test]
 async fn the_rights_it_names_are_enough() {
     let nodes = Nodes::start(3);
-    let line = README.lines().find(|line| line.starts_with("ACL SETUSER"));
-    assert!(README.contains("`+info`"));
-    let rights: Vec<_> = line.expect("the README has it").split_whitespace().collect();
+    let line = ACCESS.lines().find(|line| line.starts_with("ACL SETUSER"));
+    assert!(ACCESS.contains("`+info`"));
+    let rights: Vec<_> = line.expect("the page has it").split_whitespace().collect();
     let rights = [&rights[..], &["+info"]].concat();
     nodes.0.iter().for_each(|node| node.admin().ask::<()>(&rights));
     let urls = nodes.0.iter().map(|node| node.url_as("shop", "password")).collect();

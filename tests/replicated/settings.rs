@@ -4,7 +4,7 @@ use lockmacro_tests::with_replicas;
 
 use crate::*;
 
-const README: &str = include_str!("../../README.md");
+const ACCESS: &str = include_str!("../../docs/access.md");
 
 async fn refused(builder: lockmacro_runtime::LockManagerBuilder, url: &str) -> String {
     match builder.connect(url).await {
@@ -62,17 +62,17 @@ async fn the_url_goes_before_the_builder_and_neither_costs_a_plain_lock_anything
 }
 
 #[tokio::test]
-async fn the_right_that_the_readme_names_is_enough_and_needed() {
+async fn the_right_that_the_page_names_is_enough_and_needed() {
     let servers = with_replicas(1).await;
     let mut admin = servers[0].admin();
-    let line = README.lines().find(|line| line.starts_with("ACL SETUSER"));
-    let rights: Vec<_> = line.expect("the README has it").split_whitespace().collect();
+    let line = ACCESS.lines().find(|line| line.starts_with("ACL SETUSER"));
+    let rights: Vec<_> = line.expect("the page has it").split_whitespace().collect();
     admin.ask::<()>(&rights);
     let url = format!("{}?replicated=1", servers[0].url_as("shop", "password"));
     let connecting = LockManager::connect(&url).await;
     let error = connecting.expect_err("it may not wait").to_string();
     assert!(error.contains("the user lacks +wait, at 127.0.0.1:"), "{error}");
-    assert!(README.contains("`+wait`"));
+    assert!(ACCESS.contains("`+wait`"));
     admin.ask::<()>(&["ACL", "SETUSER", "shop", "+wait"]);
     let manager = LockManager::connect(&url).await.expect("there");
     admin.ask::<()>(&["ACL", "LOG", "RESET"]);

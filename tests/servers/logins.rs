@@ -17,8 +17,8 @@ async fn sentinels_and_servers_are_each_logged_in_to_by_their_own() {
     let lines = "sentinel auth-pass main hunter1\n\
                  requirepass hunter2\n\
                  user watcher on >hunter3%& resetkeys -@all +sentinel|get-master-addr-by-name\n";
-    // The right that the README names is enough.
-    assert!(include_str!("../../README.md").contains("`+sentinel|get-master-addr-by-name`"));
+    // The right that the page names is enough.
+    assert!(include_str!("../../docs/access.md").contains("`+sentinel|get-master-addr-by-name`"));
     let group = Group::alone(primary, lines, &[]);
     let at = |password: &str| group.url().replace("://", &format!("://:{password}@"));
     let right = at("hunter1");

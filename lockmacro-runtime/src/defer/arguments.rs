@@ -32,6 +32,15 @@ pub struct Argument<T> {
 }
 
 /// Makes an argument of a deferred function. Error texts contain `name`.
+///
+/// ```
+/// # use lockmacro_runtime::defer::{DeferredFn, argument};
+/// let audits = DeferredFn::new(
+///     "orders.audit",
+///     (argument("id"), argument("note")),
+///     |(id, note): (u64, String)| async move { println!("{id}: {note}") },
+/// );
+/// ```
 pub fn argument<T: Storable>(name: &'static str) -> Argument<T> {
     Argument { name, write: write::<T>, read: read::<T> }
 }

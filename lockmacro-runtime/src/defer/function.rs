@@ -1,4 +1,4 @@
-//! A function whose calls can be deferred.
+//! A function whose calls can be deferred. Long, because its items have examples.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -85,6 +85,14 @@ impl<A> DeferredFn<A> {
     /// [arguments](crate::defer::argument) as a tuple.
     ///
     /// Calls are stored under `name`, so keep the name from one version of a program to the next.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::defer::{DeferredFn, argument};
+    /// let audits = DeferredFn::new("orders.audit", (argument("id"),), |(id,): (u64,)| async move {
+    ///     println!("order {id}");
+    /// });
+    /// assert_eq!(audits.name(), "orders.audit");
+    /// ```
     pub fn new<S, F, R>(name: impl Into<Arc<str>>, arguments: S, function: F) -> Self
     where
         S: Arguments<Values = A>,
@@ -102,6 +110,13 @@ impl<A> DeferredFn<A> {
 
     /// Makes a deferred function of a `function` that is not async. It is called on a thread that
     /// may block.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::defer::{DeferredFn, argument};
+    /// let audits = DeferredFn::blocking("orders.audit", (argument("id"),), |(id,): (u64,)| {
+    ///     println!("order {id}");
+    /// });
+    /// ```
     pub fn blocking<S, F, R>(name: impl Into<Arc<str>>, arguments: S, function: F) -> Self
     where
         A: Send + 'static,
@@ -186,6 +201,20 @@ impl<A> DeferredFn<A> {
     /// - In a worker that runs this very call, it returns `busy`: the worker runs the call again.
     /// - In the body of another deferred call, the call is stored once for all attempts of that
     ///   other call, until 30 s after it is done.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::defer::{DeferredFn, argument};
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// # let audits = DeferredFn::new("orders.audit", (argument("id"),), |(_,): (u64,)| async {});
+    /// let order = Lock::new("order:42").manager(&locks);
+    /// let _guard = order.clone().acquire().await?;
+    /// let busy = order.acquire().await.expect_err("it is held");
+    /// let stored = audits.manager(&locks).later(busy, (42,)).await;
+    /// assert!(matches!(stored, LockError::Deferred { .. }));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Cancellation
     /// When the future is dropped, the call may have been stored.

@@ -81,6 +81,13 @@ pub struct Worker {
 
 impl Worker {
     /// Makes a worker for the calls in the queue of `manager`.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::defer::Worker;
+    /// # use lockmacro_runtime::LockManager;
+    /// # let locks = LockManager::memory();
+    /// let worker = Worker::new(&locks).concurrency(4);
+    /// ```
     pub fn new(manager: &LockManager) -> Self {
         let (manager, functions) = (manager.clone(), HashMap::default());
         let (concurrency, lease, grace) = (CONCURRENCY, LEASE, GRACE);
@@ -89,6 +96,16 @@ impl Worker {
 
     /// Registers a function, such as `audit_order::deferred()`: the worker runs all stored calls of
     /// it, [whoever has stored them](super#trust).
+    ///
+    /// ```
+    /// # use lockmacro_runtime::LockManager;
+    /// # use lockmacro_runtime::defer::{DeferredFn, Worker, argument};
+    /// # let locks = LockManager::memory();
+    /// let audits = DeferredFn::new("orders.audit", (argument("id"),), |(id,): (u64,)| async move {
+    ///     println!("order {id}");
+    /// });
+    /// let worker = Worker::new(&locks).register(audits);
+    /// ```
     pub fn register<A>(mut self, function: DeferredFn<A>) -> Self {
         let name = Arc::clone(&function.function.name);
         if self.functions.insert(Arc::clone(&name), function.function).is_some() {
@@ -98,6 +115,13 @@ impl Worker {
     }
 
     /// Sets how many calls run at once, by default 16 and at least one.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::defer::Worker;
+    /// # use lockmacro_runtime::LockManager;
+    /// # let locks = LockManager::memory();
+    /// let worker = Worker::new(&locks).concurrency(8);
+    /// ```
     pub fn concurrency(mut self, most: usize) -> Self {
         self.concurrency = most.clamp(1, Semaphore::MAX_PERMITS.min(1 << 20));
         self
@@ -105,6 +129,14 @@ impl Worker {
 
     /// Sets the lease of a call, by default 30 s and at least 100 ms. The calls of a worker that
     /// has died are due again after the lease. A worker renews its leases three times as often.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::defer::Worker;
+    /// # use lockmacro_runtime::LockManager;
+    /// # let locks = LockManager::memory();
+    /// let worker = Worker::new(&locks).lease(Duration::from_secs(120));
+    /// ```
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease.clamp(LEASE_MIN, LEASE_MAX);
         self
@@ -114,12 +146,32 @@ impl Worker {
     ///
     /// A call that is not done then is dropped at its next await and returned to the queue, which
     /// is tried once. Give [`shutdown`](LockManager::shutdown) at least two seconds more than this.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::defer::Worker;
+    /// # use lockmacro_runtime::LockManager;
+    /// # let locks = LockManager::memory();
+    /// let worker = Worker::new(&locks).grace(Duration::from_secs(10));
+    /// ```
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
     /// Takes and runs calls until the manager is shut down.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::defer::Worker;
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let working = tokio::spawn(Worker::new(&locks).run());
+    /// locks.shutdown(Duration::from_secs(5)).await?; // ends the worker as well
+    /// # drop(working);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`run_until`](Worker::run_until).

@@ -1,4 +1,5 @@
 //! The builder of a manager: its settings, and how it is connected.
+//! Long, because its items have examples.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -79,6 +80,17 @@ impl LockManagerBuilder {
 
     /// Sets the label of this process, which others see in [`LockError::Busy`] and in the value of
     /// the key. The default is `host:pid`. Control characters and blanks become `-`.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::builder().label("web-3").memory();
+    /// let order = Lock::new("order:42").name("audit").manager(&locks);
+    /// let _guard = order.clone().acquire().await?;
+    /// let busy = order.acquire().await.expect_err("it is held");
+    /// assert_eq!(busy.owner(), Some("web-3:audit"));
+    /// # Ok(()) }
+    /// ```
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into()).filter(|label| !label.is_empty());
         self
@@ -91,6 +103,16 @@ impl LockManagerBuilder {
     /// - A single command is given up after a quarter of this timeout.
     /// - With a Redlock, this is how long a caller tries to reach a majority; see
     ///   [`node_timeout`](LockManagerBuilder::node_timeout).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let builder = LockManager::builder().timeout(Duration::from_millis(500));
+    /// let locks = builder.connect("memory://").await?; // or "redis://…"
+    /// # drop(locks);
+    /// # Ok(()) }
+    /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.clamp(TIMEOUT_MIN, TIMEOUT_MAX);
         self
@@ -186,6 +208,15 @@ impl LockManagerBuilder {
     /// Until the server is up, acquiring fails with [`LockError::Unavailable`]. Errors that
     /// connecting would have returned, such as a wrong password, are returned by the first lock or
     /// by [`LockManager::ready`]. An invalid URL still fails at once.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// // Nothing listens there, and the program starts all the same.
+    /// let locks = LockManager::builder().lazy().connect("redis://127.0.0.1:1").await?;
+    /// assert!(locks.ready().await.is_err_and(|error| error.is_unavailable()));
+    /// # Ok(()) }
+    /// ```
     pub fn lazy(mut self) -> Self {
         self.lazy = true;
         self
@@ -199,6 +230,12 @@ impl LockManagerBuilder {
     /// servers that were all just started grant no lock until then. Acquiring with a longer ttl
     /// fails with [`LockError::InvalidTtl`]. A URL sets the same with `?longest_ttl=10m`, and takes
     /// precedence over this method.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::LockManager;
+    /// let builder = LockManager::builder().longest_ttl(Duration::from_secs(30));
+    /// ```
     pub fn longest_ttl(mut self, longest_ttl: Duration) -> Self {
         self.rules.longest_ttl = longest_ttl.clamp(TTL_MIN, TTL_MAX);
         self
@@ -211,6 +248,12 @@ impl LockManagerBuilder {
     /// a round trip to the nodes of a majority. A slower node counts as not answering, which costs
     /// nothing while the others are a majority. A URL sets the same with `?node_timeout=50ms`, and
     /// takes precedence over this method.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::LockManager;
+    /// let builder = LockManager::builder().node_timeout(Duration::from_millis(20));
+    /// ```
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
         self.rules.node = node_timeout.max(Duration::from_millis(1));
         self
@@ -221,6 +264,11 @@ impl LockManagerBuilder {
     ///
     /// Such a node forgets no lock at a restart, so it votes at once. If the nodes do not write to
     /// disk, a lock may be granted twice after a restart. A URL sets the same with `?durable`.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::LockManager;
+    /// let builder = LockManager::builder().durable();
+    /// ```
     pub fn durable(mut self) -> Self {
         self.rules.durable = true;
         self
@@ -277,6 +325,14 @@ impl LockManagerBuilder {
     }
 
     /// Connects, as [`LockManager::connect`] does.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::builder().label("web-3").connect("memory://").await?;
+    /// # drop(locks);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`LockManager::connect`].
@@ -352,6 +408,11 @@ impl LockManagerBuilder {
 
     /// Makes a manager with locks of its own in memory, as [`LockManager::memory`] does.
     /// [`replicated`](LockManagerBuilder::replicated) has no effect on it.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::LockManager;
+    /// let locks = LockManager::builder().label("web-3").memory();
+    /// ```
     pub fn memory(self) -> LockManager {
         self.with(Store::Memory(Memory::new()))
     }

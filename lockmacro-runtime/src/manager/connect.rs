@@ -33,6 +33,17 @@ impl LockManager {
     /// - `?replicated=1&replicated_timeout=100ms`, with the first four kinds of URLs: see
     ///   [`LockManagerBuilder::replicated`].
     ///
+    /// ```
+    /// use lockmacro_runtime::{LockError, LockManager};
+    ///
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), LockError> {
+    ///     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "memory://".to_owned());
+    ///     let locks = LockManager::connect(&url).await?;
+    ///     locks.install()
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// [`LockError::InvalidUrl`], [`LockError::InvalidSetting`], or the failure of the server. The
     /// server is asked once, so that a wrong password is found when the program starts.
@@ -41,8 +52,8 @@ impl LockManager {
     }
 
     /// Connects to three, five, seven … independent servers. A lock is held when a majority of them
-    /// holds it, so that it survives the failure of a minority. The README explains when that is
-    /// worth its price.
+    /// holds it, so that it survives the failure of a minority. [The guide](crate::guide::redlock)
+    /// explains when that is worth its price.
     ///
     /// ```no_run
     /// # use lockmacro_runtime::{LockError, LockManager};
@@ -109,11 +120,25 @@ impl LockManager {
 
     /// Makes a manager with locks of its own in memory, for tests: see
     /// [`scope`](LockManager::scope).
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let (one, other) = (LockManager::memory(), LockManager::memory());
+    /// let _guard = Lock::new("order:42").manager(&one).acquire().await?;
+    /// assert!(Lock::new("order:42").manager(&other).acquire().await.is_ok());
+    /// # Ok(()) }
+    /// ```
     pub fn memory() -> Self {
         Self::builder().memory()
     }
 
     /// Returns a builder for a manager with other settings than the default ones.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::LockManager;
+    /// let locks = LockManager::builder().label("web-3").memory();
+    /// ```
     pub fn builder() -> LockManagerBuilder {
         LockManagerBuilder::new()
     }

@@ -29,6 +29,12 @@ impl LockManager {
     }
 
     /// Returns whether this manager excludes nobody: see [`disabled`](LockManager::disabled).
+    ///
+    /// ```
+    /// # use lockmacro_runtime::LockManager;
+    /// assert!(LockManager::disabled().is_disabled());
+    /// assert!(!LockManager::memory().is_disabled());
+    /// ```
     pub fn is_disabled(&self) -> bool {
         matches!(self.core().store(), Store::Memory(memory) if memory.is_disabled())
     }

@@ -63,6 +63,14 @@ impl LockManager {
     /// Makes this manager the one of every lock without a manager of its own, for the rest of the
     /// process.
     ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// LockManager::connect("memory://").await?.install()?; // or "redis://…"
+    /// let guard = Lock::new("order:42").acquire().await?; // of the installed manager
+    /// # guard.release().await }
+    /// ```
+    ///
     /// # Errors
     /// [`LockError::AlreadyInstalled`] when another manager is installed. That one stays, because
     /// the locks of two managers may not exclude each other. Installing the same manager again
@@ -73,6 +81,14 @@ impl LockManager {
 
     /// Returns the manager of a lock without one of its own: that of the innermost
     /// [scope](LockManager::scope) around the call, or else the installed one.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// assert_eq!(LockManager::installed().err(), Some(LockError::NotInstalled));
+    /// LockManager::memory().scope(async { assert!(LockManager::installed().is_ok()) }).await;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`LockError::NotInstalled`] when there is none.
@@ -86,6 +102,19 @@ impl LockManager {
     /// Call it at the end of `main`, so that dropped locks are released before the process ends. If
     /// an abandoned request may still arrive at the server, the background thread stays for up to
     /// 6 s to release its lock.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let guard = Lock::new("order:42").manager(&locks).acquire().await?;
+    /// drop(guard); // released in the background
+    /// locks.shutdown(Duration::from_secs(5)).await?;
+    /// let late = Lock::new("order:42").manager(&locks).acquire().await;
+    /// assert_eq!(late.err(), Some(LockError::ShutDown));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`LockError::ShutdownTimeout`] when locks are still held after `timeout`. They end with
@@ -101,6 +130,15 @@ impl LockManager {
 
     /// Returns the queue of deferred calls, to store calls, to inspect them, and to have dead
     /// letters run again.
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::defer::JobState;
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn look(locks: LockManager) -> Result<(), LockError> {
+    /// let dead = locks.deferrer().list("orders.audit".into(), JobState::Dead, 0, 100).await?;
+    /// println!("{} dead letters", dead.total);
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "defer")]
     pub fn deferrer(&self) -> Arc<dyn Deferrer> {
         self.0.deferrer()

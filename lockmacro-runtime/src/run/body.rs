@@ -16,6 +16,15 @@ impl<F> Lock<F> {
     /// Acquires the lock, runs `body` as [`LockGuard::run`] does, and releases the lock. Without
     /// the lock the body is never polled.
     ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let audited = Lock::new("order:42").manager(&locks).run(async { Ok::<_, LockError>(7) });
+    /// assert_eq!(audited.await?, 7);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// The errors of [`acquire`](Lock::acquire), and [`LockError::Lost`](crate::LockError::Lost),
     /// in the body's return type.
@@ -37,6 +46,16 @@ impl<F> Lock<F> {
     /// It waits only if [`wait`](Lock::wait) is set; the manager's default wait does not apply. A
     /// job that another machine runs right now should be skipped, and not run once more after it.
     ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").manager(&locks);
+    /// let _guard = order.clone().acquire().await?;
+    /// assert_eq!(order.run_or_skip(async { Some(7) }).await, None);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Panics
     /// Panics when the return type cannot carry an error, and there is no manager or no tokio
     /// runtime.
@@ -51,11 +70,30 @@ impl<F> Lock<F> {
 
     /// Runs a `body` that is not async as [`run`](Lock::run) does. Like
     /// [`LockGuard::run_blocking`], it cannot stop the body.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").manager(&locks);
+    /// assert_eq!(order.run_blocking(|| Ok::<_, LockError>(7))?, 7);
+    /// # Ok(()) }
+    /// ```
     pub fn run_blocking<R: LockOutcome>(self, body: impl FnOnce() -> R) -> R {
         run_blocking(Start::Lock(self.spec), Errors::Carried, body, Outcome::reported as Report<_>)
     }
 
     /// Runs a `body` that is not async as [`run_or_skip`](Lock::run_or_skip) does.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").manager(&locks);
+    /// let _guard = order.clone().acquire_blocking()?;
+    /// assert_eq!(order.run_blocking_or_skip(|| Some(7)), None);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Panics
     /// Panics when the return type cannot carry an error, and there is no manager, or the thread is

@@ -50,6 +50,18 @@ impl LockError {
 
     /// Returns [`retry_after`](LockError::retry_after) in whole seconds, rounded up, as the header
     /// `Retry-After` needs it.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").manager(&locks);
+    /// let _guard = order.clone().acquire().await?;
+    /// let busy = order.acquire().await.expect_err("it is held");
+    /// let header = busy.retry_after_secs().map(|secs| ("Retry-After", secs.to_string()));
+    /// assert_eq!(header, Some(("Retry-After", "5".to_owned())));
+    /// # Ok(()) }
+    /// ```
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after().map(whole_seconds)
     }
@@ -59,6 +71,18 @@ impl LockError {
     ///
     /// `None` for every error but [`Busy`](LockError::Busy) and [`TimedOut`](LockError::TimedOut),
     /// for a foreign lock without an expiry, and where nobody can have a majority of a Redlock.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").ttl(Duration::from_secs(300)).manager(&locks);
+    /// let _guard = order.clone().acquire().await?;
+    /// let busy = order.acquire().await.expect_err("it is held");
+    /// assert!(busy.free_within() > Some(Duration::from_secs(290)));
+    /// # Ok(()) }
+    /// ```
     pub fn free_within(&self) -> Option<Duration> {
         self.holder()?.free_within
     }
@@ -68,12 +92,34 @@ impl LockError {
     ///
     /// `None` for every error but [`Busy`](LockError::Busy) and [`TimedOut`](LockError::TimedOut),
     /// for a foreign client, and where nobody can have a majority of a Redlock.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::builder().label("web-3:4711").memory();
+    /// let order = Lock::new("order:42").name("audit_order").manager(&locks);
+    /// let _guard = order.clone().acquire().await?;
+    /// let busy = order.acquire().await.expect_err("it is held");
+    /// assert_eq!(busy.owner(), Some("web-3:4711:audit_order"));
+    /// # Ok(()) }
+    /// ```
     pub fn owner(&self) -> Option<&str> {
         self.holder()?.owner.as_deref()
     }
 
     /// Returns the [note](crate::Lock::holder_note) of the holder. Characters that could act on a
     /// terminal are escaped; HTML is not.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").holder_note("Ann Example").manager(&locks);
+    /// let _guard = order.clone().acquire().await?;
+    /// let busy = order.acquire().await.expect_err("it is held");
+    /// assert_eq!(busy.holder_note(), Some("Ann Example"));
+    /// # Ok(()) }
+    /// ```
     pub fn holder_note(&self) -> Option<&str> {
         self.holder()?.note.as_deref()
     }
@@ -82,6 +128,17 @@ impl LockError {
     ///
     /// `None` where it is not known: for a foreign client, and for a holder that was ready to wait,
     /// as its token was made before the grant.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").manager(&locks);
+    /// let _guard = order.clone().acquire().await?;
+    /// let busy = order.acquire().await.expect_err("it is held");
+    /// assert!(busy.held_since().is_some());
+    /// # Ok(()) }
+    /// ```
     pub fn held_since(&self) -> Option<SystemTime> {
         self.holder()?.since
     }

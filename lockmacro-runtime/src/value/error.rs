@@ -1,4 +1,5 @@
 //! The error of all locks: one variant for each thing that a caller can do about it.
+//! Long, because it is one enum with its docs.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,6 +16,22 @@ use crate::value::unavailability::Unavailability;
 /// No message contains a password or the random part of a token. Variants with fields may gain
 /// further fields, so match them with `..`.
 ///
+/// # What to do
+/// - Try again later, or show the holder: [`Busy`], [`TimedOut`], [`QueueFull`], for which
+///   [`is_busy`](LockError::is_busy) holds.
+/// - Nothing, because the call is stored: `Deferred`. It could not be: `TooLarge`, `NoDeferrer`,
+///   `DuplicateName`.
+/// - Check what the body did, or roll it back: [`Lost`](LockError::Lost).
+/// - Repair the servers: [`Unavailable`], [`NoQuorum`], [`InsufficientReplicas`],
+///   [`ConnectionLimit`], for which [`is_unavailable`](LockError::is_unavailable) holds.
+/// - Change what the server or the URL says: [`KeyNotALock`], [`AccessDenied`],
+///   [`Authentication`], [`InvalidUrl`], [`InvalidSetting`].
+/// - Correct the program: [`InvalidKey`], [`InvalidTtl`], [`NoFence`], [`PartlyHeld`],
+///   [`NotInstalled`], [`AlreadyInstalled`], [`BlockingInAsync`], [`NoRuntime`].
+/// - Nothing, because the program ends: [`ShutDown`], [`ShutdownTimeout`].
+///
+/// [The guide](crate::guide::trouble) has more for each.
+///
 /// ```
 /// use lockmacro_runtime::LockError;
 ///
@@ -27,6 +44,29 @@ use crate::value::unavailability::Unavailability;
 /// }
 /// # assert_eq!(status(&LockError::NotInstalled), 500);
 /// ```
+///
+/// [`Busy`]: LockError::Busy
+/// [`TimedOut`]: LockError::TimedOut
+/// [`QueueFull`]: LockError::QueueFull
+/// [`Unavailable`]: LockError::Unavailable
+/// [`NoQuorum`]: LockError::NoQuorum
+/// [`InsufficientReplicas`]: LockError::InsufficientReplicas
+/// [`ConnectionLimit`]: LockError::ConnectionLimit
+/// [`KeyNotALock`]: LockError::KeyNotALock
+/// [`AccessDenied`]: LockError::AccessDenied
+/// [`Authentication`]: LockError::Authentication
+/// [`InvalidUrl`]: LockError::InvalidUrl
+/// [`InvalidSetting`]: LockError::InvalidSetting
+/// [`InvalidKey`]: LockError::InvalidKey
+/// [`InvalidTtl`]: LockError::InvalidTtl
+/// [`NoFence`]: LockError::NoFence
+/// [`PartlyHeld`]: LockError::PartlyHeld
+/// [`NotInstalled`]: LockError::NotInstalled
+/// [`AlreadyInstalled`]: LockError::AlreadyInstalled
+/// [`BlockingInAsync`]: LockError::BlockingInAsync
+/// [`NoRuntime`]: LockError::NoRuntime
+/// [`ShutDown`]: LockError::ShutDown
+/// [`ShutdownTimeout`]: LockError::ShutdownTimeout
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
@@ -169,6 +209,21 @@ pub enum LockError {
         /// Host and port of their primary.
         server: Box<str>,
     },
+    /// The server has reached its limit of clients. Raise its `maxclients`, or share managers: a
+    /// manager needs two connections, four where HELLO is refused, and up to 32 more with
+    /// `replicated`.
+    #[error(
+        "the lock server accepts no more clients: raise its `maxclients`, or share managers \
+         ({detail}{})",
+        At(server.as_deref())
+    )]
+    #[non_exhaustive]
+    ConnectionLimit {
+        /// The server's text.
+        detail: String,
+        /// Host and port of the server, or the path of its socket; `None` where no server is known.
+        server: Option<Box<str>>,
+    },
     /// The key exists and is not a lock: its value is no string or, where a lock is released by
     /// force, was not written by this crate. Choose another key, or delete the value.
     #[error(
@@ -198,7 +253,7 @@ pub enum LockError {
     /// - with [`replicated`](crate::LockManagerBuilder::replicated): `+wait`
     /// - on the nodes of a Redlock: `+info`
     ///
-    /// The README lists what deferred calls need.
+    /// [The guide](crate::guide::access) lists what else needs rights.
     #[error(
         "the lock server refuses access: {detail}{}{}",
         At(server.as_deref()),
@@ -219,21 +274,6 @@ pub enum LockError {
     #[error("the lock server refuses the login: {detail}{}", At(server.as_deref()))]
     #[non_exhaustive]
     Authentication {
-        /// The server's text.
-        detail: String,
-        /// Host and port of the server, or the path of its socket; `None` where no server is known.
-        server: Option<Box<str>>,
-    },
-    /// The server has reached its limit of clients. Raise its `maxclients`, or share managers: a
-    /// manager needs two connections, four where HELLO is refused, and up to 32 more with
-    /// `replicated`.
-    #[error(
-        "the lock server accepts no more clients: raise its `maxclients`, or share managers \
-         ({detail}{})",
-        At(server.as_deref())
-    )]
-    #[non_exhaustive]
-    ConnectionLimit {
         /// The server's text.
         detail: String,
         /// Host and port of the server, or the path of its socket; `None` where no server is known.

@@ -21,6 +21,16 @@ impl LockError {
 
     /// Returns whether another holder has the lock: `Busy`, `TimedOut` and `QueueFull`. Every other
     /// error is a failure or a mistake, except `Deferred`.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").manager(&locks);
+    /// let _guard = order.clone().acquire().await?;
+    /// assert!(order.acquire().await.is_err_and(|error| error.is_busy()));
+    /// # Ok(()) }
+    /// ```
     pub fn is_busy(&self) -> bool {
         use LockError::{Busy, QueueFull, TimedOut};
         matches!(self, Busy { .. } | TimedOut { .. } | QueueFull { .. })
@@ -28,6 +38,14 @@ impl LockError {
 
     /// Returns whether the servers failed: `Unavailable`, `NoQuorum`, `InsufficientReplicas` and
     /// `ConnectionLimit`. Another try later may succeed.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let down = LockManager::connect("redis://127.0.0.1:1").await;
+    /// assert!(down.is_err_and(|error| error.is_unavailable() && !error.is_busy()));
+    /// # Ok(()) }
+    /// ```
     pub fn is_unavailable(&self) -> bool {
         use LockError::{ConnectionLimit, InsufficientReplicas, NoQuorum, Unavailable};
         matches!(
@@ -63,6 +81,12 @@ impl LockError {
     /// Makes an [`Unavailable`](LockError::Unavailable) error, for your own
     /// [`Deferrer`](crate::jobs::deferrer::Deferrer). The detail is shown to users and in logs: do
     /// not put a password into it.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{LockError, Unavailability};
+    /// let error = LockError::unavailable(Unavailability::Refused, "the queue is down");
+    /// assert!(error.is_unavailable());
+    /// ```
     #[cfg(feature = "defer")]
     pub fn unavailable(reason: Unavailability, detail: impl Into<String>) -> Self {
         Self::unavailable_at(None, reason, detail)

@@ -47,6 +47,11 @@ enum Extra {
 
 impl LockKey {
     /// Returns the key as it is in Redis.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::LockKey;
+    /// assert_eq!(LockKey::from("order:42").as_str(), "order:42");
+    /// ```
     pub fn as_str(&self) -> &str {
         &self.text
     }

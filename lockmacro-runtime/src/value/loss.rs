@@ -6,6 +6,22 @@ use crate::value::key::{Listed, LockKey};
 
 /// The loss of a lock while its body ran. From then on another holder may have the lock. A lock on
 /// several keys is lost with any of them.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use lockmacro_runtime::{Lock, LockError, LockManager};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+/// # let locks = LockManager::memory();
+/// let order = Lock::new("order:42").ttl(Duration::from_millis(50)).manager(&locks);
+/// let body = async {
+///     tokio::time::sleep(Duration::from_secs(60)).await;
+///     Ok::<_, LockError>(())
+/// };
+/// let Err(LockError::Lost(lost)) = order.run(body).await else { panic!("too long") };
+/// assert_eq!(lost.key().as_str(), "order:42");
+/// assert_eq!(lost.cause(), lockmacro_runtime::LossCause::Expired);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the lock `{}` was lost: {cause}", self.listed())]
 pub struct Lost {
@@ -78,6 +94,20 @@ impl fmt::Display for LossCause {
 }
 
 /// The effect of a loss on the body.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use lockmacro_runtime::{Lock, LockError, LockManager, OnLost};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+/// # let locks = LockManager::memory();
+/// let order = Lock::new("order:42").ttl(Duration::from_millis(50)).manager(&locks);
+/// let late = async {
+///     tokio::time::sleep(Duration::from_millis(80)).await;
+///     Ok::<_, LockError>("done")
+/// };
+/// assert_eq!(order.on_lost(OnLost::Finish).run(late).await?, "done");
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnLost {
     /// An async body is dropped at its next await, and the caller gets

@@ -55,6 +55,12 @@ pub struct LockTemplate {
 
 impl LockTemplate {
     /// Adds a text as it is.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::LockKey;
+    /// let key: LockKey = LockKey::template("report").literal("report").into();
+    /// assert_eq!(key.as_str(), "report");
+    /// ```
     pub fn literal(mut self, literal: &str) -> Self {
         let Some(first) = literal.chars().next() else {
             return self;
@@ -69,6 +75,13 @@ impl LockTemplate {
     }
 
     /// Adds a value, encoded.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::LockKey;
+    /// let template = LockKey::template("<a>:<b>");
+    /// let key: LockKey = template.value(&"1:2").literal(":").value(&3).into();
+    /// assert_eq!(key.as_str(), "1%3A2:3");
+    /// ```
     pub fn value(self, value: &(impl KeyValue + ?Sized)) -> Self {
         self.displayed(&value)
     }

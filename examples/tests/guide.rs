@@ -1,7 +1,8 @@
-//! The statements of the README that no other test checks.
+//! The statements of the guide that no other test checks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::process::Command;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +12,21 @@ use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, distributed_loc
 use lockmacro_tests::{Admin, Server, eventually, on_a_plain_thread};
 use tokio::time::timeout;
 
-const README: &str = include_str!("../../README.md");
+const PAGES: [&str; 3] = [
+    include_str!("../../docs/access.md"),
+    include_str!("../../docs/protocol.md"),
+    include_str!("../../docs/redis.md"),
+];
 
-/// The words of the README's line that begins with `start`; a quoted text is one word.
+fn line(start: &str) -> &'static str {
+    let mut lines = PAGES.iter().flat_map(|page| page.lines());
+    lines.find(|line| line.starts_with(start)).expect("a page has it")
+}
+
+/// The words of the line that begins with `start`; a quoted text is one word.
 fn words(start: &str) -> Vec<String> {
-    let line = README.lines().find(|line| line.starts_with(start)).expect("the README has it");
     let mut words = Vec::new();
-    for (nth, part) in line.split('"').enumerate() {
+    for (nth, part) in line(start).split('"').enumerate() {
         if nth % 2 == 1 {
             words.push(part.to_owned());
         } else {
@@ -125,13 +134,43 @@ async fn the_two_commands_for_other_languages_exclude_and_are_excluded() {
     assert!(ours.release().await.is_ok());
 }
 
+/// Runs some lines of Python beside `protocol/lock.py`, connected to the server as `s`.
+fn python(server: &Server, lines: &str) -> String {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/protocol");
+    let port = server.port();
+    let program = format!(
+        "import socket, sys\nsys.path.insert(0, {folder:?})\nfrom lock import acquire, release\n\
+         s = socket.create_connection((\"127.0.0.1\", {port}))\n{lines}"
+    );
+    let ran = Command::new("python3").args(["-B", "-c", &program]).output();
+    let ran = ran.expect("this test needs python3");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8_lossy(&ran.stdout).trim().to_owned()
+}
+
+#[tokio::test]
+async fn the_client_in_python_excludes_and_is_excluded() {
+    let server = Server::start();
+    let locks = LockManager::connect(&server.url()).await.unwrap();
+    let token = python(&server, "print(acquire(s, 'order:42', 30000))");
+    assert_eq!(server.admin().get("order:42").as_deref(), Some(&*token));
+    assert!(order(&locks).acquire().await.is_err_and(|error| error.is_busy()));
+    let released = format!("print(release(s, 'order:42', {token:?}))");
+    assert_eq!(python(&server, &released), "True");
+
+    let ours = order(&locks).acquire().await.unwrap();
+    assert_eq!(python(&server, "print(acquire(s, 'order:42', 30000))"), "None");
+    assert_eq!(python(&server, &released), "False");
+    assert!(ours.release().await.is_ok());
+}
+
 #[tokio::test]
 async fn the_key_looks_as_shown() {
     let server = Server::start();
     let locks = LockManager::builder().label("web-3:4711").connect(&server.url()).await.unwrap();
     let _guard = order(&locks).holder_note("Ann Example").acquire().await.unwrap();
     let value = server.admin().get("order:42").unwrap();
-    let shown = README.lines().find(|line| line.starts_with("\"web-3:4711:")).unwrap();
+    let shown = line("\"web-3:4711:");
     let (shown, value) = (shown.trim_matches('"').split_once('/').unwrap(), value.split_once('/'));
     let (label, random) = value.unwrap();
     // The labels are compared without the time since which the lock is held.

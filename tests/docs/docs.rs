@@ -1,0 +1,285 @@
+//! The documents: their size and language, their links, and their tables beside the code.
+
+mod code;
+mod markdown;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use markdown::{Page, quoted};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn runtime(path: &str) -> PathBuf {
+    root().join("lockmacro-runtime/src").join(path)
+}
+
+fn readme() -> Page {
+    Page::read(root().join("README.md"))
+}
+
+fn page(name: &str) -> Page {
+    Page::read(root().join("docs").join(name))
+}
+
+/// It is about the tests and the models, and not a part of the guide.
+const VERIFICATION: &str = "verification.md";
+
+/// The pages of the guide, without their list.
+fn guide() -> Vec<Page> {
+    let folder = std::fs::read_dir(root().join("docs")).expect("a folder").flatten();
+    let pages = folder.map(|entry| entry.path()).filter(|path| {
+        let is_page = path.extension().is_some_and(|end| end == "md");
+        is_page && !path.ends_with("README.md") && !path.ends_with(VERIFICATION)
+    });
+    pages.map(Page::read).collect()
+}
+
+/// All documents that people read outside of rustdoc.
+fn documents() -> Vec<Page> {
+    let others = [
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "RELEASING.md",
+        "SECURITY.md",
+        "docs/README.md",
+        "examples/README.md",
+        "tests/README.md",
+    ];
+    let others = others.iter().map(|path| Page::read(root().join(path)));
+    guide().into_iter().chain(others).collect()
+}
+
+/// Words of the longest sentence, and of a sentence on average.
+const LONGEST: usize = 35;
+const AVERAGE: f64 = 16.0;
+
+/// What is too long in a page's prose.
+fn too_long(page: &Page) -> Vec<String> {
+    let sentences = page.sentences();
+    let long = sentences.iter().filter(|(words, _)| *words > LONGEST);
+    let mut told: Vec<_> = long.map(|(n, text)| format!("{}: {n}:{text}", page.name())).collect();
+    let words: usize = sentences.iter().map(|(words, _)| words).sum();
+    let average = words as f64 / sentences.len() as f64;
+    if average > AVERAGE {
+        told.push(format!("{}: {average:.1} words a sentence", page.name()));
+    }
+    told
+}
+
+#[test]
+fn the_readme_is_short_and_plain() {
+    let readme = readme();
+    let (lines, bytes) = (readme.text.lines().count(), readme.text.len());
+    assert!(lines <= 220 && bytes <= 12_000, "{lines} lines, {bytes} bytes");
+    assert_eq!(too_long(&readme), Vec::<String>::new());
+}
+
+#[test]
+fn a_page_is_one_screen_to_three_and_plain() {
+    let mut told = Vec::new();
+    for page in guide() {
+        let lines = page.text.lines().count();
+        if lines > 160 {
+            told.push(format!("{}: {lines} lines", page.name()));
+        }
+        told.extend(too_long(&page));
+    }
+    assert!(told.is_empty(), "{told:#?}");
+}
+
+/// Both are promised to work as they stand.
+#[test]
+fn the_two_commands_are_in_the_readme() {
+    for command in ["cargo run --example erp_orders ", "sh tests/run "] {
+        assert!(readme().text.lines().any(|line| line.starts_with(command)), "{command}");
+    }
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut broken = Vec::new();
+    for page in documents() {
+        for link in page.links() {
+            if link.target.contains("://") {
+                continue;
+            }
+            let (file, anchor) = page.target(&link.target);
+            // It is written beside the models that it is about.
+            let is_written = file.exists() || file.ends_with(VERIFICATION);
+            let has_anchor = anchor.is_none_or(|anchor| {
+                file.exists() && Page::read(&file).anchors().contains(&anchor)
+            });
+            if !is_written || !has_anchor {
+                broken.push(format!("{}: [{}]({})", page.name(), link.shown, link.target));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn a_page_defines_the_labels_that_it_uses_and_rustdoc_knows_them() {
+    let rustdoc = Page::read(runtime("guide/links.md")).definitions();
+    for page in guide().into_iter().chain([page("README.md")]) {
+        let (used, defined) = (page.labels(), page.definitions());
+        assert_eq!(used, defined.keys().cloned().collect(), "{}", page.name());
+        for (label, file) in defined {
+            let module = file.trim_end_matches(".md").replace('-', "_");
+            let target = rustdoc.get(&label).unwrap_or_else(|| panic!("[{label}] in links.md"));
+            assert_eq!(*target, format!("crate::guide::{module}"), "[{label}]");
+        }
+    }
+}
+
+#[test]
+fn the_guide_lists_every_page_and_rustdoc_has_it() {
+    let listed: BTreeSet<_> = page("README.md").definitions().into_values().collect();
+    let modules = code::read(&runtime("guide.rs"));
+    for page in guide() {
+        let name = page.name();
+        assert!(listed.contains(&name), "{name} is not listed");
+        assert!(modules.contains(&format!("\"{name}\"")), "{name} is no module of the guide");
+    }
+}
+
+#[test]
+fn the_arguments_are_those_of_the_attribute() {
+    let known = code::read(&root().join("lockmacro/src/known.rs"));
+    let known = known.lines().filter_map(|line| line.strip_prefix("    (\""));
+    let known: BTreeSet<_> = known.filter_map(|line| line.split('"').next()).collect();
+    assert!(known.len() >= 17, "{known:?}");
+    let readme = readme();
+    let (_, table) = readme.text.split_once("| argument |").expect("the table");
+    let table = table.split("\n\n").next().unwrap_or_default().lines().skip(2);
+    let cells = table.filter_map(|line| line.split('|').nth(1));
+    let shown: BTreeSet<_> = cells.flat_map(quoted).collect();
+    assert_eq!(shown, known.iter().map(|name| (*name).to_owned()).collect());
+    let attribute = Page::read(root().join("lockmacro/src/attribute.md"));
+    for name in known {
+        assert!(attribute.anchors().contains(name), "attribute.md has no heading for `{name}`");
+    }
+}
+
+#[test]
+fn the_errors_are_those_of_the_runtime() {
+    let variants = code::variants(&runtime("value/error.rs"), "LockError");
+    assert_eq!(page("trouble.md").names_in_tables(), variants);
+}
+
+#[test]
+fn the_causes_of_a_loss_are_those_of_the_runtime() {
+    let causes = code::variants(&runtime("value/loss.rs"), "LossCause");
+    let text = page("lost.md").text;
+    for cause in causes {
+        assert!(text.contains(&format!("`{cause}`")), "{cause}");
+    }
+}
+
+#[test]
+fn the_features_are_those_of_the_manifest() {
+    let features = code::features(&root().join("lockmacro-runtime/Cargo.toml"));
+    let lib = code::read(&runtime("lib.rs"));
+    let listed = lib.lines().filter_map(|line| line.strip_prefix("//! - `"));
+    let listed = listed
+        .filter_map(|line| line.split_once('`'))
+        .filter(|(_, rest)| rest.starts_with(':') || rest.starts_with(" (on by default):"));
+    let listed: BTreeSet<_> = listed.map(|(name, _)| name.to_owned()).collect();
+    assert_eq!(listed, features);
+}
+
+#[test]
+fn the_settings_of_a_url_are_those_that_the_runtime_reads() {
+    let files = ["store/redis/client/url.rs", "store/redlock/url.rs", "value/defaults.rs"];
+    let read = files.iter().flat_map(|file| code::matched(&runtime(file)));
+    // The schemes of URLs are matched in the same files.
+    let is_scheme = |name: &str| name.is_empty() || name.starts_with("redis") || name == "memory";
+    let read: BTreeSet<_> = read.filter(|name| !is_scheme(name)).collect();
+    let page = page("settings.md");
+    let cells: BTreeSet<_> =
+        page.names_in_tables().into_iter().filter(|name| !name.contains('(')).collect();
+    let shown = cells.iter().map(|cell| cell.split('=').next().unwrap_or_default().to_owned());
+    assert_eq!(shown.collect::<BTreeSet<_>>(), read);
+}
+
+#[test]
+fn the_metrics_are_those_that_the_runtime_counts() {
+    let counted = code::words(&runtime("engine/telemetry.rs"), "lockmacro_");
+    let shown = page("logs.md").names_in_tables();
+    let shown = shown.into_iter().filter(|name| name.starts_with("lockmacro_"));
+    assert_eq!(shown.collect::<BTreeSet<_>>(), counted);
+}
+
+#[test]
+fn the_log_lines_are_those_that_the_runtime_writes() {
+    let written: BTreeSet<_> =
+        code::sources(&runtime("")).iter().flat_map(|file| code::events(file)).collect();
+    assert!(written.len() > 25, "only {written:#?}");
+    let shown = page("logs.md").names_in_tables();
+    let shown: Vec<_> = shown.iter().filter(|name| !name.starts_with("lockmacro_")).collect();
+    let is_it = |shown: &str, written: &str| match shown.strip_suffix("…") {
+        Some(start) => written.starts_with(start),
+        None => written == shown,
+    };
+    let missing = written.iter().filter(|one| !shown.iter().any(|name| is_it(name, one)));
+    assert_eq!(missing.collect::<Vec<_>>(), Vec::<&String>::new(), "not in logs.md");
+    let odd = shown.iter().filter(|name| !written.iter().any(|one| is_it(name, one)));
+    assert_eq!(odd.collect::<Vec<_>>(), Vec::<&&String>::new(), "not in the runtime");
+}
+
+/// The lines of a block are lines of the file, in this order. The file may have more between them,
+/// and imports more.
+fn is_in(block: &str, file: &str) -> bool {
+    let shown = block.lines().filter(|line| !line.is_empty() && !line.starts_with("use "));
+    let mut lines = file.lines();
+    shown.into_iter().all(|line| lines.any(|other| other == line))
+}
+
+#[test]
+fn what_is_shown_of_an_example_is_in_it() {
+    let readme = readme();
+    let handler = readme.blocks("rust").into_iter().find(|block| block.contains("axum::"));
+    let axum = code::read(&root().join("examples/recipes/axum.rs"));
+    assert!(is_in(&handler.expect("the handler"), &axum), "the README's handler");
+    let client = page("protocol.md").blocks("python").concat();
+    assert_eq!(client, code::read(&root().join("examples/protocol/lock.py")));
+    // Both programs have the statements, with placeholders of their own.
+    for recipe in ["fenced_sqlite.rs", "fenced_postgres.rs"] {
+        let recipe = code::read(&root().join("examples/recipes").join(recipe));
+        let page = page("fences.md").text;
+        for statement in ["WHERE fences.fence <= excluded.fence", "UPDATE stock SET amount = "] {
+            assert!(page.contains(statement) && recipe.contains(statement), "{statement}");
+        }
+    }
+}
+
+#[test]
+fn every_example_is_listed_and_a_recipe_is_short() {
+    let list = Page::read(root().join("examples/README.md")).text;
+    let manifest = code::read(&root().join("examples/Cargo.toml"));
+    for line in manifest.lines().filter_map(|line| line.strip_prefix("path = \"")) {
+        let path = line.trim_end_matches('"');
+        assert!(list.contains(&format!("]({path})")), "{path} is not in examples/README.md");
+        if path.starts_with("recipes/") {
+            let lines = code::read(&root().join("examples").join(path)).lines().count();
+            assert!(lines <= 60, "{path}: {lines} lines");
+        }
+    }
+}
+
+#[test]
+fn the_benchmarks_of_the_readme_are_those_of_the_results() {
+    let results = code::read(&root().join("benches/results/contention.md"));
+    let readme = readme();
+    let (_, table) = readme.text.split_once("| acquisitions a second |").expect("the table");
+    let table = table.split("\n\n").next().unwrap_or_default().lines().skip(2);
+    let figures: Vec<_> = table.flat_map(|line| line.split('|').skip(2).map(str::trim)).collect();
+    let figures: Vec<_> = figures.into_iter().filter(|figure| !figure.is_empty()).collect();
+    assert_eq!(figures.len(), 15, "{figures:?}");
+    for figure in figures {
+        assert!(results.contains(&format!(" {figure} (")), "{figure} is not in contention.md");
+    }
+}
