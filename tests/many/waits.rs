@@ -111,7 +111,7 @@ async fn waiters_for_the_same_keys_are_served_in_order(backend: &Backend) {
     let mut waiters = Vec::new();
     for nth in 0..6 {
         let (served, mut keys) = (&served, keys.to_vec());
-        // Each process names them in another order.
+        // Each manager, which stands for a process, names them in another order.
         keys.rotate_left(nth % 3);
         let lock = many(&backend.manager().await, keys).wait(LONG_TTL);
         waiters.push(Box::pin(lock.run(async move {

@@ -17,8 +17,7 @@ async fn a_blocking_wait_ends_by_virtual_time() {
     let waiter = spawn_blocking(move || waiting.acquire_blocking());
     while !waiter.is_finished() {
         advance(MINUTE).await;
-        // Lets the thread look at the clock.
-        spawn_blocking(|| std::thread::sleep(std::time::Duration::from_millis(1))).await.unwrap();
+        blocked_briefly().await;
     }
     let late = waiter.await.expect("no panic");
     assert!(matches!(late, Err(LockError::TimedOut { .. })), "{late:?}");
@@ -55,4 +54,42 @@ async fn a_guard_is_not_released_by_blocking_the_thread_of_the_runtime() {
     // It is released in the background instead.
     sleep(SECOND).await;
     assert!(is_free(&locks).await);
+}
+
+/// The caller is not polled, but its thread is blocked, so it is there.
+#[tokio::test(start_paused = true)]
+async fn a_blocking_caller_of_several_keys_keeps_its_first_line() {
+    let locks = LockManager::memory();
+    let held = acquired(Lock::new("b").ttl(HOUR).manager(&locks)).await;
+    let both = Lock::many(["a", "b"]).ttl(HOUR).wait(2 * HOUR).manager(&locks);
+    let both = spawn_blocking(move || both.acquire_blocking());
+    let a = || Lock::new("a").ttl(HOUR).manager(&locks);
+    while is_acquired(a().acquire().await) {
+        blocked_briefly().await;
+    }
+    let single = tokio::spawn(a().wait(2 * HOUR).acquire());
+    for _ in 0..60 {
+        advance(SECOND).await;
+        blocked_briefly().await;
+    }
+    assert!(!single.is_finished() && !is_acquired(a().acquire().await));
+    held.release().await.expect("held");
+    let both = both.await.expect("no panic").expect("served");
+    assert!(!single.is_finished(), "it comes after the caller of both");
+    both.release().await.expect("held");
+    single.await.expect("no panic").expect("served").release().await.expect("held");
+}
+
+/// Lets blocked threads look at the clock.
+async fn blocked_briefly() {
+    let real = || std::thread::sleep(std::time::Duration::from_millis(1));
+    spawn_blocking(real).await.expect("no panic");
+}
+
+fn is_acquired(outcome: Locked<LockGuard>) -> bool {
+    match outcome {
+        Ok(_guard) => true,
+        Err(LockError::Busy { holder, .. }) => holder.owner.is_some(),
+        Err(error) => panic!("{error}"),
+    }
 }

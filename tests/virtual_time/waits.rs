@@ -83,3 +83,29 @@ async fn waiters_have_the_lock_in_their_order() {
         assert_eq!(order.recv().await, Some(nth));
     }
 }
+
+/// A caller of several keys that is polled keeps the lines of the keys that it has come to, for as
+/// long as it waits for another one: in the line of that key, and at the store.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_waits_for_its_second_key_keeps_its_first_line() {
+    let locks = LockManager::memory();
+    for is_lost in [false, true] {
+        // A lease that its holder does not check ends unnoticed by the line.
+        let held = acquired(Lock::new("b").ttl(HOUR).manager(&locks)).await;
+        let both = Lock::many(["a", "b"]).ttl(HOUR).wait(2 * HOUR).manager(&locks);
+        let both = tokio::spawn(both.acquire());
+        sleep(SECOND).await;
+        let single = Lock::new("a").ttl(HOUR).wait(2 * HOUR).manager(&locks);
+        let single = tokio::spawn(single.acquire());
+        sleep(MINUTE).await;
+        assert!(!single.is_finished(), "it comes after the caller of both");
+        match is_lost {
+            true => sleep(HOUR).await,
+            false => held.release().await.expect("held"),
+        }
+        let both = both.await.expect("no panic").expect("served");
+        assert!(!single.is_finished());
+        both.release().await.expect("held");
+        single.await.expect("no panic").expect("served").release().await.expect("held");
+    }
+}

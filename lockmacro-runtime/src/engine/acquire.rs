@@ -106,11 +106,11 @@ fn start(manager: &Arc<Core>, request: Request) -> Start {
     if manager.shutdown().is_closed() {
         return Start::Refused(request, Refusal::Failed(LockError::ShutDown));
     }
-    if !request.several().is_empty() {
-        return Start::Arrives(SeveralLines::new(Arc::clone(manager), request));
-    }
     if let Err(error) = manager.store().check(&request) {
         return Start::Refused(request, Refusal::Failed(error));
+    }
+    if !request.several().is_empty() {
+        return Start::Arrives(SeveralLines::new(Arc::clone(manager), request));
     }
     match Line::of_caller(manager, 0, request) {
         // A waiter at several servers waits in the line from the beginning, as one acquisition has
@@ -168,8 +168,7 @@ impl Future for Acquiring {
                         Next::Answered(acquisition, Box::new(answer))
                     }
                     (Poll::Pending, asker) => {
-                        let Some(asked) = acquire.asking() else { return Poll::Pending };
-                        ready!(asker.poll_over(asked.manager(), cx));
+                        ready!(asker.poll_over(acquire.asking(), cx));
                         Next::Unanswered
                     }
                 },
@@ -260,7 +259,7 @@ fn started(
     Err(Box::new(wanted.guard(refused)))
 }
 
-/// Has the head of several lines ask the store.
+/// Starts the request of the head of several lines.
 fn asking((acquisition, asker): (Acquisition, Asker)) -> Result<(Acquire, Asker), Refusal> {
     let acquire = acquisition.acquire().map_err(|(_, refusal)| refusal)?;
     Ok((acquire, asker))

@@ -116,8 +116,9 @@ impl Acquisition {
         &self.request
     }
 
-    /// Releases the lock, which is not a copy in a forked process, and returns the server's answer.
-    /// After an error, dropping the acquisition releases the lock in the background.
+    /// Releases the lock, and returns the server's answer. The caller has checked that this is no
+    /// copy in a forked process. After an error, dropping the acquisition releases the lock in the
+    /// background.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
         let released = if inside_runtime().is_ok() {
             self.manager.store().release(&self.request).await

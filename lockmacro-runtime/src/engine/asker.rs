@@ -61,15 +61,19 @@ impl Asker {
     }
 
     /// Ready when the own request of a caller that waits has taken too long. The caller then has to
-    /// wait in the line.
-    pub(crate) fn poll_over(&mut self, core: &Core, cx: &mut Context<'_>) -> Poll<()> {
-        let wait = match &mut self.0 {
-            At::Line(_, Some(wait)) => &mut **wait,
-            At::Lines(Some(heads)) => {
+    /// wait in the line. `asked` is `None` while no request is in flight.
+    pub(crate) fn poll_over(
+        &mut self,
+        asked: Option<&Acquisition>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        let (wait, core) = match (&mut self.0, asked) {
+            (At::Line(_, Some(wait)), Some(asked)) => (&mut **wait, asked.manager()),
+            (At::Lines(Some(heads)), _) => {
                 heads.poll(cx);
                 return Poll::Pending;
             }
-            At::Line(_, None) | At::Lines(None) => return Poll::Pending,
+            (At::Line(..) | At::Lines(None), _) => return Poll::Pending,
         };
         let Wait { until, timer } = wait;
         let timer = timer.get_or_insert_with(|| {
@@ -79,7 +83,7 @@ impl Asker {
         timer.poll(cx)
     }
 
-    /// The caller blocks its thread until the request is answered.
+    /// Notes that the caller's thread is blocked until the answer.
     pub(crate) fn blocks(&self) {
         if let At::Lines(Some(heads)) = &self.0 {
             heads.block();

@@ -24,7 +24,7 @@ pub(crate) struct HeadOfLines {
 impl HeadOfLines {
     /// Shows the lines that the caller is polled, and has it polled again in time.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) {
-        loop {
+        while !self.places.is_empty() {
             let timer = self.timer.get_or_insert_with(|| Timer::new(POLLED));
             if timer.poll(cx).is_pending() {
                 return;
@@ -50,19 +50,20 @@ impl HeadOfLines {
 
     /// The locks were not granted.
     pub(crate) fn refused(mut self: Box<Self>, refusal: &Refusal) {
-        for place in mem::take(&mut self.places) {
-            match refusal {
-                Refusal::Contended { key, holder, .. } if place.line.key == *key => {
-                    place.refused(holder, None);
-                }
-                _ => place.failed(None),
+        Place::tell(&mem::take(&mut self.places), |place| match refusal {
+            // Without an owner, no server has answered that another holder has the lock.
+            Refusal::Contended { key, holder, .. }
+                if place.line.key == *key && holder.owner.is_some() =>
+            {
+                place.refused(holder, None);
             }
-        }
+            _ => place.failed(None),
+        });
     }
 }
 
 impl Drop for HeadOfLines {
     fn drop(&mut self) {
-        self.places.iter().for_each(|place| place.failed(None));
+        Place::tell(&self.places, |place| place.failed(None));
     }
 }

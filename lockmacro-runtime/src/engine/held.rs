@@ -1,5 +1,6 @@
 //! A granted lock: its acquisition and its lease.
 
+use std::cell::Cell;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -169,12 +170,13 @@ impl Held {
             return Ended::Copied;
         }
         // Called without the mutex, as the line wakes the next caller.
-        match mem::take(&mut *self.places.lock()) {
+        let places = mem::take(&mut *self.places.lock());
+        match places {
             Places::One(place) if first => {
                 place.release(self.tenure(), || self.acquisition.give_away())
             }
             places => {
-                places.all().iter().for_each(Place::ends);
+                Place::tell(places.all(), Place::ends);
                 Ended::Kept
             }
         }
@@ -258,9 +260,9 @@ impl Held {
     /// once.
     fn leaves_line(&self) {
         let places = mem::take(&mut *self.places.lock());
-        // Each line has to know.
-        let waits = places.all().iter().fold(false, |waits, place| place.lost() || waits);
-        if waits {
+        let waits = Cell::new(false);
+        Place::tell(places.all(), |place| waits.set(place.lost() || waits.get()));
+        if waits.get() {
             self.acquisition.abandon();
         }
     }
@@ -364,7 +366,7 @@ impl Drop for Held {
         // Released by its acquisition.
         let places = mem::take(&mut *self.places.lock());
         if !self.acquisition.is_a_copy() {
-            places.all().iter().for_each(Place::ends);
+            Place::tell(places.all(), Place::ends);
         }
     }
 }

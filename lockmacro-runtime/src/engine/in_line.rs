@@ -25,7 +25,8 @@ const LONGEST_TIMER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Longest time for which a blocked thread sleeps.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// Makes the result of a wait of what the waiter has found; `None` if it is not for such a waiter.
+/// Turns what a waiter has found into the result of its wait; `None` if this kind of waiter never
+/// finds that.
 pub(crate) type Taken<F> = fn(&mut InLine, Found<Acquisition>) -> Option<F>;
 
 /// A waiter in the line. Dropping it leaves the line.
@@ -33,6 +34,8 @@ pub(crate) struct InLine {
     place: Option<Place>,
     core: Arc<Core>,
     draft: WaitingGauge<Arc<Request>>,
+    /// When it came to the line.
+    since: Moment,
     /// Boxed, to keep the waiter small.
     timer: Option<Box<Timer>>,
     /// The wait is over, and the waiter has some more time for a first answer only.
@@ -74,8 +77,8 @@ impl Drop for Standing {
 impl InLine {
     pub(crate) fn new(place: Place, core: Arc<Core>, draft: Arc<Request>) -> Self {
         let (timer, is_last, late) = (None, false, None);
-        let (place, draft) = (Some(place), WaitingGauge::new(draft));
-        Self { place, core, draft, timer, is_last, late }
+        let (place, draft, since) = (Some(place), WaitingGauge::new(draft), Moment::now());
+        Self { place, core, draft, since, timer, is_last, late }
     }
 
     pub(crate) fn draft(&self) -> &Arc<Request> {
@@ -86,7 +89,7 @@ impl InLine {
         &self.core
     }
 
-    /// Waits on the caller's runtime. `taken` makes the result of what the waiter has found.
+    /// Waits on the caller's runtime.
     pub(crate) fn poll<F>(
         &mut self,
         cx: &mut Context<'_>,
@@ -175,7 +178,7 @@ impl InLine {
             // The waiter has this much longer for the answer to a request in flight.
             (Some(until), true) => until.after(answer_time(&self.core)),
             // One answer to another caller's request, and one to a request of the line after it.
-            (None, _) => self.draft.asked.after(answer_time(&self.core) * 2),
+            (None, _) => self.since.after(answer_time(&self.core) * 2),
         };
         Some(until.since(Moment::now())).filter(|left| *left < LONGEST_TIMER)
     }

@@ -3,7 +3,7 @@
 
 use std::borrow::Borrow;
 use std::process;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
@@ -35,8 +35,9 @@ impl Wants for Arc<Request> {
         self.ttl
     }
 
+    /// The fences of several keys come with their own grant.
     fn is_fenced(&self) -> bool {
-        self.fenced
+        self.fenced && self.several().is_empty()
     }
 
     fn is_of_several(&self) -> bool {
@@ -235,7 +236,7 @@ impl Line {
         change: impl FnOnce(&mut State) -> (R, Effects<Acquisition, Waker>),
     ) -> R {
         // The holder is dropped without the mutex: the last one to drop it needs the line.
-        let (result, effects, to_send, withdrawn, (watch, _held), empty) = {
+        let (result, mut effects, to_send, withdrawn, (watch, _held), empty) = {
             let mut state = self.state.lock();
             let (result, effects) = change(&mut state);
             let withdrawn = if effects.withdraw { state.withdraw.take() } else { None };
@@ -248,6 +249,8 @@ impl Line {
             let empty = state.queue.is_empty() && !state.closed;
             if empty {
                 state.forget();
+                // The subscription may be gone when the line is used again.
+                self.was_answered.store(false, Ordering::Relaxed);
             }
             (result, effects, to_send, withdrawn, self.watch(&mut state), empty)
         };
@@ -261,11 +264,8 @@ impl Line {
         };
         if let Some(core) = core {
             if let Some(mut to_send) = to_send {
-                to_send.before = effects.release;
+                to_send.before = effects.release.take();
                 self.send(&core, to_send);
-            } else {
-                // Released in the background.
-                drop(effects.release);
             }
             if watch {
                 self.start_watch(&core);
@@ -274,6 +274,8 @@ impl Line {
                 core.lines().unused(self.key.as_str(), self, || self.close());
             }
         }
+        // Released in the background.
+        drop(effects.release);
         // Last: the code of a waker may panic.
         effects.wake.into_iter().for_each(Waker::wake);
         result
@@ -369,7 +371,7 @@ impl Line {
             }
         } else if let Some((tenure, token)) = state.queue.passed() {
             (shown(token.request()), Some(tenure.kept_until))
-        } else if state.queue.asks_for_several() {
+        } else if state.queue.turn_of_several() {
             // The holders of the other keys may be known, but not that of this key.
             (None, None)
         } else {
@@ -421,6 +423,7 @@ impl State {
     /// Forgets the last callers, when there are none any more.
     fn forget(&mut self) {
         (self.last, self.holder, self.taken_up) = Default::default();
+        self.queue.shrink();
     }
 
     pub(crate) fn note(&mut self, holder: &OtherHolder, ahead: u32) {

@@ -98,7 +98,7 @@ impl Drop for Open {
     }
 }
 
-/// Requests the lock from the store, and waits for it until there is no waiter any more.
+/// Requests the lock from the store, and waits for it until the request is withdrawn.
 async fn ask(line: &Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Store>) {
     let ToSend { mut before, mut report, number, draft, fenced, mut withdrawn } = to_send;
     // Several nodes have no common queue that the request could enter before the release.
@@ -192,7 +192,7 @@ async fn ask(line: &Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Stor
 /// The outcome of a request.
 enum RequestOutcome {
     Answer(Result<Answer, Failed>),
-    /// The line has no waiters any more.
+    /// No waiter of a single key is the next one any more.
     Withdrawn,
     /// The first waiter has changed, or a waiter wants a fence. The request has to be sent again
     /// with this ttl, and with a fence if the flag is set.
@@ -232,8 +232,13 @@ async fn answer(
 /// Waits for the answer to the first request of this line, because that request may have to
 /// subscribe before it is sent. Later requests are sent at once.
 async fn first_answer(line: &Line, store: &Store, is_awaited: bool) {
-    if is_awaited && !line.was_answered.load(Ordering::Relaxed) {
-        let _ = timeout(store.servers().answer_time(), line.answered.notified()).await;
+    let answered = async {
+        while !line.was_answered.load(Ordering::Relaxed) {
+            line.answered.notified().await;
+        }
+    };
+    if is_awaited {
+        let _ = timeout(store.servers().answer_time(), answered).await;
     }
 }
 

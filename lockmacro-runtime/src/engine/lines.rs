@@ -13,7 +13,7 @@ use crate::value::sync::{Mutex, MutexGuard};
 
 /// Number of tables. Callers of different keys seldom contend for the same mutex.
 const TABLES: usize = 16;
-/// Number of lines up to which unused lines are kept, to be used again.
+/// Unused lines are kept for later callers up to this number of lines. The first ones are kept.
 const KEPT: usize = 2_048;
 
 /// The line of a key.

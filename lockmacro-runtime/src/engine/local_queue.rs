@@ -59,8 +59,8 @@ pub(crate) enum Verdict {
 enum State<T> {
     /// No caller has the lock, or asks for it.
     Idle,
-    /// A caller asks the store for itself. A caller of several keys whose turn it is stays among
-    /// the waiters until it is polled.
+    /// It is the turn of a caller that asks the store for itself. A waiter of several keys begins
+    /// its turn when it is polled, and is one of the waiters until then.
     Asking {
         by: Ticket,
         since: Moment,
@@ -181,10 +181,10 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         (is_ours, effects)
     }
 
-    /// The caller of several keys that asks the store for itself was polled at `now`.
+    /// The caller that waits for several keys, and asks the store for them, was polled at `now`.
     pub(crate) fn asker_polled(&mut self, ticket: Ticket, now: Moment) {
-        if let State::Asking { by, since, .. } = &mut self.state
-            && *by == ticket
+        if let State::Asking { by, since, waits } = &mut self.state
+            && (*by, *waits) == (ticket, true)
         {
             *since = now.max(*since);
         }
@@ -295,7 +295,9 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
             }
         }
         if self.is_asked_by(ticket) {
-            self.asker_polled(ticket, now);
+            if let State::Asking { since, .. } = &mut self.state {
+                *since = now;
+            }
             effects.unused = self.remove(at);
             return (Found::Turn, effects);
         }
@@ -441,8 +443,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         let mut effects = Effects::default();
         match self.state {
             State::Asking { by, .. }
-                if self.lapses(unanswered).is_some_and(|lapses| lapses <= now)
-                    && (self.next().is_some() || self.asked_waiter().is_some()) =>
+                if self.lapses(unanswered).is_some_and(|lapses| lapses <= now) =>
             {
                 // A caller that has begun to ask reports the end of its request.
                 self.lapsed += usize::from(!self.sleeps(by));
@@ -465,11 +466,16 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
     /// When [`lapse`](LocalQueue::lapse) has something to do, unless the queue changes before.
     pub(crate) fn lapses(&self, unanswered: Duration) -> Option<Moment> {
         match &self.state {
-            State::Asking { since, waits, .. } => Some(since.after(match self.asked_waiter() {
-                Some(at) => self.waiters[at].take_up(),
-                None if *waits => CONFIRM_WINDOW,
-                None => unanswered,
-            })),
+            State::Asking { since, waits, .. } => {
+                let lasts = match self.asked_waiter() {
+                    Some(at) => self.waiters[at].take_up(),
+                    // No other caller is delayed.
+                    None if self.next().is_none() => return None,
+                    None if *waits => CONFIRM_WINDOW,
+                    None => unanswered,
+                };
+                Some(since.after(lasts))
+            }
             State::Passed { lapses, .. } => Some(*lapses),
             State::Idle | State::Requested { .. } | State::Held { .. } => None,
         }
@@ -506,9 +512,19 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         }
     }
 
-    /// Whether a caller that waits for several keys asks the store for them.
-    pub(crate) fn asks_for_several(&self) -> bool {
+    /// Whether a caller that waits for several keys has the turn.
+    pub(crate) fn turn_of_several(&self) -> bool {
         matches!(self.state, State::Asking { waits: true, .. })
+    }
+
+    /// The same for a caller that has begun its turn, and is no longer one of the waiters.
+    pub(crate) fn asks_for_several(&self) -> bool {
+        self.turn_of_several() && self.asked_waiter().is_none()
+    }
+
+    /// Frees the memory of earlier waiters.
+    pub(crate) fn shrink(&mut self) {
+        self.waiters.shrink_to(4);
     }
 
     /// The tenure that was passed and not taken up.

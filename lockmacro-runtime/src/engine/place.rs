@@ -101,9 +101,9 @@ impl Place {
     pub(crate) fn over(&self, waits: bool, last: bool) -> Option<Refusal> {
         let mut held = None;
         let state = self.line.state.lock();
-        let asks_for_several = state.queue.asks_for_several();
-        let is_ours =
-            asks_for_several || state.queue.holder().is_some() || state.queue.passed().is_some();
+        let is_ours = state.queue.turn_of_several()
+            || state.queue.holder().is_some()
+            || state.queue.passed().is_some();
         match &state.last {
             Some(Err(error)) if !is_ours => return Some(Refusal::Failed(error.clone())),
             None if !is_ours && last => {
@@ -121,7 +121,7 @@ impl Place {
         let ahead = match &state.last {
             Some(Ok(Contended { ahead, .. })) if !is_ours => *ahead,
             // That caller is a waiter, too.
-            _ => u32::from(asks_for_several),
+            _ => u32::from(state.queue.asks_for_several()),
         };
         let rank = u32::try_from(state.queue.rank(self.ticket)).unwrap_or(u32::MAX);
         let rank = rank.saturating_add(ahead);
@@ -167,6 +167,29 @@ impl Place {
             };
             (ended, effects)
         })
+    }
+
+    /// Tells each line. The code of a waker may panic in one of them, and the others are told
+    /// nevertheless.
+    pub(crate) fn tell(places: &[Self], each: impl Fn(&Self)) {
+        struct Rest<'a, E: Fn(&Place)>(&'a [Place], E);
+
+        impl<E: Fn(&Place)> Rest<'_, E> {
+            fn tell(&mut self) {
+                while let Some((first, rest)) = self.0.split_first() {
+                    self.0 = rest;
+                    (self.1)(first);
+                }
+            }
+        }
+
+        impl<E: Fn(&Place)> Drop for Rest<'_, E> {
+            fn drop(&mut self) {
+                self.tell();
+            }
+        }
+
+        Rest(places, each).tell();
     }
 
     /// The holder ends, and passes nothing on.

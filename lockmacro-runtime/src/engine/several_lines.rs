@@ -52,7 +52,7 @@ impl SeveralLines {
                 if turn.is_pending() {
                     self.heads.poll(cx);
                 }
-                self.turns(ready!(turn)?);
+                self.begins_turn(ready!(turn)?);
             }
             if self.arrives()? {
                 return Poll::Ready(self.asks());
@@ -66,7 +66,7 @@ impl SeveralLines {
             self.heads.block();
             if let Some(waits) = &mut self.waits {
                 let place = waits.block(InLine::begin_turn)?;
-                self.turns(place);
+                self.begins_turn(place);
             }
         }
         self.asks()
@@ -94,8 +94,8 @@ impl SeveralLines {
         Ok(true)
     }
 
-    /// It is the caller's turn in the line where it waits.
-    fn turns(&mut self, place: Place) {
+    /// The caller's turn has begun in the line where it waits.
+    fn begins_turn(&mut self, place: Place) {
         self.heads.places.push(place);
         self.waits = None;
     }
