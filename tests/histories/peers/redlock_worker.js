@@ -67,7 +67,11 @@ async function withUsing(redlock) {
       granted();
       for (let step = 0; step < STEPS; step++) {
         await pause(STEP);
-        if (signal.aborted) throw signal.error;
+        if (signal.aborted) {
+          // Noted here, because `using` releases the lock before it throws.
+          note("info", "release", {}, signal.error);
+          throw signal.error;
+        }
         note("ok", "use");
       }
       note("invoke", "release");

@@ -64,6 +64,11 @@ impl Connector {
         };
         let mut opened = opened.map_err(|error| self.or_next_login(error));
         match &mut opened {
+            Err(CallError::Transient(transient))
+                if transient.reason == Unavailability::Refused && delivery.subscribes() =>
+            {
+                self.not_opened();
+            }
             Ok(connection) => connection.generation = self.changes.opened(&at),
             Err(CallError::Transient(transient))
                 if transient.reason == Unavailability::Disconnected && !transient.login =>
@@ -99,7 +104,7 @@ impl Connector {
         at: &ConnectionAddr,
         mut delivery: Delivery,
     ) -> Result<Connection, CallError> {
-        if matches!(delivery, Delivery::Resp3 | Delivery::Resp2) && !self.may_subscribe() {
+        if delivery.subscribes() && !self.may_subscribe() {
             delivery = Delivery::Failed(Instant::now());
         }
         if delivery == Delivery::Resp3 {
@@ -205,6 +210,13 @@ impl Connector {
         opened.1 <= OPENED_MAX
     }
 
+    /// Takes back the count of a connection that was refused. An outage is no reason to poll after
+    /// it.
+    fn not_opened(&self) {
+        let mut opened = self.opened.lock();
+        opened.1 = opened.1.saturating_sub(1);
+    }
+
     /// Checks that the user may use the channel, to subscribe and to publish: a release looks for
     /// subscribers before it hands the lock off.
     async fn checked_subscription(
@@ -249,5 +261,31 @@ impl Connector {
             Ok(_) | Err(CallError::Final(LockError::AccessDenied { .. })) => Ok(connection),
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::redis::client::subscriptions::NoPushes;
+    use crate::store::redis::client::url::{Addresses, Deployment};
+    use crate::value::url::Url;
+
+    #[tokio::test]
+    async fn a_connection_that_is_refused_does_not_count_as_one_for_subscriptions() {
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let timeout = Duration::from_secs(1);
+        let url = Url::parse(&format!("redis://{closed}")).map(|url| Deployment::of(&url, timeout));
+        let Ok(Ok(Deployment { at: Addresses::One(target), settings, .. })) = url else {
+            panic!("one server")
+        };
+        let connector = Connector::new(target, settings, timeout, Arc::default(), NoPushes::sink());
+        connector.receive();
+        for _ in 0..=OPENED_MAX {
+            let opened = connector.open().await;
+            let Err(CallError::Transient(refused)) = opened else { panic!("nobody listens") };
+            assert_eq!(refused.reason, Unavailability::Refused);
+        }
+        assert!(connector.may_subscribe());
     }
 }

@@ -26,6 +26,13 @@ pub(crate) enum Delivery {
     Failed(Instant),
 }
 
+impl Delivery {
+    /// Whether a connection is opened with a subscription.
+    pub(crate) fn subscribes(self) -> bool {
+        matches!(self, Delivery::Resp3 | Delivery::Resp2)
+    }
+}
+
 /// An open connection, shared by all calls.
 pub(crate) struct Connection {
     pub(crate) inner: MultiplexedConnection,
