@@ -1,5 +1,6 @@
 //! The documents: their size and language, their links, and their tables beside the code.
 
+mod api;
 mod code;
 mod markdown;
 
@@ -282,4 +283,18 @@ fn the_benchmarks_of_the_readme_are_those_of_the_results() {
     for figure in figures {
         assert!(results.contains(&format!(" {figure} (")), "{figure} is not in contention.md");
     }
+}
+
+/// A change here is a change for users: `CHANGELOG.md` has a line about it. `BLESS=1` writes it.
+#[test]
+fn the_public_items_are_those_of_the_snapshot() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("public_api.txt");
+    let found = api::public(&runtime(""));
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &found).expect("written");
+    }
+    let kept = code::read(&path);
+    let new: Vec<_> = found.lines().filter(|line| !kept.contains(line)).collect();
+    let gone: Vec<_> = kept.lines().filter(|line| !found.contains(line)).collect();
+    assert!(found == kept, "the public items have changed: new {new:#?}, gone {gone:#?}");
 }
