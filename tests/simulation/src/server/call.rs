@@ -18,13 +18,8 @@ impl Core {
     /// Serves a request of a client.
     pub(super) fn serve(&mut self, id: ConnectionId, request: &[Vec<u8>]) {
         let caller = Caller { id, protocol: self.protocol(id) };
-        self.serving = Some(id);
         let reply = self.call(caller, request).unwrap_or_else(Reply::from);
-        self.serving = None;
         self.send(id, &reply);
-        for push in std::mem::take(&mut self.pushes_after_reply) {
-            self.send(id, &push);
-        }
     }
 
     fn call(&mut self, caller: Caller, request: &[Vec<u8>]) -> Answer {

@@ -33,9 +33,6 @@ pub(super) struct Core {
     pub(super) connections: BTreeMap<ConnectionId, Connection>,
     pub(super) outputs: Vec<Output>,
     pub(super) unknown: Vec<String>,
-    /// The client whose command is running, and the messages that it receives after the reply.
-    pub(super) serving: Option<ConnectionId>,
-    pub(super) pushes_after_reply: Vec<Reply>,
     last_connection: u64,
 }
 
@@ -104,16 +101,6 @@ impl Core {
         let mut bytes = Vec::new();
         reply.write(&mut bytes, protocol);
         self.outputs.push(Output::Send(to, bytes));
-    }
-
-    /// Sends a message of a channel. To the client whose command is running it is sent after the
-    /// reply.
-    pub(super) fn push(&mut self, to: ConnectionId, message: &Reply) {
-        if self.serving == Some(to) {
-            self.pushes_after_reply.push(message.clone());
-        } else {
-            self.send(to, message);
-        }
     }
 
     /// Notes that a client relies on something that is not simulated.

@@ -46,6 +46,8 @@ impl SortedSet {
 
     /// Sets a member's score; returns the score before.
     pub(super) fn insert(&mut self, member: &[u8], score: f64) -> Option<f64> {
+        // A short set keeps no sign of zero.
+        let score = if score == 0.0 { 0.0 } else { score };
         let before = self.scores.insert(member.to_vec(), Score(score));
         if let Some(before) = before {
             self.order.remove(&(before, member.to_vec()));

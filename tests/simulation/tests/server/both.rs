@@ -31,7 +31,12 @@ impl Both {
             stream.set_nodelay(true).expect("a socket");
             stream
         };
-        let streams = (0..connections).map(open).collect();
+        let mut streams: Vec<TcpStream> = (0..connections).map(open).collect();
+        // The real one had other clients before.
+        for _ in 1..number_of_the_first(&mut streams[0]) {
+            let id = simulated.connect();
+            simulated.disconnect(id);
+        }
         let ids = (0..connections).map(|_| simulated.connect()).collect();
         let sent = vec![Vec::new(); connections];
         Both { _real: real, streams, simulated, ids, sent, sends: 0 }
@@ -86,6 +91,14 @@ impl Both {
             compare(line, other, &received);
         }
     }
+}
+
+fn number_of_the_first(stream: &mut TcpStream) -> u64 {
+    stream.write_all(b"CLIENT ID\r\n").expect("it listens");
+    let mut reply = [0; 64];
+    let length = stream.read(&mut reply).expect("it answers");
+    let reply = String::from_utf8_lossy(&reply[..length]);
+    reply.trim().trim_start_matches(':').parse().expect("a number")
 }
 
 fn compare(line: &str, nth: usize, (real, simulated): &(Vec<u8>, Vec<u8>)) {

@@ -39,7 +39,6 @@ fn values_and_errors() {
         "EVAL \"error('boom')\" 0",
         "EVAL \"error('boom', 0)\" 0",
         "EVAL \"error({err='BAD luck'})\" 0",
-        "EVAL \"error({})\" 0",
         "EVAL \"error()\" 0",
         "EVAL \"return redis.call('GET', 'k')\" 0",
         "EVAL \"return redis.call('SET', 'k', 1)\" 0",

@@ -36,7 +36,7 @@ impl Core {
         let push = [name.as_bytes(), channel, message].map(Reply::bulk);
         let push = Reply::Push(push.into());
         for subscriber in &subscribers {
-            self.push(*subscriber, &push);
+            self.send(*subscriber, &push);
         }
         Reply::int(subscribers.len())
     }

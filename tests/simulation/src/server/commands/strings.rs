@@ -91,15 +91,18 @@ fn set(core: &mut Core, _: Caller, words: &[Vec<u8>]) -> Answer {
 
 fn getex(core: &mut Core, _: Caller, words: &[Vec<u8>]) -> Answer {
     let key = &words[1];
-    let expires = match words.len() {
-        2 => None,
-        3 if is(&words[2], "persist") => Some(None),
-        4 => Some(Some(expiry_option(core, words, 2)?.ok_or(Fault::SYNTAX)?)),
+    let is_expiry =
+        |word: &Vec<u8>| ["ex", "px", "exat", "pxat"].iter().any(|option| is(word, option));
+    match &words[2..] {
+        [] => {}
+        [word] if is(word, "persist") => {}
+        [word, _] if is_expiry(word) => {}
         _ => return Err(Fault::SYNTAX),
-    };
+    }
     let Some(value) = core.keyspace.get::<Vec<u8>>(key)? else { return Ok(Reply::Null) };
     let reply = Reply::Bulk(value.clone());
-    if let Some(expires) = expires {
+    if words.len() > 2 {
+        let expires = expiry_option(core, words, 2)?;
         core.keyspace.expire(key, expires);
     }
     Ok(reply)

@@ -1,8 +1,8 @@
 -- The globals of scripts. Receives the functions that are not written in Lua, and a table of the
 -- globals; returns what scripts use as globals, and what runs a script.
 local native, globals = ...
-local error, pairs, setmetatable, tostring, type, xpcall =
-  error, pairs, setmetatable, tostring, type, xpcall
+local error, pairs, pcall, setmetatable, tostring, type, xpcall =
+  error, pairs, pcall, setmetatable, tostring, type, xpcall
 
 local function locked(table, name)
   return setmetatable({}, {
@@ -23,20 +23,39 @@ local redis = {
   error_reply = native.error_reply,
   status_reply = native.status_reply,
   sha1hex = native.sha1hex,
-  acl_check_cmd = native.acl_check_cmd,
   log = function() end,
   replicate_commands = function()
     return true
   end,
 }
 
--- Raises an error that a script can read, which a native function cannot.
+-- Native functions cannot raise an error that a script can read, so the next two raise it.
 function redis.call(...)
   local reply = native.call(...)
   if type(reply) == 'table' and reply.err then
     error(reply, 0)
   end
   return reply
+end
+
+function redis.acl_check_cmd(...)
+  local allowed = native.may_run(...)
+  if allowed == nil then
+    error({ err = 'ERR Invalid command passed to redis.acl_check_cmd()' }, 0)
+  end
+  return allowed
+end
+
+-- In Redis the error of a command is a table, but caught by pcall it is a text.
+local function with_text(done, raised, ...)
+  if not done and type(raised) == 'table' and type(raised.err) == 'string' then
+    return done, raised.err
+  end
+  return done, raised, ...
+end
+
+function globals.pcall(...)
+  return with_text(pcall(...))
 end
 
 globals.redis = locked(redis)

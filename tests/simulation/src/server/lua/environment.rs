@@ -51,7 +51,7 @@ pub(super) fn build(lua: &Lua) -> mlua::Result<(Table, Table, Function)> {
     native.raw_set("error_reply", lua.create_function(error_reply)?)?;
     native.raw_set("status_reply", lua.create_function(status_reply)?)?;
     native.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
-    native.raw_set("acl_check_cmd", lua.create_function(acl_check_cmd)?)?;
+    native.raw_set("may_run", lua.create_function(may_run)?)?;
     native.raw_set("place", lua.create_function(place)?)?;
     let code = lua.load(include_str!("environment.lua")).set_name("@environment.lua");
     let (environment, run) = code.call((native, globals.clone()))?;
@@ -61,7 +61,7 @@ pub(super) fn build(lua: &Lua) -> mlua::Result<(Table, Table, Function)> {
 fn call_command(lua: &Lua, arguments: MultiValue) -> mlua::Result<Value> {
     let failure = |text: &str| to_lua(lua, &Reply::Error(text.as_bytes().to_vec().into()));
     if arguments.is_empty() {
-        return failure("ERR Please specify at least one argument for this redis.call()");
+        return failure("ERR Please specify at least one argument for this redis lib call");
     }
     match to_request(&arguments) {
         Some(request) => to_lua(lua, &call(&request)),
@@ -99,13 +99,12 @@ fn sha1hex(_: &Lua, text: mlua::String) -> mlua::Result<String> {
     Ok(Sha1::from(&*text.as_bytes()).digest().to_string())
 }
 
-fn acl_check_cmd(_: &Lua, arguments: MultiValue) -> mlua::Result<bool> {
-    let allowed = to_request(&arguments).and_then(|request| {
+/// Whether the user may run a command; `None` for an unknown one.
+fn may_run(_: &Lua, arguments: MultiValue) -> mlua::Result<Option<bool>> {
+    Ok(to_request(&arguments).and_then(|request| {
         let command = super::super::commands::command(request.first()?)?;
         Some(with_core(|core, _| !core.is_denied(command, &request)))
-    });
-    let unknown = || mlua::Error::runtime("ERR Invalid command passed to redis.acl_check_cmd()");
-    allowed.ok_or_else(unknown)
+    }))
 }
 
 /// The source and the line of the script that has just raised an error.
