@@ -2,4 +2,5 @@
 
 mod both;
 mod commands;
+mod lines;
 mod scripts;
