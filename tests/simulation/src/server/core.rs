@@ -1,6 +1,7 @@
 //! What a server keeps, and the bytes that it sends.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::connection::{Connection, ConnectionId, Protocol};
@@ -21,9 +22,14 @@ pub enum Output {
 #[derive(Debug, Default)]
 pub(super) struct Core {
     pub(super) now: Duration,
+    /// Tells servers apart, and their starts.
+    pub(super) seed: u64,
+    pub(super) starts: u64,
+    /// When the first client has sent something since the last start.
+    pub(super) used_since: Option<Duration>,
     pub(super) keyspace: Keyspace,
     /// The texts of scripts by their hashes.
-    pub(super) scripts: BTreeMap<String, Vec<u8>>,
+    pub(super) scripts: BTreeMap<String, Arc<[u8]>>,
     pub(super) channels: Channels,
     pub(super) shard_channels: Channels,
     pub(super) settings: BTreeMap<String, Vec<u8>>,
@@ -72,6 +78,7 @@ impl Core {
     pub(super) fn receive(&mut self, id: ConnectionId, bytes: &[u8]) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.input.add(bytes);
+        self.used_since.get_or_insert(self.now);
         self.keyspace.now = self.now.as_millis() as u64;
         while let Some(connection) = self.connections.get_mut(&id)
             && connection.waiting.is_none()
@@ -130,6 +137,9 @@ impl Core {
         *self = Core {
             keyspace: if keeps_data { keyspace } else { Keyspace::default() },
             last_connection: self.last_connection,
+            now: self.now,
+            seed: self.seed,
+            starts: self.starts + 1,
             outputs: std::mem::take(&mut self.outputs),
             unknown: std::mem::take(&mut self.unknown),
             ..Core::default()

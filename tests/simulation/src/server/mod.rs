@@ -38,6 +38,13 @@ impl Server {
         Server::default()
     }
 
+    /// A server without data whose `run_id` is another one than that of other seeds.
+    pub fn with_seed(seed: u64) -> Server {
+        let mut server = Server::default();
+        server.core.seed = seed;
+        server
+    }
+
     /// Accepts a connection.
     pub fn connect(&mut self) -> ConnectionId {
         self.core.connect()
@@ -91,7 +98,7 @@ impl Server {
     }
 
     /// All data, for a replica that begins to [`follow`](Server::follow).
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&mut self) -> Snapshot {
         self.core.snapshot()
     }
 
@@ -100,7 +107,8 @@ impl Server {
         self.core.replication.offset
     }
 
-    /// The changes after an offset, in order, for a replica to [`apply`](Server::apply).
+    /// The changes after an offset, in order, for a replica to [`apply`](Server::apply): those
+    /// since the first snapshot.
     pub fn changes_after(&self, offset: u64) -> &[Change] {
         self.core.replication.after(offset)
     }

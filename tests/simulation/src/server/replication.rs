@@ -37,7 +37,9 @@ pub(super) struct Replication {
     /// The address of the primary, if this is a replica.
     pub(super) primary: Option<(String, u16)>,
     pub(super) offset: u64,
+    /// Kept since the first snapshot.
     changes: Vec<Change>,
+    keeps_changes: bool,
     /// The offset that each connected replica has acknowledged.
     pub(super) replicas: BTreeMap<ReplicaId, u64>,
 }
@@ -76,6 +78,9 @@ impl Core {
         let keys = self.keyspace.take_changed();
         if !keys.is_empty() {
             self.replication.offset += 1;
+            if !self.replication.keeps_changes {
+                return;
+            }
             let value = |key: Vec<u8>| {
                 let entry = self.keyspace.stored(&key).cloned();
                 (key, entry)
@@ -85,7 +90,8 @@ impl Core {
         }
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot {
+    pub(super) fn snapshot(&mut self) -> Snapshot {
+        self.replication.keeps_changes = true;
         Snapshot { keyspace: self.keyspace.clone(), offset: self.replication.offset }
     }
 

@@ -69,7 +69,7 @@ fn wait_answers_when_replicas_have_acknowledged_or_its_time_is_over() {
 
 #[test]
 fn a_primary_that_becomes_a_replica_ends_the_waiting() {
-    let (mut primary, other) = (Server::new(), Server::new());
+    let (mut primary, mut other) = (Server::new(), Server::new());
     let client = primary.connect();
     ask(&mut primary, client, "SET a 1", NOW);
     assert_eq!(ask(&mut primary, client, "WAIT 1 0", NOW), "");
@@ -94,4 +94,19 @@ fn a_restart_closes_all_connections_and_keeps_what_it_is_told_to() {
     server.set_loading(true);
     let loading = "-LOADING Redis is loading the dataset in memory\r\n";
     assert_eq!(ask(&mut server, client, "PING", NOW), loading);
+}
+
+#[test]
+fn a_server_tells_of_its_starts() {
+    let mut servers = [Server::with_seed(1), Server::with_seed(2)];
+    let mut info = |nth: usize, now| {
+        let server: &mut Server = &mut servers[nth];
+        let client = server.connect();
+        let info = ask(server, client, "INFO server", now);
+        server.restart_with_data();
+        let field = |name| info.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+        (field("run_id:").expect("a run id"), field("uptime_in_seconds:").expect("an uptime"))
+    };
+    let runs = [info(0, NOW), info(1, NOW), info(0, NOW)].map(|(run_id, _)| run_id);
+    assert!(runs[0] != runs[1] && runs[0] != runs[2] && runs[0].len() == 40, "{runs:?}");
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sha1_smol::Sha1;
+
 use super::super::call::Caller;
 use super::super::core::Core;
 use super::super::number::integer;
@@ -25,9 +27,14 @@ fn time(core: &mut Core, _: Caller, _: &[Vec<u8>]) -> Answer {
 }
 
 /// Only what the runtime reads.
-fn info(_: &mut Core, _: Caller, _: &[Vec<u8>]) -> Answer {
-    let text = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n";
-    Ok(Reply::Verbatim(text.as_bytes().to_vec()))
+fn info(core: &mut Core, _: Caller, _: &[Vec<u8>]) -> Answer {
+    let run_id = Sha1::from(format!("{} {}", core.seed, core.starts)).digest();
+    let uptime = core.now.saturating_sub(core.used_since.unwrap_or(core.now)).as_secs();
+    let text = format!(
+        "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:{run_id}\r\n\
+         uptime_in_seconds:{uptime}\r\n"
+    );
+    Ok(Reply::Verbatim(text.into_bytes()))
 }
 
 fn config(core: &mut Core, _: Caller, words: &[Vec<u8>]) -> Answer {

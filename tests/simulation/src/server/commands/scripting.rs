@@ -39,7 +39,7 @@ fn count_of_keys(words: &[Vec<u8>]) -> Result<usize, Fault> {
 }
 
 fn run(core: &mut Core, caller: Caller, hash: &str, keys: usize, words: &[Vec<u8>]) -> Answer {
-    let text = core.scripts.get(hash).cloned().unwrap_or_default();
+    let text = core.scripts.get(hash).cloned().unwrap_or_else(|| [].into());
     let (keys, arguments) = words[3..].split_at(keys);
     lua::run(core, caller, (hash, &text), keys, arguments)
 }
@@ -50,7 +50,7 @@ impl Core {
         let hash = Sha1::from(text).digest().to_string();
         if !self.scripts.contains_key(&hash) {
             lua::check(&hash, text)?;
-            self.scripts.insert(hash.clone(), text.to_vec());
+            self.scripts.insert(hash.clone(), text.into());
         }
         Ok(hash)
     }
