@@ -1,8 +1,9 @@
-//! The scripts of the fair queue under random schedules, each with its own seed: on real servers, on
-//! simulated ones, and on both side by side, where every answer must be the same.
+//! The scripts of the fair queue under random schedules, each with its own seed: on real servers,
+//! on simulated ones, and on both side by side, where every answer must be the same.
 //!
-//! `LOCKMACRO_SCHEDULES` says how many (2,000, 500 and 1,500), `LOCKMACRO_SEED` with which seed to begin; a
-//! failure names the seed of its schedule, which then runs alone with `LOCKMACRO_SCHEDULES=1`.
+//! `LOCKMACRO_SCHEDULES` says how many (2,000, 500 and 1,500), `LOCKMACRO_SEED` with which seed to
+//! begin; a failure names the seed of its schedule, which then runs alone with
+//! `LOCKMACRO_SCHEDULES=1`.
 
 #[path = "../simulation/tests/server/both.rs"]
 mod both;

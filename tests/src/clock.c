@@ -1,4 +1,4 @@
-/* The clock of a redis-server: the microseconds since 1970 that are in a file, and no other time. */
+/* The clock of a redis-server: microseconds since 1970, which a test writes to a file. */
 
 #include <fcntl.h>
 #include <stdlib.h>
