@@ -186,7 +186,7 @@ impl Future for Acquiring {
                     };
                 }
                 (Acquiring::Arriving(lines, wanted), Next::Arrived(arrived)) => {
-                    *self = match arrived.and_then(|head| asking(head)) {
+                    *self = match arrived.and_then(asking) {
                         Ok((acquire, asker)) => Acquiring::Asking(acquire, asker, wanted),
                         Err(refusal) => {
                             let (core, request) = (lines.core(), lines.request());

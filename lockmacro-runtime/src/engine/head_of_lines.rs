@@ -44,12 +44,12 @@ impl HeadOfLines {
     }
 
     /// The caller has the locks.
-    pub(crate) fn granted(mut self: Box<Self>) -> Vec<Place> {
+    pub(crate) fn granted(mut self) -> Vec<Place> {
         mem::take(&mut self.places)
     }
 
     /// The locks were not granted.
-    pub(crate) fn refused(mut self: Box<Self>, refusal: &Refusal) {
+    pub(crate) fn refused(mut self, refusal: &Refusal) {
         Place::tell(&mem::take(&mut self.places), |place| match refusal {
             // Without an owner, no server has answered that another holder has the lock.
             Refusal::Contended { key, holder, .. }
