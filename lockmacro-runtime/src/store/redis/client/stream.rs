@@ -8,6 +8,7 @@ use redis::{AsyncConnectionConfig, Client, ConnectionAddr, RedisResult};
 use tokio::io::AsyncRead;
 use tokio::net::TcpStream;
 
+use crate::value::task::spawn;
 #[cfg(feature = "simulation")]
 use crate::value::world;
 
@@ -23,7 +24,7 @@ pub(crate) async fn connection(
         let login = info.redis_settings();
         let (connection, driver) =
             MultiplexedConnection::new_with_config(login, stream, config.clone()).await?;
-        tokio::spawn(driver);
+        spawn(driver);
         return Ok(connection);
     }
     client.get_multiplexed_async_connection_with_config(config).await
