@@ -1,0 +1,99 @@
+//! The bodies that run under locks, and what must be true of them: those under one key never
+//! overlap, and their fences grow.
+//!
+//! A body ends, as far as others are concerned, with the lease that its guard promises: a process
+//! that is frozen may go on later only to find that out.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::sim::sim;
+
+#[derive(Default)]
+pub struct Bodies {
+    open: RefCell<BTreeMap<u64, Body>>,
+    number: Cell<u64>,
+    fences: RefCell<BTreeMap<usize, u64>>,
+    /// Until when a server's loss of data excuses an overlap.
+    excused_until: Cell<Duration>,
+}
+
+struct Body {
+    process: usize,
+    keys: Vec<usize>,
+    /// Until when its process may rely on the lock, by the true clock.
+    until: Duration,
+}
+
+impl Bodies {
+    /// A body begins, whose lease lasts for `left`, by the clock of its process.
+    pub fn enter(&self, keys: &[usize], left: Duration, fences: &[u64]) -> u64 {
+        let number = self.number.replace(self.number.get() + 1);
+        let process = sim().current().expect("a process").nth;
+        trace!("body {number} begins under {keys:?}, fences {fences:?}, lease {left:?}");
+        let body = Body { process, keys: keys.to_vec(), until: Duration::ZERO };
+        self.open.borrow_mut().insert(number, body);
+        self.relies(number, left);
+        for (key, fence) in keys.iter().zip(fences) {
+            self.fence(*key, *fence);
+        }
+        number
+    }
+
+    /// A body finds that its lease lasts for `left`, and uses what the lock protects.
+    pub fn relies(&self, number: u64, left: Duration) {
+        let sim = sim();
+        let process = sim.current().expect("a process");
+        let (now, until) = (sim.now(), sim.now() + process.clock.truly(left));
+        let mut open = self.open.borrow_mut();
+        let Some(ours) = open.get_mut(&number) else { return };
+        ours.until = until;
+        let keys = ours.keys.clone();
+        if left.is_zero() || now < self.excused_until.get() {
+            return;
+        }
+        let overlaps = |body: &Body| body.until > now && body.keys.iter().any(|k| keys.contains(k));
+        let other = open.iter().find(|(other, body)| **other != number && overlaps(body));
+        if let Some((other, body)) = other {
+            sim.fails(
+                "exclusion",
+                format_args!(
+                    "body {number} of p{} and body {other} of p{} under {keys:?}, which p{} \
+                     relies on for another {:?}",
+                    process.nth,
+                    body.process,
+                    body.process,
+                    body.until - now
+                ),
+            );
+        }
+    }
+
+    /// A body has ended.
+    pub fn leave(&self, number: u64) {
+        if self.open.borrow_mut().remove(&number).is_some() {
+            trace!("body {number} ends");
+        }
+    }
+
+    /// A process has died, and its bodies with it.
+    pub fn died(&self, process: usize) {
+        self.open.borrow_mut().retain(|_, body| body.process != process);
+    }
+
+    /// A server has lost data: until then two processes may rely on one lock.
+    pub fn excuse(&self, until: Duration) {
+        self.excused_until.set(until.max(self.excused_until.get()));
+    }
+
+    fn fence(&self, key: usize, fence: u64) {
+        let sim = sim();
+        let mut fences = self.fences.borrow_mut();
+        let last = fences.entry(key).or_default();
+        if fence <= *last && sim.now() >= self.excused_until.get() {
+            sim.fails("fences", format_args!("{fence} under {key} after {last}"));
+        }
+        *last = fence.max(*last);
+    }
+}

@@ -1,0 +1,17 @@
+//! Locks of simulated processes and servers, in one thread and on virtual time.
+
+#[macro_use]
+pub mod sim;
+mod bodies;
+mod faults;
+mod host;
+pub mod many;
+mod network;
+mod process;
+pub mod run;
+pub mod scenario;
+pub mod server;
+mod show;
+mod stream;
+mod work;
+mod world;

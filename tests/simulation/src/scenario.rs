@@ -1,0 +1,223 @@
+//! What happens in one simulation, drawn from its seed: processes, their calls, and faults.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::faults::{Fault, draw_faults};
+use crate::process::Clock;
+use crate::sim::seeded;
+
+pub fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// How much longer than its clock says a machine's second may be, and how much shorter.
+const RATE: f64 = 0.005;
+
+#[derive(Debug)]
+pub struct Scenario {
+    pub store: Store,
+    /// The shortest and the longest delay of a message, in milliseconds.
+    pub delay: (u64, u64),
+    pub hosts: Vec<Clock>,
+    pub processes: Vec<Plan>,
+    /// The plans of processes that take the place of killed ones.
+    pub successors: Vec<Plan>,
+    pub faults: Vec<(Duration, Fault)>,
+    /// When all faults are over.
+    pub calm: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Store {
+    One,
+    /// This number of nodes.
+    Redlock(usize),
+}
+
+impl Store {
+    pub fn hosts(self) -> usize {
+        match self {
+            Store::One => 1,
+            Store::Redlock(nodes) => nodes,
+        }
+    }
+}
+
+/// The life of one process.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub clock: Clock,
+    pub starts: Duration,
+    pub turn: Option<Duration>,
+    /// Of a call to the server.
+    pub timeout: Duration,
+    /// Whether it ends with a shutdown.
+    pub shuts_down: bool,
+    pub workers: Vec<Vec<Call>>,
+}
+
+/// One call of the public API.
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub pause: Duration,
+    pub keys: Vec<usize>,
+    pub ttl: Duration,
+    pub renew: bool,
+    pub wait: Wait,
+    pub fenced: bool,
+    pub min_hold: Option<Duration>,
+    pub max_hold: Option<Duration>,
+    pub body: Duration,
+    /// How often the body looks at its lease.
+    pub step: Duration,
+    pub how: How,
+    /// At which poll the call is dropped.
+    pub dropped: Option<u32>,
+    pub reenters: bool,
+    pub extends: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    No,
+    For(Duration),
+    Forever,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// A guard, released or dropped.
+    Guard { released: bool },
+    /// A body, whose caller waits for the release or does not.
+    Run { in_background: bool },
+}
+
+/// The longest lease of any call.
+pub const LONGEST_TTL: Duration = Duration::from_secs(6);
+
+impl Scenario {
+    pub fn draw(seed: u64) -> Self {
+        let mut random = seeded(seed, "scenario");
+        let random = &mut random;
+        let store = match random.u8(..10) {
+            0..7 => Store::One,
+            7..9 => Store::Redlock(3),
+            _ => Store::Redlock(5),
+        };
+        let delay = *pick(random, &[(0, 0), (0, 1), (1, 1), (0, 3), (1, 8), (2, 20)]);
+        let keys = *pick(random, &[1, 1, 2, 3]);
+        let hosts = (0..store.hosts()).map(|_| clock(random, 0)).collect();
+        let count = *pick(random, &[1, 2, 2, 3, 4]);
+        let mut plan = || Plan::draw(random, store, keys);
+        let processes: Vec<_> = (0..count).map(|_| plan()).collect();
+        let successors = (0..2).map(|_| plan()).collect();
+        let calm = match random.u8(..4) {
+            0 => Duration::ZERO,
+            _ => store.ready() + ms(random.u64(500..6_000)),
+        };
+        let faults = match calm.is_zero() {
+            true => Vec::new(),
+            false => draw_faults(random, store, count, calm),
+        };
+        Self { store, delay, hosts, processes, successors, faults, calm }
+    }
+
+    /// When all calls have to be over: when each of them has waited for all the others.
+    pub fn limit(&self) -> Duration {
+        let calls = self.processes.iter().chain(&self.successors);
+        let calls = calls.flat_map(|plan| plan.workers.iter().flatten());
+        let each = calls.map(|call| call.body + call.ttl + call.pause + ms(6_000));
+        self.calm + each.sum::<Duration>() + ms(60_000)
+    }
+}
+
+impl Store {
+    /// When its servers serve locks.
+    pub fn ready(self) -> Duration {
+        match self {
+            Store::One => Duration::ZERO,
+            // A node votes only when every lock that it may have forgotten is over.
+            Store::Redlock(_) => LONGEST_TTL + ms(2_000),
+        }
+    }
+}
+
+impl Plan {
+    fn draw(random: &mut Rng, store: Store, keys: usize) -> Self {
+        let turn = match random.u8(..6) {
+            0 => Some(Duration::ZERO),
+            1 => Some(ms(random.u64(1..300))),
+            _ => None,
+        };
+        let workers = (0..*pick(random, &[1, 1, 2, 3, 5]))
+            .map(|_| (0..random.usize(1..5)).map(|_| Call::draw(random, keys)).collect())
+            .collect();
+        Self {
+            clock: clock(random, 1_000_000),
+            starts: store.ready() + ms(random.u64(..300)),
+            turn,
+            timeout: ms(*pick(random, &[400, 1_000, 2_000])),
+            shuts_down: random.bool(),
+            workers,
+        }
+    }
+}
+
+impl Call {
+    fn draw(random: &mut Rng, keys: usize) -> Self {
+        let ttl = ms(*pick(random, &[80, 150, 400, 1_000, 1_000, 2_500, 5_000]));
+        let renew = random.u8(..3) == 0;
+        let body = match random.u8(..6) {
+            0..3 => ms(random.u64(..15)),
+            3..5 => ms(random.u64(..300)),
+            // Beyond the ttl.
+            _ => ttl.mul_f64(0.5 + random.f64() * 2.0),
+        };
+        let wait = match random.u8(..8) {
+            0..2 => Wait::No,
+            2..5 => Wait::For(ms(random.u64(1..4_000))),
+            _ => Wait::Forever,
+        };
+        let mut chosen = vec![random.usize(..keys)];
+        if keys > 1 && random.u8(..5) == 0 {
+            chosen.push((chosen[0] + 1) % keys);
+        }
+        Self {
+            pause: ms(*pick(random, &[0, 0, 1, 5, 50, 400])),
+            keys: chosen,
+            ttl,
+            renew,
+            wait,
+            fenced: random.bool(),
+            min_hold: (random.u8(..12) == 0).then(|| ttl.mul_f64(random.f64() / 2.0)),
+            max_hold: (renew && random.u8(..6) == 0).then(|| ttl + ms(random.u64(..500))),
+            body,
+            step: ms(*pick(random, &[1, 5, 20, 90])),
+            how: match random.u8(..4) {
+                0 => How::Guard { released: true },
+                1 => How::Guard { released: false },
+                2 => How::Run { in_background: false },
+                _ => How::Run { in_background: true },
+            },
+            dropped: (random.u8(..6) == 0).then(|| random.u32(1..12)),
+            reenters: random.u8(..8) == 0,
+            extends: random.u8(..12) == 0,
+        }
+    }
+}
+
+pub fn pick<'a, T>(random: &mut Rng, of: &'a [T]) -> &'a T {
+    &of[random.usize(..of.len())]
+}
+
+fn clock(random: &mut Rng, latest: u64) -> Clock {
+    let rate = match random.u8(..4) {
+        0 => 1.0 - RATE,
+        1 => 1.0 + RATE,
+        2 => 1.0,
+        _ => 1.0 - RATE + 2.0 * RATE * random.f64(),
+    };
+    Clock { start: ms(random.u64(..=latest)), rate }
+}
