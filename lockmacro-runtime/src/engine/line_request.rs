@@ -309,6 +309,8 @@ impl Drop for Watch {
 
 /// Checks a line. Returns the pause until the next check; `None` without waiters.
 fn look(line: &Arc<Line>) -> Option<Duration> {
+    // What the check itself does to the line must not wake the watch again.
+    line.state.lock().watched = Some(Moment::at(Duration::ZERO));
     // `lasts` reports a loss to the line.
     line.holder().and_then(|holder| holder.lasts());
     line.with(|state| {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::sim::sim;
 
 #[derive(Default)]
-pub struct Bodies {
+pub(crate) struct Bodies {
     open: RefCell<BTreeMap<u64, Body>>,
     number: Cell<u64>,
     fences: RefCell<BTreeMap<usize, u64>>,
@@ -28,7 +28,7 @@ struct Body {
 
 impl Bodies {
     /// A body begins, whose lease lasts for `left`, by the clock of its process.
-    pub fn enter(&self, keys: &[usize], left: Duration, fences: &[u64]) -> u64 {
+    pub(crate) fn enter(&self, keys: &[usize], left: Duration, fences: &[u64]) -> u64 {
         let number = self.number.replace(self.number.get() + 1);
         let process = sim().current().expect("a process").nth;
         trace!("body {number} begins under {keys:?}, fences {fences:?}, lease {left:?}");
@@ -42,7 +42,7 @@ impl Bodies {
     }
 
     /// A body finds that its lease lasts for `left`, and uses what the lock protects.
-    pub fn relies(&self, number: u64, left: Duration) {
+    pub(crate) fn relies(&self, number: u64, left: Duration) {
         let sim = sim();
         let process = sim.current().expect("a process");
         let (now, until) = (sim.now(), sim.now() + process.clock.truly(left));
@@ -71,19 +71,19 @@ impl Bodies {
     }
 
     /// A body has ended.
-    pub fn leave(&self, number: u64) {
+    pub(crate) fn leave(&self, number: u64) {
         if self.open.borrow_mut().remove(&number).is_some() {
             trace!("body {number} ends");
         }
     }
 
     /// A process has died, and its bodies with it.
-    pub fn died(&self, process: usize) {
+    pub(crate) fn died(&self, process: usize) {
         self.open.borrow_mut().retain(|_, body| body.process != process);
     }
 
     /// A server has lost data: until then two processes may rely on one lock.
-    pub fn excuse(&self, until: Duration) {
+    pub(crate) fn excuse(&self, until: Duration) {
         self.excused_until.set(until.max(self.excused_until.get()));
     }
 

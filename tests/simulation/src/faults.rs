@@ -12,7 +12,7 @@ use crate::work::start;
 
 /// A fault, or the end of one.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// Connections are cut. What is on its way to the server may still arrive.
     Cut {
         process: Option<usize>,
@@ -60,7 +60,7 @@ pub enum Fault {
 }
 
 /// Draws faults that are over at `calm`.
-pub fn draw_faults(
+pub(crate) fn draw_faults(
     random: &mut Rng,
     store: Store,
     processes: usize,

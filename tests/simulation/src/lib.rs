@@ -1,7 +1,7 @@
 //! Locks of simulated processes and servers, in one thread and on virtual time.
 
 #[macro_use]
-pub mod sim;
+mod sim;
 mod bodies;
 mod faults;
 mod host;
@@ -9,7 +9,7 @@ pub mod many;
 mod network;
 mod process;
 pub mod run;
-pub mod scenario;
+mod scenario;
 pub mod server;
 mod show;
 mod stream;

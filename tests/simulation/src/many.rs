@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::run::run;
-use crate::sim::Failure;
+pub use crate::sim::Failure;
 
 /// Failures after which no more seeds are tried.
 const FAILURES_MAX: usize = 10;
@@ -15,8 +15,11 @@ const FAILURES_MAX: usize = 10;
 /// Which seeds to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Many {
+    /// The first seed.
     pub from: u64,
+    /// Their number.
     pub seeds: u64,
+    /// How many simulations run at once.
     pub threads: usize,
     /// Whether to stop at the first failure.
     pub only_first: bool,
@@ -32,8 +35,11 @@ impl Default for Many {
 /// What the simulations showed.
 #[derive(Debug)]
 pub struct Found {
+    /// Their number.
     pub seeds: u64,
+    /// How long all took.
     pub took: Duration,
+    /// How often tasks were polled in all.
     pub polls: u64,
     /// The seeds that failed, in order.
     pub failures: Vec<(u64, Failure)>,

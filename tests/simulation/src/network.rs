@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use crate::host::Host;
+use crate::scenario::ms;
 use crate::server::{ConnectionId, Output};
 use crate::show::Shown;
 use crate::sim::sim;
@@ -25,7 +26,7 @@ use crate::stream::StreamOf;
 /// How long a system tries to open a connection to a machine that is silent.
 const OPENING_MAX: Duration = Duration::from_secs(20);
 
-pub struct Network {
+pub(crate) struct Network {
     pub hosts: RefCell<Vec<Host>>,
     links: RefCell<Vec<Link>>,
     /// The link of each server's connection.
@@ -43,7 +44,7 @@ pub struct Network {
 }
 
 /// One connection of a process.
-pub struct Link {
+pub(crate) struct Link {
     pub process: usize,
     pub host: usize,
     at_server: Option<ConnectionId>,
@@ -76,7 +77,7 @@ enum What {
 }
 
 impl Network {
-    pub fn new(hosts: Vec<Host>, random: Rng, delay: (u64, u64)) -> Self {
+    pub(crate) fn new(hosts: Vec<Host>, random: Rng, delay: (u64, u64)) -> Self {
         Self {
             hosts: RefCell::new(hosts),
             links: RefCell::default(),
@@ -101,12 +102,12 @@ impl Network {
         self.blocked.borrow().get(&(process, host)).copied().unwrap_or_default()
     }
 
-    pub fn link<R>(&self, link: usize, look: impl FnOnce(&mut Link) -> R) -> R {
+    pub(crate) fn link<R>(&self, link: usize, look: impl FnOnce(&mut Link) -> R) -> R {
         look(&mut self.links.borrow_mut()[link])
     }
 
     /// The connections that a server has, and those of a process that its client has not closed.
-    pub fn open_links(&self) -> usize {
+    pub(crate) fn open_links(&self) -> usize {
         self.links.borrow().iter().filter(|link| !link.dropped).count()
     }
 
@@ -118,7 +119,8 @@ impl Network {
 
     fn arrives(&self, link: usize, to_server: bool) -> Duration {
         let now = sim().now();
-        let at = now + self.delay();
+        // A server takes some time for each request.
+        let at = now + self.delay() + ms(u64::from(to_server));
         self.link(link, |link| {
             let until = self.blocked_until(link.process, link.host);
             let last = if to_server { &mut link.last.0 } else { &mut link.last.1 };
@@ -128,7 +130,7 @@ impl Network {
     }
 
     /// A client writes.
-    pub fn write(&self, link: usize, bytes: &[u8]) {
+    pub(crate) fn write(&self, link: usize, bytes: &[u8]) {
         if self.link(link, |link| link.lost.0) {
             trace!("-> #{link} lost: {}", Shown(bytes));
             return;
@@ -138,7 +140,7 @@ impl Network {
     }
 
     /// A client closes its end.
-    pub fn close(&self, link: usize) {
+    pub(crate) fn close(&self, link: usize) {
         let (ended, lost) = self.link(link, |link| {
             link.dropped = true;
             (link.end.is_some(), link.lost.0)
@@ -244,7 +246,7 @@ impl Network {
     }
 
     /// Cuts links: the clients notice at once. What is on its way to a server arrives or not.
-    pub fn cut(&self, mut which: impl FnMut(&Link) -> bool, loses: bool) {
+    pub(crate) fn cut(&self, mut which: impl FnMut(&Link) -> bool, loses: bool) {
         let all = self.links.borrow().len();
         for link in 0..all {
             let hit = self.link(link, |link| link.at_server.is_some() && which(link));
@@ -264,7 +266,7 @@ impl Network {
     }
 
     /// Makes bytes vanish on links that stay open: those to servers, to clients, or both.
-    pub fn half_open(&self, mut which: impl FnMut(&Link) -> bool, lost: (bool, bool)) {
+    pub(crate) fn half_open(&self, mut which: impl FnMut(&Link) -> bool, lost: (bool, bool)) {
         if self.healed.get() {
             return;
         }
@@ -277,14 +279,14 @@ impl Network {
     }
 
     /// Holds bytes between a process and a host back.
-    pub fn block(&self, process: usize, host: usize, until: Duration) {
+    pub(crate) fn block(&self, process: usize, host: usize, until: Duration) {
         let mut blocked = self.blocked.borrow_mut();
         let at = blocked.entry((process, host)).or_default();
         *at = until.max(*at);
     }
 
     /// Closes all connections of a server, as its end does.
-    pub fn end_all(&self, host: usize) {
+    pub(crate) fn end_all(&self, host: usize) {
         let ours: Vec<_> = {
             let accepted = self.accepted.borrow();
             accepted
@@ -302,7 +304,7 @@ impl Network {
     }
 
     /// Ends all faults. Whoever is at a half-open connection learns that it is gone.
-    pub fn heal(&self) {
+    pub(crate) fn heal(&self) {
         self.healed.set(true);
         self.blocked.borrow_mut().clear();
         self.cut(|link| link.lost != (false, false), true);
@@ -313,7 +315,7 @@ impl Network {
 }
 
 /// Opens a connection.
-pub fn open(address: &str) -> Opening {
+pub(crate) fn open(address: &str) -> Opening {
     let host = address.strip_prefix('s').and_then(|rest| rest.split(':').next());
     let host: usize = host.and_then(|nth| nth.parse().ok()).expect("the address of a host");
     Box::pin(async move {

@@ -13,11 +13,8 @@ use tokio::task::JoinHandle;
 
 use crate::sim::sim;
 
-/// Polls in one run after which its tasks count as running in a circle.
-const POLLS_MAX: u64 = 5_000_000;
-
 /// A process, from its start to its death.
-pub struct Process {
+pub(crate) struct Process {
     pub nth: usize,
     pub clock: Clock,
     state: Cell<State>,
@@ -33,7 +30,7 @@ pub struct Process {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
+pub(crate) enum State {
     Running,
     Frozen,
     Dead,
@@ -41,25 +38,25 @@ pub enum State {
 
 /// A clock that starts anywhere, and whose rate is off.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub(crate) struct Clock {
     pub start: Duration,
     pub rate: f64,
 }
 
 impl Clock {
     /// What it shows when this much time has passed.
-    pub fn after(self, passed: Duration) -> Duration {
+    pub(crate) fn after(self, passed: Duration) -> Duration {
         self.start + passed.mul_f64(self.rate)
     }
 
     /// The true length of a time that this clock measured.
-    pub fn truly(self, measured: Duration) -> Duration {
+    pub(crate) fn truly(self, measured: Duration) -> Duration {
         measured.div_f64(self.rate)
     }
 }
 
 impl Process {
-    pub fn new(nth: usize, clock: Clock, random: Rng) -> Self {
+    pub(crate) fn new(nth: usize, clock: Clock, random: Rng) -> Self {
         Self {
             nth,
             clock,
@@ -73,25 +70,25 @@ impl Process {
     }
 
     /// Spawns a task of this process.
-    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
         tokio::spawn(TaskOf::new(self.nth, Box::pin(task)))
     }
 
-    pub fn tasks(&self) -> usize {
+    pub(crate) fn tasks(&self) -> usize {
         self.tasks.get()
     }
 
     /// A worker begins a call.
-    pub fn begins(&self, worker: usize, call: String) {
+    pub(crate) fn begins(&self, worker: usize, call: String) {
         self.calls.borrow_mut().insert(worker, (sim().now(), call));
     }
 
-    pub fn ended(&self, worker: usize) {
+    pub(crate) fn ended(&self, worker: usize) {
         self.calls.borrow_mut().remove(&worker);
     }
 
     /// The calls that are not over.
-    pub fn open_calls(&self) -> Vec<String> {
+    pub(crate) fn open_calls(&self) -> Vec<String> {
         let calls = self.calls.borrow();
         let call = |(worker, (since, call)): (&usize, &(Duration, String))| {
             format!("p{}.{worker} since {since:?}: {call}", self.nth)
@@ -99,27 +96,27 @@ impl Process {
         calls.iter().map(call).collect()
     }
 
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.over.get() || self.state() == State::Dead
     }
 
-    pub fn set_over(&self) {
+    pub(crate) fn set_over(&self) {
         self.over.set(true);
         sim().changed();
     }
 
-    pub fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         self.state.get()
     }
 
     /// Stops its tasks from being polled.
-    pub fn freeze(&self) {
+    pub(crate) fn freeze(&self) {
         if self.state.get() == State::Running {
             self.state.set(State::Frozen);
         }
     }
 
-    pub fn thaw(&self) {
+    pub(crate) fn thaw(&self) {
         if self.state.get() == State::Frozen {
             self.state.set(State::Running);
             self.frozen.take().into_iter().for_each(Waker::wake);
@@ -128,19 +125,19 @@ impl Process {
 
     /// Ends the process: its tasks are never polled again, and no destructor runs while the
     /// simulation does.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.state.set(State::Dead);
     }
 }
 
 /// A task of a process.
-pub struct TaskOf {
+pub(crate) struct TaskOf {
     process: usize,
     task: Option<Task>,
 }
 
 impl TaskOf {
-    pub fn new(process: usize, task: Task) -> Self {
+    pub(crate) fn new(process: usize, task: Task) -> Self {
         let tasks = &sim().process(process).tasks;
         tasks.set(tasks.get() + 1);
         Self { process, task: Some(task) }
@@ -161,11 +158,8 @@ impl Future for TaskOf {
             }
             State::Dead => return Poll::Pending,
         }
-        if sim.count_poll() > POLLS_MAX {
-            sim.fails("livelock", "the tasks run in a circle without any passing of time");
-            process.kill();
-            return Poll::Pending;
-        }
+        sim.count_poll();
+        sim.count_step();
         let _inside = sim.enter(self.process);
         let Some(task) = &mut self.task else { return Poll::Ready(()) };
         let polled = task.as_mut().poll(cx);

@@ -14,7 +14,6 @@ use crate::host::Host;
 use crate::network::Network;
 use crate::process::State;
 use crate::scenario::Scenario;
-use crate::server::Server;
 use crate::sim::{Failure, Sim, is_running, seeded, set, sim};
 use crate::work::start;
 use crate::world::OfProcess;
@@ -25,9 +24,11 @@ const LEFT_MAX: Duration = Duration::from_secs(60);
 /// What one simulation showed.
 #[derive(Debug)]
 pub struct Outcome {
+    /// What went wrong first.
     pub failure: Option<Failure>,
     /// All that happened, if it was asked for.
     pub trace: Option<String>,
+    /// How often tasks were polled.
     pub polls: u64,
 }
 
@@ -46,7 +47,8 @@ pub fn run(seed: u64, traced: bool) -> Outcome {
         .build()
         .expect("a runtime of one thread");
     let _inside = runtime.enter();
-    let hosts = scenario.hosts.iter().map(|clock| Host::new(Server::new(), *clock)).collect();
+    let hosts = scenario.hosts.iter().enumerate();
+    let hosts = hosts.map(|(nth, clock)| Host::new(nth, *clock)).collect();
     let network = Network::new(hosts, seeded(seed, "network"), scenario.delay);
     let sim_here = Sim::new(seed, network, traced);
     set(Some(sim_here.clone()));

@@ -8,7 +8,7 @@ use crate::faults::{Fault, draw_faults};
 use crate::process::Clock;
 use crate::sim::seeded;
 
-pub fn ms(millis: u64) -> Duration {
+pub(crate) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
@@ -16,7 +16,7 @@ pub fn ms(millis: u64) -> Duration {
 const RATE: f64 = 0.005;
 
 #[derive(Debug)]
-pub struct Scenario {
+pub(crate) struct Scenario {
     pub store: Store,
     /// The shortest and the longest delay of a message, in milliseconds.
     pub delay: (u64, u64),
@@ -30,14 +30,14 @@ pub struct Scenario {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Store {
+pub(crate) enum Store {
     One,
     /// This number of nodes.
     Redlock(usize),
 }
 
 impl Store {
-    pub fn hosts(self) -> usize {
+    pub(crate) fn hosts(self) -> usize {
         match self {
             Store::One => 1,
             Store::Redlock(nodes) => nodes,
@@ -47,7 +47,7 @@ impl Store {
 
 /// The life of one process.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub(crate) struct Plan {
     pub clock: Clock,
     pub starts: Duration,
     pub turn: Option<Duration>,
@@ -60,7 +60,7 @@ pub struct Plan {
 
 /// One call of the public API.
 #[derive(Debug, Clone)]
-pub struct Call {
+pub(crate) struct Call {
     pub pause: Duration,
     pub keys: Vec<usize>,
     pub ttl: Duration,
@@ -80,14 +80,14 @@ pub struct Call {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
+pub(crate) enum Wait {
     No,
     For(Duration),
     Forever,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub(crate) enum How {
     /// A guard, released or dropped.
     Guard { released: bool },
     /// A body, whose caller waits for the release or does not.
@@ -95,10 +95,10 @@ pub enum How {
 }
 
 /// The longest lease of any call.
-pub const LONGEST_TTL: Duration = Duration::from_secs(6);
+pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(6);
 
 impl Scenario {
-    pub fn draw(seed: u64) -> Self {
+    pub(crate) fn draw(seed: u64) -> Self {
         let mut random = seeded(seed, "scenario");
         let random = &mut random;
         let store = match random.u8(..10) {
@@ -110,7 +110,8 @@ impl Scenario {
         let keys = *pick(random, &[1, 1, 2, 3]);
         let hosts = (0..store.hosts()).map(|_| clock(random, 0)).collect();
         let count = *pick(random, &[1, 2, 2, 3, 4]);
-        let mut plan = || Plan::draw(random, store, keys);
+        let shortest = store.shortest_ttl(delay.1);
+        let mut plan = || Plan::draw(random, store, keys, shortest);
         let processes: Vec<_> = (0..count).map(|_| plan()).collect();
         let successors = (0..2).map(|_| plan()).collect();
         let calm = match random.u8(..4) {
@@ -125,7 +126,7 @@ impl Scenario {
     }
 
     /// When all calls have to be over: when each of them has waited for all the others.
-    pub fn limit(&self) -> Duration {
+    pub(crate) fn limit(&self) -> Duration {
         let calls = self.processes.iter().chain(&self.successors);
         let calls = calls.flat_map(|plan| plan.workers.iter().flatten());
         let each = calls.map(|call| call.body + call.ttl + call.pause + ms(6_000));
@@ -134,8 +135,18 @@ impl Scenario {
 }
 
 impl Store {
+    /// The shortest ttl that can be granted on such a network: a node of a Redlock is given a tenth
+    /// of it to answer.
+    fn shortest_ttl(self, delay: u64) -> Duration {
+        let round_trip = ms(2 * delay + 2);
+        match self {
+            Store::One => round_trip * 4,
+            Store::Redlock(_) => round_trip * 12,
+        }
+    }
+
     /// When its servers serve locks.
-    pub fn ready(self) -> Duration {
+    pub(crate) fn ready(self) -> Duration {
         match self {
             Store::One => Duration::ZERO,
             // A node votes only when every lock that it may have forgotten is over.
@@ -145,14 +156,14 @@ impl Store {
 }
 
 impl Plan {
-    fn draw(random: &mut Rng, store: Store, keys: usize) -> Self {
+    fn draw(random: &mut Rng, store: Store, keys: usize, shortest: Duration) -> Self {
         let turn = match random.u8(..6) {
             0 => Some(Duration::ZERO),
             1 => Some(ms(random.u64(1..300))),
             _ => None,
         };
         let workers = (0..*pick(random, &[1, 1, 2, 3, 5]))
-            .map(|_| (0..random.usize(1..5)).map(|_| Call::draw(random, keys)).collect())
+            .map(|_| (0..random.usize(1..5)).map(|_| Call::draw(random, keys, shortest)).collect())
             .collect();
         Self {
             clock: clock(random, 1_000_000),
@@ -166,8 +177,8 @@ impl Plan {
 }
 
 impl Call {
-    fn draw(random: &mut Rng, keys: usize) -> Self {
-        let ttl = ms(*pick(random, &[80, 150, 400, 1_000, 1_000, 2_500, 5_000]));
+    fn draw(random: &mut Rng, keys: usize, shortest: Duration) -> Self {
+        let ttl = ms(*pick(random, &[80, 150, 400, 1_000, 1_000, 2_500, 5_000])).max(shortest);
         let renew = random.u8(..3) == 0;
         let body = match random.u8(..6) {
             0..3 => ms(random.u64(..15)),
@@ -208,7 +219,7 @@ impl Call {
     }
 }
 
-pub fn pick<'a, T>(random: &mut Rng, of: &'a [T]) -> &'a T {
+pub(crate) fn pick<'a, T>(random: &mut Rng, of: &'a [T]) -> &'a T {
     &of[random.usize(..of.len())]
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 const LONGEST: usize = 240;
 
 /// The parts of a message without their lengths, cut where they are long.
-pub struct Shown<'a>(pub &'a [u8]);
+pub(crate) struct Shown<'a>(pub &'a [u8]);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,25 +13,28 @@ use crate::bodies::Bodies;
 use crate::network::Network;
 use crate::process::{Clock, Process};
 
+/// Steps at one moment after which the tasks count as running in a circle.
+const STEPS_MAX: u64 = 200_000;
+
 thread_local! {
     static SIM: RefCell<Option<Rc<Sim>>> = const { RefCell::new(None) };
 }
 
 /// The simulation of this thread.
-pub fn sim() -> Rc<Sim> {
+pub(crate) fn sim() -> Rc<Sim> {
     SIM.with_borrow(Clone::clone).expect("a simulation runs")
 }
 
 /// Whether this thread runs a simulation.
-pub fn is_running() -> bool {
+pub(crate) fn is_running() -> bool {
     SIM.with_borrow(Option::is_some)
 }
 
-pub fn set(sim: Option<Rc<Sim>>) {
+pub(crate) fn set(sim: Option<Rc<Sim>>) {
     SIM.set(sim);
 }
 
-pub struct Sim {
+pub(crate) struct Sim {
     seed: u64,
     began: Instant,
     processes: RefCell<Vec<Rc<Process>>>,
@@ -41,18 +44,22 @@ pub struct Sim {
     trace: RefCell<Option<String>>,
     failure: RefCell<Option<Failure>>,
     polls: Cell<u64>,
+    /// The last moment at which something was done, and the steps at it.
+    steps: Cell<(Duration, u64)>,
     changed: Notify,
 }
 
 /// What went wrong first.
 #[derive(Debug, Clone)]
 pub struct Failure {
+    /// Which oracle has failed.
     pub oracle: &'static str,
+    /// What it saw.
     pub text: String,
 }
 
 impl Sim {
-    pub fn new(seed: u64, network: Network, traced: bool) -> Rc<Self> {
+    pub(crate) fn new(seed: u64, network: Network, traced: bool) -> Rc<Self> {
         Rc::new(Self {
             seed,
             began: Instant::now(),
@@ -63,21 +70,22 @@ impl Sim {
             trace: RefCell::new(traced.then(String::new)),
             failure: RefCell::default(),
             polls: Cell::new(0),
+            steps: Cell::default(),
             changed: Notify::new(),
         })
     }
 
     /// The true time since the start.
-    pub fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.began.elapsed()
     }
 
     /// Random numbers for one use, which no other use changes.
-    pub fn random(&self, of: &str) -> Rng {
+    pub(crate) fn random(&self, of: &str) -> Rng {
         seeded(self.seed, of)
     }
 
-    pub fn start_process(&self, clock: Clock) -> Rc<Process> {
+    pub(crate) fn start_process(&self, clock: Clock) -> Rc<Process> {
         let mut processes = self.processes.borrow_mut();
         let nth = processes.len();
         let process = Rc::new(Process::new(nth, clock, self.random(&format!("process {nth}"))));
@@ -85,50 +93,63 @@ impl Sim {
         process
     }
 
-    pub fn process(&self, nth: usize) -> Rc<Process> {
+    pub(crate) fn process(&self, nth: usize) -> Rc<Process> {
         Rc::clone(&self.processes.borrow()[nth])
     }
 
-    pub fn processes(&self) -> Vec<Rc<Process>> {
+    pub(crate) fn processes(&self) -> Vec<Rc<Process>> {
         self.processes.borrow().clone()
     }
 
     /// The process whose task is polled.
-    pub fn current(&self) -> Option<Rc<Process>> {
+    pub(crate) fn current(&self) -> Option<Rc<Process>> {
         self.current.get().map(|nth| self.process(nth))
     }
 
     /// Runs as this process until the returned value is dropped.
-    pub fn enter(self: &Rc<Self>, process: usize) -> Inside {
+    pub(crate) fn enter(self: &Rc<Self>, process: usize) -> Inside {
         Inside { sim: Rc::clone(self), before: self.current.replace(Some(process)) }
     }
 
-    pub fn count_poll(&self) -> u64 {
+    pub(crate) fn count_poll(&self) {
         self.polls.set(self.polls.get() + 1);
-        self.polls.get()
     }
 
-    pub fn polls(&self) -> u64 {
+    /// Counts the steps at one moment. Time stands still while there is work, so tasks that run in
+    /// a circle would never end.
+    pub(crate) fn count_step(&self) {
+        let now = self.now();
+        let (at, steps) = self.steps.get();
+        let steps = if at == now { steps + 1 } else { 0 };
+        self.steps.set((now, steps));
+        if steps > STEPS_MAX && self.failure().is_none() {
+            self.fails("livelock", "tasks run in a circle, and no time passes");
+            self.processes().iter().for_each(|process| process.kill());
+            // Ends the task, and thereby the circle.
+            assert!(std::thread::panicking(), "a livelock");
+        }
+    }
+
+    pub(crate) fn polls(&self) -> u64 {
         self.polls.get()
     }
 
     /// Writes a line into the trace, if there is one.
-    pub fn trace(&self, line: fmt::Arguments<'_>) {
+    pub(crate) fn trace(&self, line: fmt::Arguments<'_>) {
         if let Some(trace) = &mut *self.trace.borrow_mut() {
             let at = self.now();
             let who = self.current.get().map_or_else(String::new, |nth| format!("p{nth}"));
             let text = format!("{:>6}.{:03} {who:<4} {line}\n", at.as_secs(), at.subsec_millis());
-            if std::env::var_os("SIM_LIVE").is_some() { eprint!("{text}"); }
             trace.push_str(&text);
         }
     }
 
-    pub fn take_trace(&self) -> Option<String> {
+    pub(crate) fn take_trace(&self) -> Option<String> {
         self.trace.take()
     }
 
     /// Records a failure, unless there was one before.
-    pub fn fails(&self, oracle: &'static str, text: impl fmt::Display) {
+    pub(crate) fn fails(&self, oracle: &'static str, text: impl fmt::Display) {
         self.trace(format_args!("FAILED {oracle}: {text}"));
         let text = text.to_string();
         self.failure.borrow_mut().get_or_insert(Failure { oracle, text });
@@ -136,7 +157,7 @@ impl Sim {
     }
 
     /// A process is over, or something has failed.
-    pub fn changed(&self) {
+    pub(crate) fn changed(&self) {
         self.changed.notify_one();
     }
 
@@ -148,13 +169,13 @@ impl Sim {
         }
     }
 
-    pub fn failure(&self) -> Option<Failure> {
+    pub(crate) fn failure(&self) -> Option<Failure> {
         self.failure.borrow().clone()
     }
 }
 
 /// Random numbers that depend on a seed and on what they are for.
-pub fn seeded(seed: u64, of: &str) -> Rng {
+pub(crate) fn seeded(seed: u64, of: &str) -> Rng {
     // FNV-1a.
     let hash = of.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -164,7 +185,7 @@ pub fn seeded(seed: u64, of: &str) -> Rng {
 }
 
 /// The stay in a process.
-pub struct Inside {
+pub(crate) struct Inside {
     sim: Rc<Sim>,
     before: Option<usize>,
 }

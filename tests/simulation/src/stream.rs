@@ -8,12 +8,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::sim::sim;
 
-pub struct StreamOf {
+pub(crate) struct StreamOf {
     link: usize,
 }
 
 impl StreamOf {
-    pub fn new(link: usize) -> Self {
+    pub(crate) fn new(link: usize) -> Self {
         Self { link }
     }
 }

@@ -15,7 +15,7 @@ use crate::sim::sim;
 const SHUTDOWN_MAX: Duration = Duration::from_secs(60);
 
 /// Starts a process.
-pub fn start(scenario: &Scenario, plan: &Plan) {
+pub(crate) fn start(scenario: &Scenario, plan: &Plan) {
     let (store, plan) = (scenario.store, Arc::new(plan.clone()));
     let process = sim().start_process(plan.clock);
     drop(process.spawn(live(store, plan)));

@@ -9,10 +9,10 @@ use crate::process::{Clock, TaskOf};
 use crate::sim::sim;
 
 /// When the simulation begins, since 1970.
-pub const BEGIN: Duration = Duration::from_secs(1_700_000_000);
+pub(crate) const BEGIN: Duration = Duration::from_secs(1_700_000_000);
 
 /// The system of the process that is polled.
-pub struct OfProcess;
+pub(crate) struct OfProcess;
 
 fn clock() -> Clock {
     let sim = sim();
@@ -21,6 +21,7 @@ fn clock() -> Clock {
 
 impl World for OfProcess {
     fn since_boot(&self) -> Duration {
+        sim().count_step();
         clock().after(sim().now())
     }
 

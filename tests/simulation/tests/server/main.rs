@@ -1,0 +1,5 @@
+//! The simulated server answers as a real one does, byte for byte.
+
+mod both;
+mod commands;
+mod scripts;
