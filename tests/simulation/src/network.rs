@@ -106,9 +106,11 @@ impl Network {
         look(&mut self.links.borrow_mut()[link])
     }
 
-    /// The connections that a server has, and those of a process that its client has not closed.
-    pub(crate) fn open_links(&self) -> usize {
-        self.links.borrow().iter().filter(|link| !link.dropped).count()
+    /// The connections that servers have: their numbers, processes and hosts.
+    pub(crate) fn open_links(&self) -> Vec<(usize, usize, usize)> {
+        let links = self.links.borrow();
+        let link = |nth: &usize| (*nth, links[*nth].process, links[*nth].host);
+        self.accepted.borrow().values().map(link).collect()
     }
 
     fn push(&self, at: Duration, link: usize, what: What) {

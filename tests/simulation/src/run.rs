@@ -104,6 +104,20 @@ fn nothing_is_left() {
             sim.fails("left", format_args!("p{} has {} tasks", process.nth, process.tasks()));
         }
     }
+    for (link, process, host) in sim.network.open_links() {
+        sim.fails("left", format_args!("#{link} of p{process} to s{host} is open"));
+    }
+    for (nth, host) in sim.network.hosts.borrow_mut().iter_mut().enumerate() {
+        let keys = host.server.keys(host.clock(sim.now()));
+        // `lm1:wf:{key}` and the like.
+        let is_fence = |key: &str| key.starts_with("lm1:") && key.get(5..7) == Some("f:");
+        for (key, expires) in keys.iter().filter(|(key, expires)| !expires || !is_fence(key)) {
+            sim.fails("left", format_args!("s{nth} has `{key}`, which expires: {expires}"));
+        }
+        if let Some(unknown) = host.server.unknown().first() {
+            sim.fails("server", format_args!("s{nth} does not know {unknown}"));
+        }
+    }
 }
 
 /// Remembers the panics of simulations, whose tasks swallow them.

@@ -205,7 +205,7 @@ impl Call {
             min_hold: (random.u8(..12) == 0).then(|| ttl.mul_f64(random.f64() / 2.0)),
             max_hold: (renew && random.u8(..6) == 0).then(|| ttl + ms(random.u64(..500))),
             body,
-            step: ms(*pick(random, &[1, 5, 20, 90])),
+            step: ms(*pick(random, &[1, 5, 20, 90])).max(body / 40),
             how: match random.u8(..4) {
                 0 => How::Guard { released: true },
                 1 => How::Guard { released: false },
