@@ -1,22 +1,29 @@
-//! The scripts of the fair queue under random schedules, each with its own seed, on real servers.
+//! The scripts of the fair queue under random schedules, each with its own seed: on real servers, on
+//! simulated ones, and on both side by side, where every answer must be the same.
 //!
 //! `LOCKMACRO_SCHEDULES` says how many (2,000), `LOCKMACRO_SEED` with which seed to begin; a
 //! failure names the seed of its schedule, which then runs alone with `LOCKMACRO_SCHEDULES=1`.
 
+#[path = "../simulation/tests/server/both.rs"]
+mod both;
 mod model;
 mod mutants;
 mod oracles;
 mod perform;
+mod real;
 mod schedule;
 mod scripts;
+mod simulated;
 mod store;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use oracles::INVARIANTS;
+use real::Real;
 use schedule::{Stop, run};
 use scripts::Scripts;
-use store::Store;
+use simulated::Simulated;
+use store::{Connected, Store};
 
 /// Schedules wait for leases now and then, so more run at once than there are cores.
 const WORKERS: u64 = 4;
@@ -24,11 +31,25 @@ const SCHEDULES: u64 = 2_000;
 
 #[test]
 fn every_schedule_keeps_every_invariant() {
+    keeps_every_invariant(Real::start);
+}
+
+#[test]
+fn every_schedule_keeps_every_invariant_on_a_simulated_server() {
+    keeps_every_invariant(Simulated::alone);
+}
+
+#[test]
+fn a_simulated_server_answers_every_schedule_as_a_real_one_does() {
+    keeps_every_invariant(Simulated::beside_a_real_one);
+}
+
+fn keeps_every_invariant<S: Connected + 'static>(start: fn() -> S) {
     let schedules = number("LOCKMACRO_SCHEDULES").unwrap_or(SCHEDULES);
     let first = number("LOCKMACRO_SEED").unwrap_or_else(|| fastrand::u64(..1 << 48));
     let (next, steps, stalled) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let worker = || -> Option<String> {
-        let mut store = Store::start(Scripts::real());
+        let mut store = Store::start(start(), Scripts::real());
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= schedules {

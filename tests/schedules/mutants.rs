@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::oracles::Invariant::{
     self, Ends, Fenced, GoesOn, Idempotent, InOrder, Once, Owned, Paired,
 };
+use crate::real::Real;
 use crate::schedule::{Stop, run};
 use crate::scripts::File::{
     self, Acquire, Queue, Release, ReleaseUncontended, ReleaseUnqueued, Renew,
 };
 use crate::scripts::Scripts;
-use crate::store::Store;
+use crate::simulated::Simulated;
+use crate::store::{Connected, Store};
 
 /// The number of schedules in which each mutant must be found.
 const WITHIN: u64 = 400;
@@ -347,9 +349,18 @@ const MUTANTS: &[Mutant] = &[
 
 #[test]
 fn every_mutant_is_found_by_the_judge_of_what_it_breaks() {
+    every_mutant_is_found(Real::start);
+}
+
+#[test]
+fn every_mutant_is_found_on_a_simulated_server() {
+    every_mutant_is_found(Simulated::alone);
+}
+
+fn every_mutant_is_found<S: Connected + 'static>(start: fn() -> S) {
     let next = AtomicUsize::new(0);
     let worker = || {
-        let mut store = Store::start(Scripts::real());
+        let mut store = Store::start(start(), Scripts::real());
         let mut survivors = Vec::new();
         while let Some(&mutant) = MUTANTS.get(next.fetch_add(1, Ordering::Relaxed)) {
             let (name, invariant, file, old, new) = mutant;

@@ -53,7 +53,7 @@ impl Schedule<'_> {
             Event::Expire if self.rng.u8(..4) > 0 => &[words(&["DEL", LOCK])],
             Event::Expire => {
                 self.store.run(&[words(&["PEXPIRE", LOCK, "1"])]);
-                std::thread::sleep(Duration::from_micros(2_200));
+                self.store.pause(Duration::from_micros(2_200));
                 &[]
             }
             Event::ForeignSet => &[set("a stranger", 20_000)],
@@ -69,7 +69,7 @@ impl Schedule<'_> {
             Event::Silence => {
                 let over = |key| words(&["PEXPIRE", key, "1"]);
                 self.store.run(&[over(QUEUE), over(RECORDS)]);
-                std::thread::sleep(Duration::from_micros(2_200));
+                self.store.pause(Duration::from_micros(2_200));
                 &[]
             }
             Event::Publish(may) => {

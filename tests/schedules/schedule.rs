@@ -175,7 +175,7 @@ impl Schedule<'_> {
         while let Some(last_request) = self.world.clients[client].last_request
             && last_request.until.1 >= self.look.at
         {
-            std::thread::sleep(Duration::from_micros(last_request.until.1 - self.look.at + 200));
+            self.store.pause(Duration::from_micros(last_request.until.1 - self.look.at + 200));
             self.look = self.store.run(&[]).1;
         }
         if self.rng.bool() { self.step(Event::Crash { client }) } else { Ok(()) }

@@ -1,11 +1,9 @@
 //! A server of one worker: calls of the scripts with a look at everything after each, and the
 //! subscriptions of three processes.
 
-use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use lockmacro_tests::Server;
-use redis::{Cmd, Connection, ConnectionLike, PushInfo, PushKind, Value};
+use redis::{Cmd, Value};
 
 use crate::scripts::Scripts;
 
@@ -20,10 +18,14 @@ pub const PROCESSES: usize = 3;
 const LOOK: &str = r"
 local function text(value) return value or '' end
 local queue = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
-local records = redis.call('HGETALL', KEYS[3])
-for i = 2, #records, 2 do records[i] = string.match(records[i], '^%d+') or '0' end
+local fields, records = redis.call('HGETALL', KEYS[3]), {}
+for i = 1, #fields, 2 do
+  records[#records + 1] = fields[i] .. ' ' .. (string.match(fields[i + 1], '^%d+') or '0')
+end
+table.sort(records)
 local all, keys = redis.call('KEYS', '*'), {}
 for i, key in ipairs(all) do keys[i] = key .. ' ' .. redis.call('PEXPIRETIME', key) end
+table.sort(keys)
 local time = redis.call('TIME')
 return table.concat({
   string.format('%.0f', time[1] * 1000000 + time[2]),
@@ -33,6 +35,22 @@ return table.concat({
   table.concat(records, ' '),
   table.concat(keys, ';'),
 }, '\n')";
+
+/// A server, with a connection for commands and one that each process receives pushes on.
+pub trait Connected {
+    /// Sends commands at once.
+    fn run(&mut self, commands: &[Cmd]) -> Vec<Value>;
+
+    fn subscribe(&mut self, process: usize, channel: &str);
+
+    fn unsubscribe(&mut self, process: usize, channel: &str);
+
+    /// The messages that a process has received since the last time.
+    fn messages(&mut self, process: usize) -> Vec<Vec<u8>>;
+
+    /// Lets time pass by the server's clock.
+    fn pause(&mut self, time: Duration);
+}
 
 /// The state of the server at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -131,44 +149,17 @@ pub enum Which {
 }
 
 pub struct Store {
-    connection: Connection,
-    subscribers: Vec<Subscriber>,
-    passed_on: Vec<Push>,
+    server: Box<dyn Connected>,
+    /// The channel of each process.
+    channels: [Option<String>; PROCESSES],
     scripts: Scripts,
     hashes: [String; 4],
-    // Last: the connections go before their server.
-    _server: Server,
-}
-
-struct Subscriber {
-    connection: Connection,
-    pushes: Receiver<PushInfo>,
-    channel: Option<String>,
 }
 
 impl Store {
-    pub fn start(scripts: Scripts) -> Store {
-        let server = Server::start();
-        let open = |url: String| {
-            let client = redis::Client::open(url).expect("a valid address");
-            let connection = client.get_connection().expect("the server accepts a connection");
-            let timeout = Some(Duration::from_secs(30));
-            connection.set_read_timeout(timeout).expect("a socket takes a timeout");
-            connection
-        };
-        let connection = open(server.url());
-        let subscribers = (0..PROCESSES)
-            .map(|_| {
-                // Messages come before the reply to a PING that was sent after them.
-                let mut connection = open(format!("{}?protocol=resp3", server.url()));
-                let (sender, pushes) = channel();
-                connection.set_push_sender(sender);
-                Subscriber { connection, pushes, channel: None }
-            })
-            .collect();
-        let (passed_on, hashes) = Default::default();
-        let mut store =
-            Store { connection, subscribers, passed_on, scripts, hashes, _server: server };
+    pub fn start(server: impl Connected + 'static, scripts: Scripts) -> Store {
+        let (channels, hashes) = Default::default();
+        let mut store = Store { server: Box::new(server), channels, scripts, hashes };
         store.load(store.scripts.clone());
         store
     }
@@ -178,7 +169,10 @@ impl Store {
         let Scripts { acquire, release_uncontended, release, renew } = &scripts;
         self.hashes = [acquire, release_uncontended, release, renew].map(|text| {
             let load = redis::cmd("SCRIPT").arg("LOAD").arg(text).clone();
-            load.query(&mut self.connection).expect("a script that compiles")
+            match self.server.run(&[load]).pop() {
+                Some(Value::BulkString(hash)) => String::from_utf8_lossy(&hash).into_owned(),
+                other => panic!("a script that compiles: {other:?}"),
+            }
         });
         self.scripts = scripts;
     }
@@ -187,10 +181,8 @@ impl Store {
     pub fn clear(&mut self) -> Look {
         for process in 0..PROCESSES {
             self.unsubscribe(process);
-            self.barrier(process);
-            while self.subscribers[process].pushes.try_recv().is_ok() {}
+            self.server.messages(process);
         }
-        self.passed_on.clear();
         let mut memory = redis::cmd("CONFIG");
         memory.arg("SET").arg("maxmemory").arg("0");
         let mut rights = redis::cmd("ACL");
@@ -202,14 +194,8 @@ impl Store {
     pub fn run(&mut self, commands: &[Cmd]) -> (Vec<Value>, Look) {
         let mut look = redis::cmd("EVAL");
         look.arg(LOOK).arg(4).arg(LOCK).arg(QUEUE).arg(RECORDS).arg(FENCE);
-        let mut packed = Vec::new();
-        for command in commands.iter().chain([&look]) {
-            command.write_packed_command(&mut packed);
-        }
-        let mut replies = self
-            .connection
-            .req_packed_commands(&packed, 0, commands.len() + 1)
-            .expect("the server answers");
+        let all: Vec<Cmd> = commands.iter().cloned().chain([look]).collect();
+        let mut replies = self.server.run(&all);
         let look = replies.pop().expect("a reply to each command");
         (replies, Look::read(&look))
     }
@@ -240,37 +226,24 @@ impl Store {
 
     pub fn subscribe(&mut self, process: usize, channel: &str) {
         self.unsubscribe(process);
-        let subscriber = &mut self.subscribers[process];
-        subscriber.connection.subscribe_resp3(channel).expect("a subscription");
-        subscriber.channel = Some(channel.to_owned());
-        self.barrier(process);
+        self.server.subscribe(process, channel);
+        self.channels[process] = Some(channel.to_owned());
     }
 
     pub fn unsubscribe(&mut self, process: usize) {
-        let subscriber = &mut self.subscribers[process];
-        if let Some(channel) = subscriber.channel.take() {
-            subscriber.connection.unsubscribe_resp3(channel).expect("an end of a subscription");
-            self.barrier(process);
+        if let Some(channel) = self.channels[process].take() {
+            self.server.unsubscribe(process, &channel);
         }
     }
 
     /// The pushes to a process until now.
     pub fn pushes(&mut self, process: usize) -> Vec<Push> {
-        self.barrier(process);
-        let mut pushes = Vec::new();
-        while let Ok(push) = self.subscribers[process].pushes.try_recv() {
-            if let (PushKind::Message, [_, Value::BulkString(grant)]) =
-                (push.kind, push.data.as_slice())
-            {
-                pushes.push(Push::read(process, grant));
-            }
-        }
-        pushes.extend(self.passed_on.extract_if(.., |push| push.process == process));
-        pushes
+        let messages = self.server.messages(process);
+        messages.iter().map(|message| Push::read(process, message)).collect()
     }
 
-    fn barrier(&mut self, process: usize) {
-        let connection = &mut self.subscribers[process].connection;
-        redis::cmd("PING").query::<()>(connection).expect("the server answers");
+    /// Lets time pass by the server's clock.
+    pub fn pause(&mut self, time: Duration) {
+        self.server.pause(time);
     }
 }

@@ -1,6 +1,7 @@
 //! The helpers of the end-to-end tests.
 //!
 //! * [`Server`] – a redis-server of the test's own, which can be paused, killed and restarted
+//! * [`Clock`] – what a server reads the time from, set by the test
 //! * [`Cluster`] – several of them that share the slots of a Redis Cluster, with replicas
 //! * [`Admin`] – a plain connection that looks at the server from outside
 //! * [`with_replicas`], [`Group`] – a primary with replicas, and with sentinels that watch over
@@ -21,6 +22,7 @@ mod admin;
 mod backend;
 mod call;
 mod certificates;
+mod clock;
 mod cluster;
 mod group;
 pub mod log;
@@ -36,6 +38,7 @@ pub use admin::Admin;
 pub use backend::Backend;
 pub use call::Call;
 pub use certificates::Certificates;
+pub use clock::Clock;
 pub use cluster::{Cluster, Move};
 pub use group::{Group, with_replicas};
 pub use lockmacro_tests_stores::on;

@@ -3,13 +3,14 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::{LazyLock, mpsc};
+use std::sync::{Arc, LazyLock, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::Admin;
+use crate::clock::Clock;
 use crate::port::Port;
 
 const READY_WITHIN: Duration = Duration::from_secs(10);
@@ -25,6 +26,7 @@ pub struct Server {
     _bus: Option<Port>,
     password: Option<String>,
     arguments: Vec<String>,
+    clock: Option<Arc<Clock>>,
     directory: TempDir,
 }
 
@@ -34,8 +36,17 @@ impl Server {
         Server::with(&[])
     }
 
+    /// Starts a server that goes by a clock which the test sets.
+    pub fn with_clock(clock: Arc<Clock>) -> Server {
+        Server::started(&[], Some(clock))
+    }
+
     /// Starts a server with more arguments, such as `["--requirepass", "secret"]`.
     pub fn with(arguments: &[&str]) -> Server {
+        Server::started(arguments, None)
+    }
+
+    fn started(arguments: &[&str], clock: Option<Arc<Clock>>) -> Server {
         let directory = tempfile::tempdir().expect("a directory for redis-server");
         let mut arguments: Vec<String> = arguments.iter().map(|a| (*a).to_owned()).collect();
         let has = |name: &str| arguments.iter().any(|argument| argument == name);
@@ -51,8 +62,8 @@ impl Server {
             .map(|pair| pair[1].clone());
         for _ in 0..20 {
             let port = Port::any();
-            if let Some(child) = launch(port.number(), &arguments, &directory) {
-                return Server { child, port, _bus: bus, password, arguments, directory };
+            if let Some(child) = launch(port.number(), &arguments, clock.as_deref(), &directory) {
+                return Server { child, port, _bus: bus, password, arguments, clock, directory };
             }
         }
         panic!("redis-server did not start: {}", log(&directory));
@@ -107,7 +118,8 @@ impl Server {
         self.arguments.extend(more.iter().map(|a| (*a).to_owned()));
         let until = Instant::now() + READY_WITHIN;
         while Instant::now() < until {
-            if let Some(child) = launch(self.port(), &self.arguments, &self.directory) {
+            let clock = self.clock.as_deref();
+            if let Some(child) = launch(self.port(), &self.arguments, clock, &self.directory) {
                 self.child = child;
                 return;
             }
@@ -131,7 +143,12 @@ impl Drop for Server {
 
 /// Starts the process and waits for its first answer; `None` when it ended instead, or never
 /// answers.
-fn launch(port: u16, arguments: &[String], directory: &TempDir) -> Option<Child> {
+fn launch(
+    port: u16,
+    arguments: &[String],
+    clock: Option<&Clock>,
+    directory: &TempDir,
+) -> Option<Child> {
     // setpriv (util-linux) lets the kernel kill the server when the test process dies.
     let mut command = Command::new("setpriv");
     // The file of settings that a sentinel writes to goes first.
@@ -150,6 +167,9 @@ fn launch(port: u16, arguments: &[String], directory: &TempDir) -> Option<Child>
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
+    if let Some(clock) = clock {
+        clock.apply(&mut command);
+    }
     let mut child = spawn_from_a_lasting_thread(command);
     let until = Instant::now() + READY_WITHIN;
     while Instant::now() < until {

@@ -5,7 +5,7 @@
 //! that is frozen may go on later only to find that out.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::sim::sim;
@@ -17,6 +17,8 @@ pub(crate) struct Bodies {
     fences: RefCell<BTreeMap<usize, u64>>,
     /// Until when a server's loss of data excuses an overlap.
     excused_until: Cell<Duration>,
+    /// The keys that are kept by a `min_hold`, and until when.
+    kept: RefCell<BTreeMap<usize, Duration>>,
 }
 
 struct Body {
@@ -31,6 +33,11 @@ impl Bodies {
     pub(crate) fn enter(&self, keys: &[usize], left: Duration, fences: &[u64]) -> u64 {
         let number = self.number.replace(self.number.get() + 1);
         let process = sim().current().expect("a process").nth;
+        let (now, kept) = (sim().now(), self.kept.borrow());
+        let is_kept = |key: &&usize| kept.get(key).is_some_and(|until| now < *until);
+        if let Some(key) = keys.iter().find(is_kept).filter(|_| now >= self.excused_until.get()) {
+            sim().fails("min_hold", format_args!("body {number} begins too early under {key}"));
+        }
         trace!("body {number} begins under {keys:?}, fences {fences:?}, lease {left:?}");
         let body = Body { process, keys: keys.to_vec(), until: Duration::ZERO };
         self.open.borrow_mut().insert(number, body);
@@ -75,6 +82,24 @@ impl Bodies {
         if self.open.borrow_mut().remove(&number).is_some() {
             trace!("body {number} ends");
         }
+    }
+
+    /// The body that began at `began` has ended, and its key is kept for `min_hold` since its
+    /// grant.
+    pub(crate) fn keeps(&self, key: usize, began: Duration, min_hold: Duration) {
+        let sim = sim();
+        if sim.has_faults {
+            // The grant may be much older than the body.
+            return;
+        }
+        // The clocks of servers and processes may differ by a hundredth.
+        let until = (began + min_hold.mul_f64(0.99)).saturating_sub(sim.network.longest_grant());
+        self.kept.borrow_mut().insert(key, until);
+    }
+
+    /// The keys under which bodies run.
+    pub(crate) fn keys(&self) -> BTreeSet<usize> {
+        self.open.borrow().values().flat_map(|body| body.keys.iter().copied()).collect()
     }
 
     /// A process has died, and its bodies with it.

@@ -7,13 +7,13 @@ use crate::server::{ConnectionId, Output, Server};
 use crate::world::BEGIN;
 
 pub(crate) struct Host {
-    pub server: Server,
+    pub(crate) server: Server,
     clock: Clock,
     nth: usize,
     runs: u32,
     /// The server is stopped until then, and its system still takes connections.
-    pub frozen_until: Duration,
-    pub down: bool,
+    pub(crate) frozen_until: Duration,
+    pub(crate) down: bool,
 }
 
 impl Host {
@@ -41,10 +41,11 @@ impl Host {
 
     /// Starts the server again, with the data that it had or without.
     pub(crate) fn restart(&mut self, now: Duration, keeps: bool) {
-        match keeps {
+        // All connections were closed when it ended.
+        drop(match keeps {
             true => self.server.restart_with_data(),
             false => self.server.restart_empty(),
-        }
+        });
         self.begin(now);
     }
 }

@@ -3,10 +3,16 @@
 use std::process::ExitCode;
 
 use lockmacro_simulation_tests::many::{self, Many};
+use lockmacro_simulation_tests::mutants::try_all;
 use lockmacro_simulation_tests::run::run;
 
 const USAGE: &str = "simulation [--seeds NUMBER] [--from SEED] [--threads NUMBER]
-simulation --seed SEED [--trace]";
+simulation --seed SEED [--trace]
+simulation --mutants [NAME]";
+
+fn mutants(only: Option<&str>) -> ExitCode {
+    ExitCode::from(u8::from(!try_all(only)))
+}
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -19,6 +25,8 @@ fn main() -> ExitCode {
             "--threads" => number().map(|threads| many.threads = threads.max(1) as usize),
             "--seed" => number().map(|number| seed = Some(number)),
             "--trace" => Some(traced = true),
+            "--first" => Some(many.only_first = true),
+            "--mutants" => return mutants(args.next().as_deref()),
             _ => None,
         };
         if known.is_none() {

@@ -27,7 +27,7 @@ use crate::stream::StreamOf;
 const OPENING_MAX: Duration = Duration::from_secs(20);
 
 pub(crate) struct Network {
-    pub hosts: RefCell<Vec<Host>>,
+    pub(crate) hosts: RefCell<Vec<Host>>,
     links: RefCell<Vec<Link>>,
     /// The link of each server's connection.
     accepted: RefCell<BTreeMap<(usize, ConnectionId), usize>>,
@@ -45,13 +45,13 @@ pub(crate) struct Network {
 
 /// One connection of a process.
 pub(crate) struct Link {
-    pub process: usize,
-    pub host: usize,
+    pub(crate) process: usize,
+    pub(crate) host: usize,
     at_server: Option<ConnectionId>,
-    pub inbox: Vec<u8>,
-    pub reader: Option<Waker>,
-    pub end: Option<io::ErrorKind>,
-    pub dropped: bool,
+    pub(crate) inbox: Vec<u8>,
+    pub(crate) reader: Option<Waker>,
+    pub(crate) end: Option<io::ErrorKind>,
+    pub(crate) dropped: bool,
     /// Whether bytes to the server, and to the client, vanish.
     lost: (bool, bool),
     /// When the last bytes arrive at the server, and at the client.
@@ -95,6 +95,12 @@ impl Network {
     fn delay(&self) -> Duration {
         let (least, most) = self.delay;
         Duration::from_millis(self.random.borrow_mut().u64(least..=most))
+    }
+
+    /// How long a grant takes at most after its first request, as long as nothing fails: in a few
+    /// round trips, as a connection may have to be opened and a script to be loaded.
+    pub(crate) fn longest_grant(&self) -> Duration {
+        ms(20 * self.delay.1 + 30)
     }
 
     /// Until when bytes between these are held back.

@@ -15,12 +15,12 @@ use crate::sim::sim;
 
 /// A process, from its start to its death.
 pub(crate) struct Process {
-    pub nth: usize,
-    pub clock: Clock,
+    pub(crate) nth: usize,
+    pub(crate) clock: Clock,
     state: Cell<State>,
     /// The tasks that were to be polled while the process was frozen.
     frozen: RefCell<Vec<Waker>>,
-    pub random: RefCell<Rng>,
+    pub(crate) random: RefCell<Rng>,
     /// The number of its tasks.
     tasks: Cell<usize>,
     /// The calls that it waits for, and since when.
@@ -39,8 +39,8 @@ pub(crate) enum State {
 /// A clock that starts anywhere, and whose rate is off.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    pub start: Duration,
-    pub rate: f64,
+    pub(crate) start: Duration,
+    pub(crate) rate: f64,
 }
 
 impl Clock {

@@ -50,8 +50,11 @@ pub fn run(seed: u64, traced: bool) -> Outcome {
     let hosts = scenario.hosts.iter().enumerate();
     let hosts = hosts.map(|(nth, clock)| Host::new(nth, *clock)).collect();
     let network = Network::new(hosts, seeded(seed, "network"), scenario.delay);
-    let sim_here = Sim::new(seed, network, traced);
+    let sim_here = Sim::new(seed, network, !scenario.faults.is_empty(), traced);
     set(Some(sim_here.clone()));
+    if scenario.faults.is_empty() {
+        sim_here.waits.limit(scenario.longest_idle(), scenario.keys_without_bodies());
+    }
     let world = enter(Arc::new(OfProcess));
     trace!("{scenario:#?}");
     runtime.block_on(all(&scenario));

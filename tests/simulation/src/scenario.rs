@@ -1,5 +1,6 @@
 //! What happens in one simulation, drawn from its seed: processes, their calls, and faults.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -17,16 +18,16 @@ const RATE: f64 = 0.005;
 
 #[derive(Debug)]
 pub(crate) struct Scenario {
-    pub store: Store,
+    pub(crate) store: Store,
     /// The shortest and the longest delay of a message, in milliseconds.
-    pub delay: (u64, u64),
-    pub hosts: Vec<Clock>,
-    pub processes: Vec<Plan>,
+    pub(crate) delay: (u64, u64),
+    pub(crate) hosts: Vec<Clock>,
+    pub(crate) processes: Vec<Plan>,
     /// The plans of processes that take the place of killed ones.
-    pub successors: Vec<Plan>,
-    pub faults: Vec<(Duration, Fault)>,
+    pub(crate) successors: Vec<Plan>,
+    pub(crate) faults: Vec<(Duration, Fault)>,
     /// When all faults are over.
-    pub calm: Duration,
+    pub(crate) calm: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,35 +49,35 @@ impl Store {
 /// The life of one process.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    pub clock: Clock,
-    pub starts: Duration,
-    pub turn: Option<Duration>,
+    pub(crate) clock: Clock,
+    pub(crate) starts: Duration,
+    pub(crate) turn: Option<Duration>,
     /// Of a call to the server.
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
     /// Whether it ends with a shutdown.
-    pub shuts_down: bool,
-    pub workers: Vec<Vec<Call>>,
+    pub(crate) shuts_down: bool,
+    pub(crate) workers: Vec<Vec<Call>>,
 }
 
 /// One call of the public API.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
-    pub pause: Duration,
-    pub keys: Vec<usize>,
-    pub ttl: Duration,
-    pub renew: bool,
-    pub wait: Wait,
-    pub fenced: bool,
-    pub min_hold: Option<Duration>,
-    pub max_hold: Option<Duration>,
-    pub body: Duration,
+    pub(crate) pause: Duration,
+    pub(crate) keys: Vec<usize>,
+    pub(crate) ttl: Duration,
+    pub(crate) renew: bool,
+    pub(crate) wait: Wait,
+    pub(crate) fenced: bool,
+    pub(crate) min_hold: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) body: Duration,
     /// How often the body looks at its lease.
-    pub step: Duration,
-    pub how: How,
+    pub(crate) step: Duration,
+    pub(crate) how: How,
     /// At which poll the call is dropped.
-    pub dropped: Option<u32>,
-    pub reenters: bool,
-    pub extends: bool,
+    pub(crate) dropped: Option<u32>,
+    pub(crate) reenters: bool,
+    pub(crate) extends: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +126,22 @@ impl Scenario {
         Self { store, delay, hosts, processes, successors, faults, calm }
     }
 
+    /// How long a lock that is waited for may be held by no body, if nothing fails.
+    pub(crate) fn longest_idle(&self) -> Duration {
+        match self.store {
+            Store::One => ms(1_000),
+            // Its callers try again at random intervals.
+            Store::Redlock(_) => ms(4_000),
+        }
+    }
+
+    /// The keys that a call may keep without a body: together with others, or for a `min_hold`.
+    pub(crate) fn keys_without_bodies(&self) -> BTreeSet<usize> {
+        let calls = self.processes.iter().flat_map(|plan| plan.workers.iter().flatten());
+        let calls = calls.filter(|call| call.keys.len() > 1 || call.min_hold.is_some());
+        calls.flat_map(|call| call.keys.iter().copied()).collect()
+    }
+
     /// When all calls have to be over: when each of them has waited for all the others.
     pub(crate) fn limit(&self) -> Duration {
         let calls = self.processes.iter().chain(&self.successors);
@@ -140,7 +157,7 @@ impl Store {
     fn shortest_ttl(self, delay: u64) -> Duration {
         let round_trip = ms(2 * delay + 2);
         match self {
-            Store::One => round_trip * 4,
+            Store::One => round_trip * 10,
             Store::Redlock(_) => round_trip * 12,
         }
     }
@@ -169,7 +186,7 @@ impl Plan {
             clock: clock(random, 1_000_000),
             starts: store.ready() + ms(random.u64(..300)),
             turn,
-            timeout: ms(*pick(random, &[400, 1_000, 2_000])),
+            timeout: ms(*pick(random, &[400, 1_000, 2_000])).max(shortest * 3),
             shuts_down: random.bool(),
             workers,
         }
@@ -178,7 +195,7 @@ impl Plan {
 
 impl Call {
     fn draw(random: &mut Rng, keys: usize, shortest: Duration) -> Self {
-        let ttl = ms(*pick(random, &[80, 150, 400, 1_000, 1_000, 2_500, 5_000])).max(shortest);
+        let ttl = ms(*pick(random, &[80, 150, 400, 1_000, 1_000, 2_500, 6_000])).max(shortest);
         let renew = random.u8(..3) == 0;
         let body = match random.u8(..6) {
             0..3 => ms(random.u64(..15)),

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::bodies::Bodies;
 use crate::network::Network;
 use crate::process::{Clock, Process};
+use crate::waits::Waits;
 
 /// Steps at one moment after which the tasks count as running in a circle.
 const STEPS_MAX: u64 = 200_000;
@@ -36,11 +37,14 @@ pub(crate) fn set(sim: Option<Rc<Sim>>) {
 
 pub(crate) struct Sim {
     seed: u64,
+    /// Servers, processes or the network fail at some time.
+    pub(crate) has_faults: bool,
     began: Instant,
     processes: RefCell<Vec<Rc<Process>>>,
     current: Cell<Option<usize>>,
-    pub network: Network,
-    pub bodies: Bodies,
+    pub(crate) network: Network,
+    pub(crate) bodies: Bodies,
+    pub(crate) waits: Waits,
     trace: RefCell<Option<String>>,
     failure: RefCell<Option<Failure>>,
     polls: Cell<u64>,
@@ -59,14 +63,16 @@ pub struct Failure {
 }
 
 impl Sim {
-    pub(crate) fn new(seed: u64, network: Network, traced: bool) -> Rc<Self> {
+    pub(crate) fn new(seed: u64, network: Network, has_faults: bool, traced: bool) -> Rc<Self> {
         Rc::new(Self {
             seed,
+            has_faults,
             began: Instant::now(),
             processes: RefCell::default(),
             current: Cell::new(None),
             network,
             bodies: Bodies::default(),
+            waits: Waits::default(),
             trace: RefCell::new(traced.then(String::new)),
             failure: RefCell::default(),
             polls: Cell::new(0),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use tokio::time::sleep;
 
 use crate::scenario::{Call, How, LONGEST_TTL, Plan, Scenario, Store, Wait};
@@ -85,13 +85,44 @@ async fn connect(store: Store, plan: &Plan) -> LockManager {
 async fn one_call(worker: usize, call: &Call, locks: &LockManager) {
     trace!("{worker} calls {call:?}");
     here().begins(worker, format!("{call:?}"));
+    if let ([key], true) = (&call.keys[..], call.wait != Wait::No) {
+        sim().waits.begins(worker, *key);
+    }
     let made = DroppedAt { future: Some(Box::pin(make(worker, call, locks))), left: call.dropped };
     match made.await {
         Some(Ok(())) => trace!("{worker} is done"),
-        Some(Err(error)) => trace!("{worker} fails: {error}"),
+        Some(Err(error)) => {
+            trace!("{worker} fails: {error}");
+            expected(call, &error);
+        }
         None => trace!("{worker} is dropped"),
     }
+    sim().waits.ends(worker);
     here().ended(worker);
+}
+
+/// While nothing fails, a call fails only because of other callers, or because its body takes too
+/// long.
+fn expected(call: &Call, error: &LockError) {
+    let is_expected = match error {
+        LockError::Busy { .. } | LockError::TimedOut { .. } => true,
+        LockError::Lost(lost) => match lost.cause() {
+            LossCause::Expired => true,
+            // The first release of a process that has waiters waits until they have subscribed. A
+            // short lease may end meanwhile, after its body.
+            LossCause::Taken => call.ttl < Duration::from_secs(1),
+            _ => false,
+        },
+        LockError::NoQuorum { .. } => true,
+        // The wait was shorter than the time to connect.
+        LockError::Unavailable { .. } => {
+            matches!(call.wait, Wait::For(wait) if wait < Duration::from_millis(500))
+        }
+        _ => false,
+    };
+    if !is_expected && !sim().has_faults {
+        sim().fails("errors", error);
+    }
 }
 
 async fn make(worker: usize, call: &Call, locks: &LockManager) -> Result<(), LockError> {
@@ -106,9 +137,9 @@ async fn make(worker: usize, call: &Call, locks: &LockManager) -> Result<(), Loc
                 }
                 _ if call.fenced => {
                     let (guard, fence) = lock.acquire_fenced().await?;
-                    hold(call, guard, &[fence.into()]).await
+                    hold(worker, call, guard, &[fence.into()]).await
                 }
-                _ => hold(call, lock.acquire().await?, &[]).await,
+                _ => hold(worker, call, lock.acquire().await?, &[]).await,
             }
         }
         keys => {
@@ -117,9 +148,9 @@ async fn make(worker: usize, call: &Call, locks: &LockManager) -> Result<(), Loc
                 true => {
                     let (guard, fences) = lock.acquire_fenced().await?;
                     let fences: Vec<u64> = fences.into_iter().map(u64::from).collect();
-                    hold(call, guard, &fences).await
+                    hold(worker, call, guard, &fences).await
                 }
-                false => hold(call, lock.acquire().await?, &[]).await,
+                false => hold(worker, call, lock.acquire().await?, &[]).await,
             }
         }
     }
@@ -144,11 +175,16 @@ fn with<F>(lock: Lock<F>, call: &Call) -> Lock<F> {
 }
 
 /// A body that looks at its guard by itself, and stops when the lock is lost.
-async fn hold(call: &Call, guard: LockGuard, fences: &[u64]) -> Result<(), LockError> {
+async fn hold(
+    worker: usize,
+    call: &Call,
+    guard: LockGuard,
+    fences: &[u64],
+) -> Result<(), LockError> {
     if guard.remaining().is_zero() {
         return guard.release().await;
     }
-    let body = Body::enter(call, guard.remaining(), fences);
+    let body = Body::enter(worker, call, guard.remaining(), fences);
     let end = tokio::time::Instant::now() + call.body;
     if call.extends {
         let extended = guard.extend(call.ttl).await;
@@ -180,11 +216,11 @@ async fn run_body(worker: usize, call: &Call, locks: &LockManager) -> Result<(),
         sim().fails("bodies", "a body begins without a lock");
         return Ok(());
     }
-    let body = Body::enter(call, left(), &[]);
+    let body = Body::enter(worker, call, left(), &[]);
     if call.reenters {
-        let again = Lock::new(format!("key:{}", call.keys[0])).manager(locks).acquire().await?;
-        if !again.is_joined() {
-            sim().fails("re-entry", format_args!("{worker} has its lock twice"));
+        match Lock::new(format!("key:{}", call.keys[0])).manager(locks).acquire().await {
+            Ok(again) if again.is_joined() => {}
+            other => sim().fails("re-entry", format_args!("{worker} has not joined: {other:?}")),
         }
     }
     let end = tokio::time::Instant::now() + call.body;
@@ -204,21 +240,36 @@ async fn run_body(worker: usize, call: &Call, locks: &LockManager) -> Result<(),
 }
 
 /// A body, until it ends in whatever way.
-struct Body(u64);
+struct Body {
+    number: u64,
+    began: Duration,
+    kept: Option<(usize, Duration)>,
+}
 
 impl Body {
-    fn enter(call: &Call, left: Duration, fences: &[u64]) -> Self {
-        Self(sim().bodies.enter(&call.keys, left, fences))
+    fn enter(worker: usize, call: &Call, left: Duration, fences: &[u64]) -> Self {
+        let sim = sim();
+        sim.waits.check();
+        let number = sim.bodies.enter(&call.keys, left, fences);
+        sim.waits.ends(worker);
+        let kept = call.min_hold.map(|min_hold| (call.keys[0], min_hold));
+        Self { number, began: sim.now(), kept }
     }
 
     fn relies(&self, left: Duration) {
-        sim().bodies.relies(self.0, left);
+        sim().bodies.relies(self.number, left);
     }
 }
 
 impl Drop for Body {
     fn drop(&mut self) {
-        sim().bodies.leave(self.0);
+        let sim = sim();
+        sim.waits.check();
+        sim.bodies.leave(self.number);
+        if let Some((key, min_hold)) = self.kept {
+            sim.bodies.keeps(key, self.began, min_hold);
+        }
+        sim.waits.check();
     }
 }
 

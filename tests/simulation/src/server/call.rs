@@ -12,6 +12,25 @@ pub(super) struct Caller {
     pub(super) protocol: Protocol,
 }
 
+/// Commands that a server runs while it reads its data.
+const WHILE_LOADING: [&str; 15] = [
+    "acl",
+    "client",
+    "config",
+    "echo",
+    "hello",
+    "info",
+    "publish",
+    "pubsub",
+    "quit",
+    "role",
+    "select",
+    "subscribe",
+    "time",
+    "unsubscribe",
+    "wait",
+];
+
 const FULL: Fault = Fault::new("OOM command not allowed when used memory > 'maxmemory'.");
 
 impl Core {
@@ -20,6 +39,11 @@ impl Core {
         let caller = Caller { id, protocol: self.protocol(id) };
         let reply = self.call(caller, request).unwrap_or_else(Reply::from);
         self.send(id, &reply);
+        self.record();
+        let offset = self.replication.offset;
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.offset = offset;
+        }
     }
 
     fn call(&mut self, caller: Caller, request: &[Vec<u8>]) -> Answer {
@@ -36,6 +60,12 @@ impl Core {
         }
         if command.needs_memory && self.is_full() {
             return Err(FULL);
+        }
+        if command.writes {
+            self.check_write()?;
+        }
+        if self.is_loading && !WHILE_LOADING.contains(&command.name) {
+            return Err(Fault::new("LOADING Redis is loading the dataset in memory"));
         }
         let is_subscribed = self.connections.get(&caller.id).is_some_and(|c| c.is_subscribed());
         if caller.protocol == Protocol::Resp2 && is_subscribed && !command.in_subscription {
@@ -72,11 +102,27 @@ impl Core {
                 "ERR The user executing the script can't run this command or subcommand",
             ));
         }
+        if command.writes {
+            self.check_write()?;
+        }
         if command.needs_memory && !self.script.has_written && self.is_full() {
             return Err(FULL);
         }
         self.script.has_written |= command.writes;
         Ok(command)
+    }
+
+    /// Whether this server takes writes at all.
+    fn check_write(&self) -> Result<(), Fault> {
+        if self.replication.is_replica() {
+            return Err(Fault::new("READONLY You can't write against a read only replica."));
+        }
+        let needed = self.settings.get("min-replicas-to-write");
+        let needed = needed.and_then(|needed| std::str::from_utf8(needed).ok()?.parse().ok());
+        if needed.is_some_and(|needed: usize| self.replication.replicas.len() < needed) {
+            return Err(Fault::new("NOREPLICAS Not enough good replicas to write."));
+        }
+        Ok(())
     }
 
     fn unknown_command(&mut self, request: &[Vec<u8>]) -> Fault {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::replication::Waiting;
 use super::request::Input;
 
 /// A connection of a client.
@@ -23,6 +24,10 @@ pub(super) struct Connection {
     pub(super) channels: BTreeSet<Vec<u8>>,
     pub(super) shard_channels: BTreeSet<Vec<u8>>,
     pub(super) name: Vec<u8>,
+    /// The offset after the last command of the client.
+    pub(super) offset: u64,
+    /// The client waits for replicas, and its next requests wait, too.
+    pub(super) waiting: Option<Waiting>,
 }
 
 impl Connection {

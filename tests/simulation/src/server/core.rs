@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::connection::{Connection, ConnectionId, Protocol};
 use super::keyspace::Keyspace;
 use super::pubsub::Channels;
+use super::replication::Replication;
 use super::reply::{Fault, Reply};
 
 /// What a server sends.
@@ -33,6 +34,9 @@ pub(super) struct Core {
     pub(super) denied: BTreeSet<String>,
     /// What a script has done so far.
     pub(super) script: ScriptRun,
+    pub(super) replication: Replication,
+    /// The server reads its data, and refuses most commands meanwhile.
+    pub(super) is_loading: bool,
     pub(super) connections: BTreeMap<ConnectionId, Connection>,
     pub(super) outputs: Vec<Output>,
     pub(super) unknown: Vec<String>,
@@ -72,7 +76,9 @@ impl Core {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.input.add(bytes);
         self.keyspace.now = self.now.as_millis() as u64;
-        while let Some(connection) = self.connections.get_mut(&id) {
+        while let Some(connection) = self.connections.get_mut(&id)
+            && connection.waiting.is_none()
+        {
             match connection.input.next() {
                 Ok(None) => return,
                 Ok(Some(request)) if request.is_empty() => {}
@@ -122,10 +128,12 @@ impl Core {
     }
 
     pub(super) fn restart(&mut self, keeps_data: bool) {
+        self.close_all();
         let keyspace = std::mem::take(&mut self.keyspace);
         *self = Core {
             keyspace: if keeps_data { keyspace } else { Keyspace::default() },
             last_connection: self.last_connection,
+            outputs: std::mem::take(&mut self.outputs),
             unknown: std::mem::take(&mut self.unknown),
             ..Core::default()
         };

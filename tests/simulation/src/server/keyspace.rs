@@ -80,6 +80,8 @@ pub(super) struct Entry {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Keyspace {
     entries: BTreeMap<Vec<u8>, Entry>,
+    /// The keys that have changed since they were last asked for.
+    changed: BTreeSet<Vec<u8>>,
     /// The server's clock in milliseconds, which stands still during a command or a script.
     pub(super) now: u64,
 }
@@ -112,6 +114,7 @@ impl Keyspace {
         if entry.value.is_empty() {
             self.entries.remove(key);
         }
+        self.note(key);
         Ok(Some(changed))
     }
 
@@ -126,17 +129,22 @@ impl Keyspace {
             self.put(key, K::default().wrap(), None);
         }
         let entry = self.entries.get_mut(key).ok_or(Fault::WRONG_TYPE)?;
-        Ok(change(K::change(&mut entry.value).ok_or(Fault::WRONG_TYPE)?))
+        let changed = change(K::change(&mut entry.value).ok_or(Fault::WRONG_TYPE)?);
+        self.note(key);
+        Ok(changed)
     }
 
     /// Sets a key, whatever it held.
     pub(super) fn put(&mut self, key: &[u8], value: Value, expires: Option<u64>) {
         self.entries.insert(key.to_vec(), Entry { value, expires });
+        self.note(key);
     }
 
     /// Deletes a key; returns whether it was there.
     pub(super) fn delete(&mut self, key: &[u8]) -> bool {
-        self.entries.remove(key).is_some_and(|entry| self.is_alive(&entry))
+        let Some(entry) = self.entries.remove(key) else { return false };
+        self.note(key);
+        self.is_alive(&entry)
     }
 
     /// Changes when a key expires, which must be there. A time that has passed deletes it.
@@ -146,10 +154,35 @@ impl Keyspace {
         } else if let Some(entry) = self.entries.get_mut(key) {
             entry.expires = at;
         }
+        self.note(key);
     }
 
     pub(super) fn clear(&mut self) {
-        self.entries.clear();
+        let keys = std::mem::take(&mut self.entries).into_keys();
+        self.changed.extend(keys);
+    }
+
+    /// A key, also if it has expired and was not looked at since.
+    pub(super) fn stored(&self, key: &[u8]) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
+    /// Makes a key what it is on the primary.
+    pub(super) fn restore(&mut self, key: &[u8], entry: Option<Entry>) {
+        match entry {
+            Some(entry) => drop(self.entries.insert(key.to_vec(), entry)),
+            None => drop(self.entries.remove(key)),
+        }
+    }
+
+    pub(super) fn take_changed(&mut self) -> BTreeSet<Vec<u8>> {
+        std::mem::take(&mut self.changed)
+    }
+
+    fn note(&mut self, key: &[u8]) {
+        if !self.changed.contains(key) {
+            self.changed.insert(key.to_vec());
+        }
     }
 
     /// The keys in order.
@@ -161,6 +194,7 @@ impl Keyspace {
     fn forget_expired(&mut self, key: &[u8]) {
         if self.entries.get(key).is_some_and(|entry| !self.is_alive(entry)) {
             self.entries.remove(key);
+            self.note(key);
         }
     }
 }

@@ -14,6 +14,7 @@ mod lua;
 mod number;
 mod pattern;
 mod pubsub;
+mod replication;
 mod reply;
 mod request;
 mod sorted_set;
@@ -23,6 +24,7 @@ use std::time::Duration;
 pub use connection::ConnectionId;
 use core::Core;
 pub use core::Output;
+pub use replication::{Change, ReplicaId, Snapshot};
 
 /// A simulated server.
 #[derive(Default)]
@@ -62,16 +64,82 @@ impl Server {
         std::mem::take(&mut self.core.outputs)
     }
 
+    /// When the server has to be called next, although nothing arrives: see [`Server::tick`].
+    pub fn next_timeout(&self) -> Option<Duration> {
+        self.core.next_timeout()
+    }
+
+    /// Ends what has lasted until `now`: a client's `WAIT` for replicas.
+    pub fn tick(&mut self, now: Duration) -> Vec<Output> {
+        self.core.now = now;
+        self.core.answer_waiting();
+        std::mem::take(&mut self.core.outputs)
+    }
+
     /// Loses all data and scripts, and closes all connections, as a server without persistence
     /// does that is started again.
-    pub fn restart_empty(&mut self) {
+    pub fn restart_empty(&mut self) -> Vec<Output> {
         self.core.restart(false);
+        std::mem::take(&mut self.core.outputs)
     }
 
     /// Loses the scripts and closes all connections, as a server with persistence does that is
-    /// started again.
-    pub fn restart_with_data(&mut self) {
+    /// started again. It is a primary then.
+    pub fn restart_with_data(&mut self) -> Vec<Output> {
         self.core.restart(true);
+        std::mem::take(&mut self.core.outputs)
+    }
+
+    /// Whether the server still reads its data, and refuses most commands.
+    pub fn set_loading(&mut self, is_loading: bool) {
+        self.core.is_loading = is_loading;
+    }
+
+    /// All data, for a replica that begins to [`follow`](Server::follow).
+    pub fn snapshot(&self) -> Snapshot {
+        self.core.snapshot()
+    }
+
+    /// The number of changes so far: on a replica, of those that it has applied.
+    pub fn offset(&self) -> u64 {
+        self.core.replication.offset
+    }
+
+    /// The changes after an offset, in order, for a replica to [`apply`](Server::apply).
+    pub fn changes_after(&self, offset: u64) -> &[Change] {
+        self.core.replication.after(offset)
+    }
+
+    /// Notes that a replica is connected and has applied the changes up to an offset. Answers the
+    /// clients that wait for it.
+    pub fn acknowledge(&mut self, replica: ReplicaId, offset: u64, now: Duration) -> Vec<Output> {
+        self.core.replication.replicas.insert(replica, offset);
+        self.tick(now)
+    }
+
+    /// Notes that a replica is not connected any more.
+    pub fn lose_replica(&mut self, replica: ReplicaId) {
+        self.core.replication.replicas.remove(&replica);
+    }
+
+    /// Makes this server a replica, with the data of its primary. Clients that wait for replicas
+    /// are answered with an error.
+    pub fn follow(&mut self, primary: (String, u16), snapshot: Snapshot) -> Vec<Output> {
+        self.core.follow(primary, snapshot);
+        std::mem::take(&mut self.core.outputs)
+    }
+
+    /// Applies the next change of the primary.
+    ///
+    /// # Panics
+    /// Where the server is no replica, or a change before this one is missing.
+    pub fn apply(&mut self, change: &Change) {
+        self.core.apply(change);
+    }
+
+    /// Makes this replica a primary, with the data that it has.
+    pub fn promote(&mut self) {
+        self.core.replication.primary = None;
     }
 
     /// The keys at `now`, and whether each of them expires.

@@ -1,159 +1,154 @@
-//! A real server and a simulated one, which are sent the same bytes.
+//! A real server and a simulated one with the same clock, which are sent the same bytes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::Duration;
 
 use lockmacro_simulation_tests::server::{ConnectionId, Output, Server};
+use lockmacro_tests::Clock;
 
-/// Both servers, with a number of connections to each.
+/// The date on which the servers start.
+const START: Duration = Duration::from_micros(1_900_000_000_123_456);
+
+/// Both servers, with a number of connections to each; or the simulated one alone.
 pub struct Both {
-    _real: lockmacro_tests::Server,
-    streams: Vec<TcpStream>,
+    real: Option<Real>,
     simulated: Server,
-    ids: Vec<ConnectionId>,
-    /// What the simulated server has sent to each connection, and what was not compared yet.
-    sent: Vec<Vec<u8>>,
-    sends: u64,
+    connections: Vec<Connection>,
+    now: Duration,
+    marks: u64,
+}
+
+struct Real {
+    clock: Arc<Clock>,
+    // Last: the connections go before their server.
+    streams: Vec<TcpStream>,
+    _server: lockmacro_tests::Server,
+}
+
+/// A connection to the simulated server.
+struct Connection {
+    id: ConnectionId,
+    /// What it has received and was not compared yet.
+    received: Vec<u8>,
+}
+
+/// What a connection to the real server and one to the simulated server have received.
+pub struct Received {
+    pub real: Vec<u8>,
+    pub simulated: Vec<u8>,
 }
 
 impl Both {
     pub fn start(connections: usize) -> Both {
-        Both::with(connections, &[])
-    }
-
-    pub fn with(connections: usize, arguments: &[&str]) -> Both {
-        let real = lockmacro_tests::Server::with(arguments);
-        let mut simulated = Server::new();
+        let clock = Arc::new(Clock::at(START));
+        let server = lockmacro_tests::Server::with_clock(Arc::clone(&clock));
         let open = |_| {
-            let stream = TcpStream::connect(("127.0.0.1", real.port())).expect("it listens");
+            let stream = TcpStream::connect(("127.0.0.1", server.port())).expect("it listens");
             stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
             stream.set_nodelay(true).expect("a socket");
             stream
         };
         let mut streams: Vec<TcpStream> = (0..connections).map(open).collect();
-        // The real one had other clients before.
-        for _ in 1..number_of_the_first(&mut streams[0]) {
+        // The real server had other clients before.
+        let earlier = number_of(&mut streams[0]) - 1;
+        let real = Real { clock, streams, _server: server };
+        Both::with(Some(real), connections, earlier)
+    }
+
+    /// The simulated server alone.
+    pub fn simulated_alone(connections: usize) -> Both {
+        Both::with(None, connections, 0)
+    }
+
+    fn with(real: Option<Real>, connections: usize, earlier: u64) -> Both {
+        let mut simulated = Server::new();
+        for _ in 0..earlier {
             let id = simulated.connect();
             simulated.disconnect(id);
         }
-        let ids = (0..connections).map(|_| simulated.connect()).collect();
-        let sent = vec![Vec::new(); connections];
-        Both { _real: real, streams, simulated, ids, sent, sends: 0 }
+        let connect = |_| Connection { id: simulated.connect(), received: Vec::new() };
+        let connections = (0..connections).map(connect).collect();
+        Both { real, simulated, connections, now: START, marks: 0 }
     }
 
-    pub fn simulated(&self) -> &Server {
-        &self.simulated
+    /// What clients sent and the simulated server does not know.
+    pub fn unknown(&self) -> &[String] {
+        self.simulated.unknown()
     }
 
-    /// Sends words on a connection, and returns what the real and the simulated server sent on it.
-    pub fn ask(&mut self, nth: usize, words: &[&[u8]]) -> (Vec<u8>, Vec<u8>) {
-        self.send(nth, &packed(words));
-        self.received(nth)
+    /// Lets time pass on both.
+    pub fn advance(&mut self, time: Duration) {
+        self.now += time;
+        if let Some(real) = &self.real {
+            real.clock.set(self.now);
+        }
     }
 
-    fn send(&mut self, nth: usize, bytes: &[u8]) {
-        // The real one may close the connection.
-        let _ = self.streams[nth].write_all(bytes);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a date");
-        for output in self.simulated.receive(self.ids[nth], bytes, now) {
+    /// Sends bytes on a connection; returns what was received on it since the last time.
+    pub fn ask(&mut self, nth: usize, bytes: &[u8]) -> Received {
+        self.marks += 1;
+        let mark = format!("mark-{}", self.marks);
+        let bytes = [bytes, &packed(&[b"PING", mark.as_bytes()])].concat();
+        let mark = format!("${}\r\n{mark}\r\n", mark.len()).into_bytes();
+        for output in self.simulated.receive(self.connections[nth].id, &bytes, self.now) {
             if let Output::Send(to, bytes) = output {
-                let to = self.ids.iter().position(|id| *id == to).expect("a connection");
-                self.sent[to].extend(bytes);
+                let to = self.connections.iter_mut().find(|connection| connection.id == to);
+                to.expect("a connection").received.extend(bytes);
             }
         }
+        let mut simulated = std::mem::take(&mut self.connections[nth].received);
+        let end = simulated.len().saturating_sub(mark.len());
+        let is_marked = simulated.ends_with(&mark);
+        simulated.truncate(if is_marked { end } else { simulated.len() });
+        let real = match &mut self.real {
+            Some(real) => exchange(&mut real.streams[nth], &bytes, &mark),
+            None => simulated.clone(),
+        };
+        Received { real, simulated }
     }
 
-    /// What both have sent on a connection since the last time.
-    pub fn received(&mut self, nth: usize) -> (Vec<u8>, Vec<u8>) {
-        self.sends += 1;
-        let mark = format!("mark-{}", self.sends);
-        self.send(nth, &packed(&[b"PING", mark.as_bytes()]));
-        let mark = format!("{mark}\r\n").into_bytes();
-        let (mut real, mut buffer) = (Vec::new(), [0; 1 << 16]);
-        while !real.ends_with(&mark) {
-            match self.streams[nth].read(&mut buffer) {
-                Ok(0) | Err(_) => break,
-                Ok(count) => real.extend_from_slice(&buffer[..count]),
-            }
+    /// Sends bytes on a connection, asserts that both servers answer the same, and returns the
+    /// answer.
+    pub fn same(&mut self, nth: usize, bytes: &[u8]) -> Vec<u8> {
+        let received = self.ask(nth, bytes);
+        if let Some(difference) = received.difference() {
+            panic!("{} on {nth}:\n{difference}", bytes.escape_ascii());
         }
-        (real, std::mem::take(&mut self.sent[nth]))
+        received.real
     }
+}
 
-    /// Sends a line of words on a connection, and asserts that all connections receive the same.
-    pub fn same(&mut self, nth: usize, line: &str) {
-        let words = words(line);
-        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        let replies = self.ask(nth, &words);
-        compare(line, nth, &replies);
-        for other in (0..self.ids.len()).filter(|other| *other != nth) {
-            let received = self.received(other);
-            compare(line, other, &received);
+impl Received {
+    pub fn difference(&self) -> Option<String> {
+        let (real, simulated) = (self.real.escape_ascii(), self.simulated.escape_ascii());
+        let differ = self.real != self.simulated;
+        differ.then(|| format!("  real      {real}\n  simulated {simulated}"))
+    }
+}
+
+/// Sends bytes, and reads what comes before the mark, or before the end of the connection.
+fn exchange(stream: &mut TcpStream, bytes: &[u8], mark: &[u8]) -> Vec<u8> {
+    // The server may have closed the connection.
+    let _ = stream.write_all(bytes);
+    let (mut received, mut buffer) = (Vec::new(), [0; 1 << 16]);
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) | Err(_) => return received,
+            Ok(count) => received.extend_from_slice(&buffer[..count]),
+        }
+        if received.ends_with(mark) {
+            received.truncate(received.len() - mark.len());
+            return received;
         }
     }
 }
 
-fn number_of_the_first(stream: &mut TcpStream) -> u64 {
-    stream.write_all(b"CLIENT ID\r\n").expect("it listens");
-    let mut reply = [0; 64];
-    let length = stream.read(&mut reply).expect("it answers");
-    let reply = String::from_utf8_lossy(&reply[..length]);
+fn number_of(stream: &mut TcpStream) -> u64 {
+    let reply = exchange(stream, b"CLIENT ID\r\nPING end\r\n", b"$3\r\nend\r\n");
+    let reply = String::from_utf8_lossy(&reply);
     reply.trim().trim_start_matches(':').parse().expect("a number")
-}
-
-fn compare(line: &str, nth: usize, (real, simulated): &(Vec<u8>, Vec<u8>)) {
-    let (real, simulated) = (real.escape_ascii().to_string(), simulated.escape_ascii().to_string());
-    assert!(real == simulated, "{line}, on {nth}:\n real      {real}\n simulated {simulated}");
-}
-
-/// Sends the lines to both, in each version of the protocol, and asserts the same replies.
-pub fn same_replies(lines: &[&str]) {
-    let mut both = Both::start(1);
-    let mut differences = Vec::new();
-    for protocol in ["2", "3"] {
-        for line in [format!("HELLO {protocol}"), "FLUSHALL".to_owned()] {
-            both.same(0, &line);
-        }
-        for line in lines {
-            let words = words(line);
-            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-            let (real, simulated) = both.ask(0, &words);
-            if real != simulated {
-                let (real, simulated) = (real.escape_ascii(), simulated.escape_ascii());
-                differences.push(format!("{line}:\n  real      {real}\n  simulated {simulated}"));
-            }
-        }
-    }
-    assert!(differences.is_empty(), "{}", differences.join("\n"));
-}
-
-/// The words of a line. Those in quotes may have spaces, and line breaks as `\n`.
-pub fn words(line: &str) -> Vec<Vec<u8>> {
-    let (mut words, mut quoted, mut begun) = (vec![Vec::new()], false, false);
-    let mut characters = line.chars();
-    while let Some(character) = characters.next() {
-        let word = words.last_mut().expect("there is always one");
-        match character {
-            '"' => (quoted, begun) = (!quoted, true),
-            '\\' => match characters.next().expect("an escaped character") {
-                'n' => word.push(b'\n'),
-                'r' => word.push(b'\r'),
-                'x' => {
-                    let digits: String = characters.by_ref().take(2).collect();
-                    word.push(u8::from_str_radix(&digits, 16).expect("two digits"));
-                }
-                other => word.extend(other.to_string().bytes()),
-            },
-            ' ' if !quoted => {
-                if begun || !word.is_empty() {
-                    words.push(Vec::new());
-                    begun = false;
-                }
-            }
-            other => word.extend(other.to_string().bytes()),
-        }
-    }
-    words
 }
 
 pub fn packed(words: &[&[u8]]) -> Vec<u8> {

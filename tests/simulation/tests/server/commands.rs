@@ -1,6 +1,7 @@
 //! Each command, with its odd cases.
 
-use super::both::{Both, same_replies};
+use super::both::Both;
+use super::lines::{command, same_everywhere, same_replies};
 
 /// A time in milliseconds that no test reaches.
 const LATER: &str = "4102444800000";
@@ -152,6 +153,36 @@ fn keys_and_when_they_expire() {
         "SET a 1",
         "PEXPIREAT a -5",
         "EXISTS a",
+        "TIME",
+        "SET a 1 PX 100",
+        "SET b 1 PX 100",
+        "PTTL a",
+        "wait 99",
+        "PTTL a",
+        "wait 1",
+        "PTTL a",
+        "TTL a",
+        "GET a",
+        "wait 1",
+        "PTTL a",
+        "GET a",
+        "SET a 2 NX",
+        "DEL b",
+        "SET a 1 PX 1700",
+        "TTL a",
+        "wait 300",
+        "TTL a",
+        "EXPIRETIME a",
+        "PEXPIRETIME a",
+        "wait 2000",
+        "PEXPIRE a 1000",
+        "TYPE a",
+        "HSET a f 1",
+        "PEXPIRE a 10",
+        "wait 11",
+        "HSET a g 1",
+        "PTTL a",
+        "DEL a",
         "SET one 1",
         "KEYS *",
         "KEYS o?e",
@@ -384,37 +415,47 @@ fn every_connection_receives_the_same_pushes() {
     for protocol in ["2", "3"] {
         let mut both = Both::start(3);
         for nth in 0..3 {
-            both.same(nth, &format!("HELLO {protocol}"));
+            same_everywhere(&mut both, 3, nth, &format!("HELLO {protocol}"));
         }
-        both.same(0, "SUBSCRIBE one two");
-        both.same(1, "SUBSCRIBE one");
-        both.same(1, "SUBSCRIBE one");
-        both.same(1, "SSUBSCRIBE shard");
-        both.same(2, "PUBLISH one hello");
-        both.same(2, "PUBLISH none hello");
-        both.same(2, "SPUBLISH shard hello");
-        both.same(2, "SPUBLISH one hello");
-        both.same(2, "PUBSUB NUMSUB one two none");
-        both.same(2, "PUBSUB NUMSUB");
-        both.same(2, "PUBSUB SHARDNUMSUB shard one");
-        both.same(2, "PUBSUB CHANNELS t*");
-        both.same(2, "PUBSUB SHARDCHANNELS");
-        both.same(2, "PUBSUB NUMPAT");
-        both.same(2, "EVAL \"redis.call('PUBLISH', 'one', '1') return 'done'\" 0");
-        both.same(0, "GET a");
-        both.same(0, "PING");
-        both.same(0, "PUBLISH two self");
-        both.same(0, "EVAL \"redis.call('PUBLISH', 'two', '1') return 'done'\" 0");
-        both.same(0, "UNSUBSCRIBE two");
-        both.same(0, "UNSUBSCRIBE none");
-        both.same(0, "UNSUBSCRIBE");
-        both.same(0, "UNSUBSCRIBE");
-        both.same(0, "GET a");
-        both.same(1, "SUNSUBSCRIBE");
-        both.same(1, "SUNSUBSCRIBE");
-        both.same(1, "UNSUBSCRIBE");
-        both.same(1, "GET a");
-        assert!(both.simulated().unknown().is_empty());
+        same_everywhere(&mut both, 3, 0, "SUBSCRIBE one two");
+        same_everywhere(&mut both, 3, 1, "SUBSCRIBE one");
+        same_everywhere(&mut both, 3, 1, "SUBSCRIBE one");
+        same_everywhere(&mut both, 3, 1, "SSUBSCRIBE shard");
+        same_everywhere(&mut both, 3, 2, "PUBLISH one hello");
+        same_everywhere(&mut both, 3, 2, "PUBLISH none hello");
+        same_everywhere(&mut both, 3, 2, "SPUBLISH shard hello");
+        same_everywhere(&mut both, 3, 2, "SPUBLISH one hello");
+        same_everywhere(&mut both, 3, 2, "PUBSUB NUMSUB one two none");
+        same_everywhere(&mut both, 3, 2, "PUBSUB NUMSUB");
+        same_everywhere(&mut both, 3, 2, "PUBSUB SHARDNUMSUB shard one");
+        same_everywhere(&mut both, 3, 2, "PUBSUB CHANNELS t*");
+        same_everywhere(&mut both, 3, 2, "PUBSUB SHARDCHANNELS");
+        same_everywhere(&mut both, 3, 2, "PUBSUB NUMPAT");
+        same_everywhere(
+            &mut both,
+            3,
+            2,
+            "EVAL \"redis.call('PUBLISH', 'one', '1') return 'done'\" 0",
+        );
+        same_everywhere(&mut both, 3, 0, "GET a");
+        same_everywhere(&mut both, 3, 0, "PING");
+        same_everywhere(&mut both, 3, 0, "PUBLISH two self");
+        same_everywhere(
+            &mut both,
+            3,
+            0,
+            "EVAL \"redis.call('PUBLISH', 'two', '1') return 'done'\" 0",
+        );
+        same_everywhere(&mut both, 3, 0, "UNSUBSCRIBE two");
+        same_everywhere(&mut both, 3, 0, "UNSUBSCRIBE none");
+        same_everywhere(&mut both, 3, 0, "UNSUBSCRIBE");
+        same_everywhere(&mut both, 3, 0, "UNSUBSCRIBE");
+        same_everywhere(&mut both, 3, 0, "GET a");
+        same_everywhere(&mut both, 3, 1, "SUNSUBSCRIBE");
+        same_everywhere(&mut both, 3, 1, "SUNSUBSCRIBE");
+        same_everywhere(&mut both, 3, 1, "UNSUBSCRIBE");
+        same_everywhere(&mut both, 3, 1, "GET a");
+        assert!(both.unknown().is_empty());
     }
 }
 
@@ -449,6 +490,15 @@ fn a_full_server_and_a_user_without_rights() {
         "ACL SETUSER default +publish +pubsub",
         "PUBLISH a b",
     ] {
-        both.same(0, line);
+        same_everywhere(&mut both, 1, 0, line);
     }
+}
+
+#[test]
+fn what_is_not_simulated_is_listed() {
+    let mut both = Both::simulated_alone(1);
+    both.same(0, &command("GEOADD k 1 1 a"));
+    both.same(0, &command("CONFIG REWRITE"));
+    both.same(0, &command("EVAL \"return redis.pcall('BITCOUNT', 'k')\" 0"));
+    assert_eq!(both.unknown(), ["GEOADD", "config REWRITE", "BITCOUNT"]);
 }

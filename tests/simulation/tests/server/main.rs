@@ -2,4 +2,7 @@
 
 mod both;
 mod commands;
+mod library;
+mod lines;
+mod replication;
 mod scripts;

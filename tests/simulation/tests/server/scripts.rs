@@ -1,6 +1,6 @@
 //! Scripts.
 
-use super::both::same_replies;
+use super::lines::same_replies;
 
 #[test]
 fn values_and_errors() {

@@ -1,8 +1,12 @@
 //! The server itself: its clock, its settings, its user's rights.
 
+use std::time::Duration;
+
 use super::super::call::Caller;
 use super::super::core::Core;
+use super::super::number::integer;
 use super::super::pattern::matches;
+use super::super::replication::Waiting;
 use super::super::reply::{Answer, Fault, Reply};
 use super::{Command, command, is};
 
@@ -12,6 +16,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("config", -2, config).not_in_script().with_subcommands(),
     Command::new("acl", -2, acl).not_in_script().with_subcommands(),
     Command::new("role", 1, role).not_in_script(),
+    Command::new("wait", 3, wait).not_in_script(),
 ];
 
 fn time(core: &mut Core, _: Caller, _: &[Vec<u8>]) -> Answer {
@@ -70,6 +75,41 @@ fn acl(core: &mut Core, _: Caller, words: &[Vec<u8>]) -> Answer {
     }
 }
 
-fn role(_: &mut Core, _: Caller, _: &[Vec<u8>]) -> Answer {
-    Ok(Reply::Array(vec![Reply::bulk("master"), Reply::Int(0), Reply::Array(Vec::new())]))
+fn role(core: &mut Core, _: Caller, _: &[Vec<u8>]) -> Answer {
+    let offset = Reply::Int(core.replication.offset as i64);
+    if let Some((host, port)) = &core.replication.primary {
+        let port = Reply::Int(i64::from(*port));
+        let (role, state) = (Reply::bulk("slave"), Reply::bulk("connected"));
+        return Ok(Reply::Array(vec![role, Reply::bulk(host), port, state, offset]));
+    }
+    let replicas = core.replication.replicas.iter().map(|(id, offset)| {
+        let texts = [format!("replica-{}", id.0), "6379".to_owned(), offset.to_string()];
+        Reply::Array(texts.map(Reply::bulk).into())
+    });
+    Ok(Reply::Array(vec![Reply::bulk("master"), offset, Reply::Array(replicas.collect())]))
+}
+
+fn wait(core: &mut Core, caller: Caller, words: &[Vec<u8>]) -> Answer {
+    if core.replication.is_replica() {
+        return Err(Fault::new(
+            "ERR WAIT cannot be used with replica instances. Please also note that since Redis \
+             4.0 if a replica is configured to be writable (which is not the default) writes to \
+             replicas are just local and are not propagated.",
+        ));
+    }
+    let replicas = integer(&words[1])?;
+    let timeout = integer(&words[2])
+        .map_err(|_| Fault::new("ERR timeout is not an integer or out of range"))?;
+    let Ok(timeout) = u64::try_from(timeout) else {
+        return Err(Fault::new("ERR timeout is negative"));
+    };
+    let until = (timeout > 0).then(|| core.now + Duration::from_millis(timeout));
+    let connection = core.connections.entry(caller.id).or_default();
+    let offset = connection.offset;
+    let acknowledged = core.replication.acknowledged(offset);
+    if acknowledged as i64 >= replicas {
+        return Ok(Reply::int(acknowledged));
+    }
+    connection.waiting = Some(Waiting { replicas: replicas as usize, offset, until });
+    Ok(Reply::None)
 }

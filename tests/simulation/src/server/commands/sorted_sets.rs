@@ -57,7 +57,7 @@ impl Adding {
         if self.nx && self.xx {
             return Err(Fault::new("ERR XX and NX options at the same time are not compatible"));
         }
-        if self.gt && self.nx || self.lt && self.nx || self.gt && self.lt {
+        if self.nx && (self.gt || self.lt) || self.gt && self.lt {
             return Err(Fault::new(
                 "ERR GT, LT, and/or NX options at the same time are not compatible",
             ));
