@@ -24,8 +24,14 @@ fn main() -> ExitCode {
             "--from" => number().map(|from| many.from = from),
             "--threads" => number().map(|threads| many.threads = threads.max(1) as usize),
             "--seed" => number().map(|number| seed = Some(number)),
-            "--trace" => Some(traced = true),
-            "--first" => Some(many.only_first = true),
+            "--trace" => {
+                traced = true;
+                Some(())
+            }
+            "--first" => {
+                many.only_first = true;
+                Some(())
+            }
             "--mutants" => return mutants(args.next().as_deref()),
             _ => None,
         };

@@ -203,7 +203,6 @@ impl Drop for Inside {
 }
 
 /// Writes a line into the trace of this thread's simulation.
-
 macro_rules! trace {
     ($($line:tt)*) => {
         $crate::sim::sim().trace(format_args!($($line)*))
