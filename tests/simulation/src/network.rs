@@ -97,6 +97,15 @@ impl Network {
         Duration::from_millis(self.random.borrow_mut().u64(least..=most))
     }
 
+    /// The additional delay of a message while there are faults: mostly none.
+    fn slowness(&self) -> Duration {
+        let random = &mut *self.random.borrow_mut();
+        match sim().has_faults && !self.healed.get() && random.u8(..12) == 0 {
+            true => ms(random.u64(..300)),
+            false => Duration::ZERO,
+        }
+    }
+
     /// How long a grant takes at most after its first request, as long as nothing fails: in a few
     /// round trips, as a connection may have to be opened and a script to be loaded.
     pub(crate) fn longest_grant(&self) -> Duration {
@@ -128,7 +137,7 @@ impl Network {
     fn arrives(&self, link: usize, to_server: bool) -> Duration {
         let now = sim().now();
         // A server takes some time for each request.
-        let at = now + self.delay() + ms(u64::from(to_server));
+        let at = now + self.delay() + self.slowness() + ms(u64::from(to_server));
         self.link(link, |link| {
             let until = self.blocked_until(link.process, link.host);
             let last = if to_server { &mut link.last.0 } else { &mut link.last.1 };
