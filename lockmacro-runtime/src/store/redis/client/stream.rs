@@ -8,9 +8,8 @@ use redis::{AsyncConnectionConfig, Client, ConnectionAddr, RedisResult};
 use tokio::io::AsyncRead;
 use tokio::net::TcpStream;
 
-use crate::value::task::spawn;
 #[cfg(feature = "simulation")]
-use crate::value::world;
+use crate::value::{task::spawn, world};
 
 /// Opens a connection for commands, and logs in.
 pub(crate) async fn connection(
