@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
 use lockmacro_runtime::defer::{DeferredFn, NewJob, Worker, argument};
-use lockmacro_runtime::simulation::{Opening, Stream, World, enter};
+use lockmacro_runtime::simulation::{Opening, Stream, Task, World, enter};
 use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::Server;
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT, ms};
@@ -43,6 +43,10 @@ impl World for Replaced {
 
     fn random(&self) -> u64 {
         self.random.lock().unwrap().u64(..)
+    }
+
+    fn adopt(&self, task: Task) -> Task {
+        task
     }
 
     fn open(&self, address: &str) -> Opening {

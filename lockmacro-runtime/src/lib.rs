@@ -87,7 +87,7 @@ mod value;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod simulation {
-    pub use crate::value::world::{Entered, Opening, Stream, World, enter};
+    pub use crate::value::world::{Entered, Opening, Stream, Task, World, enter};
 }
 
 pub use guard::LockGuard;

@@ -1,6 +1,6 @@
 //! The sources of the runtime lie in rooms, one above the other: a file uses files of its own room
 //! and of the rooms below it. In both crates no files use each other in a circle. In the runtime one
-//! file reads clocks, one draws random numbers, and one connects to servers.
+//! file reads clocks, one draws random numbers, one connects to servers, and one spawns tasks.
 
 mod imports;
 mod system;
@@ -90,6 +90,16 @@ const SYSTEM: &[(&[&str], &[&str])] = &[
             "std::net",
             "std::os::unix::net",
             "tokio::net",
+        ],
+    ),
+    (
+        &["value/task.rs"],
+        &[
+            "tokio::spawn",
+            "tokio::task::JoinSet",
+            "tokio::task::spawn",
+            "tokio::task::spawn_local",
+            "tokio_util",
         ],
     ),
 ];
@@ -210,12 +220,15 @@ fn a_use_of_the_system_is_seen_however_it_is_written() {
         "std::time::SystemTime::now",
         "tokio::net",
         "tokio::net::TcpStream::connect",
+        "tokio::spawn",
+        "tokio::task::JoinSet",
+        "tokio::task::JoinSet::new",
     ];
     assert_eq!(seen, expected);
 }
 
 #[test]
-fn clocks_randomness_and_streams_come_from_one_file_each() {
+fn clocks_randomness_streams_and_tasks_come_from_one_file_each() {
     let (root, imports) = (root(CRATES[0]), sources(CRATES[0]));
     let mut told = Vec::new();
     for file in imports.files() {

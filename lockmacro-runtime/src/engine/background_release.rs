@@ -14,6 +14,7 @@ use crate::engine::line::Ended;
 use crate::store::dispatch::Store;
 use crate::value::loss::Lost;
 use crate::value::sync::Mutex;
+use crate::value::task::spawn;
 
 impl Held {
     /// Ends the renewal, and sends the release without waiting for its answer. A release that fails
@@ -28,7 +29,7 @@ impl Held {
         // after it.
         let mut sent = Box::pin(release.send(store));
         if (&mut sent).now_or_never().is_none() {
-            tokio::spawn(sent);
+            spawn(sent);
             // The caller may keep this thread busy. Then another worker thread writes the command.
             // Without another worker, the command is written before the caller goes on.
             if Handle::current().metrics().num_workers() == 1 {

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::engine::in_flight::InFlight;
 use crate::store::dispatch::Store;
+use crate::value::task::spawn;
 #[cfg(feature = "test-util")]
 use crate::value::time::virtual_runtime;
 
@@ -23,8 +24,8 @@ pub(crate) type Job = Box<dyn FnOnce(Arc<Store>) -> Work + Send>;
 pub(crate) fn start(store: Arc<Store>) -> io::Result<mpsc::UnboundedSender<Job>> {
     let (sender, jobs) = mpsc::unbounded_channel();
     #[cfg(feature = "test-util")]
-    if let Some(runtime) = virtual_runtime() {
-        runtime.spawn(work(store, jobs));
+    if virtual_runtime().is_some() {
+        spawn(work(store, jobs));
         return Ok(sender);
     }
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
@@ -39,7 +40,7 @@ async fn work(store: Arc<Store>, mut jobs: mpsc::UnboundedReceiver<Job>) {
     let in_flight = InFlight::default();
     while let Some(job) = jobs.recv().await {
         let (guard, work) = (in_flight.join(), job(Arc::clone(&store)));
-        tokio::spawn(async move {
+        spawn(async move {
             work.await;
             drop(guard);
         });

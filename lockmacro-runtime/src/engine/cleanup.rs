@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep_until, timeout};
 
 #[cfg(feature = "defer")]
@@ -24,6 +23,7 @@ use crate::store::abandoned::AbandonedTokens;
 use crate::store::dispatch::Store;
 use crate::store::servers::Servers;
 use crate::value::error::LockError;
+use crate::value::task::JoinSet;
 use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 

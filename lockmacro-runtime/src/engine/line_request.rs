@@ -121,7 +121,7 @@ async fn ask(line: &Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Stor
                 return failed(line, number, refusal, &core);
             }
         };
-        let mut is_awaited = before.is_some();
+        let mut awaited = before.as_ref().map(|before| before.request().ttl / 4);
         let mut released = pin!(release(&store, before.take(), report.take()).fuse());
         let outcome = loop {
             let outcome = {
@@ -132,7 +132,7 @@ async fn ask(line: &Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Stor
                 // The request is sent before the release of the turn before, on the same
                 // connection. So the lock is handed off to the first in the queue, and the key is
                 // not free in between.
-                let mut first = pin!(first_answer(line, &store, is_awaited));
+                let mut first = pin!(first_answer(line, &store, awaited));
                 let early = poll_fn(|cx| match outcome.as_mut().poll(cx) {
                     Poll::Pending => first.as_mut().poll(cx).map(|()| None),
                     Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
@@ -144,7 +144,7 @@ async fn ask(line: &Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Stor
                 }
             };
             let RequestOutcome::Wish(other) = outcome else { break outcome };
-            (wish, is_awaited) = (other, false);
+            (wish, awaited) = (other, None);
             acquisition = acquisition.with_wish(other);
         };
         let is_withdrawn = matches!(outcome, RequestOutcome::Withdrawn);
@@ -230,15 +230,16 @@ async fn answer(
 }
 
 /// Waits for the answer to the first request of this line, because that request may have to
-/// subscribe before it is sent. Later requests are sent at once.
-async fn first_answer(line: &Line, store: &Store, is_awaited: bool) {
+/// subscribe before it is sent. Later requests are sent at once. Does not wait for longer than
+/// `longest`, so that the lock of the turn before is still held when it is released.
+async fn first_answer(line: &Line, store: &Store, longest: Option<Duration>) {
     let answered = async {
         while !line.was_answered.load(Ordering::Relaxed) {
             line.answered.notified().await;
         }
     };
-    if is_awaited {
-        let _ = timeout(store.servers().answer_time(), answered).await;
+    if let Some(longest) = longest {
+        let _ = timeout(store.servers().answer_time().min(longest), answered).await;
     }
 }
 
@@ -314,6 +315,8 @@ impl Drop for Watch {
 
 /// Checks a line. Returns the pause until the next check; `None` without waiters.
 fn look(line: &Arc<Line>) -> Option<Duration> {
+    // What the check itself does to the line must not wake the watch again.
+    line.state.lock().watched = Some(Moment::at(Duration::ZERO));
     // `lasts` reports a loss to the line.
     line.holder().and_then(|holder| holder.lasts());
     line.with(|state| {

@@ -19,6 +19,7 @@ use crate::store::dispatch::Store;
 use crate::value::backoff::Backoff;
 use crate::value::labels::Labelled;
 use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::task::spawn;
 use crate::value::time::{Instant, Moment, checked};
 
 /// Interval at which the clock is checked while there are leases. Timers stop while the machine is
@@ -168,14 +169,14 @@ impl Renewals {
             }
             clocks = now;
             for due in due {
-                tokio::spawn(renew(Arc::clone(&self), Arc::clone(&store), due));
+                spawn(renew(Arc::clone(&self), Arc::clone(&store), due));
             }
             if store.servers().may_fail_over() && !self.falls_asleep() {
                 next = Some(next.unwrap_or(CLOCK_CHECK));
                 if now.0.since(probed) >= CLOCK_CHECK {
                     probed = now.0;
                     let store = Arc::clone(&store);
-                    tokio::spawn(async move { store.servers().check().await });
+                    spawn(async move { store.servers().check().await });
                 }
             }
             match next {

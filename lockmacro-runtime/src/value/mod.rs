@@ -21,6 +21,7 @@ pub(crate) mod limits;
 pub(crate) mod loss;
 pub(crate) mod random;
 pub(crate) mod sync;
+pub(crate) mod task;
 pub(crate) mod template;
 pub(crate) mod time;
 pub(crate) mod token;

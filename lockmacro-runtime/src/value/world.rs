@@ -20,6 +20,9 @@ pub trait World: Send + Sync {
     /// The next 64 random bits.
     fn random(&self) -> u64;
 
+    /// Makes a task one of the process that is running.
+    fn adopt(&self, task: Task) -> Task;
+
     /// Opens a stream to the server at `address`: `host:port`, or the path of a socket.
     fn open(&self, address: &str) -> Opening;
 }
@@ -28,6 +31,9 @@ pub trait World: Send + Sync {
 pub trait Stream: AsyncRead + AsyncWrite + Send + Sync {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Sync> Stream for S {}
+
+/// A task of a process.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A stream that is being opened.
 pub type Opening = Pin<Box<dyn Future<Output = io::Result<Pin<Box<dyn Stream>>>> + Send>>;

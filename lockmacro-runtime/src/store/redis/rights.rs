@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::{iter, slice};
 
 use redis::{Pipeline, Value};
-use tokio::task::JoinSet;
 
 use crate::protocol::request::Request;
 use crate::store::redis::client::budget::Budget;
@@ -20,6 +19,7 @@ use crate::store::redis::topology::cluster::{Cluster, down};
 use crate::store::redis::topology::route::Topology;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
+use crate::value::task::JoinSet;
 use crate::value::unavailability::Unavailability;
 
 /// The commands that a lock may need, besides those that call scripts.

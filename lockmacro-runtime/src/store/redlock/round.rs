@@ -6,6 +6,7 @@ use std::task::Poll;
 use tokio::time::timeout_at;
 
 use crate::protocol::answer::Asked;
+use crate::value::task::spawn;
 use crate::value::time::Instant;
 
 /// Requests that are in flight at the same time, each to one node.
@@ -49,7 +50,7 @@ impl<T: 'static> Round<'static, T> {
     /// Lets the rest go on in a task of its own. Each request has a timeout.
     pub(crate) fn go_on(mut self) {
         if !self.in_flight.is_empty() {
-            tokio::spawn(async move { while self.next().await.is_some() {} });
+            spawn(async move { while self.next().await.is_some() {} });
         }
     }
 }

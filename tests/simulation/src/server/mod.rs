@@ -145,6 +145,14 @@ impl Server {
         self.core.replication.primary = None;
     }
 
+    /// The keys at `now`, and whether each of them expires.
+    pub fn keys(&mut self, now: Duration) -> Vec<(String, bool)> {
+        self.core.keyspace.now = now.as_millis() as u64;
+        let keys = self.core.keyspace.iter();
+        let name = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+        keys.map(|(key, entry)| (name(key), entry.expires.is_some())).collect()
+    }
+
     /// The commands that clients sent and this server does not know. A test that relies on its
     /// answers checks that there are none.
     pub fn unknown(&self) -> &[String] {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use redis::{Pipeline, RedisResult, Value};
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
 use crate::store::redis::client::budget::Budget;
@@ -17,6 +16,7 @@ use crate::store::redis::client::script::ScriptCall;
 use crate::value::applied::Applied;
 use crate::value::backoff::Backoff;
 use crate::value::sync::MutexGuard;
+use crate::value::task::JoinSet;
 use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 

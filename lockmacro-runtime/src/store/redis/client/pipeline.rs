@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisFuture, RedisResult, Value};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::{JoinSet, yield_now};
+use tokio::task::yield_now;
 
 use crate::store::redis::client::script::{Script, ScriptCall};
+use crate::value::task::{JoinSet, spawn};
 
 /// Calls in flight up to which a command is sent directly.
 const DIRECT_MAX: usize = 4;
@@ -53,7 +54,7 @@ impl Batcher {
     /// (`by_slot`) no calls are merged.
     pub(crate) fn new(connection: MultiplexedConnection, by_slot: bool) -> Self {
         let (calls, called) = mpsc::unbounded_channel();
-        tokio::spawn(send_all(connection.clone(), called, by_slot));
+        spawn(send_all(connection.clone(), called, by_slot));
         Self { connection, calls, in_flight: AtomicUsize::new(0) }
     }
 

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::StreamExt;
 use redis::{Client, RedisError};
-use tokio::task::JoinSet;
 
 use crate::store::redis::client::stream;
 use crate::store::redis::client::subscriptions::Subscriptions;
+use crate::value::task::JoinSet;
 
 /// Receives grants until it is dropped, or its connection or its runtime ends.
 pub(crate) struct Resp2Subscription {

@@ -1,13 +1,16 @@
 //! Work that many callers wait for, done once by a task of its own. No caller delays the others:
 //! neither one that is dropped, nor one that is not polled, nor one whose runtime is blocked.
 
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{timeout, timeout_at};
 
 use crate::value::sync::Mutex;
+use crate::value::task::spawn;
 use crate::value::time::Instant;
 
 /// Heartbeats of the task within the time limit of the work; they show that its runtime is not
@@ -25,21 +28,47 @@ pub(crate) struct SingleFlight<T> {
 #[derive(Clone)]
 struct Flight<T> {
     until: Instant,
-    progress: watch::Receiver<Progress<T>>,
+    shown: Arc<Shown<T>>,
     task: AbortHandle,
 }
 
-/// The state that the task publishes.
+/// What the task publishes. Callers that wait are woken in the order in which they came, as those
+/// of a `watch` channel are not.
+struct Shown<T> {
+    progress: Mutex<Progress<T>>,
+    over: Notify,
+}
+
 struct Progress<T> {
     beat: Instant,
     /// `Some(None)` when the work exceeded its limit.
     result: Option<Option<T>>,
+    /// The task has ended, with a result or with its runtime.
+    is_over: bool,
+}
+
+impl<T: Clone> Shown<T> {
+    fn is_over(&self) -> bool {
+        self.progress.lock().is_over
+    }
+
+    /// Waits for the end of the task. Returns its result, if it has one.
+    async fn result(&self) -> Option<Option<T>> {
+        loop {
+            let mut over = pin!(self.over.notified());
+            over.as_mut().enable();
+            if self.is_over() {
+                return self.progress.lock().result.clone();
+            }
+            over.await;
+        }
+    }
 }
 
 impl<T> Flight<T> {
     /// The time until which callers wait for the work, as far as is known now.
     fn trusted_until(&self, limit: Duration) -> Instant {
-        self.until.min(self.progress.borrow().beat + limit / BEATS * BEATS_MISSED_MAX)
+        self.until.min(self.shown.progress.lock().beat + limit / BEATS * BEATS_MISSED_MAX)
     }
 }
 
@@ -55,17 +84,15 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         W: Future<Output = T> + Send + 'static,
     {
         loop {
-            let (mut joined, ours) = self.join(&mut work);
+            let (joined, ours) = self.join(&mut work);
             loop {
                 let waits_until =
                     if ours { joined.until } else { joined.trusted_until(self.limit) };
-                let over = joined.progress.wait_for(|progress| progress.result.is_some());
-                let over = timeout_at(until.min(waits_until), over).await;
-                match over.map(|over| over.map(|progress| progress.result.clone())) {
-                    Ok(Ok(result)) => return result.flatten(),
+                match timeout_at(until.min(waits_until), joined.shown.result()).await {
+                    Ok(Some(result)) => return result,
                     _ if ours || Instant::now() >= until => return None,
                     // The runtime of the task has ended.
-                    Ok(Err(_)) => break,
+                    Ok(None) => break,
                     Err(_) if Instant::now() < joined.trusted_until(self.limit) => {}
                     Err(_) => break,
                 }
@@ -84,7 +111,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     /// Drops the result of work that is done.
     pub(crate) fn forget(&self) {
         let mut in_flight = self.in_flight.lock();
-        in_flight.take_if(|work| work.progress.has_changed().is_err());
+        in_flight.take_if(|work| work.shown.is_over());
     }
 
     /// Ends the work in flight, or drops its result. The caller that started it gets `None`;
@@ -104,32 +131,40 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         let now = Instant::now();
         if let Some(joined) = &*in_flight
             && now < joined.trusted_until(self.limit)
-            && joined.progress.has_changed().is_ok()
+            && !joined.shown.is_over()
         {
             return (joined.clone(), false);
         }
-        let (shown, progress) = watch::channel(Progress { beat: now, result: None });
-        let task = tokio::spawn(show(work(), self.limit, shown)).abort_handle();
-        let started = Flight { until: now + self.limit, progress, task };
+        let progress = Progress { beat: now, result: None, is_over: false };
+        let shown = Arc::new(Shown { progress: Mutex::new(progress), over: Notify::new() });
+        let task = spawn(show(work(), self.limit, Over(Arc::clone(&shown)))).abort_handle();
+        let started = Flight { until: now + self.limit, shown, task };
         *in_flight = Some(started.clone());
         (started, true)
     }
 }
 
+/// Reports the end of the task when it is dropped.
+struct Over<T>(Arc<Shown<T>>);
+
+impl<T> Drop for Over<T> {
+    fn drop(&mut self) {
+        self.0.progress.lock().is_over = true;
+        self.0.over.notify_waiters();
+    }
+}
+
 /// Does the work, with a heartbeat meanwhile.
-async fn show<T>(
-    work: impl Future<Output = T>,
-    limit: Duration,
-    shown: watch::Sender<Progress<T>>,
-) {
+async fn show<T>(work: impl Future<Output = T>, limit: Duration, over: Over<T>) {
+    let progress = &over.0.progress;
     let mut work = std::pin::pin!(timeout(limit, work));
     let result = loop {
         match timeout(limit / BEATS, &mut work).await {
             Ok(result) => break result.ok(),
-            Err(_) => shown.send_modify(|progress| progress.beat = Instant::now()),
+            Err(_) => progress.lock().beat = Instant::now(),
         }
     };
-    shown.send_modify(|progress| progress.result = Some(result));
+    progress.lock().result = Some(result);
 }
 
 #[cfg(test)]

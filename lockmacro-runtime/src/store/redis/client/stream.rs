@@ -9,7 +9,7 @@ use tokio::io::AsyncRead;
 use tokio::net::TcpStream;
 
 #[cfg(feature = "simulation")]
-use crate::value::world;
+use crate::value::{task::spawn, world};
 
 /// Opens a connection for commands, and logs in.
 pub(crate) async fn connection(
@@ -23,7 +23,7 @@ pub(crate) async fn connection(
         let login = info.redis_settings();
         let (connection, driver) =
             MultiplexedConnection::new_with_config(login, stream, config.clone()).await?;
-        tokio::spawn(driver);
+        spawn(driver);
         return Ok(connection);
     }
     client.get_multiplexed_async_connection_with_config(config).await

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
-use tokio::task::JoinSet;
 
 use crate::jobs::call::Job;
 use crate::jobs::limits::{ABANDONED, DEAD_MAX, note_abandoned};
@@ -21,6 +20,7 @@ use crate::value::companion::slot;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::random::random_name;
+use crate::value::task::JoinSet;
 
 /// Prefix of the keys of functions.
 pub(crate) const CALLS: &str = "lm1:jobs:";

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use redis::Value;
 use tokio::select;
-use tokio::task::JoinSet;
 
 use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions};
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
@@ -16,6 +15,7 @@ use crate::store::redis::jobs::listing::{IdleLooks, Looks};
 use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;
 use crate::value::error::LockError;
+use crate::value::task::JoinSet;
 use crate::value::time::Instant;
 
 /// Shortest pause after a look that found no call.

@@ -13,6 +13,7 @@ use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::node::{Inner, Node};
 use crate::store::redis::client::subscriptions::Subscriptions;
 use crate::value::applied::Applied;
+use crate::value::task::spawn;
 
 /// Longest time for which the channel of a slot is kept without waiters.
 const CHANNEL_IDLE_MAX: Duration = Duration::from_secs(30);
@@ -74,7 +75,7 @@ impl Node {
         }
         if live.channels.opened(slot) {
             let (node, channels) = (Arc::downgrade(&self.inner), Arc::downgrade(&live.channels));
-            tokio::spawn(replace_idle_channels(node, channels));
+            spawn(replace_idle_channels(node, channels));
         }
         Ok(true)
     }

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::ConnectionAddr;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::store::redis::client::budget::Budget;
@@ -22,6 +21,7 @@ use crate::store::redis::topology::slot_map::{Endpoint, Range, SlotMap, slots};
 use crate::value::applied::Applied;
 use crate::value::random;
 use crate::value::sync::{RwLock, RwLockReadGuard};
+use crate::value::task::JoinSet;
 use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 

@@ -1,0 +1,99 @@
+//! Builds the mutants of the client, in a copy of the sources.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::VARIABLE;
+use super::client::MUTANTS;
+
+/// What the copy needs of the workspace.
+const COPIED: [&str; 4] = ["Cargo.lock", "lockmacro", "lockmacro-runtime", "tests/simulation"];
+
+/// Returns the path of the program.
+pub(crate) fn build() -> io::Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let all = root.join("target/mutants");
+    let copy = all.join("sources");
+    if copy.exists() {
+        fs::remove_dir_all(&copy)?;
+    }
+    for path in COPIED {
+        copy_all(&root.join(path), &copy.join(path))?;
+    }
+    for path in ["README.md", "LICENSE-MIT", "LICENSE-APACHE"] {
+        copy_all(&root.join(path), &copy.join(path))?;
+    }
+    let workspace = fs::read_to_string(root.join("Cargo.toml"))?;
+    fs::write(copy.join("Cargo.toml"), with_few_members(&workspace))?;
+    let manifest = copy.join("tests/simulation/Cargo.toml");
+    let text = fs::read_to_string(&manifest)?;
+    fs::write(&manifest, text.replace("lockmacro-tests.path = \"..\"\n", ""))?;
+    change(&copy.join("lockmacro-runtime/src"))?;
+    let built = all.join("build");
+    let done = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--package", "lockmacro-simulation-tests", "--bin"])
+        .arg("simulation")
+        .current_dir(&copy)
+        .env("CARGO_TARGET_DIR", &built)
+        .env("RUSTFLAGS", "-Awarnings")
+        .status()?;
+    match done.success() {
+        true => Ok(built.join("release/simulation")),
+        false => Err(io::Error::other("cargo has failed")),
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+    if !from.is_dir() {
+        fs::create_dir_all(to.parent().expect("a path inside the copy"))?;
+        return fs::copy(from, to).map(drop);
+    }
+    for entry in fs::read_dir(from)? {
+        let name = entry?.file_name();
+        copy_all(&from.join(&name), &to.join(&name))?;
+    }
+    Ok(())
+}
+
+/// The workspace with the members that are copied.
+fn with_few_members(text: &str) -> String {
+    let (before, rest) = text.split_once("members = [").expect("members");
+    let (_, after) = rest.split_once(']').expect("the end of the members");
+    let members = "members = [\"lockmacro\", \"lockmacro-runtime\", \"tests/simulation\"]";
+    format!("{before}{members}{after}")
+}
+
+/// Makes each changed place ask which mutant is tried.
+fn change(sources: &Path) -> io::Result<()> {
+    for mutant in MUTANTS {
+        let path = sources.join(mutant.file);
+        let text = fs::read_to_string(&path)?;
+        // Another mutant may have changed the same place before: the original is there as well.
+        let Some((before, after)) = text.split_once(mutant.old) else {
+            let why = format!("{}: no such place in {}", mutant.name, mutant.file);
+            return Err(io::Error::other(why));
+        };
+        let is_tried = format!("crate::value::mutant::is_tried({:?})", mutant.name);
+        let changed = if mutant.new.contains("MUTANT") {
+            mutant.new.replace("MUTANT", &is_tried)
+        } else if mutant.old.trim_end().ends_with([';', '}']) {
+            format!("if {is_tried} {{ {} }} else {{ {} }}", mutant.new, mutant.old)
+        } else {
+            format!("(if {is_tried} {{ {} }} else {{ {} }})", mutant.new, mutant.old)
+        };
+        fs::write(&path, format!("{before}{changed}{after}"))?;
+    }
+    let values = sources.join("value/mod.rs");
+    let text = fs::read_to_string(&values)?;
+    fs::write(values, format!("{text}pub(crate) mod mutant;\n"))?;
+    fs::write(
+        sources.join("value/mutant.rs"),
+        format!(
+            "static TRIED: std::sync::LazyLock<String> =\n    \
+             std::sync::LazyLock::new(|| std::env::var({VARIABLE:?}).unwrap_or_default());\n\
+             pub(crate) fn is_tried(name: &str) -> bool {{\n    *TRIED == name\n}}\n"
+        ),
+    )
+}

@@ -1,0 +1,79 @@
+//! Mutants: copies of the client and of its scripts with one line changed, each of which has to be
+//! caught by a simulation.
+//!
+//! All mutants of the client are built at once, in a copy of the sources: each changed place asks
+//! which mutant is tried. The shipped sources know nothing of this. The simulated servers change
+//! scripts as they are loaded.
+
+mod build;
+mod client;
+mod scripts;
+
+use std::borrow::Cow;
+use std::process::Command;
+use std::sync::LazyLock;
+
+/// The variable that names the mutant to try.
+const VARIABLE: &str = "LOCKMACRO_MUTANT";
+/// Seeds that are tried before a mutant counts as not caught.
+const SEEDS: &str = "10000";
+
+/// One changed line.
+pub(crate) struct Mutant {
+    pub(crate) name: &'static str,
+    /// The oracle that should fail.
+    pub(crate) oracle: &'static str,
+    /// The file of the runtime; none for scripts.
+    pub(crate) file: &'static str,
+    pub(crate) old: &'static str,
+    /// What replaces it. `MUTANT` in it is whether this mutant is tried; without that, the whole
+    /// text is used only then.
+    pub(crate) new: &'static str,
+}
+
+/// A script as the mutant that is tried has it.
+pub(crate) fn changed(script: &[u8]) -> Cow<'_, [u8]> {
+    static TRIED: LazyLock<Option<&'static Mutant>> = LazyLock::new(|| {
+        let name = std::env::var(VARIABLE).ok()?;
+        scripts::MUTANTS.iter().find(|mutant| mutant.name == name)
+    });
+    match *TRIED {
+        Some(mutant) => {
+            let script = String::from_utf8_lossy(script);
+            Cow::Owned(script.replace(mutant.old, mutant.new).into_bytes())
+        }
+        None => Cow::Borrowed(script),
+    }
+}
+
+/// Builds all mutants, and prints by which oracle each is caught, and how soon. Returns whether
+/// each was caught by the oracle that should fail.
+pub fn try_all(only: Option<&str>) -> bool {
+    let program = match build::build() {
+        Ok(program) => program,
+        Err(error) => {
+            eprintln!("the mutants cannot be built: {error}");
+            return false;
+        }
+    };
+    let mutants = client::MUTANTS.iter().chain(scripts::MUTANTS);
+    let mutants = mutants.filter(|mutant| only.is_none_or(|only| mutant.name.contains(only)));
+    println!("| mutant | should fail | failed | seeds |\n|---|---|---|---|");
+    let (mut all, mut caught) = (0, 0);
+    for mutant in mutants {
+        let output = Command::new(&program)
+            .args(["--seeds", SEEDS, "--first"])
+            .env(VARIABLE, mutant.name)
+            .output()
+            .expect("the program was built");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let failure = text.lines().find_map(|line| line.strip_prefix("seed "));
+        let failed = failure.and_then(|line| line.split(": ").nth(1)).unwrap_or("none");
+        let seeds = text.lines().last().and_then(|line| line.split(' ').next()).unwrap_or("?");
+        println!("| {} | {} | {failed} | {seeds} |", mutant.name, mutant.oracle);
+        all += 1;
+        caught += usize::from(mutant.oracle == failed);
+    }
+    println!("\n{caught} of {all} mutants were caught by the oracle that should fail.");
+    caught == all
+}

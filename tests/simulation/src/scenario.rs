@@ -1,0 +1,251 @@
+//! What happens in one simulation, drawn from its seed: processes, their calls, and faults.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::faults::{Fault, draw_faults};
+use crate::process::Clock;
+use crate::sim::seeded;
+
+pub(crate) fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// How much longer than its clock says a machine's second may be, and how much shorter.
+const RATE: f64 = 0.005;
+
+#[derive(Debug)]
+pub(crate) struct Scenario {
+    pub(crate) store: Store,
+    /// The shortest and the longest delay of a message, in milliseconds.
+    pub(crate) delay: (u64, u64),
+    pub(crate) hosts: Vec<Clock>,
+    pub(crate) processes: Vec<Plan>,
+    /// The plans of processes that take the place of killed ones.
+    pub(crate) successors: Vec<Plan>,
+    pub(crate) faults: Vec<(Duration, Fault)>,
+    /// When all faults are over.
+    pub(crate) calm: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Store {
+    One,
+    /// This number of nodes.
+    Redlock(usize),
+}
+
+impl Store {
+    pub(crate) fn hosts(self) -> usize {
+        match self {
+            Store::One => 1,
+            Store::Redlock(nodes) => nodes,
+        }
+    }
+}
+
+/// The life of one process.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) clock: Clock,
+    pub(crate) starts: Duration,
+    pub(crate) turn: Option<Duration>,
+    /// Of a call to the server.
+    pub(crate) timeout: Duration,
+    /// Whether it ends with a shutdown.
+    pub(crate) shuts_down: bool,
+    pub(crate) workers: Vec<Vec<Call>>,
+}
+
+/// One call of the public API.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) pause: Duration,
+    pub(crate) keys: Vec<usize>,
+    pub(crate) ttl: Duration,
+    pub(crate) renew: bool,
+    pub(crate) wait: Wait,
+    pub(crate) fenced: bool,
+    pub(crate) min_hold: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) body: Duration,
+    /// How often the body looks at its lease.
+    pub(crate) step: Duration,
+    pub(crate) how: How,
+    /// At which poll the call is dropped.
+    pub(crate) dropped: Option<u32>,
+    pub(crate) reenters: bool,
+    pub(crate) extends: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    No,
+    For(Duration),
+    Forever,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// A guard, released or dropped.
+    Guard { released: bool },
+    /// A body, whose caller waits for the release or does not.
+    Run { in_background: bool },
+}
+
+/// The longest lease of any call.
+pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(6);
+
+impl Scenario {
+    pub(crate) fn draw(seed: u64) -> Self {
+        let mut random = seeded(seed, "scenario");
+        let random = &mut random;
+        let store = match random.u8(..10) {
+            0..7 => Store::One,
+            7..9 => Store::Redlock(3),
+            _ => Store::Redlock(5),
+        };
+        let delay = *pick(random, &[(0, 0), (0, 1), (1, 1), (0, 3), (1, 8), (2, 20)]);
+        let keys = *pick(random, &[1, 1, 2, 3]);
+        let hosts = (0..store.hosts()).map(|_| clock(random, 0)).collect();
+        let count = *pick(random, &[1, 2, 2, 3, 4]);
+        let shortest = store.shortest_ttl(delay.1);
+        let mut plan = || Plan::draw(random, store, keys, shortest);
+        let processes: Vec<_> = (0..count).map(|_| plan()).collect();
+        let successors = (0..2).map(|_| plan()).collect();
+        let calm = match random.u8(..4) {
+            0 => Duration::ZERO,
+            _ => store.ready() + ms(random.u64(500..6_000)),
+        };
+        let faults = match calm.is_zero() {
+            true => Vec::new(),
+            false => draw_faults(random, store, count, calm),
+        };
+        Self { store, delay, hosts, processes, successors, faults, calm }
+    }
+
+    /// How long a lock that is waited for may be held by no body, if nothing fails.
+    pub(crate) fn longest_idle(&self) -> Duration {
+        match self.store {
+            Store::One => ms(1_000),
+            // Its callers try again at random intervals.
+            Store::Redlock(_) => ms(4_000),
+        }
+    }
+
+    /// The keys that a call may keep without a body: together with others, or for a `min_hold`.
+    pub(crate) fn keys_without_bodies(&self) -> BTreeSet<usize> {
+        let calls = self.processes.iter().flat_map(|plan| plan.workers.iter().flatten());
+        let calls = calls.filter(|call| call.keys.len() > 1 || call.min_hold.is_some());
+        calls.flat_map(|call| call.keys.iter().copied()).collect()
+    }
+
+    /// When all calls have to be over: when each of them has waited for all the others.
+    pub(crate) fn limit(&self) -> Duration {
+        let calls = self.processes.iter().chain(&self.successors);
+        let calls = calls.flat_map(|plan| plan.workers.iter().flatten());
+        let each = calls.map(|call| call.body + call.ttl + call.pause + ms(6_000));
+        self.calm + each.sum::<Duration>() + ms(60_000)
+    }
+}
+
+impl Store {
+    /// The shortest ttl that can be granted on such a network: a node of a Redlock is given a tenth
+    /// of it to answer.
+    fn shortest_ttl(self, delay: u64) -> Duration {
+        let round_trip = ms(2 * delay + 2);
+        match self {
+            Store::One => round_trip * 10,
+            Store::Redlock(_) => round_trip * 12,
+        }
+    }
+
+    /// When its servers serve locks.
+    pub(crate) fn ready(self) -> Duration {
+        match self {
+            Store::One => Duration::ZERO,
+            // A node votes only when every lock that it may have forgotten is over.
+            Store::Redlock(_) => LONGEST_TTL + ms(2_000),
+        }
+    }
+}
+
+impl Plan {
+    fn draw(random: &mut Rng, store: Store, keys: usize, shortest: Duration) -> Self {
+        let turn = match random.u8(..6) {
+            0 => Some(Duration::ZERO),
+            1 => Some(ms(random.u64(1..300))),
+            _ => None,
+        };
+        let workers = (0..*pick(random, &[1, 1, 2, 3, 5]))
+            .map(|_| (0..random.usize(1..5)).map(|_| Call::draw(random, keys, shortest)).collect())
+            .collect();
+        Self {
+            clock: clock(random, 1_000_000),
+            starts: store.ready() + ms(random.u64(..300)),
+            turn,
+            timeout: ms(*pick(random, &[400, 1_000, 2_000])).max(shortest * 3),
+            shuts_down: random.bool(),
+            workers,
+        }
+    }
+}
+
+impl Call {
+    fn draw(random: &mut Rng, keys: usize, shortest: Duration) -> Self {
+        let ttl = ms(*pick(random, &[80, 150, 400, 1_000, 1_000, 2_500, 6_000])).max(shortest);
+        let renew = random.u8(..3) == 0;
+        let body = match random.u8(..6) {
+            0..3 => ms(random.u64(..15)),
+            3..5 => ms(random.u64(..300)),
+            // Beyond the ttl.
+            _ => ttl.mul_f64(0.5 + random.f64() * 2.0),
+        };
+        let wait = match random.u8(..8) {
+            0..2 => Wait::No,
+            2..5 => Wait::For(ms(random.u64(1..4_000))),
+            _ => Wait::Forever,
+        };
+        let mut chosen = vec![random.usize(..keys)];
+        if keys > 1 && random.u8(..5) == 0 {
+            chosen.push((chosen[0] + 1) % keys);
+        }
+        Self {
+            pause: ms(*pick(random, &[0, 0, 1, 5, 50, 400])),
+            keys: chosen,
+            ttl,
+            renew,
+            wait,
+            fenced: random.bool(),
+            min_hold: (random.u8(..12) == 0).then(|| ttl.mul_f64(random.f64() / 2.0)),
+            max_hold: (renew && random.u8(..6) == 0).then(|| ttl + ms(random.u64(..500))),
+            body,
+            step: ms(*pick(random, &[1, 5, 20, 90])).max(body / 40),
+            how: match random.u8(..4) {
+                0 => How::Guard { released: true },
+                1 => How::Guard { released: false },
+                2 => How::Run { in_background: false },
+                _ => How::Run { in_background: true },
+            },
+            dropped: (random.u8(..6) == 0).then(|| random.u32(1..12)),
+            reenters: random.u8(..8) == 0,
+            extends: random.u8(..12) == 0,
+        }
+    }
+}
+
+pub(crate) fn pick<'a, T>(random: &mut Rng, of: &'a [T]) -> &'a T {
+    &of[random.usize(..of.len())]
+}
+
+fn clock(random: &mut Rng, latest: u64) -> Clock {
+    let rate = match random.u8(..4) {
+        0 => 1.0 - RATE,
+        1 => 1.0 + RATE,
+        2 => 1.0,
+        _ => 1.0 - RATE + 2.0 * RATE * random.f64(),
+    };
+    Clock { start: ms(random.u64(..=latest)), rate }
+}

@@ -1,0 +1,40 @@
+//! Bytes of the protocol for the trace, in short.
+
+use std::fmt;
+
+/// Longest text of one message.
+const LONGEST: usize = 240;
+
+/// The parts of a message without their lengths, cut where they are long.
+pub(crate) struct Shown<'a>(pub &'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(self.0))
+    }
+}
+
+fn shown(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let mut short = String::new();
+    for line in text.split("\r\n") {
+        if line.is_empty() || (line.starts_with(['$', '*', '>', '%']) && line.len() > 1) {
+            continue;
+        }
+        if short.len() > LONGEST {
+            short.push('…');
+            break;
+        }
+        if !short.is_empty() {
+            short.push(' ');
+        }
+        match line.char_indices().nth(60) {
+            Some((end, _)) => {
+                short.push_str(&line[..end].replace('\n', "⏎"));
+                short.push('…');
+            }
+            None => short.push_str(&line.replace('\n', "⏎")),
+        }
+    }
+    short
+}

@@ -1,0 +1,302 @@
+//! What a process does: its workers call the public API, one call after the other.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
+use tokio::time::sleep;
+
+use crate::scenario::{Call, How, LONGEST_TTL, Plan, Scenario, Store, Wait};
+use crate::sim::sim;
+
+/// How long a manager may take to shut down.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(60);
+
+/// Starts a process.
+pub(crate) fn start(scenario: &Scenario, plan: &Plan) {
+    let (store, plan) = (scenario.store, Arc::new(plan.clone()));
+    let process = sim().start_process(plan.clock);
+    drop(process.spawn(live(store, plan)));
+}
+
+async fn live(store: Store, plan: Arc<Plan>) {
+    let wait = plan.starts.saturating_sub(sim().now());
+    sleep(wait).await;
+    let locks = connect(store, &plan).await;
+    let mut workers = Vec::new();
+    for worker in 0..plan.workers.len() {
+        let (plan, locks) = (Arc::clone(&plan), locks.clone());
+        let work = async move {
+            for call in &plan.workers[worker] {
+                sleep(call.pause).await;
+                one_call(worker, call, &locks).await;
+            }
+        };
+        workers.push(here().spawn(work));
+    }
+    for worker in workers {
+        if worker.await.is_err() {
+            sim().fails("panic", "a worker has panicked");
+        }
+    }
+    if plan.shuts_down {
+        let ended = locks.shutdown(SHUTDOWN_MAX).await;
+        trace!("shut down: {ended:?}");
+        if let Err(error) = ended {
+            sim().fails("shutdown", error);
+        }
+    }
+    drop(locks);
+    trace!("is over");
+    here().set_over();
+}
+
+fn here() -> std::rc::Rc<crate::process::Process> {
+    sim().current().expect("a process runs")
+}
+
+/// Connects, again and again while the servers fail.
+async fn connect(store: Store, plan: &Plan) -> LockManager {
+    loop {
+        let nth = here().nth;
+        let mut builder = LockManager::builder()
+            .label(format!("p{nth}"))
+            .timeout(plan.timeout)
+            .longest_ttl(LONGEST_TTL);
+        if let Some(turn) = plan.turn {
+            builder = builder.turn(turn);
+        }
+        let connected = match store {
+            Store::One => builder.connect("redis://s0:6379").await,
+            Store::Redlock(nodes) => {
+                builder.redlock((0..nodes).map(|nth| format!("redis://s{nth}:6379"))).await
+            }
+        };
+        match connected {
+            Ok(locks) => return locks,
+            Err(error) => trace!("not connected: {error}"),
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn one_call(worker: usize, call: &Call, locks: &LockManager) {
+    trace!("{worker} calls {call:?}");
+    here().begins(worker, format!("{call:?}"));
+    if let ([key], true) = (&call.keys[..], call.wait != Wait::No) {
+        sim().waits.begins(worker, *key);
+    }
+    let made = DroppedAt { future: Some(Box::pin(make(worker, call, locks))), left: call.dropped };
+    match made.await {
+        Some(Ok(())) => trace!("{worker} is done"),
+        Some(Err(error)) => {
+            trace!("{worker} fails: {error}");
+            expected(call, &error);
+        }
+        None => trace!("{worker} is dropped"),
+    }
+    sim().waits.ends(worker);
+    here().ended(worker);
+}
+
+/// While nothing fails, a call fails only because of other callers, or because its body takes too
+/// long.
+fn expected(call: &Call, error: &LockError) {
+    let is_expected = match error {
+        LockError::Busy { .. } | LockError::TimedOut { .. } => true,
+        LockError::Lost(lost) => match lost.cause() {
+            LossCause::Expired => true,
+            // The first release of a process that has waiters waits until they have subscribed. A
+            // short lease may end meanwhile, after its body.
+            LossCause::Taken => call.ttl < Duration::from_secs(1),
+            _ => false,
+        },
+        LockError::NoQuorum { .. } => true,
+        // The wait was shorter than the time to connect.
+        LockError::Unavailable { .. } => {
+            matches!(call.wait, Wait::For(wait) if wait < Duration::from_millis(500))
+        }
+        _ => false,
+    };
+    if !is_expected && !sim().has_faults {
+        sim().fails("errors", error);
+    }
+}
+
+async fn make(worker: usize, call: &Call, locks: &LockManager) -> Result<(), LockError> {
+    let keys: Vec<_> = call.keys.iter().map(|key| format!("key:{key}")).collect();
+    match &keys[..] {
+        [key] => {
+            let lock = with(Lock::new(key.as_str()), call).manager(locks);
+            match call.how {
+                How::Run { in_background } if !call.fenced => {
+                    let lock = if in_background { lock.release_in_background() } else { lock };
+                    return lock.run(run_body(worker, call, locks)).await;
+                }
+                _ if call.fenced => {
+                    let (guard, fence) = lock.acquire_fenced().await?;
+                    hold(worker, call, guard, &[fence.into()]).await
+                }
+                _ => hold(worker, call, lock.acquire().await?, &[]).await,
+            }
+        }
+        keys => {
+            let lock = with(Lock::many(keys.iter().map(String::as_str)), call).manager(locks);
+            match call.fenced {
+                true => {
+                    let (guard, fences) = lock.acquire_fenced().await?;
+                    let fences: Vec<u64> = fences.into_iter().map(u64::from).collect();
+                    hold(worker, call, guard, &fences).await
+                }
+                false => hold(worker, call, lock.acquire().await?, &[]).await,
+            }
+        }
+    }
+}
+
+fn with<F>(lock: Lock<F>, call: &Call) -> Lock<F> {
+    let mut lock = lock.ttl(call.ttl);
+    if call.renew {
+        lock = lock.renew();
+    }
+    if let Some(max_hold) = call.max_hold {
+        lock = lock.max_hold(max_hold);
+    }
+    if let Some(min_hold) = call.min_hold {
+        lock = lock.min_hold(min_hold);
+    }
+    match call.wait {
+        Wait::No => lock,
+        Wait::For(wait) => lock.wait(wait),
+        Wait::Forever => lock.wait_forever(),
+    }
+}
+
+/// A body that looks at its guard by itself, and stops when the lock is lost.
+async fn hold(
+    worker: usize,
+    call: &Call,
+    guard: LockGuard,
+    fences: &[u64],
+) -> Result<(), LockError> {
+    if guard.remaining().is_zero() {
+        return guard.release().await;
+    }
+    let body = Body::enter(worker, call, guard.remaining(), fences);
+    let end = tokio::time::Instant::now() + call.body;
+    if call.extends {
+        let extended = guard.extend(call.ttl).await;
+        trace!("extended: {extended:?}");
+    }
+    loop {
+        let left = guard.remaining();
+        body.relies(left);
+        let rest = end.saturating_duration_since(tokio::time::Instant::now());
+        if left.is_zero() || rest.is_zero() {
+            break;
+        }
+        // A server that has lost its data ends a lease before its time.
+        tokio::select! {
+            biased;
+            _ = guard.lost() => break,
+            () = sleep(call.step.min(rest)) => {}
+        }
+    }
+    drop(body);
+    match call.how {
+        How::Guard { released: false } => {
+            drop(guard);
+            Ok(())
+        }
+        _ => guard.release().await,
+    }
+}
+
+/// A body that the engine stops when the lock is lost.
+async fn run_body(worker: usize, call: &Call, locks: &LockManager) -> Result<(), LockError> {
+    let left = || LockGuard::current().map(|guard| guard.remaining()).unwrap_or_default();
+    if left().is_zero() {
+        sim().fails("bodies", "a body begins without a lock");
+        return Ok(());
+    }
+    let body = Body::enter(worker, call, left(), &[]);
+    if call.reenters {
+        match Lock::new(format!("key:{}", call.keys[0])).manager(locks).acquire().await {
+            Ok(again) if again.is_joined() => {}
+            other => sim().fails("re-entry", format_args!("{worker} has not joined: {other:?}")),
+        }
+    }
+    let end = tokio::time::Instant::now() + call.body;
+    loop {
+        let left = left();
+        body.relies(left);
+        if left.is_zero() {
+            sim().fails("bodies", "a body runs on after its lease");
+        }
+        let rest = end.saturating_duration_since(tokio::time::Instant::now());
+        if rest.is_zero() {
+            break;
+        }
+        sleep(call.step.min(rest)).await;
+    }
+    Ok(())
+}
+
+/// A body, until it ends in whatever way.
+struct Body {
+    number: u64,
+    began: Duration,
+    kept: Option<(usize, Duration)>,
+}
+
+impl Body {
+    fn enter(worker: usize, call: &Call, left: Duration, fences: &[u64]) -> Self {
+        let sim = sim();
+        sim.waits.check();
+        let number = sim.bodies.enter(&call.keys, left, fences);
+        sim.waits.ends(worker);
+        let kept = call.min_hold.map(|min_hold| (call.keys[0], min_hold));
+        Self { number, began: sim.now(), kept }
+    }
+
+    fn relies(&self, left: Duration) {
+        sim().bodies.relies(self.number, left);
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        let sim = sim();
+        sim.waits.check();
+        sim.bodies.leave(self.number);
+        if let Some((key, min_hold)) = self.kept {
+            sim.bodies.keeps(key, self.began, min_hold);
+        }
+        sim.waits.check();
+    }
+}
+
+/// A call that is dropped at its nth poll.
+struct DroppedAt<F> {
+    future: Option<Pin<Box<F>>>,
+    left: Option<u32>,
+}
+
+impl<F: Future> Future for DroppedAt<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(future) = &mut self.future else { return Poll::Ready(None) };
+        let polled = pin!(future).poll(cx);
+        if let (Poll::Pending, Some(left)) = (&polled, &mut self.left) {
+            *left -= 1;
+            if *left == 0 {
+                self.future = None;
+                return Poll::Ready(None);
+            }
+        }
+        polled.map(Some)
+    }
+}
