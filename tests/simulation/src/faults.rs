@@ -195,6 +195,6 @@ fn start_host(host: usize, keeps: bool) {
     let sim = sim();
     let host = &mut sim.network.hosts.borrow_mut()[host];
     if std::mem::take(&mut host.down) {
-        host.restart(keeps);
+        host.restart(sim.now(), keeps);
     }
 }

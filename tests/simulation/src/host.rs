@@ -17,7 +17,9 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new(nth: usize, clock: Clock) -> Self {
         let server = Server::with_seed(nth as u64);
-        Self { server, clock, frozen_until: Duration::ZERO, down: false }
+        let mut host = Self { server, clock, frozen_until: Duration::ZERO, down: false };
+        host.server.start(host.clock(Duration::ZERO));
+        host
     }
 
     /// The server's clock, since 1970.
@@ -31,11 +33,12 @@ impl Host {
     }
 
     /// Starts the server again, with the data that it had or without.
-    pub(crate) fn restart(&mut self, keeps: bool) {
+    pub(crate) fn restart(&mut self, now: Duration, keeps: bool) {
         // All connections were closed when it ended.
         drop(match keeps {
             true => self.server.restart_with_data(),
             false => self.server.restart_empty(),
         });
+        self.server.start(self.clock(now));
     }
 }

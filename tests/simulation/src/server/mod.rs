@@ -45,6 +45,11 @@ impl Server {
         server
     }
 
+    /// Counts the uptime from `now` on. Without this it counts from the first bytes of a client on.
+    pub fn start(&mut self, now: Duration) {
+        self.core.used_since = Some(now);
+    }
+
     /// Accepts a connection.
     pub fn connect(&mut self) -> ConnectionId {
         self.core.connect()
