@@ -18,7 +18,8 @@ async fn several_keys_are_acknowledged_or_all_released() {
         assert!(replica.get(key).is_some(), "{key}");
     }
     // Keys that are waited for one after the other are acknowledged as well.
-    let waiting = Lock::many(keys).ttl(FAILOVER_TTL).wait(FAILOVER_TTL).manager(&enough).acquire();
+    let other = manager(&servers[0], 1).await;
+    let waiting = Lock::many(keys).ttl(FAILOVER_TTL).wait(FAILOVER_TTL).manager(&other).acquire();
     let waiting = tokio::spawn(waiting);
     let mut admin = servers[0].admin();
     eventually("it is in the queue", FAILOVER, || {

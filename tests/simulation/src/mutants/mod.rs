@@ -77,3 +77,39 @@ pub fn try_all(only: Option<&str>) -> bool {
     println!("\n{caught} of {all} mutants were caught by the oracle that should fail.");
     caught == all
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Without this the mutants would be found stale only when somebody tries them.
+    #[test]
+    fn every_mutant_has_its_place_in_the_sources() {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lockmacro-runtime/src");
+        let read = |path: &str| fs::read_to_string(sources.join(path)).expect(path);
+        for mutant in client::MUTANTS {
+            assert!(read(mutant.file).contains(mutant.old), "{}: {}", mutant.name, mutant.file);
+        }
+        let scripts = texts(&sources);
+        for mutant in scripts::MUTANTS {
+            assert!(scripts.contains(mutant.old), "{}", mutant.name);
+        }
+    }
+
+    /// The scripts in a directory.
+    fn texts(directory: &Path) -> String {
+        let entries = fs::read_dir(directory).expect("a directory");
+        let texts = entries.map(|entry| {
+            let path = entry.expect("an entry").path();
+            match path.extension() {
+                _ if path.is_dir() => texts(&path),
+                Some(end) if end == "lua" => fs::read_to_string(&path).expect("a script"),
+                _ => String::new(),
+            }
+        });
+        texts.collect()
+    }
+}
