@@ -1,4 +1,5 @@
 //! One judge for each invariant of the queue. Each sees one step, and what was known before it.
+//! Long, as the list of the judges is read as one.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
 //! The line of a key: the callers of one process, and the requests that the line sends to the store
-//! for them.
+//! for them. Long, as all of its state is under one mutex.
 
 use std::borrow::Borrow;
 use std::process;

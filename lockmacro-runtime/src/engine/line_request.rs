@@ -1,12 +1,10 @@
-//! The work of the background thread for a line: requests to the store for the first waiter, and
-//! the end of passes that no waiter takes up.
+//! Requests of a line to the store, for its first waiter. The background thread sends them.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
-use std::thread;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -28,8 +26,8 @@ use crate::value::sync::Mutex;
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
 
-/// Longest time between two checks of a line with waiters.
-const LOOK: Duration = Duration::from_secs(2);
+/// Pause before a request that has waited for as long as one can is repeated.
+const REPEATED: Duration = Duration::from_secs(2);
 
 impl Line {
     /// Sends the request of the queue on the background thread, so that the answer is delivered
@@ -53,14 +51,6 @@ impl Line {
                 // Released in the background.
                 drop(to_send);
             }
-        }
-    }
-
-    /// Starts the watch of a line with waiters.
-    pub(crate) fn start_watch(self: &Arc<Self>, core: &Arc<Core>) {
-        let line = Arc::clone(self);
-        if core.background().spawn(move |_| watch(line)).is_err() {
-            self.state.lock().watched = None;
         }
     }
 
@@ -179,7 +169,7 @@ async fn ask(line: &Arc<Line>, core: Arc<Core>, to_send: ToSend, store: Arc<Stor
         match refusal {
             // The callers of this process time out long before this wait ends.
             Refusal::Contended { queue: Queueing::Left(_) | Queueing::Outside, .. } => {
-                sleep(LOOK).await
+                sleep(REPEATED).await
             }
             Refusal::Failed(error) if wish.1 && !draft.fenced && is_of_a_wish(&error) => {
                 (wish.1, may_be_fenced) = (false, false);
@@ -292,77 +282,11 @@ fn is_of_a_wish(error: &LockError) -> bool {
         || matches!(error, LockError::Unavailable { reason: r, .. } if *r == reason)
 }
 
-/// Watches a line for as long as there are waiters: ends passes that are not taken up, and notices
-/// a holder that has lost the lock.
-async fn watch(line: Arc<Line>) {
-    let watch = Watch(line);
-    while let Some(pause) = look(&watch.0) {
-        let _ = timeout(pause, watch.0.sooner.notified()).await;
-    }
-}
-
-/// The watch of a line. If it ends by a panic, such as one in the code of a waker, the next event
-/// starts another watch.
-struct Watch(Arc<Line>);
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.state.lock().watched = None;
-        }
-    }
-}
-
-/// Checks a line. Returns the pause until the next check; `None` without waiters.
-fn look(line: &Arc<Line>) -> Option<Duration> {
-    // What the check itself does to the line must not wake the watch again.
-    line.state.lock().watched = Some(Moment::at(Duration::ZERO));
-    // `lasts` reports a loss to the line.
-    line.holder().and_then(|holder| holder.lasts());
-    line.with(|state| {
-        let turn = line.turn(state);
-        ((), state.queue.lapse(line.unanswered(), turn, Moment::now()))
-    });
-    let ends = line.holder().map(|holder| holder.ends());
-    let mut state = line.state.lock();
-    let now = Moment::now();
-    let lasts = ends.map(|ends| ends.since(now));
-    let due = state.queue.lapses(line.unanswered()).map(|due| due.since(now));
-    let pause = due.or(lasts).unwrap_or(LOOK).clamp(Duration::from_millis(1), LOOK);
-    state.watched = line.is_watched(&state).then(|| now.after(pause));
-    state.watched.map(|_| pause)
-}
-
 #[cfg(test)]
 mod tests {
     use futures_util::future::{pending, ready};
 
     use super::*;
-    use crate::engine::line::Arrived;
-    use crate::engine::local_queue::Effects;
-    use crate::protocol::request::Request;
-    use crate::store::memory::Memory;
-    use crate::value::defaults::Defaults;
-    use crate::value::limits::QUEUE_MAX;
-    use crate::value::token::Token;
-
-    const HOUR: Duration = Duration::from_secs(60 * 60);
-
-    fn core() -> Arc<Core> {
-        let (store, defaults) = (Store::Memory(Memory::new()), Defaults::default());
-        #[cfg(feature = "defer")]
-        let core = Core::over(store, None, defaults, None, 1_024);
-        #[cfg(not(feature = "defer"))]
-        let core = Core::over(store, None, defaults);
-        core
-    }
-
-    fn arrive(core: &Arc<Core>, waits: bool) -> Arrived<Request> {
-        let token = Token::new("test", "", "").unwrap();
-        let mut request = Request::new("order:1".into(), token, HOUR);
-        request.until = waits.then(|| request.asked.after(HOUR));
-        Line::of_caller(core, 0, request)
-    }
 
     #[tokio::test]
     async fn an_answer_does_not_wait_for_the_other_future() {
@@ -370,45 +294,5 @@ mod tests {
         let mut other = pin!(ready(()).fuse());
         assert_eq!(beside(pin!(ready(7)), other.as_mut()).await, 7);
         assert!(other.is_terminated());
-    }
-
-    #[tokio::test]
-    async fn a_watch_that_ends_by_a_panic_is_followed_by_another() {
-        let core = core();
-        let Arrived::Asks(_asker, _) = arrive(&core, true) else { panic!("nobody else is there") };
-        let Arrived::Waits(waiter, _) = arrive(&core, true) else { panic!("it is being asked") };
-        let watched = || waiter.line.state.lock().watched;
-        let watch = Watch(Arc::clone(&waiter.line));
-        let panics = thread::spawn(move || {
-            let _watch = watch;
-            panic!("as planned");
-        });
-        panics.join().unwrap_err();
-        assert_eq!(watched(), None);
-        waiter.line.with(|_| ((), Effects::default()));
-        assert!(watched().is_some());
-    }
-
-    #[tokio::test]
-    async fn the_watch_of_a_line_ends_after_a_shutdown() {
-        let core = core();
-        let Arrived::Asks(_asker, _) = arrive(&core, true) else { panic!("nobody else is there") };
-        let Arrived::Waits(waiter, _) = arrive(&core, true) else { panic!("it is being asked") };
-        assert!(waiter.line.state.lock().watched.is_some());
-        core.shutdown().close();
-        assert_eq!(look(&waiter.line), None);
-    }
-
-    #[tokio::test]
-    async fn callers_that_do_not_wait_are_counted_in_a_line() {
-        let core = core();
-        // No caller asks the store for the waiters in the line.
-        core.shutdown().close();
-        let Arrived::Asks(_asker, _) = arrive(&core, false) else { panic!("nobody else is there") };
-        for _ in 0..QUEUE_MAX {
-            assert!(matches!(arrive(&core, false), Arrived::Waits(..)));
-        }
-        let Arrived::Refused(_, refusal) = arrive(&core, false) else { panic!("it is full") };
-        assert!(matches!(refusal, Refusal::Contended { queue: Queueing::Full, .. }));
     }
 }

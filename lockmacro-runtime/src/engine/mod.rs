@@ -23,6 +23,7 @@ pub(crate) mod in_turn;
 pub(crate) mod line;
 pub(crate) mod line_holder;
 pub(crate) mod line_request;
+pub(crate) mod line_watch;
 pub(crate) mod lines;
 pub(crate) mod local_queue;
 pub(crate) mod observer;
