@@ -432,8 +432,8 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         effects
     }
 
-    /// Ends a pass and a turn that were not taken up in time, and a caller's own request that is not
-    /// polled. `unanswered` is the longest time for which such a request is waited for.
+    /// Ends a pass and a turn that were not taken up in time, and a caller's own request that is
+    /// not polled. `unanswered` is the longest time for which such a request is waited for.
     pub(crate) fn lapse(
         &mut self,
         unanswered: Duration,

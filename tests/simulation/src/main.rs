@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use lockmacro_simulation_tests::many::{self, Many};
 use lockmacro_simulation_tests::mutants::try_all;
-use lockmacro_simulation_tests::run::run;
+use lockmacro_simulation_tests::processes::many::{self, Many};
+use lockmacro_simulation_tests::processes::run::run;
 
 const USAGE: &str = "simulation [--seeds NUMBER] [--from SEED] [--threads NUMBER]
 simulation --seed SEED [--trace]

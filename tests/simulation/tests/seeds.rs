@@ -1,7 +1,7 @@
 //! Simulations of many seeds: what each of them claims is in the oracles.
 
-use lockmacro_simulation_tests::many::{Many, run_seeds};
-use lockmacro_simulation_tests::run::run;
+use lockmacro_simulation_tests::processes::many::{Many, run_seeds};
+use lockmacro_simulation_tests::processes::run::run;
 
 #[test]
 fn no_simulation_fails() {

@@ -11,7 +11,7 @@ use fastrand::Rng;
 use lockmacro_runtime::simulation::Task;
 use tokio::task::JoinHandle;
 
-use crate::sim::sim;
+use crate::processes::sim::sim;
 
 /// A process, from its start to its death.
 pub(crate) struct Process {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::time::sleep;
 
-use crate::process::State;
-use crate::scenario::{LONGEST_TTL, Scenario, Store, ms, pick};
-use crate::sim::sim;
-use crate::work::start;
+use crate::processes::process::State;
+use crate::processes::scenario::{LONGEST_TTL, Scenario, Store, ms, pick};
+use crate::processes::sim::sim;
+use crate::processes::work::start;
 
 /// A fault, or the end of one.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -16,12 +16,12 @@ use lockmacro_runtime::simulation::{Opening, Stream};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::host::Host;
-use crate::scenario::ms;
+use crate::processes::host::Host;
+use crate::processes::scenario::ms;
+use crate::processes::show::Shown;
+use crate::processes::sim::sim;
+use crate::processes::stream::StreamOf;
 use crate::server::{ConnectionId, Output};
-use crate::show::Shown;
-use crate::sim::sim;
-use crate::stream::StreamOf;
 
 /// How long a system tries to open a connection to a machine that is silent.
 const OPENING_MAX: Duration = Duration::from_secs(20);
@@ -326,7 +326,10 @@ impl Network {
         self.blocked.borrow_mut().clear();
         self.cut(|link| link.lost != (false, false), true);
         let sim = sim();
-        self.cut(|link| sim.process(link.process).state() == crate::process::State::Dead, true);
+        self.cut(
+            |link| sim.process(link.process).state() == crate::processes::process::State::Dead,
+            true,
+        );
         self.changed.notify_one();
     }
 }

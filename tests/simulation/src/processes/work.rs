@@ -8,8 +8,8 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use tokio::time::sleep;
 
-use crate::scenario::{Call, How, LONGEST_TTL, Plan, Scenario, Store, Wait};
-use crate::sim::sim;
+use crate::processes::scenario::{Call, How, LONGEST_TTL, Plan, Scenario, Store, Wait};
+use crate::processes::sim::sim;
 
 /// How long a manager may take to shut down.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(60);
@@ -53,7 +53,7 @@ async fn live(store: Store, plan: Arc<Plan>) {
     here().set_over();
 }
 
-fn here() -> std::rc::Rc<crate::process::Process> {
+fn here() -> std::rc::Rc<crate::processes::process::Process> {
     sim().current().expect("a process runs")
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::faults::{Fault, draw_faults};
-use crate::process::Clock;
-use crate::sim::seeded;
+use crate::processes::faults::{Fault, draw_faults};
+use crate::processes::process::Clock;
+use crate::processes::sim::seeded;
 
 pub(crate) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

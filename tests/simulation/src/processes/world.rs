@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use lockmacro_runtime::simulation::{Opening, Task, World};
 
-use crate::network::open;
-use crate::process::{Clock, TaskOf};
-use crate::sim::sim;
+use crate::processes::network::open;
+use crate::processes::process::{Clock, TaskOf};
+use crate::processes::sim::sim;
 
 /// When the simulation begins, since 1970.
 pub(crate) const BEGIN: Duration = Duration::from_secs(1_700_000_000);

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::sim::sim;
+use crate::processes::sim::sim;
 
 #[derive(Default)]
 pub(crate) struct Bodies {

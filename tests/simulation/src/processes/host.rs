@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::process::Clock;
+use crate::processes::process::Clock;
+use crate::processes::world::BEGIN;
 use crate::server::{ConnectionId, Output, Server};
-use crate::world::BEGIN;
 
 pub(crate) struct Host {
     pub(crate) server: Server,

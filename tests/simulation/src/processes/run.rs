@@ -9,14 +9,14 @@ use lockmacro_runtime::simulation::enter;
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
-use crate::faults;
-use crate::host::Host;
-use crate::network::Network;
-use crate::process::State;
-use crate::scenario::Scenario;
-use crate::sim::{Failure, Sim, is_running, seeded, set, sim};
-use crate::work::start;
-use crate::world::OfProcess;
+use crate::processes::faults;
+use crate::processes::host::Host;
+use crate::processes::network::Network;
+use crate::processes::process::State;
+use crate::processes::scenario::Scenario;
+use crate::processes::sim::{Failure, Sim, is_running, seeded, set, sim};
+use crate::processes::work::start;
+use crate::processes::world::OfProcess;
 
 /// How long the traces of killed processes may stay on a server: the longest is that of a waiter.
 const LEFT_MAX: Duration = Duration::from_secs(60);

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::sim::sim;
+use crate::processes::sim::sim;
 
 pub(crate) struct StreamOf {
     link: usize,

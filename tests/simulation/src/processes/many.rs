@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::run::run;
-pub use crate::sim::Failure;
+use crate::processes::run::run;
+pub use crate::processes::sim::Failure;
 
 /// Failures after which no more seeds are tried.
 const FAILURES_MAX: usize = 10;

@@ -9,10 +9,10 @@ use fastrand::Rng;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::bodies::Bodies;
-use crate::network::Network;
-use crate::process::{Clock, Process};
-use crate::waits::Waits;
+use crate::processes::bodies::Bodies;
+use crate::processes::network::Network;
+use crate::processes::process::{Clock, Process};
+use crate::processes::waits::Waits;
 
 /// Steps at one moment after which the tasks count as running in a circle.
 const STEPS_MAX: u64 = 200_000;
@@ -205,6 +205,6 @@ impl Drop for Inside {
 /// Writes a line into the trace of this thread's simulation.
 macro_rules! trace {
     ($($line:tt)*) => {
-        $crate::sim::sim().trace(format_args!($($line)*))
+        $crate::processes::sim::sim().trace(format_args!($($line)*))
     };
 }

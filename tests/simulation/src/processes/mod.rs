@@ -1,0 +1,17 @@
+//! Simulated processes, which run the real runtime, and the network between them and the servers.
+
+#[macro_use]
+mod sim;
+mod bodies;
+mod faults;
+mod host;
+pub mod many;
+mod network;
+mod process;
+pub mod run;
+mod scenario;
+mod show;
+mod stream;
+mod waits;
+mod work;
+mod world;
