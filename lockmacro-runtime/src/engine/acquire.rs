@@ -302,41 +302,39 @@ pub(crate) fn acquire_blocking(
         Prepared::ToAsk(manager, request, wanted) => (manager, request, wanted),
     };
     may_block().inspect_err(|error| wanted.report(&request, error))?;
-    let start = match start(&manager, request) {
+    let refused =
+        |request, refusal| Box::new(Outcome::Refused(Arc::clone(&manager), request, refusal));
+    let waits = match start(&manager, request) {
+        Start::Asks(acquisition, asker) => asked_blocking(acquisition, asker),
         Start::Arrives(mut lines) => match lines.block() {
-            Ok((acquisition, asker)) => Start::Asks(acquisition, asker),
-            Err(refusal) => {
-                let request = Arc::clone(lines.request());
-                return wanted.guard(Outcome::Refused(manager, request, refusal));
-            }
+            Ok((acquisition, asker)) => asked_blocking(acquisition, asker),
+            Err(refusal) => Err(refused(Arc::clone(lines.request()), refusal)),
         },
-        other => other,
+        Start::Waits(in_line) => Ok(in_line),
+        Start::Refused(request, refusal) => Err(refused(Arc::new(request), refusal)),
     };
-    let mut in_line = match start {
-        Start::Asks(mut acquisition, asker) => {
-            asker.blocks();
-            let until = asker.until();
-            let within =
-                until.map(|until| Asker::longest(&manager).min(until.since(Moment::now())));
-            match (acquisition.acquire_blocking(within), asker) {
-                (Some(answer), asker) => match answered(acquisition, asker, answer) {
-                    Ok(in_line) => in_line,
-                    Err(outcome) => return wanted.guard(*outcome),
-                },
-                (None, asker) => match asker.unanswered(&acquisition) {
-                    Some(in_line) => in_line,
-                    None => return Err(LockError::ShutDown),
-                },
-            }
-        }
-        Start::Waits(in_line) => in_line,
-        Start::Arrives(_) => return Err(LockError::ShutDown),
-        Start::Refused(request, refusal) => {
-            return wanted.guard(Outcome::Refused(manager, Arc::new(request), refusal));
-        }
+    let mut in_line = match waits {
+        Ok(in_line) => in_line,
+        Err(outcome) => return wanted.guard(*outcome),
     };
     let found = in_line.block(InLine::take_up);
     wanted.guard(waited(&in_line, found))
+}
+
+/// Has a caller ask the store for itself, and blocks until the answer. Returns the caller as a
+/// waiter in the line, or the outcome of its request.
+fn asked_blocking(mut acquisition: Acquisition, asker: Asker) -> Result<InLine, Box<Outcome>> {
+    asker.blocks();
+    let longest = Asker::longest(acquisition.manager());
+    let within = asker.until().map(|until| longest.min(until.since(Moment::now())));
+    match acquisition.acquire_blocking(within) {
+        Some(answer) => answered(acquisition, asker, answer),
+        None => asker.unanswered(&acquisition).ok_or_else(|| {
+            let (manager, request) = (acquisition.manager(), acquisition.request());
+            let refusal = Refusal::Failed(LockError::ShutDown);
+            Box::new(Outcome::Refused(Arc::clone(manager), Arc::clone(request), refusal))
+        }),
+    }
 }
 
 /// Prepares the spec and reports its errors. Frees the box of the spec.
