@@ -1,6 +1,7 @@
 //! The builder of a lock on one key. Long, because its items have examples.
 
 use std::borrow::Cow;
+use std::iter;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use crate::value::error::LockError;
 use crate::value::fence::Fence;
 use crate::value::key::LockKey;
 use crate::value::loss::OnLost;
+use crate::value::mode::Mode;
 
 /// A builder for a lock: the key, and the settings it is acquired with.
 ///
@@ -227,6 +229,71 @@ impl<F> Lock<F> {
     /// ```
     pub fn release_in_background(mut self) -> Self {
         self.spec.releases_in_background = true;
+        self
+    }
+
+    /// Shares the lock: the body runs beside other shared holders of the key, and never beside an
+    /// exclusive one. This is a read lock, and a lock without `shared` is the write lock.
+    ///
+    /// - Callers get the lock in the order of arrival. No shared caller overtakes an exclusive one
+    ///   that waits, and all shared callers at the head of the queue are let in together. So
+    ///   neither kind starves.
+    /// - Each holder has a lease, a fence and a release of its own. The fence is larger than every
+    ///   earlier one of the key.
+    /// - While the lock is shared, its key exists, and no client can lock it with `SET NX`.
+    /// - Inside of the body, the same lock can be acquired shared, which joins it. Acquiring it
+    ///   exclusively fails with [`LockError::HeldShared`].
+    /// - It applies to all keys of the lock. [`LockKey::shared`] is for one of several keys.
+    /// - A Redlock has exclusive locks only: acquiring fails with [`LockError::InvalidSetting`].
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").manager(&locks);
+    /// let one = order.clone().shared().acquire().await?;
+    /// let other = order.clone().shared().acquire().await?;
+    /// assert!(order.acquire().await.is_err_and(|error| error.is_busy()));
+    /// # one.release().await?;
+    /// # other.release().await }
+    /// ```
+    pub fn shared(self) -> Self {
+        self.with_mode(Mode::Shared)
+    }
+
+    /// Lets `permits` callers hold the lock at the same time, 1 to 10,000. With 1, the lock is
+    /// exclusive, as it is by default.
+    ///
+    /// The holders are a set of tokens with a lease each, and not a counter. The permit of a holder
+    /// that dies is free when its lease ends.
+    ///
+    /// Give all callers of a key the same number. Where two differ, as while a new version is
+    /// deployed, each caller is let in while fewer than its own number hold the lock. An exclusive
+    /// caller waits until nobody holds it, and a shared one enters beside any number.
+    ///
+    /// Everything else is as for a [shared](Lock::shared) lock. Acquiring with a number out of
+    /// bounds fails with [`LockError::InvalidSetting`].
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let printer = Lock::new("printer").permits(2).manager(&locks);
+    /// let one = printer.clone().acquire().await?;
+    /// let other = printer.clone().acquire().await?;
+    /// assert!(printer.acquire().await.is_err_and(|error| error.is_busy()));
+    /// # one.release().await?;
+    /// # other.release().await }
+    /// ```
+    pub fn permits(self, permits: u32) -> Self {
+        self.with_mode(Mode::of_permits(permits))
+    }
+
+    fn with_mode(mut self, mode: Mode) -> Self {
+        let spec = &mut *self.spec;
+        for key in iter::once(&mut spec.key).chain(&mut spec.more) {
+            *key = key.clone().with_mode(mode);
+        }
         self
     }
 

@@ -9,6 +9,7 @@
 //! * [`Certificates`] – for servers that speak TLS
 //! * [`Proxy`] – a network that delays, loses and cuts, by order
 //! * [`Backend`] and [`on`] – one claim, and the stores it holds on
+//! * [`Queue`](queue::Queue) – the waiters of a key, seen from outside
 //! * [`log`] – what this process logs
 //! * [`times`] – how long a test waits, and the ttls of its locks
 //! * [`judged`] – the verdict on the history of a run
@@ -32,6 +33,7 @@ mod names;
 mod polls;
 mod port;
 mod proxy;
+pub mod queue;
 mod server;
 pub mod times;
 mod wait;

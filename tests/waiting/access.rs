@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use lockmacro_runtime::LockManager;
 use lockmacro_tests::Server;
+use lockmacro_tests::queue::Queue;
 
-use crate::queue::Queue;
 use crate::{KEY, POLLED, PUSHED, keeps_only_fences, lock, ms, served, waiting};
 
 /// A server with a user who has the rights given, and two managers of that user.

@@ -1,10 +1,10 @@
 //! Dead waiters in the queue, more of them than one script skips.
 
 use lockmacro_runtime::LockError;
+use lockmacro_tests::queue::{FAR, Queue};
 use lockmacro_tests::{Server, eventually};
 use tokio::time::timeout;
 
-use crate::queue::{FAR, Queue};
 use crate::{
     CONFIRM_WINDOW, KEY, LONG_TTL, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, waiting,
 };

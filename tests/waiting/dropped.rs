@@ -1,10 +1,10 @@
 //! Waiters that leave: at any step, the next one is served and nothing is left.
 
 use lockmacro_runtime::{LockError, LockGuard, LockManager};
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, Polled, drop_after_polls, on};
 use tokio::time::timeout;
 
-use crate::queue::Queue;
 use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 
 /// More polls than any of these futures needs.

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Admin, Fault, Proxy, Server, eventually};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::queue::Queue;
 use crate::{
     KEY, LONG_TTL, Locked, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, requests, served,
     waiting,

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::LockError;
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Admin, Server};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::queue::Queue;
 use crate::{
     KEY, LONG_TTL, Locked, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, served, waiting,
 };

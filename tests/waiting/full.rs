@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use lockmacro_runtime::{LockError, LockManager};
+use lockmacro_tests::queue::{FAR, Queue};
 use lockmacro_tests::{Backend, Server, in_time};
 
-use crate::queue::{FAR, Queue};
 use crate::{KEY, LONG_TTL, Locked, keeps_only_fences, lock, served, waiting};
 
 const LONGEST: usize = 10_000;

@@ -5,10 +5,10 @@ use std::mem;
 use std::time::Instant;
 
 use lockmacro_runtime::{Lock, LockGuard};
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, eventually, on};
 use tokio::time::timeout;
 
-use crate::queue::Queue;
 use crate::{CONFIRM_WINDOW, LONG_TTL, Locked, POLLED, PUSHED, lock, ms, served, waiting};
 
 /// A process that dies leaves a lock that nobody releases.

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockManager, LossCause};
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Fault, Proxy, Server, eventually};
 use tokio::time::{sleep_until, timeout};
 
-use crate::queue::Queue;
 use crate::{CONFIRM_WINDOW, KEY, LONG_TTL, POLLED, PUSHED, lock, manager, ms, served, waiting};
 
 /// The waiter's request is in flight when the hand-off is pushed, and answered when it has run

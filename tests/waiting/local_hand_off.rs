@@ -6,6 +6,7 @@ use std::task::{Context, Waker};
 
 use futures::poll;
 use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::times::SOON;
 use lockmacro_tests::{Server, eventually};
 use tokio::time::timeout;
@@ -13,7 +14,6 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::with_default;
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::queue::Queue;
 use crate::{KEY, LONG_TTL, PUSHED, keeps_only_fences, lock, manager, ms, served, waiting};
 
 /// How many commands the server was sent.

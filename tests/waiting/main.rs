@@ -13,7 +13,6 @@ mod late;
 mod local_hand_off;
 mod order;
 mod outcomes;
-mod queue;
 mod replicas;
 mod rivals;
 mod runtimes;

@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::LockGuard;
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, on};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::queue::Queue;
 use crate::{LONG_TTL, Locked, POLLED, PUSHED, lock, ms, waiting};
 
 /// Notes in which order `waiters` came to their turns.

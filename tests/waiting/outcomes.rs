@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
-use crate::queue::Queue;
 use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 
 /// How much later than its end a wait may be over: less than if it were noticed at a tick. A

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::Server;
+use lockmacro_tests::queue::Queue;
 
-use crate::queue::Queue;
 use crate::{KEY, Locked, lock, ms};
 
 const WAIT: Duration = Duration::from_secs(5);

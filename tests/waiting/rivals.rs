@@ -6,10 +6,10 @@ use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::LockManager;
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Admin, Backend, Server, in_time};
 use tokio::time::timeout;
 
-use crate::queue::Queue;
 use crate::{KEY, LONG_TTL, PUSHED, lock, manager, ms, requests, served, waiting};
 
 const COMPARE_AND_DELETE: &str =

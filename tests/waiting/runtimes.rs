@@ -1,10 +1,10 @@
 //! Waiters whose runtime ends, and waiters of several runtimes.
 
 use lockmacro_runtime::LockManager;
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, on, on_a_plain_thread};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::queue::Queue;
 use crate::{POLLED, PUSHED, lock, served, waiting};
 
 fn current_thread() -> Runtime {

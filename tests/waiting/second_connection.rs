@@ -1,13 +1,13 @@
 //! Servers that refuse HELLO, as some proxies do: grants come by a second connection.
 
 use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{
     Admin, Fault, Polled, Proxy, Server, drop_after_polls, eventually, on_a_plain_thread,
 };
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::queue::Queue;
 use crate::{
     KEY, LONG_TTL, Locked, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, requests, served,
     waiting,

@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use lockmacro_runtime::LockError;
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, on, on_a_plain_thread, spawn_polled};
 use tokio::time::timeout;
 
-use crate::queue::Queue;
 use crate::{LONG_TTL, PUSHED, lock, ms, served, waiting};
 
 /// No lock is given any more, so whoever waits for one waits in vain.

@@ -2,9 +2,9 @@
 
 use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::Server;
+use lockmacro_tests::queue::Queue;
 use tokio::time::timeout;
 
-use crate::queue::Queue;
 use crate::{KEY, PUSHED, lock, manager, ms};
 
 /// The application may seed them, in every process alike.

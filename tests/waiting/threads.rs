@@ -5,12 +5,12 @@ use std::thread;
 use std::time::Instant;
 
 use lockmacro_runtime::{Lock, LockError};
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, on, on_a_plain_thread};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
-use crate::queue::Queue;
 use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 
 #[on(memory, redis, both_runtimes)]

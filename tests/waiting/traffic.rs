@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Admin, Server, eventually};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::queue::Queue;
 use crate::{CONFIRM_WINDOW, KEY, LONG_TTL, Locked, keeps_only_fences, lock, manager, ms, waiting};
 
 const WAITERS: usize = 200;

@@ -1,9 +1,9 @@
 //! Acquiring: from a [`LockSpec`] to a held lock, or to the error that the caller gets.
 
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::{iter, mem};
 
 use crate::engine::acquired::{Acquired, Outcome, Rare, Wanted};
 use crate::engine::acquisition::{Acquire, Acquisition, Refusal};
@@ -45,13 +45,17 @@ impl LockSpec {
         let more = self.more.into_iter().map(whole).collect::<Result<Vec<_>, _>>()?;
         let key = whole(self.key)?;
         let several = in_order(&key, &more)?;
+        let key = if several.is_empty() { strictest(key, &more) } else { key };
+        check_modes(&key, &more)?;
         let ours = |held: &Held| held.manager().is(&manager);
         if several.is_empty() {
             if let Some(held) = Scope::find(|held| ours(held) && held.nth(&key).is_some()) {
+                held.covers(&key)?;
                 let nth = held.nth(&key);
                 return Acquired::joining(held, nth, self.on_lost).map(Prepared::Joined);
             }
         } else if let Some(held) = around(&several, ours)? {
+            several.iter().try_for_each(|key| held.covers(key))?;
             return Acquired::joining(held, None, self.on_lost).map(Prepared::Joined);
         }
         // The token of a waiter is older than its grant, so it does not show since when the lock is
@@ -76,6 +80,21 @@ impl LockSpec {
             rare: Rare::of(self.max_hold, self.message),
         };
         Ok(Prepared::ToAsk(manager, request, wanted))
+    }
+}
+
+/// The key in the strictest of its modes. `others` are the same key.
+fn strictest(key: LockKey, others: &[LockKey]) -> LockKey {
+    let mode = others.iter().fold(key.mode(), |mode, other| mode.stricter(other.mode()));
+    key.with_mode(mode)
+}
+
+fn check_modes(key: &LockKey, more: &[LockKey]) -> Result<(), LockError> {
+    let mut modes = iter::once(key).chain(more).map(LockKey::mode);
+    let fault = modes.find_map(|mode| mode.fault().map(|detail| (mode.setting(), detail)));
+    match fault {
+        Some((setting, detail)) => Err(LockError::InvalidSetting { setting, detail }),
+        None => Ok(()),
     }
 }
 
@@ -108,6 +127,10 @@ fn start(manager: &Arc<Core>, request: Request) -> Start {
     }
     if let Err(error) = manager.store().check(&request) {
         return Start::Refused(request, Refusal::Failed(error));
+    }
+    // Those who share a key do not take turns: each has a place in the queue of the store.
+    if request.keys().iter().any(|key| !key.mode().is_exclusive()) {
+        return drawn(request, Asker::outside());
     }
     if !request.several().is_empty() {
         return Start::Arrives(SeveralLines::new(Arc::clone(manager), request));

@@ -224,6 +224,16 @@ impl Held {
         }
     }
 
+    /// Checks that the holder may do under `key` what its mode needs.
+    pub(crate) fn covers(&self, key: &LockKey) -> Result<(), LockError> {
+        let keys = self.request().keys();
+        let own = self.nth(key).and_then(|nth| keys.get(usize::from(nth)));
+        match own.is_none_or(|own| own.mode().covers(key.mode())) {
+            true => Ok(()),
+            false => Err(LockError::HeldShared { key: key.clone() }),
+        }
+    }
+
     pub(crate) fn current(&self) -> &Current {
         &self.current
     }

@@ -172,7 +172,7 @@ impl Store {
     /// Fails for a request that the store refuses without asking a server.
     pub(crate) fn check(&self, request: &Request) -> Result<(), LockError> {
         match self {
-            Store::Redlock(redlock) => redlock.check(request.ttl),
+            Store::Redlock(redlock) => redlock.check_request(request),
             Store::Memory(_) | Store::Redis(_) => Ok(()),
         }
     }

@@ -13,7 +13,8 @@ use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::hand_off::HandOff;
-use crate::store::memory_table::{HeldKey, MemoryWaiter, Table, Ticket};
+use crate::store::memory_holders::Holder;
+use crate::store::memory_table::{MemoryWaiter, Table, Ticket};
 use crate::store::servers::Servers;
 use crate::store::tick::tick;
 use crate::store::waiters::{Signal, Waiters};
@@ -117,34 +118,44 @@ impl Memory {
             .map_err(|error| Failed { error, applied: Applied::Unknown })?;
         let locked = if self.disabled { &[] } else { request.keys() };
         for (nth, key) in locked.iter().map(LockKey::as_str).enumerate() {
-            if table.held.get(key).is_none_or(|held| held.expires <= now) {
+            let mode = locked[nth].mode();
+            let is_held = |table: &mut Table| {
+                let holders = table.holders(key, now);
+                holders.and_then(|holders| holders.of_token(&request.token)).is_some()
+            };
+            if is_held(&mut table) {
+                continue;
+            }
+            if table.admits(key, mode, now) {
                 if let Some(waiter) = waiter.as_deref_mut() {
                     table.enqueue(request, waiter);
                 }
+                // Waiters come first.
                 table.hand_off(key, now, &self.waiters);
+                let is_free = !table.queues.contains_key(key) && table.admits(key, mode, now);
+                if is_free || is_held(&mut table) {
+                    continue;
+                }
             }
-            if let Some(held) = table.held.get(key)
-                && held.expires > now
-                && held.token != request.token
-            {
-                let left = Some(held.expires.since(now));
-                let holder = OtherHolder::of(held.token.expose().as_bytes(), left);
-                let queue = match waiter {
-                    Some(waiter) => table.enqueue(request, waiter),
-                    None => Queueing::Outside,
-                };
-                return Ok(Answer::Contended { nth, holder, queue, earlier });
-            }
+            let shown = table.holders(key, now).and_then(|holders| holders.shown(mode));
+            let holder = shown.map_or_else(OtherHolder::default, |(value, ends)| {
+                OtherHolder::of(value, Some(ends.since(now)))
+            });
+            let queue = match waiter {
+                Some(waiter) => table.enqueue(request, waiter),
+                None => Queueing::Outside,
+            };
+            return Ok(Answer::Contended { nth, holder, queue, earlier });
         }
         table.sweep(now);
-        for key in locked.iter().map(LockKey::as_str) {
+        for (key, mode) in locked.iter().map(|key| (key.as_str(), key.mode())) {
             if let Some(ticket) = waiter.as_ref().and_then(|waiter| waiter.ticket) {
                 table.dequeue(key, |queue| {
                     queue.binary_search_by_key(&ticket, |one| one.ticket).ok()
                 });
             }
-            let held = HeldKey { token: request.token.clone(), expires: now.after(request.ttl) };
-            table.held.insert(key.to_owned(), held);
+            let expires = now.after(request.ttl);
+            table.grant(key, Holder { token: request.token.clone(), expires }, mode);
         }
         let fences = fenced.iter().filter_map(|_| table.fences()).collect();
         Ok(Answer::Granted(Grant { sent: now, at: now, ttl: request.ttl, earlier, fences }))
@@ -172,12 +183,11 @@ impl Memory {
         let mut table = self.table();
         let mut all = true;
         for key in request.keys() {
-            match table.held.get_mut(key.as_str()) {
-                Some(held) if held.token == request.token && held.expires > now => {
-                    // As on a server, a renewal never shortens the lease.
-                    held.expires = held.expires.max(now.after(ttl));
-                }
-                _ => all = false,
+            let holders = table.holders(key.as_str(), now);
+            match holders.and_then(|holders| holders.of_token(&request.token)) {
+                // As on a server, a renewal never shortens the lease.
+                Some(holder) => holder.expires = holder.expires.max(now.after(ttl)),
+                None => all = false,
             }
         }
         all
@@ -191,8 +201,8 @@ impl Memory {
         let (keep, mut table, now) = (request.keep(), self.table(), Moment::now());
         let mut all = true;
         for key in request.keys().iter().map(LockKey::as_str) {
-            let Some(held) = table.held.get_mut(key).filter(|held| held.token == request.token)
-            else {
+            let holders = table.held.get_mut(key);
+            let Some(holder) = holders.and_then(|holders| holders.of_token(&request.token)) else {
                 // Without the lock, the token may be in the queue.
                 if request.until.is_some() {
                     let own = |waiting: &MemoryWaiter| waiting.token == request.token;
@@ -201,18 +211,17 @@ impl Memory {
                 all = false;
                 continue;
             };
-            let was_held = held.expires > now;
-            if was_held && !keep.is_zero() {
-                held.expires = now.after(keep);
-                held.token = held.token.spent();
+            let was_held = holder.expires > now;
+            let keeps = was_held && !keep.is_zero();
+            holder.expires = if keeps { now.after(keep) } else { now };
+            holder.token = holder.token.spent();
+            table.hand_off(key, now, &self.waiters);
+            if keeps && let Some(first) = table.queues.get(key).and_then(VecDeque::front) {
                 // The first waiter repeats its request, and learns how long the key is kept.
-                if let Some(first) = table.queues.get(key).and_then(VecDeque::front) {
-                    self.waiters.alarm(first.number);
-                }
-            } else {
-                table.held.remove(key);
-                table.hand_off(key, now, &self.waiters);
+                self.waiters.alarm(first.number);
             }
+            // A key without holders is forgotten.
+            table.holders(key, now);
             all &= was_held;
         }
         if all { Released::Held } else { Released::NotHeld }
@@ -236,6 +245,7 @@ mod tests {
     use super::*;
     use crate::store::memory_table::SWEEP_FROM;
     use crate::value::error::LockError;
+    use crate::value::mode::Mode;
     use crate::value::token::Token;
     use crate::value::unavailability::Unavailability;
 
@@ -266,7 +276,9 @@ mod tests {
             drop(table);
             assert_eq!(releasing.join().unwrap(), Released::Held);
         });
-        assert!(memory.table().held["order:42"].expires >= sent.after(kept));
+        let table = memory.table();
+        let (_, expires) = table.held["order:42"].shown(Mode::Exclusive).unwrap();
+        assert!(expires >= sent.after(kept));
     }
 
     #[test]

@@ -7,10 +7,12 @@ use std::time::{Duration, SystemTime};
 use crate::protocol::answer::Queueing;
 use crate::protocol::request::Request;
 use crate::store::hand_off::HandOff;
+use crate::store::memory_holders::{Holder, Holders};
 use crate::store::waiters::Waiters;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceBlock};
 use crate::value::limits::{CONFIRM_WINDOW, QUEUE_MAX};
+use crate::value::mode::Mode;
 use crate::value::random::HashMap;
 use crate::value::time::{Moment, wall_clock};
 use crate::value::token::Token;
@@ -21,7 +23,8 @@ pub(crate) const SWEEP_FROM: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Table {
-    pub(crate) held: HashMap<String, HeldKey>,
+    /// No key has an empty list of holders.
+    pub(crate) held: HashMap<String, Holders>,
     /// The waiters of each key, the first one first. No key has an empty queue.
     pub(crate) queues: HashMap<String, VecDeque<MemoryWaiter>>,
     /// The number of keys at which expired ones are removed next.
@@ -31,18 +34,13 @@ pub(crate) struct Table {
 }
 
 #[derive(Debug)]
-pub(crate) struct HeldKey {
-    pub(crate) token: Token,
-    pub(crate) expires: Moment,
-}
-
-#[derive(Debug)]
 pub(crate) struct MemoryWaiter {
     /// Tickets grow from the first waiter of a queue to the last.
     pub(crate) ticket: u64,
     pub(crate) token: Token,
     pub(crate) ttl: Duration,
     pub(crate) fenced: bool,
+    pub(crate) mode: Mode,
     pub(crate) number: u64,
 }
 
@@ -89,7 +87,8 @@ impl Table {
                 self.last_ticket += 1;
                 let (ticket, number) = (self.last_ticket, waiter.number);
                 let (token, ttl, fenced) = (request.token.clone(), request.ttl, request.fenced);
-                queue.push_back(MemoryWaiter { ticket, token, ttl, fenced, number });
+                let mode = request.key.mode();
+                queue.push_back(MemoryWaiter { ticket, token, ttl, fenced, mode, number });
                 waiter.ticket = Some(ticket);
                 queue.len() - 1
             }
@@ -113,9 +112,32 @@ impl Table {
         }
     }
 
-    /// Hands a free lock off to the first waiter that still exists.
+    /// The holders whose lease is not over.
+    pub(crate) fn holders(&mut self, key: &str, now: Moment) -> Option<&mut Holders> {
+        if self.held.get_mut(key).is_some_and(|holders| !holders.live_on(now)) {
+            self.held.remove(key);
+        }
+        self.held.get_mut(key)
+    }
+
+    /// Whether a caller of this mode may hold the key beside its holders.
+    pub(crate) fn admits(&mut self, key: &str, mode: Mode, now: Moment) -> bool {
+        self.holders(key, now).is_none_or(|holders| holders.admit(mode))
+    }
+
+    /// Adds a holder.
+    pub(crate) fn grant(&mut self, key: &str, holder: Holder, mode: Mode) {
+        let before = self.held.remove(key);
+        self.held.insert(key.to_owned(), Holders::with(before, holder, mode));
+    }
+
+    /// Hands the lock off to the first waiters that still exist, as many as may share it.
     pub(crate) fn hand_off(&mut self, key: &str, now: Moment, waiters: &Waiters) {
-        while let Some(queue) = self.queues.get_mut(key) {
+        while let Some(mode) = self.queues.get(key).and_then(|queue| Some(queue.front()?.mode)) {
+            if !self.admits(key, mode, now) {
+                return;
+            }
+            let Some(queue) = self.queues.get_mut(key) else { return };
             let next = queue.pop_front();
             if queue.is_empty() {
                 self.queues.remove(key);
@@ -132,11 +154,19 @@ impl Table {
             // Only for the confirm window: a stopped waiter must not keep the lock for the whole
             // ttl.
             let ttl = ttl.min(CONFIRM_WINDOW);
-            self.held.insert(key.to_owned(), HeldKey { token, expires: now.after(ttl) });
-            if waiters.grant(number, HandOff { received: now, connection: 0, at: 0, ttl, fences }) {
-                return;
+            let holder = Holder { token: token.clone(), expires: now.after(ttl) };
+            self.grant(key, holder, mode);
+            let hand_off = HandOff { received: now, connection: 0, at: 0, ttl, fences };
+            if !waiters.grant(number, hand_off) {
+                self.expire(key, &token, now);
             }
-            self.held.remove(key);
+        }
+    }
+
+    /// Ends the lease of a token.
+    fn expire(&mut self, key: &str, token: &Token, now: Moment) {
+        if let Some(holder) = self.held.get_mut(key).and_then(|holders| holders.of_token(token)) {
+            holder.expires = now;
         }
     }
 
@@ -168,7 +198,7 @@ impl Table {
     /// bounded share of the memory and a constant share of the time.
     pub(crate) fn sweep(&mut self, now: Moment) {
         if self.held.len() >= self.sweep_at {
-            self.held.retain(|_, held| held.expires > now);
+            self.held.retain(|_, holders| holders.live_on(now));
             self.sweep_at = SWEEP_FROM.max(self.held.len() * 2);
         }
     }

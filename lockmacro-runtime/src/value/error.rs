@@ -27,7 +27,7 @@ use crate::value::unavailability::Unavailability;
 /// - Change what the server or the URL says: [`KeyNotALock`], [`AccessDenied`],
 ///   [`Authentication`], [`InvalidUrl`], [`InvalidSetting`].
 /// - Correct the program: [`InvalidKey`], [`InvalidTtl`], [`NoFence`], [`PartlyHeld`],
-///   [`NotInstalled`], [`AlreadyInstalled`], [`BlockingInAsync`], [`NoRuntime`].
+///   [`HeldShared`], [`NotInstalled`], [`AlreadyInstalled`], [`BlockingInAsync`], [`NoRuntime`].
 /// - Nothing, because the program ends: [`ShutDown`], [`ShutdownTimeout`].
 ///
 /// [The guide](crate::guide::trouble) has more for each.
@@ -61,6 +61,7 @@ use crate::value::unavailability::Unavailability;
 /// [`InvalidTtl`]: LockError::InvalidTtl
 /// [`NoFence`]: LockError::NoFence
 /// [`PartlyHeld`]: LockError::PartlyHeld
+/// [`HeldShared`]: LockError::HeldShared
 /// [`NotInstalled`]: LockError::NotInstalled
 /// [`AlreadyInstalled`]: LockError::AlreadyInstalled
 /// [`BlockingInAsync`]: LockError::BlockingInAsync
@@ -245,7 +246,7 @@ pub enum LockError {
     /// Grant these on the lock's keys and on `lm1:*`:
     ///
     /// - always: `+ping +set +get +getex +del +pttl +pexpire +time +evalsha +eval +zadd +zrem
-    ///   +zrange +zrank +zcard +zpopmin +hset +hget +hdel`
+    ///   +zrange +zrank +zscore +zcard +zpopmin +zremrangebyscore +hset +hget +hdel`
     /// - to wait: `+subscribe +publish +pubsub|numsub`, and the channels `&lm1:*`
     /// - to wait in a cluster: `+ssubscribe +spublish +pubsub|shardnumsub` instead
     /// - in a cluster: `+cluster|slots +asking`
@@ -320,6 +321,18 @@ pub enum LockError {
         /// A key that is held.
         key: LockKey,
     },
+    /// The body holds the key together with others, shared or by permit, and asks for it exclusively.
+    /// It would wait for itself. Release the lock first, or acquire it exclusively around the body.
+    #[error(
+        "`{}` is held around this call, and not exclusively: it cannot be made exclusive; release \
+         it first, or acquire it exclusively around the body",
+        key.shown()
+    )]
+    #[non_exhaustive]
+    HeldShared {
+        /// The key that is held.
+        key: LockKey,
+    },
     /// The URL names no server to which a manager can connect.
     #[error("not a usable url: {detail}")]
     #[non_exhaustive]
@@ -327,11 +340,11 @@ pub enum LockError {
         /// Why it is invalid. Never contains the URL, which may have a password in it.
         detail: String,
     },
-    /// A setting of the builder, or of the manager's URL, has an invalid value.
+    /// A setting of the builder, of the manager's URL or of a lock has an invalid value.
     #[error("`{setting}` is not usable: {detail}")]
     #[non_exhaustive]
     InvalidSetting {
-        /// The name of the setting, the same in the builder and in a URL.
+        /// The name of the setting, the same everywhere.
         setting: &'static str,
         /// Why it is invalid, and what to write instead.
         detail: String,

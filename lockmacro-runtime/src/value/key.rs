@@ -6,6 +6,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use crate::value::escaped::Escaped;
+use crate::value::mode::Mode;
 
 /// Longest key, in bytes.
 const KEY_MAX: usize = 1024;
@@ -37,12 +38,13 @@ pub struct LockKey {
 }
 
 /// The parts that most keys do not have. Boxed, to keep keys small.
-#[derive(Debug, Clone)]
-enum Extra {
+#[derive(Debug, Clone, Default)]
+struct Extra {
     /// Why the key could not be made. Reported when it is locked.
-    Fault(String),
-    /// The key and the template have the prefix already.
-    Whole { template: Box<str> },
+    fault: Option<String>,
+    /// The template with the prefix. The key has the prefix, too.
+    whole: Option<Box<str>>,
+    mode: Mode,
 }
 
 impl LockKey {
@@ -56,6 +58,50 @@ impl LockKey {
         &self.text
     }
 
+    /// Makes the lock on this key shared: see [`Lock::shared`](crate::Lock::shared). For one of
+    /// [several keys](crate::Lock::many).
+    ///
+    /// The mode is not a part of the key: keys are equal when their texts are equal.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let book = |account: &str| {
+    ///     Lock::many([LockKey::from("rates").shared(), account.into()]).manager(&locks)
+    /// };
+    /// let one = book("account:3").acquire().await?;
+    /// let other = book("account:7").acquire().await?;
+    /// # one.release().await?;
+    /// # other.release().await }
+    /// ```
+    pub fn shared(self) -> Self {
+        self.with_mode(Mode::Shared)
+    }
+
+    /// Lets several callers hold the lock on this key at once: see
+    /// [`Lock::permits`](crate::Lock::permits). For one of [several keys](crate::Lock::many).
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockKey};
+    /// let print = Lock::many([LockKey::from("printer").permits(3), "order:42".into()]);
+    /// ```
+    pub fn permits(self, permits: u32) -> Self {
+        self.with_mode(Mode::of_permits(permits))
+    }
+
+    pub(crate) fn with_mode(mut self, mode: Mode) -> Self {
+        if self.mode() != mode {
+            self.extra.get_or_insert_default().mode = mode;
+        }
+        self
+    }
+
+    /// Who may hold the key beside the caller.
+    pub(crate) fn mode(&self) -> Mode {
+        self.extra.as_ref().map_or(Mode::Exclusive, |extra| extra.mode)
+    }
+
     /// The key in an error or a log. Escaped, as it may contain text from anywhere.
     pub(crate) fn shown(&self) -> Escaped<'_> {
         Escaped(&self.text)
@@ -63,24 +109,26 @@ impl LockKey {
 
     /// The template of the key, the same for many keys; empty when there is none.
     pub(crate) fn made_of(&self) -> &str {
-        match self.extra.as_deref() {
-            Some(Extra::Whole { template }) => template,
-            _ => self.template,
-        }
+        self.whole().unwrap_or(self.template)
     }
 
     /// The same as an owned or static text.
     pub(crate) fn shared_template(&self) -> Cow<'static, str> {
-        match self.extra.as_deref() {
-            Some(Extra::Whole { template }) => Cow::Owned(template.to_string()),
-            _ => Cow::Borrowed(self.template),
+        match self.whole() {
+            Some(template) => Cow::Owned(template.to_owned()),
+            None => Cow::Borrowed(self.template),
         }
+    }
+
+    fn whole(&self) -> Option<&str> {
+        self.extra.as_ref()?.whole.as_deref()
     }
 
     /// A key that was read from a server.
     #[cfg(feature = "look")]
     pub(crate) fn found(text: String) -> Self {
-        Self { extra: Some(Box::new(Extra::Whole { template: "".into() })), ..text.into() }
+        let extra = Extra { whole: Some("".into()), ..Extra::default() };
+        Self { extra: Some(Box::new(extra)), ..text.into() }
     }
 
     /// The key with a manager's prefix, unless it has one already.
@@ -89,17 +137,18 @@ impl LockKey {
     /// [`InvalidKey`] if the key is invalid with or without the prefix.
     pub(crate) fn under(self, prefix: &str) -> Result<Self, InvalidKey> {
         self.check()?;
-        if prefix.is_empty() || self.extra.is_some() {
+        if prefix.is_empty() || self.whole().is_some() {
             return Ok(self);
         }
         let template = match self.template {
             "" => "".into(),
             template => [prefix, template].concat().into(),
         };
+        let extra = Extra { whole: Some(template), mode: self.mode(), ..Extra::default() };
         let whole = Self {
             text: [prefix, &self.text].concat().into(),
             template: self.template,
-            extra: Some(Box::new(Extra::Whole { template })),
+            extra: Some(Box::new(extra)),
         };
         whole.check()?;
         Ok(whole)
@@ -107,8 +156,8 @@ impl LockKey {
 
     /// A placeholder for a missing key, which is always invalid.
     pub(crate) fn none() -> Self {
-        let fault = Extra::Fault("there is none: name one key or more".to_owned());
-        Self { extra: Some(Box::new(fault)), ..Self::from("") }
+        let fault = "there is none: name one key or more".to_owned();
+        Self::from_template(String::new(), "", Some(fault))
     }
 
     /// Whether it is one of the engine's own keys.
@@ -119,7 +168,8 @@ impl LockKey {
 
     /// Checks that the key can be locked.
     pub(crate) fn check(&self) -> Result<(), InvalidKey> {
-        let detail = if let Some(Extra::Fault(fault)) = self.extra.as_deref() {
+        let fault = self.extra.as_ref().and_then(|extra| extra.fault.as_ref());
+        let detail = if let Some(fault) = fault {
             fault.clone()
         } else if self.text.is_empty() {
             "it is empty".to_owned()
@@ -200,7 +250,8 @@ impl LockKey {
         template: &'static str,
         fault: Option<String>,
     ) -> Self {
-        Self { text: text.into(), template, extra: fault.map(Extra::Fault).map(Box::new) }
+        let extra = fault.map(|fault| Extra { fault: Some(fault), ..Extra::default() });
+        Self { text: text.into(), template, extra: extra.map(Box::new) }
     }
 }
 

@@ -7,14 +7,21 @@ use crate::value::key::{InvalidKey, LockKey};
 /// Most keys of one lock. A server runs no other command while its script checks them.
 const KEYS_MAX: usize = 128;
 
-/// All keys, sorted and without duplicates; empty if a single key is left.
+/// All keys, sorted and without duplicates; empty if a single key is left. A key that is given twice
+/// has the stricter of its modes.
 pub(crate) fn in_order(first: &LockKey, more: &[LockKey]) -> Result<Vec<LockKey>, InvalidKey> {
     if more.is_empty() {
         return Ok(Vec::new());
     }
     let mut keys: Vec<_> = iter::once(first).chain(more).cloned().collect();
     keys.sort();
-    keys.dedup();
+    keys.dedup_by(|next, kept| {
+        let is_again = next == kept;
+        if is_again {
+            *kept = kept.clone().with_mode(kept.mode().stricter(next.mode()));
+        }
+        is_again
+    });
     match keys.len() {
         1 => Ok(Vec::new()),
         2..=KEYS_MAX => Ok(keys),

@@ -19,6 +19,7 @@ pub(crate) mod key_set;
 pub(crate) mod labels;
 pub(crate) mod limits;
 pub(crate) mod loss;
+pub(crate) mod mode;
 pub(crate) mod random;
 pub(crate) mod sync;
 pub(crate) mod task;

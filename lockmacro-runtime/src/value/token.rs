@@ -1,5 +1,6 @@
 //! Tokens: the value of a lock key, `label/random` or `label since note/random`. Every acquisition
-//! has its own.
+//! has its own. The value of a key that holders share is `label/shared`, with the label of the holder
+//! that came last.
 
 use std::fmt;
 
@@ -12,6 +13,8 @@ use crate::value::random::secret;
 const LABEL_MAX: usize = 128;
 /// Hexadecimal digits of the 128 random bits.
 const RANDOM_DIGITS: usize = 32;
+/// The end of a shared key's value, as in `queue.lua`.
+const SHARED: &str = "shared";
 /// Longest token, in bytes.
 pub(crate) const TOKEN_MAX: usize = LABEL_MAX + ABOUT_MAX + "/".len() + RANDOM_DIGITS;
 
@@ -113,8 +116,9 @@ pub(crate) fn label_of(stored: &[u8]) -> Option<String> {
         return None;
     }
     let (label, random) = std::str::from_utf8(stored).ok()?.rsplit_once('/')?;
-    let ours = random.len() == RANDOM_DIGITS
-        && random.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let ours = random == SHARED
+        || random.len() == RANDOM_DIGITS
+            && random.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     ours.then(|| Escaped(label).to_string())
 }
 
@@ -187,6 +191,11 @@ mod tests {
             assert_eq!(label_of(foreign.as_bytes()), None, "{foreign}");
         }
         assert_eq!(label_of(b"\xff/0123456789abcdef0123456789abcdef"), None);
+    }
+
+    #[test]
+    fn the_value_of_a_shared_key_has_a_label() {
+        assert_eq!(label_of(b"web-3:report/shared").as_deref(), Some("web-3:report"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::scripts::{
-    RELEASE, RELEASE_ALL, RELEASE_MIGRATING, RELEASE_UNCONTENDED, RENEW, renew_script,
+    RELEASE, RELEASE_ALL, RELEASE_MIGRATING, RELEASE_UNCONTENDED, renew_script,
 };
 use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::value::applied::Applied;
@@ -26,7 +26,8 @@ const ROUND_TRIPS: u32 = 4;
 impl Redis {
     pub(crate) async fn release(&self, request: &Request) -> Result<Released, LockError> {
         let keep = request.keep();
-        if request.several().is_empty() && !request.may_be_awaited() && keep.is_zero() {
+        let is_plain = request.several().is_empty() && request.key.mode().is_exclusive();
+        if is_plain && !request.may_be_awaited() && keep.is_zero() {
             let args = [request.token.expose()];
             let call = RELEASE_UNCONTENDED.with(request.keys(), &args);
             match self.own(call, self.brief()).await {
@@ -86,7 +87,7 @@ impl Redis {
             Err(CallError::Split(_)) if !request.several().is_empty() => {
                 let parts = request.each();
                 held_all(parts.iter().map(|part| -> Asked<'_, _> {
-                    let own = self.own(RENEW.with(part.keys(), &args), budget);
+                    let own = self.own(renew_script(part).with(part.keys(), &args), budget);
                     let failed = |error: CallError| error.into_error(&part.key);
                     Box::pin(async move { Ok(own.await.map_err(failed)?.0 == Own::Held) })
                 }))

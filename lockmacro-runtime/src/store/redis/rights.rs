@@ -23,9 +23,25 @@ use crate::value::task::JoinSet;
 use crate::value::unavailability::Unavailability;
 
 /// The commands that a lock may need, besides those that call scripts.
-const NEEDED: [&str; 16] = [
-    "set", "get", "getex", "del", "pttl", "pexpire", "time", "zadd", "zrem", "zrange", "zrank",
-    "zcard", "zpopmin", "hset", "hget", "hdel",
+const NEEDED: [&str; 18] = [
+    "set",
+    "get",
+    "getex",
+    "del",
+    "pttl",
+    "pexpire",
+    "time",
+    "zadd",
+    "zrem",
+    "zrange",
+    "zrank",
+    "zscore",
+    "zcard",
+    "zpopmin",
+    "zremrangebyscore",
+    "hset",
+    "hget",
+    "hdel",
 ];
 
 /// The commands for pushed grants, on one server and in a cluster. Without them waiters poll.

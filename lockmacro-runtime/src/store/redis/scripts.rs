@@ -37,40 +37,46 @@ macro_rules! script {
     };
 }
 
+/// The companion keys of a lock, see `queue.lua`.
+const ALL: [&str; 4] = ["q", "w", "f", "h"];
+
 pub(crate) static ACQUIRE: Script =
-    script!(["q", "w", "f"], "scripts/queue.lua", "scripts/grant.lua", "scripts/acquire.lua");
-pub(crate) static RELEASE: Script = script!(
-    ["q", "w", "f"],
-    "scripts/release_unqueued.lua",
-    "scripts/queue.lua",
-    "scripts/release.lua"
-);
+    script!(ALL, "scripts/queue.lua", "scripts/grant.lua", "scripts/acquire.lua");
+pub(crate) static RELEASE: Script =
+    script!(ALL, "scripts/release_unqueued.lua", "scripts/queue.lua", "scripts/release.lua");
 pub(crate) static RELEASE_UNCONTENDED: Script =
     script!(merges: ["q"], "scripts/release_uncontended.lua");
 pub(crate) static RELEASE_MIGRATING: Script = script!([], "scripts/release_migrating.lua");
 pub(crate) static RENEW: Script = script!([], "scripts/renew.lua");
+pub(crate) static RENEW_SHARED: Script = script!(ALL, "scripts/renew.lua");
 pub(crate) static RAISE_FENCE: Script = script!(["f"], "scripts/raise_fence.lua");
-pub(crate) static RIGHTS: Script = script!(["q", "w", "f"], "scripts/check_rights.lua");
+pub(crate) static RIGHTS: Script = script!(ALL, "scripts/check_rights.lua");
 
 /// The scripts for several locks, which begin with `several_locks.lua`.
 pub(crate) static ACQUIRE_ALL: Script = script!(
-    ["q", "w", "f"],
+    ALL,
     "scripts/several_locks.lua",
     "scripts/queue.lua",
     "scripts/grant.lua",
     "scripts/acquire_all.lua"
 );
 pub(crate) static RELEASE_ALL: Script = script!(
-    each_lock: ["q", "w", "f"],
+    each_lock: ALL,
     "scripts/queue.lua";
     "scripts/release_unqueued.lua",
     "scripts/release.lua"
 );
-pub(crate) static RENEW_ALL: Script = script!(each_lock: ["q", "w", "f"],; "scripts/renew.lua");
+pub(crate) static RENEW_ALL: Script = script!(each_lock: ALL,; "scripts/renew.lua");
 
 /// The script that renews the lock of a request, which may have several keys.
 pub(crate) fn renew_script(request: &Request) -> &'static Script {
-    if request.several().is_empty() { &RENEW } else { &RENEW_ALL }
+    if !request.several().is_empty() {
+        &RENEW_ALL
+    } else if request.key.mode().is_exclusive() {
+        &RENEW
+    } else {
+        &RENEW_SHARED
+    }
 }
 
 /// The scripts for the deferred calls of one function.

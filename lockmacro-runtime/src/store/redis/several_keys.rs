@@ -36,8 +36,11 @@ impl Redis {
     ) -> Result<Reply, CallError> {
         let ttl = request.ttl.as_millis().to_string();
         let fenced = if request.fenced { "1" } else { "0" };
-        let args =
-            [request.token.expose(), &ttl, fenced, &CONFIRM_WINDOW_MS, &self.fence_retention];
+        let limits: Vec<_> =
+            request.keys().iter().map(|key| key.mode().limit().to_string()).collect();
+        let token = request.token.expose();
+        let mut args = vec![token, &ttl, fenced, &CONFIRM_WINDOW_MS, &self.fence_retention];
+        args.extend(limits.iter().map(String::as_str));
         let sent = Moment::now();
         match self.eval(ACQUIRE_ALL.with(request.keys(), &args), budget).await? {
             Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),

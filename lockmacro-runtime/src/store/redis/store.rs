@@ -200,7 +200,7 @@ impl Redis {
             return Box::pin(self.ask_for_several(request, budget)).await;
         }
         let (token, ttl) = (request.token.expose(), request.ttl.as_millis());
-        let plain = first && !request.fenced;
+        let plain = first && !request.fenced && request.key.mode().is_exclusive();
         let mut covered = self.rights.covers(request);
         loop {
             if plain && covered {
@@ -219,8 +219,9 @@ impl Redis {
                 }
             }
             let fenced = if request.fenced { "1" } else { "0" };
-            let ttl = ttl.to_string();
-            let args = [token, &ttl, fenced, &CONFIRM_WINDOW_MS, &self.fence_retention, "0"];
+            let (ttl, limit) = (ttl.to_string(), request.key.mode().limit().to_string());
+            let (window, retention) = (&CONFIRM_WINDOW_MS, &self.fence_retention);
+            let args = [token, &ttl, fenced, window, retention, "0", &limit];
             // Boxed, because most locks are free and do not need it.
             match Box::pin(self.question(request, &args, budget)).await {
                 // The server checks rights before slots, so the keys are allowed.

@@ -165,6 +165,7 @@ impl Redis {
         let ttl = request.ttl.as_millis().to_string();
         let (fenced, probe) = (u8::from(request.fenced), u8::from(received));
         let (number, channel) = (waiter.number(), self.grants.channel(waiter.slot()));
+        let limit = request.key.mode().limit().to_string();
         let args = [
             request.token.expose(),
             &ttl,
@@ -172,8 +173,9 @@ impl Redis {
             &CONFIRM_WINDOW_MS,
             &self.fence_retention,
             &QUEUE_MAX.to_string(),
+            &limit,
             &WAITER_TTL.as_millis().to_string(),
-            &format!("{ttl}|{fenced}|{probe}|{number}|{channel}|{}", request.callers()),
+            &format!("{ttl}|{fenced}|{probe}|{number}|{channel}|{}|{limit}", request.callers()),
         ];
         let (sent, before) = (Moment::now(), node.connection());
         request.set_applied(Applied::Unknown);

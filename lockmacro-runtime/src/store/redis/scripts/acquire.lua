@@ -7,9 +7,10 @@
 -- ARGV[3]  1 for a grant with a fence, else 0
 -- ARGV[4]  the confirm window in milliseconds
 -- ARGV[5]  the retention of the last fence in milliseconds
--- ARGV[6]  the longest queue; 0 to be refused when contended. The rest is for waiters only
--- ARGV[7]  the time for which a waiter stays in the queue without asking, in milliseconds
--- ARGV[8]  the record of the waiter: "ttl|fenced|probe|id|channel|callers", see queue.lua
+-- ARGV[6]  the longest queue; 0 to be refused when contended
+-- ARGV[7]  the limit, see queue.lua. The rest is for waiters only
+-- ARGV[8]  the time for which a waiter stays in the queue without asking, in milliseconds
+-- ARGV[9]  the record of the waiter: "ttl|fenced|probe|id|channel|callers|limit", see queue.lua
 -- returns  1 when granted, or the fences; else { time left in milliseconds, -1 without expiry; the
 --          key's value }, and for a waiter also { rank, -1 when the queue is full; the time in
 --          microseconds }
@@ -17,7 +18,7 @@ local LAPSED_AT_ONCE = 64
 local DEAD_HEADS_AT_ONCE = 8
 
 local token, ttl, fenced, confirm_window, fence_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local max_queue = tonumber(ARGV[6])
+local max_queue, limit = tonumber(ARGV[6]), tonumber(ARGV[7])
 
 -- The length of the queue. In a full queue some waiters, from a random rank on, are checked first,
 -- and those whose deadline has passed are removed.
@@ -63,25 +64,24 @@ local function join_queue()
     local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
     redis.call('ZADD', KEYS[2], (tonumber(last) or 0) + 1, token)
   end
-  local deadline = micros(math.floor(now_us() / 1000) + ARGV[7])
-  redis.call('HSET', KEYS[3], token, deadline .. '|' .. ARGV[8])
+  redis.call('HSET', KEYS[3], token, micros(now_ms() + ARGV[8]) .. '|' .. ARGV[9])
   -- Longer than the record of the last waiter: a later waiter removes the dead ones.
-  local queue_ttl = math.floor(ARGV[7] * 3 / 2)
+  local queue_ttl = math.floor(ARGV[8] * 3 / 2)
   redis.call('PEXPIRE', KEYS[2], queue_ttl)
   redis.call('PEXPIRE', KEYS[3], queue_ttl)
   return rank
 end
 
-local function grant(is_held)
-  local fences = fenced == '1' and next_fences(fence_ttl) or 1
-  set_lock(token, ttl, is_held)
-  return fences
+-- The reply to a request that is granted.
+local function granted()
+  return fenced == '1' and next_fences(fence_ttl) or 1
 end
 
 -- A token that holds the lock or is in the queue goes on, also on a full server. Both branches
 -- begin with a write.
 local held = redis.call('GET', KEYS[1])
-if held == token or max_queue > 0 and redis.call('ZRANK', KEYS[2], token) then
+local is_holder = holds(token, held)
+if is_holder or max_queue > 0 and redis.call('ZRANK', KEYS[2], token) then
   redis.call('GETEX', KEYS[1])
 else
   needs_memory()
@@ -90,21 +90,30 @@ if fenced == '1' and not has_fences() then
   leave(token)
   return no_fence()
 end
-if held == token then
-  return grant(true)
+if is_holder then
+  local fences = granted()
+  extend(token, ttl, held)
+  return fences
 end
-if not held then
+if may_enter(held, limit) then
   if max_queue > 0 and redis.call('ZCARD', KEYS[2]) > 0 then
     join_queue()
   end
-  held = promote(confirm_window, fence_ttl, token)
-  if held == token or held == nil then
-    return grant()
+  local first
+  first, held = promote(held, confirm_window, fence_ttl, token)
+  if first == token or first == nil and may_enter(held, limit) then
+    local fences = granted()
+    held = enter(token, limit, ttl, held)
+    if limit ~= 1 then
+      -- Those behind the caller may share the lock, too.
+      promote(held, confirm_window, fence_ttl)
+    end
+    return fences
   end
 end
 
 -- The lock is free, with too many dead waiters at the head: the next request removes more of them.
-local contended = { held and redis.call('PTTL', KEYS[1]) or 0, string.sub(held or '', 1, 256) }
+local contended = { held and time_left(held, limit) or 0, string.sub(held or '', 1, 256) }
 if max_queue > 0 then
   if held and not is_ours(held) then
     clear_dead_heads()

@@ -6,14 +6,19 @@
 -- ARGV[3]  1 for grants with fences, else 0
 -- ARGV[4]  the confirm window in milliseconds
 -- ARGV[5]  the retention of each last fence in milliseconds
+-- ARGV     for each lock its limit, see queue.lua
 -- returns  1 when granted, or the fences of each; { nth } when that key, counted from 0, is not a
 --          lock;
 --          else { time left in milliseconds, -1 without expiry; the key's value; nth } of the first
 --          contended lock
 local token, ttl, fenced, confirm_window, fence_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
+local function limit_of(nth)
+  return tonumber(ARGV[5 + nth])
+end
+
 -- The value of each key.
-local holders = {}
+local values = {}
 local all_ours = true
 for nth = 1, locks do
   select_lock(nth)
@@ -21,8 +26,8 @@ for nth = 1, locks do
   if type(held) == 'table' then
     return string.find(held.err, 'WRONGTYPE', 1, true) and { nth - 1 } or held
   end
-  holders[nth] = held
-  all_ours = all_ours and held == token
+  values[nth] = held
+  all_ours = all_ours and holds(token, held)
 end
 
 -- The first write, see queue.lua: locks that the token holds are granted again by a full server,
@@ -37,18 +42,20 @@ end
 local is_held = {}
 for nth = 1, locks do
   select_lock(nth)
-  local held = holders[nth]
-  if not held then
-    -- Waiters come first.
-    held = promote(confirm_window, fence_ttl)
+  local held, limit = values[nth], limit_of(nth)
+  is_held[nth] = holds(token, held)
+  if not is_held[nth] then
+    local first = true
+    if may_enter(held, limit) then
+      -- Waiters come first.
+      first, held = promote(held, confirm_window, fence_ttl)
+    end
+    if first ~= nil or not may_enter(held, limit) then
+      local left = held and time_left(held, limit) or 0
+      return { left, string.sub(held or '', 1, 256), nth - 1 }
+    end
+    values[nth] = held
   end
-  if held == false then
-    return { 0, '', nth - 1 }
-  end
-  if held and held ~= token then
-    return { redis.call('PTTL', KEYS[1]), string.sub(held, 1, 256), nth - 1 }
-  end
-  is_held[nth] = held == token
 end
 
 -- All fences before the first lock: a fence that fails must leave no lock behind.
@@ -70,6 +77,10 @@ for nth = 1, fenced == '1' and locks or 0 do
 end
 for nth = 1, locks do
   select_lock(nth)
-  set_lock(token, ttl, is_held[nth])
+  if is_held[nth] then
+    extend(token, ttl, values[nth])
+  else
+    enter(token, limit_of(nth), ttl, values[nth])
+  end
 end
 return fenced == '1' and fences or 1

@@ -1,9 +1,14 @@
 -- The queue of a lock: put before the scripts that work on it.
 --
--- KEYS[1]  the lock: its holder's token, and nothing else
+-- KEYS[1]  the lock: its holder's token, and nothing else; or "label/shared", for those in KEYS[5]
 -- KEYS[2]  the queue: a sorted set of tokens by ticket
--- KEYS[3]  the records: a hash of "deadline|ttl|fenced|probe|id|channel|callers" by token
+-- KEYS[3]  the records: a hash of "deadline|ttl|fenced|probe|id|channel|callers|limit" by token
 -- KEYS[4]  the last fence of this lock, in microseconds
+-- KEYS[5]  the holders that share the lock: a sorted set of tokens by the end of their leases, in
+--          milliseconds
+--
+-- A request has a limit: it is granted beside fewer holders that share the lock. An exclusive one
+-- has the limit 1, and one without a limit has 0.
 --
 -- All times are the server's. GETEX without options reads like GET but counts as a write. A replica
 -- refuses a script that begins with it (READONLY), where GET would return old data. A full server
@@ -16,15 +21,25 @@ local LARGEST_FENCE = 2 ^ 53
 -- Most dead waiters that one call removes, for all locks together; see promote.
 local DEAD_AT_ONCE = 128
 
+-- Whether a lock with this value belongs to the holders in KEYS[5]: as in token.rs.
+local function is_shared(value)
+  return value and string.sub(value, -7) == '/shared'
+end
+
 -- Whether a value is a token of this library, and not another program's: as in token.rs.
 local function is_ours(value)
-  return string.find(string.sub(value, -33), '^/' .. string.rep('[0-9a-f]', 32) .. '$')
+  return is_shared(value)
+    or string.find(string.sub(value, -33), '^/' .. string.rep('[0-9a-f]', 32) .. '$')
 end
 
 local clock
 local function now_us()
   clock = clock or redis.call('TIME')
   return clock[1] * 1000000 + clock[2]
+end
+
+local function now_ms()
+  return math.floor(now_us() / 1000)
 end
 
 local function micros(number)
@@ -62,7 +77,7 @@ end
 
 local function record_of(token)
   local record = redis.call('HGET', KEYS[3], token) or ''
-  return string.match(record, '^(%d+)|(%d+)|(%d)|(%d)|(%d+)|([^|]*)')
+  return string.match(record, '^(%d+)|(%d+)|(%d)|(%d)|(%d+)|([^|]*)|?%d*|?(%d*)')
 end
 
 -- In a cluster each slot has its own channel, which its node and the replicas of the node serve.
@@ -100,41 +115,104 @@ local function push_to_head()
   end
 end
 
--- Hands the lock off to the first live waiter, for at most `confirm_window` milliseconds until the
--- waiter confirms it; returns the waiter's token. nil when the queue is empty; false when too many
--- dead waiters were at the head: DEAD_AT_ONCE in all calls together, but each call checks at least
--- one.
+-- The number of those that share the lock. The others' leases are over.
+local function count_holders()
+  redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', micros(now_ms()))
+  return redis.call('ZCARD', KEYS[5])
+end
+
+-- Whether a request is granted beside `held`, the value of the lock.
+local function may_enter(held, limit)
+  if not held then
+    return true
+  end
+  if limit == 1 or not is_shared(held) then
+    return false
+  end
+  local count = count_holders()
+  -- Without any, the set was evicted, and the value stands for holders that are not known.
+  return count > 0 and (limit == 0 or count < limit)
+end
+
+-- Keeps a shared lock until the last lease ends; returns how long.
+local function keep_for_the_last()
+  local ends = redis.call('ZRANGE', KEYS[5], -1, -1, 'WITHSCORES')[2]
+  local left = micros(math.max(ends - now_ms(), 1))
+  redis.call('PEXPIRE', KEYS[5], left)
+  redis.call('PEXPIRE', KEYS[1], left)
+  return left
+end
+
+-- Grants the lock to a token for `px` milliseconds; returns the lock's new value.
+local function enter(token, limit, px, held)
+  if limit == 1 then
+    redis.call('SET', KEYS[1], token, 'PX', px)
+    return token
+  end
+  if not held then
+    -- Another program may have deleted the lock of earlier holders.
+    redis.call('DEL', KEYS[5])
+  end
+  redis.call('ZADD', KEYS[5], micros(now_ms() + px), token)
+  local value = string.gsub(token, '[^/]+$', 'shared')
+  redis.call('SET', KEYS[1], value, 'PX', keep_for_the_last())
+  return value
+end
+
+-- Hands the lock off to the first live waiters, as many as may share it, for at most
+-- `confirm_window` milliseconds until a waiter confirms it. `held` is the value of the lock that
+-- stays, if any. Returns the lock's new value, after
 --
--- `caller` needs no push, because it gets the reply.
+--   nil    when nobody waits any more,
+--   true   when the next waiter has to wait,
+--   false  when there were too many dead waiters at the head: DEAD_AT_ONCE in all calls together,
+--          but each call checks at least one,
+--   `caller` when that is the next one, and may enter. It needs no push, because it gets the reply.
 local dead = 0
-local function promote(confirm_window, fence_ttl, caller)
+local function promote(held, confirm_window, fence_ttl, caller)
   repeat
-    local head = redis.call('ZPOPMIN', KEYS[2])[1]
-    if not head then
-      return nil
+    local head
+    if held then
+      head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+    else
+      head = redis.call('ZPOPMIN', KEYS[2])[1]
     end
-    local deadline, ttl, fenced, probe, id, channel = record_of(head)
+    if not head then
+      return nil, held
+    end
+    local deadline, ttl, fenced, probe, id, channel, limit = record_of(head)
+    limit = tonumber(limit) or 1
+    local lives = deadline and tonumber(deadline) * 1000 > now_us()
+    local is_reachable = lives and (head == caller or probe == '0' or has_subscribers(channel))
+    if held and is_reachable and not may_enter(held, limit) then
+      return true, held
+    end
+    if held then
+      redis.call('ZREM', KEYS[2], head)
+    end
     redis.call('HDEL', KEYS[3], head)
     if head == caller then
-      return head
+      return head, held
     end
-    if deadline and tonumber(deadline) * 1000 > now_us() then
-      local is_reachable = probe == '0' or has_subscribers(channel)
-      local fences = '0'
-      if is_reachable and fenced == '1' then
-        fences = next_fences(fence_ttl)
-      end
-      if is_reachable and fences then
-        local px = tonumber(ttl) < tonumber(confirm_window) and ttl or confirm_window
-        redis.call('SET', KEYS[1], head, 'PX', px)
-        publish(channel, push_of(id, fences, px))
-        return head
-      end
-      -- Dead, and the next one is checked; or subscribed elsewhere, or there is no fence for it.
-      publish(channel, push_of(id, '0', 0))
+    local fences = '0'
+    if is_reachable and fenced == '1' then
+      fences = next_fences(fence_ttl)
     end
-    dead = dead + 1
+    if is_reachable and fences then
+      local px = math.min(tonumber(ttl), tonumber(confirm_window))
+      held = enter(head, limit, px, held)
+      publish(channel, push_of(id, fences, px))
+      if limit == 1 then
+        return true, held
+      end
+    else
+      if lives then
+        -- Dead, and the next one is checked; or subscribed elsewhere, or there is no fence for it.
+        publish(channel, push_of(id, '0', 0))
+      end
+      dead = dead + 1
+    end
   until dead >= DEAD_AT_ONCE
-  return false
+  return false, held
 end
 

@@ -6,7 +6,9 @@
 -- ARGV[3]  the confirm window in milliseconds
 -- ARGV[4]  the retention of the last fence in milliseconds
 -- returns  1 when the token held the lock, else 0
-if not held then
+local shares = not held and type(value) == 'string' and is_shared(value)
+  and redis.call('ZSCORE', KEYS[5], ARGV[1])
+if not held and not shares then
   local was_head = redis.call('ZRANK', KEYS[2], ARGV[1]) == 0
   -- Also where the key holds no string, and could not be read.
   leave(ARGV[1])
@@ -20,15 +22,27 @@ if not held then
   end
   return 0
 end
-if ARGV[2] == '0' then
-  local head = promote(ARGV[3], ARGV[4])
-  if not head then
+local rest
+if shares then
+  redis.call('ZREM', KEYS[5], ARGV[1])
+  if ARGV[2] ~= '0' then
+    -- Counts as a holder, and nobody's token: a renewal in flight finds nothing to renew.
+    redis.call('ZADD', KEYS[5], micros(now_ms() + ARGV[2]), 'kept:' .. ARGV[1])
+  end
+  if count_holders() > 0 then
+    rest = value
+    keep_for_the_last()
+  end
+end
+if shares or ARGV[2] == '0' then
+  local first, stays = promote(rest, ARGV[3], ARGV[4])
+  if not stays then
     redis.call('DEL', KEYS[1])
   end
-  if head == false then
+  if first == false then
     push_to_head()
   end
-  return 1
+  return shares and tonumber(shares) <= now_ms() and 0 or 1
 end
 -- The label stays, the token does not: a renewal in flight finds nothing to renew.
 local placeholder = string.gsub(ARGV[1], '[^/]+$', string.rep('0', 32))

@@ -2,35 +2,36 @@
 
 use std::pin::Pin;
 
-use lockmacro_tests::{Admin, Backend, Server, eventually, queue_of};
-
-use crate::{LONG_TTL, ms};
+use crate::times::{LONG_TTL, ms};
+use crate::{Admin, Backend, Server, eventually, queue_of};
 
 /// A time of the server, in milliseconds, that does not come.
-pub(crate) const FAR: u64 = 9_999_999_999_999;
+pub const FAR: u64 = 9_999_999_999_999;
 
 /// Milliseconds in which a waiter is in the queue, or in the line of its process.
 const IN_LINE: usize = 60;
 
 /// The waiters of a key.
-pub(crate) struct Queue {
+pub struct Queue {
     /// `memory://` shows nothing.
     admin: Option<Admin>,
     name: String,
 }
 
 impl Queue {
-    pub(crate) fn of(backend: &Backend, key: &str) -> Queue {
+    /// The queue of a key of a backend.
+    pub fn of(backend: &Backend, key: &str) -> Queue {
         let admin = backend.url().starts_with("redis").then(|| Admin::connect(backend.url()));
         Queue { admin, name: queue_of(key) }
     }
 
-    pub(crate) fn at(server: &Server, key: &str) -> Queue {
+    /// The queue of a key on a server.
+    pub fn at(server: &Server, key: &str) -> Queue {
         Queue { admin: Some(server.admin()), name: queue_of(key) }
     }
 
     /// How many wait, where that can be seen.
-    pub(crate) fn length(&mut self) -> Option<usize> {
+    pub fn length(&mut self) -> Option<usize> {
         Some(self.admin.as_mut()?.ask(&["ZCARD", &self.name]))
     }
 
@@ -41,7 +42,7 @@ impl Queue {
 
     /// Adds this many waiters of a dead process at the end, whose leases end at that time of the
     /// server, in milliseconds.
-    pub(crate) fn crowd(&mut self, others: usize, until: u64) {
+    pub fn crowd(&mut self, others: usize, until: u64) {
         let script = "for nth = 1, ARGV[1] do
             local token = 'other/' .. nth
             redis.call('ZADD', KEYS[1], 1000000 + nth, token)
@@ -55,7 +56,7 @@ impl Queue {
     }
 
     /// Has those of the dead process go.
-    pub(crate) fn disperse(&mut self) {
+    pub fn disperse(&mut self) {
         let script = "for _, token in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
             if string.sub(token, 1, 6) == 'other/' then
                 redis.call('ZREM', KEYS[1], token)
@@ -69,26 +70,26 @@ impl Queue {
     }
 
     /// Waits until this many waiters are in the queue, where they can be seen.
-    pub(crate) async fn reaches(&mut self, length: usize) {
+    pub async fn reaches(&mut self, length: usize) {
         let claim = format!("{length} in the queue");
         let reached = || std::future::ready(self.length().is_none_or(|now| now == length));
         eventually(&claim, LONG_TTL / 4, reached).await;
     }
 
     /// Has time pass in which a waiter is in the line of its process, which is not seen.
-    pub(crate) async fn stands_in_line() {
+    pub async fn stands_in_line() {
         tokio::time::sleep(ms(IN_LINE as u64)).await;
     }
 
     /// Polls a future until it is in the queue, behind all that are there already. One whose process
     /// has the lock, or a place in the queue, stands in the line of its process, and that is not
     /// seen: it has some time for it.
-    pub(crate) async fn join<F: Future>(&mut self, waiter: F) -> Pin<Box<F>> {
+    pub async fn join<F: Future>(&mut self, waiter: F) -> Pin<Box<F>> {
         self.try_to_join(waiter).await.expect("it has to wait")
     }
 
     /// The same for one that may end before it stands there.
-    pub(crate) async fn try_to_join<F: Future>(&mut self, waiter: F) -> Option<Pin<Box<F>>> {
+    pub async fn try_to_join<F: Future>(&mut self, waiter: F) -> Option<Pin<Box<F>>> {
         let mut waiter = Box::pin(waiter);
         let before = self.members();
         for _ in 0..IN_LINE {

@@ -1,0 +1,175 @@
+//! Each holder of a shared lock has a lease, a fence and an end of its own.
+
+use std::mem;
+
+use lockmacro_runtime::{Lock, LossCause};
+use lockmacro_tests::queue::Queue;
+use lockmacro_tests::{Backend, Server, eventually, on};
+
+use crate::{LONG_TTL, TEST_TIMEOUT, held, is_busy, lock, ms, released, soon, waiting};
+
+#[on(memory, redis, cluster)]
+async fn the_permit_of_a_dead_holder_is_free_when_its_lease_ends(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("printer");
+    let living = held(lock(&ours, &key).permits(2)).await;
+    // As of a process that was killed: nobody renews or releases it.
+    mem::forget(held(lock(&ours, &key).permits(2).ttl(ms(1_000))).await);
+    assert!(is_busy(lock(&theirs, &key).permits(2)).await);
+    let next = soon(waiting(&theirs, &key).permits(2).acquire()).await;
+    assert!(living.is_held() && is_busy(lock(&theirs, &key).permits(2)).await);
+    released([living, next]).await;
+    backend.keeps_nothing().await;
+}
+
+#[on(memory, redis)]
+async fn an_exclusive_waiter_waits_for_the_last_lease_only(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    for ttl in [ms(300), ms(900), ms(600)] {
+        mem::forget(held(lock(&ours, &key).shared().ttl(ttl)).await);
+    }
+    let start = std::time::Instant::now();
+    released([soon(waiting(&theirs, &key).acquire()).await]).await;
+    // Less what passed before the clock here began.
+    assert!(start.elapsed() > ms(600), "{:?}", start.elapsed());
+    backend.keeps_nothing().await;
+}
+
+#[on(memory, redis, slots, cluster)]
+async fn a_shared_lease_is_renewed(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let ttl = ms(600);
+    let renewed = held(Lock::new(&*key).shared().ttl(ttl).renew().manager(&ours)).await;
+    let brief = held(lock(&theirs, &key).shared().ttl(ttl)).await;
+    // Outlasts three leases.
+    tokio::time::sleep(ttl * 3).await;
+    assert!(renewed.is_held() && !brief.is_held());
+    assert!(is_busy(lock(&theirs, &key)).await);
+    released([renewed]).await;
+    assert!(backend.is_free(&key).await);
+    backend.keeps_nothing().await;
+}
+
+#[on(memory, redis)]
+async fn a_shared_lease_is_extended(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let guard = held(lock(&manager, &key).shared().ttl(ms(2_000))).await;
+    guard.extend(LONG_TTL).await.expect("still held");
+    assert!(guard.remaining() > LONG_TTL / 2);
+    let busy = lock(&manager, &key).acquire().await.expect_err("it is shared");
+    assert!(busy.free_within().expect("a lease") > LONG_TTL / 2, "{busy}");
+    released([guard]).await;
+}
+
+#[on(memory, redis, slots)]
+async fn every_fence_is_larger_than_all_before_whatever_the_mode(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let mut fences = Vec::new();
+    for _ in 0..3 {
+        let mut guards = Vec::new();
+        for manager in [&ours, &theirs, &ours] {
+            let (guard, fence) =
+                lock(manager, &key).shared().acquire_fenced().await.expect("shared");
+            guards.push(guard);
+            fences.push(fence);
+        }
+        for manager in [&theirs, &ours] {
+            let (guard, fence) =
+                lock(manager, &key).permits(5).acquire_fenced().await.expect("two more");
+            guards.push(guard);
+            fences.push(fence);
+        }
+        released(guards).await;
+        let (guard, fence) = lock(&theirs, &key).acquire_fenced().await.expect("free");
+        released([guard]).await;
+        fences.push(fence);
+    }
+    assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{fences:?}");
+    backend.forget_fences();
+    backend.keeps_nothing().await;
+}
+
+#[on(memory, redis, slots)]
+async fn shared_waiters_that_are_let_in_together_have_fences_of_their_own(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let mut queue = Queue::of(backend, &key);
+    let (writer, first) = lock(&ours, &key).acquire_fenced().await.expect("free");
+    let mut readers = Vec::new();
+    for manager in [&theirs, &ours, &theirs] {
+        readers.push(queue.join(waiting(manager, &key).shared().acquire_fenced()).await);
+    }
+    released([writer]).await;
+    let mut fences = vec![first];
+    for reader in readers {
+        let (guard, fence) = reader.await.expect("served");
+        fences.push(fence);
+        released([guard]).await;
+    }
+    assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{fences:?}");
+    backend.forget_fences();
+}
+
+#[on(memory, redis, slots)]
+async fn min_hold_keeps_a_permit(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("printer");
+    let brief = lock(&manager, &key).permits(2).min_hold(ms(1_000));
+    released([held(brief).await]).await;
+    let other = held(lock(&manager, &key).permits(2)).await;
+    assert!(is_busy(lock(&manager, &key).permits(2)).await, "it is kept");
+    let next = soon(waiting(&manager, &key).permits(2).acquire()).await;
+    released([other, next]).await;
+    backend.keeps_nothing().await;
+}
+
+#[on(memory, redis)]
+async fn a_dropped_guard_gives_its_permit_back(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("printer");
+    let permit = lock(&manager, &key).permits(2);
+    let kept = held(permit.clone()).await;
+    drop(held(permit.clone()).await);
+    released([soon(permit.wait_forever().acquire()).await, kept]).await;
+    backend.keeps_nothing().await;
+}
+
+#[on(memory, redis)]
+async fn a_permit_that_is_released_in_the_background_is_free_for_the_next_caller(
+    backend: &Backend,
+) {
+    let manager = backend.manager().await;
+    let key = backend.key("printer");
+    let permit = lock(&manager, &key).permits(2).release_in_background();
+    let kept = held(permit.clone()).await;
+    for _ in 0..20 {
+        permit.clone().run(async { crate::Locked::Ok(()) }).await.expect("never busy");
+    }
+    released([kept]).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
+    backend.keeps_nothing().await;
+}
+
+#[tokio::test]
+async fn holders_learn_that_another_program_has_deleted_their_key() {
+    let server = Server::start();
+    let manager =
+        lockmacro_runtime::LockManager::connect(&server.url()).await.expect("the server is there");
+    let renewed = |key| Lock::new(key).shared().ttl(ms(600)).renew().manager(&manager);
+    let (one, other) = (held(renewed("order:42")).await, held(renewed("order:42")).await);
+    server.admin().ask::<()>(&["DEL", "order:42"]);
+    for guard in [&one, &other] {
+        assert_eq!(guard.lost().await.cause(), LossCause::Taken);
+    }
+    // Those who come next do not count the ones before.
+    let next = held(lock(&manager, "order:42").permits(2)).await;
+    released([held(lock(&manager, "order:42").permits(2)).await, next]).await;
+    drop((one, other));
+    let mut admin = server.admin();
+    let empty = || std::future::ready(admin.keys().is_empty());
+    eventually("nothing is left behind", TEST_TIMEOUT, empty).await;
+}
