@@ -40,6 +40,8 @@ mod policy;
 mod returns;
 #[path = "../lockmacro/src/runtime.rs"]
 mod runtime;
+#[path = "../lockmacro/src/sharing.rs"]
+mod sharing;
 #[path = "../lockmacro/src/spans.rs"]
 mod spans;
 #[path = "../lockmacro/src/template.rs"]

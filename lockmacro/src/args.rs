@@ -11,6 +11,7 @@ use crate::key::Key;
 use crate::known::KNOWN;
 use crate::path::ungroup;
 use crate::policy::{self, OnBusy, OnLost};
+use crate::sharing::Sharing;
 use crate::template::Template;
 use crate::values::{
     Fences, equals, parse_bare, parse_binding, parse_fences, parse_manager, parse_map_err,
@@ -20,6 +21,8 @@ use crate::words;
 
 pub(crate) struct Args {
     pub(crate) key: Key,
+    /// `None` for an exclusive lock.
+    pub(crate) sharing: Option<Sharing>,
     /// `None` for the default lease of the runtime, which is renewed.
     pub(crate) ttl: Option<Time>,
     pub(crate) renew: bool,
@@ -68,7 +71,7 @@ impl Args {
         let templates = keys.iter().filter_map(|key| key.template());
         let templates = templates.chain(&self.message).chain(&self.holder_note);
         let values = templates.flat_map(Template::exprs);
-        let values = values.chain(keys.iter().filter_map(|key| key.expr()));
+        let values = values.chain(keys.iter().filter_map(|key| key.expr())).chain(self.permits());
         values.chain(times.filter_map(Time::expr)).chain(&self.manager)
     }
 
@@ -80,8 +83,19 @@ impl Args {
         let templates = each.iter().filter_map(|key| key.template());
         let templates = templates.chain(&self.message).chain(&self.holder_note);
         let calls = templates.flat_map(Template::exprs).filter(|expr| is_taking(expr));
-        let keys = each.iter().filter_map(|key| key.expr()).chain(calls);
+        let keys = each.iter().filter_map(|key| key.expr()).chain(calls).chain(self.permits());
         keys.chain(times.filter_map(Time::expr)).chain(&self.manager)
+    }
+
+    /// The numbers of permits.
+    fn permits(&self) -> impl Iterator<Item = &Expr> {
+        let of_keys = self.key.each().iter().filter_map(Key::sharing);
+        of_keys.chain(&self.sharing).filter_map(Sharing::expr)
+    }
+
+    /// Whether an argument was written.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|written| written == name)
     }
 
     /// The span of an argument's name.
@@ -139,6 +153,11 @@ impl Args {
     fn set(&mut self, name: &Ident, input: ParseStream) -> Result<()> {
         match name.to_string().as_str() {
             "key" => self.key = Key::parse(self.value(input, name)?)?,
+            "shared" => {
+                parse_bare(input, name)?;
+                self.sharing = Some(Sharing::Shared);
+            }
+            "permits" => self.sharing = Some(Sharing::permits(self.value(input, name)?)?),
             "ttl" => self.ttl = Some(duration::ttl(self.value(input, name)?)?),
             "renew" => self.renew = parse_bare(input, name)?,
             "max_hold" => self.max_hold = Some(self.time(input, name)?),
@@ -198,6 +217,7 @@ impl Parse for Args {
     fn parse(input: ParseStream) -> Result<Self> {
         let mut args = Self {
             key: Key::none(),
+            sharing: None,
             ttl: None,
             renew: false,
             max_hold: None,
@@ -232,7 +252,7 @@ impl Parse for Args {
             }
             input.parse::<Option<Token![,]>>()?;
         }
-        if args.are_right(&["key"]) && !args.names.iter().any(|name| name == "key") {
+        if args.are_right(&["key"]) && !args.has("key") {
             let write = if args.names.is_empty() {
                 "#[distributed_lock(key = \"order:<id>\", ttl = \"300s\")]"
             } else {

@@ -14,6 +14,7 @@ use crate::duration::{TTL_DEFAULT, Time, Wait};
 use crate::item::Function;
 use crate::key::Key;
 use crate::policy::{OnBusy, OnLost};
+use crate::sharing;
 use crate::values::Fences;
 
 type Check = fn(&Args, &Function) -> Result<()>;
@@ -27,8 +28,9 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
     };
     args.bind(&function.template_names());
     // Each check names its arguments: it is left out when one of them has a mistake itself.
-    let checks: [(&[&str], Check); 12] = [
+    let checks: [(&[&str], Check); 13] = [
         (&["key"], check_key),
+        (&["key", "shared", "permits"], |args, _| sharing::check(args)),
         (&["message"], check_message),
         (&["holder_note"], check_holder_note),
         (&["on_busy", "message"], check_message_is_shown),
@@ -72,7 +74,7 @@ fn check_calls(args: &Args, function: &Function) -> Result<()> {
             "fallback"
         }
         OnBusy::Defer(defer) => {
-            let is_one = matches!(args.key, Key::Template(_) | Key::Expr(_) | Key::Branches(_));
+            let is_one = !matches!(args.key, Key::Several(_) | Key::Keys(_));
             defer.check(function, !is_one)?;
             "defer"
         }
@@ -219,7 +221,7 @@ fn check_fences(args: &Args, _: &Function) -> Result<()> {
              which is a `Vec<Fence>` in the order of the keys"
                 .to_owned()
         }
-        (Key::Template(_) | Key::Expr(_) | Key::Branches(_), Fences::Each(_)) => {
+        (_, Fences::Each(_)) if !matches!(args.key, Key::Several(_) | Key::Keys(_)) => {
             "one key has one fence: write `fence = fence`".to_owned()
         }
         _ => return Ok(()),

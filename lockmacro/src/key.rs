@@ -6,6 +6,7 @@ use syn::{Error, Expr, ExprArray, ExprCall, Lit, LitStr, Result};
 use crate::branches::Branches;
 use crate::path::is_path;
 use crate::placeholder::roots_in;
+use crate::sharing::Sharing;
 use crate::template::Template;
 use crate::text;
 use crate::unfilled;
@@ -21,6 +22,8 @@ pub(crate) enum Key {
     Branches(Branches<Self>),
     /// `["account:<from>", "account:<to>"]`: each is one of the above.
     Several(Vec<Key>),
+    /// `shared("rates")` or `permits("printer", 3)`, among several keys.
+    Shared(Box<Key>, Sharing),
     /// `keys(expr)`: an expression giving an iterator of keys.
     Keys(Expr),
 }
@@ -30,6 +33,12 @@ impl Key {
         match value {
             Expr::Array(keys) => Self::several(keys),
             Expr::Call(call) if is_path(&call.func, "keys") => Self::keys(call),
+            Expr::Call(call) if is_path(&call.func, "shared") => {
+                Err(Sharing::of_only_key("shared", &call))
+            }
+            Expr::Call(call) if is_path(&call.func, "permits") => {
+                Err(Sharing::of_only_key("permits", &call))
+            }
             other if is_list(&other) => Err(Error::new_spanned(
                 other,
                 "several keys are a list in brackets: write \
@@ -109,7 +118,15 @@ impl Key {
                 ));
             }
             let place = value.clone();
-            let key = Self::one(value, "")?;
+            let key = match value {
+                Expr::Call(call) if is_path(&call.func, "shared") => {
+                    Sharing::of_key("shared", call)?
+                }
+                Expr::Call(call) if is_path(&call.func, "permits") => {
+                    Sharing::of_key("permits", call)?
+                }
+                value => Self::one(value, "")?,
+            };
             let text = |key: &Self| key.template().map(|template| template.literal.value());
             if text(&key).is_some_and(|new| keys.iter().any(|key| text(key).as_ref() == Some(&new)))
             {
@@ -150,6 +167,15 @@ impl Key {
     pub(crate) fn template(&self) -> Option<&Template> {
         match self {
             Key::Template(template) => Some(template),
+            Key::Shared(key, _) => key.template(),
+            _ => None,
+        }
+    }
+
+    /// Who may hold this one of several keys.
+    pub(crate) fn sharing(&self) -> Option<&Sharing> {
+        match self {
+            Key::Shared(_, sharing) => Some(sharing),
             _ => None,
         }
     }
@@ -158,6 +184,7 @@ impl Key {
         match self {
             Key::Expr(expr) | Key::Keys(expr) => Some(expr),
             Key::Branches(branches) => Some(&branches.expr),
+            Key::Shared(key, _) => key.expr(),
             Key::Template(_) | Key::Several(_) => None,
         }
     }
@@ -166,6 +193,7 @@ impl Key {
     pub(crate) fn templates_mut(&mut self) -> Vec<&mut Template> {
         match self {
             Key::Template(template) => vec![template],
+            Key::Shared(key, _) => key.templates_mut(),
             Key::Several(keys) => keys.iter_mut().flat_map(Self::templates_mut).collect(),
             Key::Branches(branches) => {
                 branches.ends.iter_mut().flat_map(Self::templates_mut).collect()
@@ -178,6 +206,7 @@ impl Key {
     pub(crate) fn check_names(&self, names: &[Ident]) -> Result<()> {
         match self {
             Key::Template(template) => template.check_names(names),
+            Key::Shared(key, _) => key.check_names(names),
             Key::Several(keys) => keys.iter().try_for_each(|key| key.check_names(names)),
             Key::Branches(branches) => {
                 let inner = [names, &branches.names()].concat();

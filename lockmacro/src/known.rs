@@ -3,13 +3,15 @@
 use proc_macro2::Ident;
 
 /// The known arguments, each with an example.
-pub(crate) const KNOWN: [(&str, &str); 17] = [
+pub(crate) const KNOWN: [(&str, &str); 19] = [
     ("key", "key = \"order:<id>\""),
     ("ttl", "ttl = \"300s\""),
     ("renew", "renew"),
     ("max_hold", "max_hold = \"10m\""),
     ("min_hold", "min_hold = \"5s\""),
     ("wait", "wait = \"5s\""),
+    ("shared", "shared"),
+    ("permits", "permits = 3"),
     ("on_busy", "on_busy = skip"),
     ("on_lost", "on_lost = error"),
     ("release", "release = background"),

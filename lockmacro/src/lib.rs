@@ -26,6 +26,7 @@ mod placeholder;
 mod policy;
 mod returns;
 mod runtime;
+mod sharing;
 mod spans;
 mod template;
 mod text;

@@ -32,8 +32,9 @@ impl Printer<'_> {
                 (Ident::new("holder_note", self.there("holder_note")), self.note(template));
             quote_spanned!(site=> .#method(#note))
         });
+        let sharing = self.args.sharing.as_ref().map(|sharing| self.sharing(sharing));
         let lease = self.lease();
-        quote_spanned!(site=> #lock #lease.name(#name) #message #note #manager)
+        quote_spanned!(site=> #lock #sharing #lease.name(#name) #message #note #manager)
     }
 
     pub(crate) fn manager(&self) -> Option<TokenStream> {
@@ -63,14 +64,21 @@ impl Printer<'_> {
         match key {
             Key::Several(keys) => {
                 // A list has values of one type: all templates, or all plain texts.
-                let is_plain = |key: &Key| Some(key.template()?.as_plain().is_some());
+                let is_plain = |key: &Key| match key {
+                    Key::Shared(..) => None,
+                    key => Some(key.template()?.as_plain().is_some()),
+                };
                 let kind = keys.first().and_then(is_plain);
                 let alike = kind.is_some() && keys.iter().all(|key| is_plain(key) == kind);
                 let keys = keys.iter().map(|key| {
                     let there = key.expr().map_or(site, there);
+                    let (key, sharing) = match key {
+                        Key::Shared(key, sharing) => (&**key, Some(self.sharing(sharing))),
+                        key => (key, None),
+                    };
                     match self.key(key) {
                         key if alike => key,
-                        key => quote_spanned!(there=> #runtime::LockKey::from(#key)),
+                        key => quote_spanned!(there=> #runtime::LockKey::from(#key) #sharing),
                     }
                 });
                 quote_spanned!(site=> #runtime::Lock::many([#(#keys),*]))

@@ -3,7 +3,7 @@
 use crate::known::KNOWN;
 
 /// The words of other libraries: the argument here, the advice, and the words.
-const WORDS: [(&str, &str, &[&str]); 20] = [
+const WORDS: [(&str, &str, &[&str]); 23] = [
     (
         "wait",
         "the wait for a busy lock is `wait = \"5s\"`, and the time after \
@@ -209,6 +209,37 @@ const WORDS: [(&str, &str, &[&str]); 20] = [
             "store",
             "uri",
             "url",
+        ],
+    ),
+    (
+        "shared",
+        "a lock that others may share is `shared`, and one without it is exclusive",
+        &["read", "read_lock", "read_only", "reader", "rlock", "share", "shared_lock"],
+    ),
+    (
+        "shared",
+        "a lock is exclusive unless it is `shared`: remove this",
+        &["exclusive", "mutex", "write", "write_lock", "writer", "xlock"],
+    ),
+    (
+        "permits",
+        "how many may hold the lock at once is `permits = 3`",
+        &[
+            "capacity",
+            "concurrency",
+            "concurrent",
+            "holders",
+            "limit",
+            "max",
+            "max_concurrency",
+            "max_concurrent",
+            "max_holders",
+            "max_permits",
+            "parallel",
+            "parallelism",
+            "permit",
+            "semaphore",
+            "slots",
         ],
     ),
     (

@@ -132,3 +132,22 @@ async fn twenty_thousand_keys_are_looked_through_by_scan() {
     assert_eq!((said["locks"].as_array().unwrap().len(), &said["more"]), (10, &json!(true)));
     assert!(admin.calls().contains(&("scan".to_owned(), 1)));
 }
+
+#[tokio::test]
+async fn holders_that_share_a_lock_are_counted_and_taken_away_together() {
+    let server = Server::start();
+    let (desk, night) = (manager(&server, "desk").await, manager(&server, "night").await);
+    let report = |manager| Lock::new("order:42").ttl(LONG_TTL).shared().manager(manager);
+    let early = report(&desk).acquire().await.expect("free");
+    let _late = report(&night).acquire().await.expect("shared");
+    let said = tool(&server, &["locks"]).await.out;
+    assert!(said.contains("night and 1 other"), "{said}");
+    let said = tool(&server, &["--json", "locks"]).await.json();
+    assert_eq!(said["locks"][0]["sharing"], 2, "{said}");
+    early.release().await.expect("still held");
+    let lock = night.holder("order:42").await.expect("there").expect("one is left");
+    assert_eq!((lock.sharing, lock.owner.as_deref()), (Some(1), Some("night")));
+    assert!(night.take_away(&lock).await.expect("there"));
+    let exclusive = Lock::new("order:42").ttl(LONG_TTL).manager(&desk).acquire().await;
+    exclusive.expect("nobody holds it").release().await.expect("still held");
+}

@@ -9,7 +9,7 @@ use syn::visit_mut::VisitMut;
 use syn::{Attribute, File, ImplItemFn, Item};
 
 /// `name.rs` expands to `name.expanded.rs`.
-const SAMPLES: [&str; 17] = [
+const SAMPLES: [&str; 18] = [
     "audit_order",
     "sync",
     "skip",
@@ -22,6 +22,7 @@ const SAMPLES: [&str; 17] = [
     "guard_and_fence",
     "recovery",
     "release",
+    "sharing",
     "skip_with_a_fence",
     "wait",
     "several_keys",

@@ -45,6 +45,8 @@ fn words_of_other_libraries_get_the_right_argument() {
         (&["token"], "`guard = lock`"),
         (&["token", "fencing_token"], "`fence = fence`"),
         (&["id", "resource", "lock_key"], "`key = \"order:<id>\"`"),
+        (&["read_lock", "reader"], "`shared`"),
+        (&["semaphore", "max_concurrency", "limit"], "`permits = 3`"),
         (&["background", "unlock"], "`release = background`"),
         (&["msg"], "`message = \"order"),
     ] {

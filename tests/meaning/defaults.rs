@@ -193,7 +193,7 @@ async fn settings_that_cannot_be_are_refused_by_name(backend: &Backend) {
         assert!(matches!(error, LockError::InvalidSetting { .. }), "{error:?}");
     }
     let (url, and) = (backend.url(), if backend.url().contains('?') { '&' } else { '?' });
-    let says = format!("{url}{and}default_ttl=5m&default_wait=20ms&key_prefix=shop%3A");
+    let says = format!("{url}{and}default_ttl=5m&default_wait=500ms&key_prefix=shop%3A");
     let manager = builder().key_prefix("other:").connect(&says).await.expect("it is there");
     let guard = unnamed(&manager, &backend.key("x")).acquire().await.expect("free");
     assert!(guard.remaining() > LONG_TTL * 4 && guard.key().as_str().starts_with("shop:"));

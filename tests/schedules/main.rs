@@ -15,6 +15,9 @@ mod real;
 mod replay;
 mod schedule;
 mod scripts;
+mod sharing;
+mod sharing_mutants;
+mod sharing_oracles;
 mod simulated;
 mod store;
 

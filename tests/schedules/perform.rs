@@ -102,9 +102,9 @@ impl Schedule<'_> {
             numbers.map(|number| number.to_string());
         let flag = |flag: bool| if flag { "1" } else { "0" };
         let fenced = flag(asking.fenced);
-        let record = format!("{ttl}|{fenced}|{}|{number}|{channel}", flag(answered));
+        let record = format!("{ttl}|{fenced}|{}|{number}|{channel}|1|1", flag(answered));
         let mut args =
-            vec![asking.token.as_str(), &ttl, fenced, &confirm_window, &fence_ttl, &max_queue];
+            vec![asking.token.as_str(), &ttl, fenced, &confirm_window, &fence_ttl, &max_queue, "1"];
         if max_queue != "0" {
             args.extend([lease_ms.as_str(), &record]);
         }
@@ -123,7 +123,7 @@ impl Schedule<'_> {
     }
 }
 
-fn words(words: &[&str]) -> Cmd {
+pub fn words(words: &[&str]) -> Cmd {
     let mut cmd = redis::cmd(words[0]);
     cmd.arg(&words[1..]);
     cmd
@@ -133,14 +133,14 @@ fn set(value: &str, ttl: u64) -> Cmd {
     words(&["SET", LOCK, value, "NX", "PX", &ttl.to_string()])
 }
 
-fn one(reply: &Value) -> bool {
+pub fn one(reply: &Value) -> bool {
     match reply {
         Value::Int(number @ (0 | 1)) => *number == 1,
         other => panic!("neither 0 nor 1: {other:?}"),
     }
 }
 
-fn answer(reply: &Value) -> Reply {
+pub fn answer(reply: &Value) -> Reply {
     let number = |text: &[u8]| String::from_utf8_lossy(text).parse().expect("a number");
     match reply {
         Value::Int(1) => Reply::Granted(None),

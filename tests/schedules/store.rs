@@ -11,6 +11,9 @@ pub const LOCK: &str = "order:1";
 pub const QUEUE: &str = "lm1:wq:{order:1}";
 pub const RECORDS: &str = "lm1:ww:{order:1}";
 pub const FENCE: &str = "lm1:wf:{order:1}";
+pub const HOLDERS: &str = "lm1:wh:{order:1}";
+/// The keys of a lock, in the order in which the scripts take them.
+const KEYS: [&str; 5] = [LOCK, QUEUE, RECORDS, FENCE, HOLDERS];
 /// Processes that wait.
 pub const PROCESSES: usize = 3;
 
@@ -18,6 +21,7 @@ pub const PROCESSES: usize = 3;
 const LOOK: &str = r"
 local function text(value) return value or '' end
 local queue = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
+local holders = redis.call('ZRANGE', KEYS[5], 0, -1, 'WITHSCORES')
 local fields, records = redis.call('HGETALL', KEYS[3]), {}
 for i = 1, #fields, 2 do
   records[#records + 1] = fields[i] .. ' ' .. (string.match(fields[i + 1], '^%d+') or '0')
@@ -34,6 +38,7 @@ return table.concat({
   table.concat(queue, ' '),
   table.concat(records, ' '),
   table.concat(keys, ';'),
+  table.concat(holders, ' '),
 }, '\n')";
 
 /// A server, with a connection for commands and one that each process receives pushes on.
@@ -63,6 +68,8 @@ pub struct Look {
     pub queue: Vec<(String, f64)>,
     /// The waiters that have a record, with the deadline of each, sorted.
     pub records: Vec<(String, u64)>,
+    /// Those who share the lock, with the end of each lease in milliseconds of the server's clock.
+    pub holders: Vec<(String, f64)>,
     /// Every key and when it expires, in milliseconds of the server's clock; -1 for never.
     pub keys: Vec<(String, i64)>,
 }
@@ -86,7 +93,11 @@ impl Look {
         let text = String::from_utf8_lossy(bytes);
         let parts: Vec<&str> = text.split('\n').collect();
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let words: Vec<&str> = parts[3].split_whitespace().collect();
+        let scores = |part: &str| {
+            let words: Vec<&str> = part.split_whitespace().collect();
+            let pair = |pair: &[&str]| (pair[0].to_owned(), pair[1].parse().expect("a score"));
+            words.chunks(2).map(pair).collect::<Vec<(String, f64)>>()
+        };
         let fields: Vec<&str> = parts[4].split_whitespace().collect();
         let mut records: Vec<(String, u64)> = fields
             .chunks(2)
@@ -101,11 +112,9 @@ impl Look {
             at: parts[0].parse().expect("a time"),
             held: some(parts[1]),
             fence: some(parts[2]).map(|fence| fence.parse().expect("a fence")),
-            queue: words
-                .chunks(2)
-                .map(|pair| (pair[0].to_owned(), pair[1].parse().expect("a ticket")))
-                .collect(),
+            queue: scores(parts[3]),
             records,
+            holders: scores(parts[6]),
             keys: parts[5].split(';').filter(|entry| !entry.is_empty()).map(key).collect(),
         }
     }
@@ -146,6 +155,7 @@ pub enum Which {
     ReleaseUncontended,
     Release,
     Renew,
+    RenewShared,
 }
 
 pub struct Store {
@@ -153,7 +163,7 @@ pub struct Store {
     /// The channel of each process.
     channels: [Option<String>; PROCESSES],
     scripts: Scripts,
-    hashes: [String; 4],
+    hashes: [String; 5],
 }
 
 impl Store {
@@ -167,7 +177,7 @@ impl Store {
     /// Loads other scripts.
     pub fn load(&mut self, scripts: Scripts) {
         let Scripts { acquire, release_uncontended, release, renew } = &scripts;
-        self.hashes = [acquire, release_uncontended, release, renew].map(|text| {
+        self.hashes = [acquire, release_uncontended, release, renew, renew].map(|text| {
             let load = redis::cmd("SCRIPT").arg("LOAD").arg(text).clone();
             match self.server.run(&[load]).pop() {
                 Some(Value::BulkString(hash)) => String::from_utf8_lossy(&hash).into_owned(),
@@ -193,7 +203,7 @@ impl Store {
     /// Runs commands, and looks.
     pub fn run(&mut self, commands: &[Cmd]) -> (Vec<Value>, Look) {
         let mut look = redis::cmd("EVAL");
-        look.arg(LOOK).arg(4).arg(LOCK).arg(QUEUE).arg(RECORDS).arg(FENCE);
+        look.arg(LOOK).arg(KEYS.len()).arg(&KEYS);
         let all: Vec<Cmd> = commands.iter().cloned().chain([look]).collect();
         let mut replies = self.server.run(&all);
         let look = replies.pop().expect("a reply to each command");
@@ -213,9 +223,10 @@ impl Store {
 
     fn invocation(&self, verb: &str, which: Which, args: &[&str], then: &[Cmd]) -> Vec<Cmd> {
         let (text, keys): (_, &[&str]) = match which {
-            Which::Acquire => (&self.scripts.acquire, &[LOCK, QUEUE, RECORDS, FENCE]),
+            Which::Acquire => (&self.scripts.acquire, &KEYS),
             Which::ReleaseUncontended => (&self.scripts.release_uncontended, &[LOCK, QUEUE]),
-            Which::Release => (&self.scripts.release, &[LOCK, QUEUE, RECORDS, FENCE]),
+            Which::Release => (&self.scripts.release, &KEYS),
+            Which::RenewShared => (&self.scripts.renew, &KEYS),
             Which::Renew => (&self.scripts.renew, &[LOCK]),
         };
         let script = if verb == "EVAL" { text } else { &self.hashes[which as usize] };

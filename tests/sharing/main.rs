@@ -1,5 +1,6 @@
 //! Locks that several callers hold at the same time: shared ones, and those with permits.
 
+mod attribute;
 mod crowd;
 mod entry;
 mod foreign;

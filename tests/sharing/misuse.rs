@@ -3,7 +3,7 @@
 use lockmacro_runtime::{Lock, LockError};
 use lockmacro_tests::{Backend, on};
 
-use crate::lock;
+use crate::{held, lock, released};
 
 fn refused(result: Result<lockmacro_runtime::LockGuard, LockError>, wanted: &str, mend: &str) {
     let error = result.expect_err("refused");
@@ -21,7 +21,7 @@ async fn a_number_of_permits_out_of_bounds_is_refused(backend: &Backend) {
         let several = Lock::many(["a", "b"]).permits(permits).manager(&manager);
         refused(several.acquire().await, "permits", "1 to 10000");
     }
-    lock(&manager, &key).permits(10_000).acquire().await.expect("allowed");
+    released([held(lock(&manager, &key).permits(10_000)).await]).await;
 }
 
 #[on(redlock)]
@@ -30,5 +30,5 @@ async fn a_redlock_has_exclusive_locks_only(backend: &Backend) {
     let key = backend.key("printer");
     refused(lock(&manager, &key).shared().acquire().await, "shared", "Redlock");
     refused(lock(&manager, &key).permits(3).acquire().await, "permits", "Redlock");
-    lock(&manager, &key).permits(1).acquire().await.expect("exclusive");
+    released([held(lock(&manager, &key).permits(1)).await]).await;
 }

@@ -37,7 +37,9 @@ async fn several_dead_holders_are_succeeded_one_after_the_other(backend: &Backen
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let mut queue = Queue::of(backend, &key);
-    let short = |manager| Lock::new(&*key).ttl(ms(600)).manager(manager).wait_forever();
+    // Longer than the waiters take to queue on a loaded machine.
+    const TTL: Duration = ms(1_200);
+    let short = |manager| Lock::new(&*key).ttl(TTL).manager(manager).wait_forever();
     let guard = short(&ours).acquire().await.expect("free");
     // The lease of the holder is over before any other caller has the lock.
     let mut ends = Instant::now() + guard.remaining();
@@ -47,7 +49,7 @@ async fn several_dead_holders_are_succeeded_one_after_the_other(backend: &Backen
     }
     die(guard);
     for waiter in waiters {
-        let guard = timeout(ms(600) + POLLED, waiter).await.expect("at the ttl").expect("served");
+        let guard = timeout(TTL + POLLED, waiter).await.expect("at the ttl").expect("served");
         let granted = Instant::now();
         assert!(granted >= ends, "{:?} before the end", ends - granted);
         ends = granted + guard.remaining();

@@ -43,9 +43,12 @@ pub struct HeldLock {
     /// Since when the lock is held, as in
     /// [`LockError::held_since`](crate::LockError::held_since).
     pub since: Option<SystemTime>,
-    /// The rest of the lease, unless the holder renews or releases it; `None` when it has no end.
+    /// The rest of the lease, unless the holder renews or releases it; of holders that share the
+    /// lock, the longest. `None` when it has no end.
     pub left: Option<Duration>,
-    /// Number of processes that wait; `None` when the key of the queue has an unexpected value.
+    /// Number of holders, of which `owner` is the last that came; `None` for an exclusive lock.
+    pub sharing: Option<usize>,
+    /// Number of waiting processes, and of callers that wait for a shared lock or a permit; `None` when the key of the queue has an unexpected value.
     pub waiters: Option<usize>,
     pub(crate) token: Option<Token>,
 }

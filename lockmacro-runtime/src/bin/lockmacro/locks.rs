@@ -145,7 +145,13 @@ fn held(lock: &HeldLock) -> String {
 
 fn owner(lock: &HeldLock) -> String {
     let owner = lock.owner.clone().unwrap_or_else(|| "a foreign client".to_owned());
-    with_note(owner, lock.note.as_deref())
+    let owner = with_note(owner, lock.note.as_deref());
+    match lock.sharing {
+        None => owner,
+        Some(1) => format!("{owner}, shared"),
+        Some(2) => format!("{owner} and 1 other"),
+        Some(holders) => format!("{owner} and {} others", holders - 1),
+    }
 }
 
 fn with_note(owner: String, note: Option<&str>) -> String {
@@ -164,6 +170,7 @@ fn as_json(lock: &HeldLock) -> Value {
         "note": lock.note,
         "since": lock.since.and_then(seconds),
         "left_ms": millis(lock.left),
+        "sharing": lock.sharing,
         "waiters": lock.waiters,
     })
 }

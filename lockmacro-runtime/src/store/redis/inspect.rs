@@ -223,8 +223,10 @@ fn usable(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<LockKey> {
 /// Reads the reply about a lock; `None` when the key is gone.
 fn read(key: &LockKey, reply: &Value, odd: &mut Vec<Odd>) -> Result<Option<HeldLock>, LockError> {
     let Value::Array(parts) = reply else { return Err(unexpected_reply(reply)) };
-    let [Value::BulkString(value), Value::Int(left), Value::Int(waiters), Value::Int(other)] =
-        parts.as_slice()
+    let [Value::BulkString(value), numbers @ ..] = parts.as_slice() else {
+        return Err(unexpected_reply(reply));
+    };
+    let [Value::Int(left), Value::Int(waiters), Value::Int(other), Value::Int(sharing)] = numbers
     else {
         return Err(unexpected_reply(reply));
     };
@@ -243,7 +245,8 @@ fn read(key: &LockKey, reply: &Value, odd: &mut Vec<Odd>) -> Result<Option<HeldL
     let left = millis(*left);
     let shown = token.as_ref().and_then(|_| label_of(value));
     let Holder { owner, note, since, .. } = Holder::of(shown, left);
-    Ok(Some(HeldLock { key: key.clone(), owner, note, since, left, waiters, token }))
+    let sharing = usize::try_from(*sharing).ok().filter(|sharing| *sharing > 0);
+    Ok(Some(HeldLock { key: key.clone(), owner, note, since, left, sharing, waiters, token }))
 }
 
 fn note(odd: &mut Vec<Odd>, key: &[u8], what: &str) {

@@ -112,7 +112,7 @@ pub(crate) mod jobs {
 pub(crate) mod inspect {
     use super::{LazyLock, Script};
 
-    pub(crate) static LOCKS: Script = script!(["q"], "scripts/inspect/locks.lua");
+    pub(crate) static LOCKS: Script = script!(["q", "h"], "scripts/inspect/locks.lua");
     pub(crate) static QUEUE: Script = script!(["q", "w"], "scripts/inspect/queue.lua");
     pub(crate) static ALL: [&Script; 2] = [&LOCKS, &QUEUE];
 }

@@ -12,6 +12,6 @@ for _, token in ipairs(redis.call('ZRANGE', KEYS[2], 0, ARGV[1] - 1)) do
   local deadline = string.match(record, '^(%d+)|')
   found[#found + 1] = token
   found[#found + 1] = deadline and math.max(deadline - now, 0) or -1
-  found[#found + 1] = tonumber(string.match(record, '|(%d+)$')) or -1
+  found[#found + 1] = tonumber(string.match(record, '^%d+|%d+|%d|%d|%d+|[^|]*|(%d+)')) or -1
 end
 return found

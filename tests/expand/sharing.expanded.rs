@@ -1,0 +1,68 @@
+async fn report(id: u64) -> Result<Report, OrderError> {
+    ::lockmacro_runtime::Lock::new(
+            ::lockmacro_runtime::LockKey::template("order:<id>")
+                .literal("order:")
+                .value(&id),
+        )
+        .shared()
+        .ttl(::core::time::Duration::from_secs(10))
+        .name(::core::concat!(::core::module_path!(), "::report"))
+        .run({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
+                        Result<Report, OrderError>,
+                    >();
+                }
+                read(id).await
+            }
+        })
+        .await
+}
+fn print(room: u32) -> Result<(), PrintError> {
+    ::lockmacro_runtime::Lock::new(
+            ::lockmacro_runtime::LockKey::template("printer:<room>")
+                .literal("printer:")
+                .value(&room),
+        )
+        .permits(3)
+        .wait(::core::time::Duration::from_secs(5))
+        .name(::core::concat!(::core::module_path!(), "::print"))
+        .run_blocking(move || {
+            if false {
+                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
+                    Result<(), PrintError>,
+                >();
+            }
+            send(room)
+        })
+}
+async fn book(day: Day, id: u64) -> Result<(), BankError> {
+    let __lock = ::lockmacro_runtime::Lock::many([
+            ::lockmacro_runtime::LockKey::from(
+                    ::lockmacro_runtime::LockKey::template("rates:<day>")
+                        .literal("rates:")
+                        .value(&day),
+                )
+                .shared(),
+            ::lockmacro_runtime::LockKey::from("desk").permits(desks(day)),
+            ::lockmacro_runtime::LockKey::from(
+                ::lockmacro_runtime::LockKey::template("account:<id>")
+                    .literal("account:")
+                    .value(&id),
+            ),
+        ])
+        .name(::core::concat!(::core::module_path!(), "::book"));
+    __lock
+        .run({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
+                        Result<(), BankError>,
+                    >();
+                }
+                convert(day, id).await
+            }
+        })
+        .await
+}

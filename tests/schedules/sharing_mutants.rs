@@ -1,0 +1,170 @@
+//! Mistakes in the scripts that only callers which share a lock can find.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::scripts::File::{self, Acquire, Queue, Release, Renew};
+use crate::scripts::Scripts;
+use crate::sharing::{Stop, run};
+use crate::sharing_oracles::Oracle::{
+    self, Answers, Ends, GoesOn, InOrder, Leases, Limits, Marked, Stays,
+};
+use crate::simulated::Simulated;
+use crate::store::Store;
+
+/// The number of schedules in which each mutant must be found.
+const WITHIN: u64 = 400;
+
+/// The change in words, the oracles of which one has to fail, the file, a passage of the file, and
+/// the replacement of the passage.
+type Mutant = (&'static str, &'static [Oracle], File, &'static str, &'static str);
+
+const MUTANTS: &[Mutant] = &[
+    ("one holder more than permits", &[Limits], Queue, "count < limit)", "count <= limit)"),
+    ("one holder fewer than permits", &[GoesOn], Queue, "count < limit)", "count < limit - 1)"),
+    (
+        "an exclusive caller beside shared holders",
+        &[Limits, Stays],
+        Queue,
+        "if limit == 1 or not is_shared(held) then",
+        "limit = limit == 1 and 0 or limit if not is_shared(held) then",
+    ),
+    (
+        "a shared caller beside an exclusive holder",
+        &[Limits, Stays],
+        Queue,
+        "if limit == 1 or not is_shared(held) then",
+        "if limit == 1 then",
+    ),
+    (
+        "leases that are over count",
+        &[GoesOn],
+        Queue,
+        "  redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', micros(now_ms()))\n",
+        "",
+    ),
+    (
+        "a shared caller that overtakes an exclusive waiter",
+        &[InOrder],
+        Acquire,
+        "or first == nil and may_enter",
+        "or may_enter",
+    ),
+    (
+        "only the first shared waiter is let in",
+        &[GoesOn],
+        Queue,
+        "      if limit == 1 then\n        return true, held\n      end\n",
+        "      do return true, held end\n",
+    ),
+    (
+        "those behind a shared caller are not let in",
+        &[GoesOn],
+        Acquire,
+        "      promote(held, confirm_window, fence_ttl)\n",
+        "",
+    ),
+    (
+        "a released permit that nobody is told of",
+        &[GoesOn],
+        Release,
+        "if shares or ARGV[2] == '0' then\n  local first, stays = promote(rest, ARGV[3], ARGV[4])",
+        "if shares or ARGV[2] == '0' then\n  local first, stays = nil, rest",
+    ),
+    ("a release that removes the other holders", &[Stays], Release, "    rest = value\n", ""),
+    (
+        "a release that stays among the holders",
+        &[Answers],
+        Release,
+        "  redis.call('ZREM', KEYS[5], ARGV[1])\n",
+        "",
+    ),
+    (
+        "a key that expires with the lease that began last",
+        &[Marked],
+        Queue,
+        "redis.call('SET', KEYS[1], value, 'PX', keep_for_the_last())",
+        "redis.call('SET', KEYS[1], value, 'PX', px)",
+    ),
+    (
+        "a key that does not expire",
+        &[Marked, Ends],
+        Queue,
+        "redis.call('SET', KEYS[1], value, 'PX', keep_for_the_last())",
+        "redis.call('SET', KEYS[1], value)",
+    ),
+    ("a key that outlives the last lease", &[Marked], Release, "    keep_for_the_last()\n", ""),
+    (
+        "holders that do not expire",
+        &[Ends, Marked],
+        Queue,
+        "  redis.call('PEXPIRE', KEYS[5], left)\n",
+        "",
+    ),
+    (
+        "holders of a deleted key that count",
+        &[Limits, GoesOn, Answers, Marked, InOrder],
+        Queue,
+        "    redis.call('DEL', KEYS[5])\n",
+        "",
+    ),
+    (
+        "a hand-off of a permit for the whole ttl",
+        &[Leases],
+        Queue,
+        "math.min(tonumber(ttl), tonumber(confirm_window))",
+        "tonumber(ttl)",
+    ),
+    (
+        "a renewal of whoever asks",
+        &[Answers, Limits],
+        Renew,
+        "if not ends or tonumber(ends) <= now then",
+        "ends = ends or 0\nif false then",
+    ),
+    (
+        "a renewal of the key alone",
+        &[Answers, Marked],
+        Renew,
+        "redis.call('ZADD', KEYS[5], string.format('%.0f', math.max(ends, now + ARGV[2])), ARGV[1])",
+        "",
+    ),
+    (
+        "a renewal that shortens",
+        &[Marked, Stays],
+        Renew,
+        "math.max(ends, now + ARGV[2])",
+        "now + ARGV[2]",
+    ),
+];
+
+#[test]
+fn every_mutant_is_found_by_callers_that_share_a_lock() {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut store = Store::start(Simulated::alone(), Scripts::real());
+        let mut survivors = Vec::new();
+        while let Some(&(name, oracles, file, old, new)) =
+            MUTANTS.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            store.load(Scripts::changed(file, old, new));
+            let mut others = Vec::new();
+            let found = (0..WITHIN).find(|seed| match run(&mut store, *seed) {
+                Err(Stop::Violated(oracle, _)) => {
+                    others.push(oracle);
+                    oracles.contains(&oracle)
+                }
+                _ => false,
+            });
+            match found {
+                Some(seed) => println!("{name}: by {:?} in schedule {}", others.last(), seed + 1),
+                None => survivors.push(format!("{name}: by {:?}", others.last())),
+            }
+        }
+        survivors
+    };
+    let survivors: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..2).map(|_| scope.spawn(worker)).collect();
+        threads.into_iter().flat_map(|t| t.join().expect("schedules that run")).collect()
+    });
+    assert!(survivors.is_empty(), "{}", survivors.join("\n"));
+}

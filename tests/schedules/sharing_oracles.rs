@@ -1,0 +1,253 @@
+//! One judge for each invariant of a lock that callers share. Each sees one step.
+
+use crate::model::{CONFIRM_WINDOW, Reply};
+use crate::sharing::{Event, Step, World, holders};
+use crate::store::{FENCE, HOLDERS, LOCK, Look, QUEUE, RECORDS};
+
+/// The server's clock shows microseconds, its expiries milliseconds.
+const ROUNDING_MS: i64 = 2;
+/// A script that the machine stops reads the clock before, and sets the expiry after that.
+const SLOW_MS: i64 = 100;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Oracle {
+    /// Each holder entered beside fewer holders than its limit, and an exclusive one alone.
+    Limits,
+    /// A holder stays until its lease ends, or until it is released.
+    Stays,
+    /// The key exists until the last lease ends, and says that it is shared.
+    Marked,
+    /// A lease lasts as long as it was asked for; handed off, at most for the confirm window.
+    Leases,
+    /// Live waiters are served in order.
+    InOrder,
+    /// Nobody waits who may enter.
+    GoesOn,
+    /// Every fence is larger than every earlier one.
+    Fenced,
+    /// The answer to a request, a release or a renewal is right.
+    Answers,
+    /// Every key has a ttl; at the end only the fence is left.
+    Ends,
+}
+
+type Verdict = Result<(), String>;
+
+pub fn judge(world: &World, step: &Step) -> Result<(), (Oracle, String)> {
+    let judges: [(Oracle, fn(&World, &Step) -> Verdict); 9] = [
+        (Oracle::Limits, limits),
+        (Oracle::Stays, stays),
+        (Oracle::Marked, |_, step| marked(step)),
+        (Oracle::Leases, leases),
+        (Oracle::InOrder, in_order),
+        (Oracle::GoesOn, goes_on),
+        (Oracle::Fenced, |_, step| fenced(step)),
+        (Oracle::Answers, answers),
+        (Oracle::Ends, |_, step| ends(step)),
+    ];
+    judges
+        .into_iter()
+        .try_for_each(|(oracle, judge)| judge(world, step).map_err(|why| (oracle, why)))
+}
+
+fn ensure(holds: bool, why: impl Into<String>) -> Verdict {
+    if holds { Ok(()) } else { Err(why.into()) }
+}
+
+fn holds(look: &Look, token: &str) -> bool {
+    holders(look).any(|holder| holder == token)
+}
+
+fn actor(step: &Step) -> Option<usize> {
+    match step.event {
+        Event::Ask { client, .. } | Event::Release { client, .. } => Some(client),
+        _ => None,
+    }
+}
+
+/// The clients that have the lock since this step, in the order in which they came.
+fn entrants(world: &World, step: &Step) -> Vec<usize> {
+    let is_new = |token: &str| holds(&step.after, token) && !holds(&step.before, token);
+    let queue = step.before.queue.iter().map(|(token, _)| token);
+    let waited = queue.filter(|token| is_new(token)).filter_map(|token| world.by_token(token));
+    let mut entrants: Vec<_> = waited.collect();
+    if let Event::Ask { client, .. } = step.event
+        && is_new(&world.clients[client].token)
+        && !entrants.contains(&client)
+    {
+        entrants.push(client);
+    }
+    entrants
+}
+
+fn limits(world: &World, step: &Step) -> Verdict {
+    let mut inside = holders(&step.after).filter(|token| holds(&step.before, token)).count();
+    for client in entrants(world, step) {
+        let limit = world.clients[client].limit;
+        ensure(limit == 0 || inside < limit as usize, format!("c{client} is beside {inside}"))?;
+        inside += 1;
+    }
+    let is_exclusive = |token: &String| {
+        world.by_token(token).is_some_and(|client| world.clients[client].limit == 1)
+    };
+    let (all, exclusive) =
+        (holders(&step.after).count(), holders(&step.after).filter(|t| is_exclusive(t)).count());
+    ensure(exclusive == 0 || all == 1, format!("{all} beside an exclusive holder"))
+}
+
+fn stays(world: &World, step: &Step) -> Verdict {
+    if step.event == Event::ForeignDelete {
+        return Ok(());
+    }
+    let now = step.after.at as f64 / 1_000.0;
+    let over = |token: &str| {
+        let ends = step.before.holders.iter().find(|(holder, _)| holder == token);
+        let ends = ends.map_or(step.before.expiry(LOCK) as f64, |(_, ends)| *ends);
+        ends <= now + 1.0
+    };
+    let leaves = |token: &str| match step.event {
+        Event::Release { client, .. } | Event::Over { client } => {
+            world.clients[client].token == token
+        }
+        _ => false,
+    };
+    let gone = holders(&step.before)
+        .find(|token| !holds(&step.after, token) && !leaves(token) && !over(token));
+    ensure(gone.is_none(), format!("{gone:?} does not hold the lock any more"))
+}
+
+fn marked(step: &Step) -> Verdict {
+    let look = &step.after;
+    let is_shared = look.held.as_deref().is_some_and(|held| held.ends_with("/shared"));
+    if !is_shared {
+        return Ok(());
+    }
+    let last = look.holders.iter().map(|(_, ends)| *ends as i64).max();
+    let Some(last) = last else { return Err("shared by nobody".to_owned()) };
+    let expiry = look.expiry(LOCK);
+    let is_right = (last - ROUNDING_MS..=last + SLOW_MS).contains(&expiry);
+    ensure(is_right, format!("the key expires at {expiry}, and the last lease at {last}"))?;
+    ensure(look.expiry(HOLDERS) >= last - ROUNDING_MS, "the holders are forgotten too soon")
+}
+
+fn leases(world: &World, step: &Step) -> Verdict {
+    for client in entrants(world, step) {
+        let asking = &world.clients[client];
+        let ttl = match actor(step) == Some(client) {
+            true => asking.ttl,
+            false => asking.ttl.min(CONFIRM_WINDOW),
+        };
+        let holder = step.after.holders.iter().find(|(token, _)| *token == asking.token);
+        let ends = match asking.limit {
+            1 => step.after.expiry(LOCK),
+            _ => holder.map_or(0, |(_, ends)| *ends as i64),
+        };
+        let [first, last] = [step.before.at, step.after.at].map(|at| (at / 1_000 + ttl) as i64);
+        let during = first - ROUNDING_MS..=last + ROUNDING_MS;
+        ensure(during.contains(&ends), format!("the lease of c{client} ends at {ends}"))?;
+    }
+    Ok(())
+}
+
+fn in_order(world: &World, step: &Step) -> Verdict {
+    let rank = |client: usize| {
+        let token = &world.clients[client].token;
+        step.before.queue.iter().position(|(waiting, _)| waiting == token)
+    };
+    for client in entrants(world, step) {
+        let ahead = rank(client).unwrap_or(step.before.queue.len());
+        let passed = step.before.queue[..ahead].iter().find(|(token, _)| {
+            let waits = step.after.queue.iter().any(|(waiting, _)| waiting == token);
+            let other = world.by_token(token);
+            waits && other.is_some_and(|other| world.lives(other, step.after.at))
+        });
+        ensure(passed.is_none(), format!("c{client} has overtaken {passed:?}"))?;
+    }
+    let lives = |client: usize| actor(step) == Some(client) || world.lives(client, step.after.at);
+    let dropped =
+        step.before.queue.iter().filter_map(|(token, _)| world.by_token(token)).find(|client| {
+            let token = &world.clients[*client].token;
+            let is_in_line = step.after.queue.iter().any(|(waiting, _)| waiting == token);
+            let leaves =
+                matches!(step.event, Event::Release { client: leaving, .. } if leaving == *client);
+            !is_in_line && !leaves && !holds(&step.after, token) && lives(*client)
+        });
+    ensure(dropped.is_none(), format!("c{dropped:?} lives, and has left the queue"))
+}
+
+fn goes_on(world: &World, step: &Step) -> Verdict {
+    let changes = match step.event {
+        // A caller that may not enter, or has the lock, does not look at the others.
+        Event::Ask { client, .. } => entrants(world, step).contains(&client),
+        Event::Release { client, .. } => holds(&step.before, &world.clients[client].token),
+        _ => false,
+    };
+    let head = step.after.queue.iter().find_map(|(token, _)| {
+        world.by_token(token).filter(|client| world.lives(*client, step.after.at))
+    });
+    let Some(head) = head.filter(|_| changes) else { return Ok(()) };
+    let inside = holders(&step.after).count();
+    let is_shared = step.after.held.as_deref().is_some_and(|held| held.ends_with("/shared"));
+    let limit = world.clients[head].limit as usize;
+    let may_enter = inside == 0 || is_shared && limit != 1 && (limit == 0 || inside < limit);
+    ensure(!may_enter, format!("c{head} may enter beside {inside}, and waits"))
+}
+
+fn fenced(step: &Step) -> Verdict {
+    if let Reply::Granted(Some((first, last))) = step.reply {
+        let before = step.before.fence.unwrap_or(0);
+        ensure(first > before && first <= last, format!("{first} after {before}"))?;
+        ensure(step.after.fence >= Some(last), "a fence that is not kept")?;
+    }
+    ensure(step.after.fence >= step.before.fence, "the last fence went back")
+}
+
+fn answers(world: &World, step: &Step) -> Verdict {
+    match step.event {
+        Event::Ask { client, .. } => {
+            let token = &world.clients[client].token;
+            let is_granted = matches!(step.reply, Reply::Granted(_));
+            ensure(is_granted == holds(&step.after, token), "what it is told is not so")?;
+            ensure(is_granted || !holds(&step.before, token), "a holder is refused")
+        }
+        Event::Release { client, .. } => {
+            let held = holds(&step.before, &world.clients[client].token);
+            let is_held = step.reply == Reply::Own(true);
+            // A lease may have ended in between.
+            ensure(!is_held || held, "it did not hold the lock")?;
+            let stays = holds(&step.after, &world.clients[client].token);
+            ensure(!stays, "it holds the lock after its release")
+        }
+        Event::Renew { client, ttl } => {
+            let token = &world.clients[client].token;
+            let is_held = step.reply == Reply::Own(true);
+            ensure(is_held == holds(&step.after, token), "what it is told is not so")?;
+            let end = step.after.holders.iter().find(|(holder, _)| holder == token);
+            let least = (step.before.at / 1_000 + ttl) as f64;
+            let is_longer = end.is_none_or(|(_, ends)| *ends >= least);
+            ensure(!is_held || is_longer, "the lease is not longer")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn ends(step: &Step) -> Verdict {
+    for (key, expiry) in &step.after.keys {
+        let is_known = [LOCK, QUEUE, RECORDS, FENCE, HOLDERS].contains(&key.as_str());
+        ensure(is_known, format!("an unexpected key {key}"))?;
+        ensure(*expiry >= 0, format!("{key} has no ttl"))?;
+    }
+    Ok(())
+}
+
+/// Checks the keys that are left when every client has left: those that a `min_hold` keeps.
+pub fn quiet(look: &Look) -> Verdict {
+    let is_kept = |(token, _): &(String, f64)| token.starts_with("kept:");
+    let held = holders(look).count();
+    let waits = !look.queue.is_empty() || look.expiry(RECORDS) != -2;
+    ensure(!waits, "somebody is in the queue")?;
+    let kept = look.holders.iter().filter(|holder| is_kept(holder)).count();
+    let nothing = |key: &str| look.expiry(key) == -2;
+    ensure(held <= kept.max(1), format!("{held} hold the lock, and {kept} keep it"))?;
+    ensure(held > 0 || nothing(LOCK), "the key is left behind")
+}

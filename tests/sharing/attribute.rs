@@ -1,0 +1,94 @@
+//! The attribute's arguments for locks that several callers hold.
+
+use std::sync::Arc;
+
+use lockmacro_runtime::{Fence, LockError, LockManager, distributed_lock};
+use lockmacro_tests::{Backend, on};
+use tokio::sync::Barrier;
+
+use crate::{held, is_busy, lock, released};
+
+#[distributed_lock(key = key, shared, manager = locks)]
+async fn report(locks: &LockManager, key: &str, together: Arc<Barrier>) -> Result<(), LockError> {
+    together.wait().await;
+    Ok(())
+}
+
+#[distributed_lock(key = key, permits = permits, fence = fence, manager = locks)]
+async fn print(locks: &LockManager, key: &str, permits: u32) -> Result<Fence, LockError> {
+    Ok(fence)
+}
+
+#[distributed_lock(key = key, permits = 2, manager = locks)]
+fn print_here(locks: &LockManager, key: &str) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = [shared(rates), permits(desk, 2), account], manager = locks)]
+async fn book(
+    locks: &LockManager,
+    rates: &str,
+    desk: &str,
+    account: &str,
+    together: Arc<Barrier>,
+) -> Result<(), LockError> {
+    together.wait().await;
+    Ok(())
+}
+
+#[on(memory, redis)]
+async fn shared_functions_run_at_the_same_time(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    // None of the bodies ends before all of them run.
+    let together = Arc::new(Barrier::new(3));
+    let body = || report(&manager, &key, Arc::clone(&together));
+    let (one, two, three) = tokio::join!(body(), body(), body());
+    one.and(two).and(three).expect("all at once");
+    let exclusive = held(lock(&manager, &key)).await;
+    assert!(body().await.is_err_and(|error| error.is_busy()));
+    released([exclusive]).await;
+}
+
+#[on(memory, redis)]
+async fn the_number_of_permits_may_be_an_expression(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("printer");
+    let guard = held(lock(&manager, &key).permits(2)).await;
+    let first = print(&manager, &key, 2).await.expect("the second of two");
+    let second = print(&manager, &key, 2).await.expect("the second of two");
+    assert!(first < second);
+    print(&manager, &key, 1).await.expect_err("an exclusive lock");
+    assert!(matches!(print(&manager, &key, 0).await, Err(LockError::InvalidSetting { .. })));
+    released([guard]).await;
+    backend.forget_fences();
+}
+
+#[on(memory, redis)]
+async fn a_function_that_is_not_async_takes_a_permit(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("printer");
+    let guards =
+        [held(lock(&manager, &key).permits(2)).await, held(lock(&manager, &key).permits(2)).await];
+    let there = (manager.clone(), key.clone());
+    let print = move || print_here(&there.0, &there.1);
+    let printed = lockmacro_tests::on_a_plain_thread(print.clone()).await;
+    assert!(printed.is_err_and(|error| error.is_busy()));
+    released(guards).await;
+    lockmacro_tests::on_a_plain_thread(print).await.expect("free");
+}
+
+#[on(memory, redis, slots)]
+async fn each_of_several_keys_says_who_may_hold_it(backend: &Backend) {
+    let manager = backend.manager().await;
+    let [rates, desk, one, other] =
+        ["rates", "desk", "account:3", "account:7"].map(|key| backend.key(key));
+    let together = Arc::new(Barrier::new(2));
+    let body = |account| book(&manager, &rates, &desk, account, Arc::clone(&together));
+    let (first, second) = tokio::join!(body(&one), body(&other));
+    first.and(second).expect("at the same time");
+    let guard = held(lock(&manager, &rates)).await;
+    assert!(is_busy(lock(&manager, &rates).shared()).await);
+    assert!(body(&one).await.is_err_and(|error| error.is_busy()));
+    released([guard]).await;
+}
