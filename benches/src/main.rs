@@ -5,6 +5,7 @@
 //! cargo run --release -p lockmacro-benches -- floor       # beside the bare commands
 //! cargo run --release -p lockmacro-benches -- contention  # one hot key, beside rslock and polling
 //! cargo run --release -p lockmacro-benches -- fairness    # a hot key shared by five processes
+//! cargo run --release -p lockmacro-benches -- sharing     # shared locks and permits
 //! cargo run --release -p lockmacro-benches -- waiters     # 10,000 waiters of one key
 //! cargo run --release -p lockmacro-benches -- redlock     # five nodes, and one of them stopped
 //! cargo run --release -p lockmacro-benches -- deferred    # how late deferred calls are run
@@ -20,6 +21,7 @@ mod floor;
 mod leases;
 mod measure;
 mod redlock;
+mod sharing;
 mod waiters;
 
 use std::error::Error;
@@ -48,6 +50,12 @@ enum Bench {
     Contention(contention::Args),
     /// How evenly processes share a hot key
     Fairness {
+        /// How often everything is measured
+        #[arg(long, default_value_t = 7)]
+        rounds: u32,
+    },
+    /// Free shared locks and permits beside the bare commands, and many callers of them at once
+    Sharing {
         /// How often everything is measured
         #[arg(long, default_value_t = 7)]
         rounds: u32,
@@ -94,6 +102,7 @@ async fn main() -> Result<(), Failure> {
                 "floor",
                 "contention",
                 "fairness",
+                "sharing",
                 "waiters",
                 "redlock",
                 "deferred",
@@ -110,6 +119,7 @@ async fn main() -> Result<(), Failure> {
         Some(Bench::Floor { rounds }) => floor::run(&Server::start(), rounds).await,
         Some(Bench::Contention(args)) => contention::run(&args).await,
         Some(Bench::Fairness { rounds }) => contention::fairness::run(rounds).await,
+        Some(Bench::Sharing { rounds }) => sharing::run(rounds).await,
         Some(Bench::Contender { url }) => contention::work(&url).await,
         Some(Bench::Waiters(args)) => {
             let server = Server::start();

@@ -47,6 +47,7 @@ pages! {
     sentinel "sentinel.md"
     settings "settings.md"
     several_keys "several-keys.md"
+    sharing "sharing.md"
     stores "stores.md"
     sync_code "sync-code.md"
     testing "testing.md"

@@ -5,6 +5,8 @@ const RELEASE_UNQUEUED: &str =
     include_str!("../../lockmacro-runtime/src/store/redis/scripts/release_unqueued.lua");
 const RELEASE_UNCONTENDED: &str =
     include_str!("../../lockmacro-runtime/src/store/redis/scripts/release_uncontended.lua");
+const ACQUIRE_UNQUEUED: &str =
+    include_str!("../../lockmacro-runtime/src/store/redis/scripts/acquire_unqueued.lua");
 const ACQUIRE: &str = concat!(
     include_str!("../../lockmacro-runtime/src/store/redis/scripts/grant.lua"),
     include_str!("../../lockmacro-runtime/src/store/redis/scripts/acquire.lua")
@@ -13,7 +15,8 @@ const RELEASE: &str = include_str!("../../lockmacro-runtime/src/store/redis/scri
 const RENEW: &str = include_str!("../../lockmacro-runtime/src/store/redis/scripts/renew.lua");
 
 /// In the order of [`File`].
-const FILES: [&str; 6] = [RELEASE_UNQUEUED, RELEASE_UNCONTENDED, QUEUE, ACQUIRE, RELEASE, RENEW];
+const FILES: [&str; 7] =
+    [RELEASE_UNQUEUED, RELEASE_UNCONTENDED, QUEUE, ACQUIRE_UNQUEUED, ACQUIRE, RELEASE, RENEW];
 
 /// The scripts under test.
 #[derive(Debug, Clone)]
@@ -30,6 +33,7 @@ pub enum File {
     ReleaseUnqueued,
     ReleaseUncontended,
     Queue,
+    AcquireUnqueued,
     Acquire,
     Release,
     Renew,
@@ -51,9 +55,17 @@ impl Scripts {
     }
 
     fn of(files: [String; FILES.len()]) -> Scripts {
-        let [release_unqueued, release_uncontended, queue, acquire, release, renew] = files;
+        let [
+            release_unqueued,
+            release_uncontended,
+            queue,
+            acquire_unqueued,
+            acquire,
+            release,
+            renew,
+        ] = files;
         Scripts {
-            acquire: format!("{queue}{acquire}"),
+            acquire: format!("{acquire_unqueued}{queue}{acquire}"),
             release_uncontended,
             release: format!("{release_unqueued}{queue}{release}"),
             renew,

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::scripts::File::{self, Acquire, Queue, Release, Renew};
+use crate::scripts::File::{
+    self, Acquire, AcquireUnqueued, Queue, Release, ReleaseUnqueued, Renew,
+};
 use crate::scripts::Scripts;
 use crate::sharing::{Stop, run};
 use crate::sharing_oracles::Oracle::{
@@ -20,6 +22,62 @@ type Mutant = (&'static str, &'static [Oracle], File, &'static str, &'static str
 
 const MUTANTS: &[Mutant] = &[
     ("one holder more than permits", &[Limits], Queue, "count < limit)", "count <= limit)"),
+    (
+        "one holder more than permits, where nobody waits",
+        &[Limits],
+        AcquireUnqueued,
+        "count < tonumber(ARGV[7])",
+        "count <= tonumber(ARGV[7])",
+    ),
+    (
+        "a shared caller beside an exclusive holder, where nobody waits",
+        &[Limits, Stays],
+        AcquireUnqueued,
+        "if string.sub(value, -7) == '/shared' and not",
+        "if not",
+    ),
+    (
+        "a shared caller that does not look at the queue",
+        &[InOrder],
+        AcquireUnqueued,
+        "redis.call('ZCARD', KEYS[2]) == 0",
+        "true",
+    ),
+    (
+        "holders of a deleted key that count, where nobody waits",
+        &[Limits, GoesOn, Answers, Marked, InOrder],
+        AcquireUnqueued,
+        "    redis.call('DEL', KEYS[5])\n",
+        "",
+    ),
+    (
+        "a key that expires with the lease that began last, where nobody waits",
+        &[Marked],
+        AcquireUnqueued,
+        "math.max(redis.call('PTTL', KEYS[1]), tonumber(ARGV[2]))",
+        "tonumber(ARGV[2])",
+    ),
+    (
+        "a release that frees the key of the other holders, where nobody waits",
+        &[Stays, Limits, Marked, Answers],
+        ReleaseUnqueued,
+        "if not last or tonumber(last) <= now then",
+        "if true then",
+    ),
+    (
+        "a release that does not look at the queue",
+        &[GoesOn],
+        ReleaseUnqueued,
+        " and redis.call('ZCARD', KEYS[2]) == 0",
+        "",
+    ),
+    (
+        "a key that outlives the last lease, where nobody waits",
+        &[Marked],
+        ReleaseUnqueued,
+        "elseif tonumber(last) < tonumber(shares) then",
+        "elseif false then",
+    ),
     ("one holder fewer than permits", &[GoesOn], Queue, "count < limit)", "count < limit - 1)"),
     (
         "an exclusive caller beside shared holders",

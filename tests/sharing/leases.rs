@@ -173,3 +173,26 @@ async fn holders_learn_that_another_program_has_deleted_their_key() {
     let empty = || std::future::ready(admin.keys().is_empty());
     eventually("nothing is left behind", TEST_TIMEOUT, empty).await;
 }
+
+/// `SHARING_HOLDERS` is another number of holders.
+#[on(memory, redis)]
+async fn thousands_of_dead_holders_leave_no_permit_behind(backend: &Backend) {
+    const PERMITS: u32 = 100;
+    let holders = std::env::var("SHARING_HOLDERS")
+        .map_or(5_000, |holders| holders.parse().expect("a number"));
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("printer");
+    for _ in 0..holders {
+        // Waits for a dead one's lease where all permits are held.
+        let permit = lock(&ours, &key).permits(PERMITS).ttl(ms(50)).wait_forever();
+        mem::forget(held(permit).await);
+    }
+    // All permits are free when the leases of the last ones end.
+    let mut guards = Vec::new();
+    for _ in 0..PERMITS {
+        guards.push(soon(waiting(&theirs, &key).permits(PERMITS).acquire()).await);
+    }
+    assert!(is_busy(lock(&theirs, &key).permits(PERMITS)).await);
+    released(guards).await;
+    backend.keeps_nothing().await;
+}

@@ -5,7 +5,7 @@
 
 mod cell;
 pub mod fairness;
-mod far;
+pub mod far;
 mod fleet;
 mod measured;
 mod plot;

@@ -23,7 +23,7 @@ use crate::value::task::JoinSet;
 use crate::value::unavailability::Unavailability;
 
 /// The commands that a lock may need, besides those that call scripts.
-const NEEDED: [&str; 18] = [
+const NEEDED: [&str; 19] = [
     "set",
     "get",
     "getex",
@@ -37,6 +37,7 @@ const NEEDED: [&str; 18] = [
     "zrank",
     "zscore",
     "zcard",
+    "zcount",
     "zpopmin",
     "zremrangebyscore",
     "hset",

@@ -40,8 +40,13 @@ macro_rules! script {
 /// The companion keys of a lock, see `queue.lua`.
 const ALL: [&str; 4] = ["q", "w", "f", "h"];
 
-pub(crate) static ACQUIRE: Script =
-    script!(ALL, "scripts/queue.lua", "scripts/grant.lua", "scripts/acquire.lua");
+pub(crate) static ACQUIRE: Script = script!(
+    ALL,
+    "scripts/acquire_unqueued.lua",
+    "scripts/queue.lua",
+    "scripts/grant.lua",
+    "scripts/acquire.lua"
+);
 pub(crate) static RELEASE: Script =
     script!(ALL, "scripts/release_unqueued.lua", "scripts/queue.lua", "scripts/release.lua");
 pub(crate) static RELEASE_UNCONTENDED: Script =

@@ -9,8 +9,13 @@ local function wrong_type(reply)
   return type(reply) == 'table' and string.find(reply.err, 'WRONGTYPE', 1, true)
 end
 
-local time = redis.call('TIME')
-local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+-- The number of those who share a lock.
+local function count_holders(key)
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  return redis.pcall('ZCOUNT', key, string.format('(%.0f', now), '+inf')
+end
+
 local found = {}
 for nth = 1, #KEYS, 3 do
   local value = redis.pcall('GETRANGE', KEYS[nth], 0, ARGV[1])
@@ -22,8 +27,9 @@ for nth = 1, #KEYS, 3 do
   if wrong_type(waiters) then
     waiters = -1
   end
-  local sharing = redis.pcall('ZCOUNT', KEYS[nth + 2], '(' .. now, '+inf')
-  if wrong_type(sharing) or string.sub(value, -7) ~= '/shared' then
+  local is_shared = type(value) == 'string' and string.sub(value, -7) == '/shared'
+  local sharing = is_shared and count_holders(KEYS[nth + 2]) or 0
+  if wrong_type(sharing) then
     sharing = 0
   end
   for _, reply in ipairs({ value, waiters, sharing }) do
