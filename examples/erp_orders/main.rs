@@ -8,6 +8,7 @@
 //! cargo run --example erp_orders -- --busy defer              # … or done later by a worker
 //! CALLS_URL=redis://127.0.0.1 REDIS_URL=redlock://… … --busy defer   # … stored elsewhere
 //! cargo run --example erp_orders -- --lose                    # locks get lost: see the rollback
+//! cargo run --example erp_orders -- --reports                 # shared locks and permits
 //! cargo run --example erp_orders -- --no-lock                 # see the check fail
 //! ```
 //!
@@ -24,6 +25,7 @@ mod orders;
 mod php_like;
 mod record;
 mod report;
+mod reports;
 mod rollback;
 mod strategies;
 mod summary;
@@ -58,6 +60,10 @@ struct Args {
     /// How a desk handles a busy order
     #[arg(long, value_enum, default_value_t = Busy::Report)]
     busy: Busy,
+    /// Instead of a batch: reports of one order beside each other, audits alone, and at most three
+    /// prints at a time
+    #[arg(long, conflicts_with_all = ["no_lock", "php_like", "lose", "busy"])]
+    reports: bool,
     /// Give every desk a lock store of its own, so that no lock excludes anything: the check fails
     #[arg(long)]
     no_lock: bool,
@@ -81,6 +87,7 @@ async fn main() -> ExitCode {
     let args = Args::parse();
     let result = match (&args.only, &args.record) {
         (Some(desk), Some(record)) => fleet::be_a_desk(&args, desk, record).await,
+        _ if args.reports => reports::run(redis_url().as_deref(), args.desks).await,
         _ => run(&args).await,
     };
     match result {

@@ -308,3 +308,20 @@ fn only_what_is_to_be_lost_is_rolled_back() {
     let run = erp_orders(None, &[]);
     assert!(!run.out().contains("ROLLED BACK") && !run.out().contains("rolled back"));
 }
+
+fn counts_what_shares_a_lock(run: &Run) {
+    assert_eq!(run.code(), Some(0), "{}{}", run.out(), run.err());
+    assert!(run.out().contains("at the same time: 1 audit, "), "{}", run.out());
+    assert!(run.out().ends_with(" 3 prints\nok\n"), "{}", run.out());
+}
+
+#[test]
+fn on_memory_reports_share_an_order_and_three_are_printed_at_a_time() {
+    counts_what_shares_a_lock(&erp_orders(None, &["--reports"]));
+}
+
+#[test]
+fn on_a_server_reports_share_an_order_and_three_are_printed_at_a_time() {
+    let server = Server::start();
+    counts_what_shares_a_lock(&erp_orders(Some(&server), &["--reports"]));
+}
