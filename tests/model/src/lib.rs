@@ -3,6 +3,7 @@
 //! * [`Lock`](lock::Lock) – three processes with a line of callers each, one server, and messages
 //!   that are late, lost or doubled: queue, hand-off, confirmation, turns, renewal, drop and crash
 //! * [`Redlock`](redlock::Redlock) – the fence of a Redlock, with a node that forgets
+//! * [`Sharing`](sharing::Sharing) – shared locks and permits, in one queue with exclusive ones
 //! * [`search`](search::search) – all states within a bound
 //! * [`Replay`](replay::Replay) – a trace of a real server or of a simulation, event by event: one
 //!   that the server of the model does not allow is an error
@@ -38,6 +39,8 @@
 //! | `Tick` | `Lease::remaining`, `end_of` | expiry |
 //! | `Vote`, `Choose` | `Nodes::vote`, `Tally::won` | `acquire.lua` |
 //! | `Raise`, `Hold` | `Redlock::raise`, `confirmed` | `raise_fence.lua` |
+//! | sharing: `Asked`, `AskAgain` | `Redis::acquire`, `Redis::wait` | `acquire_unqueued.lua`, `acquire.lua` |
+//! | sharing: `Released` | `Redis::release` | `release_unqueued.lua`, `release.lua` |
 //! | `Restart` | `Nodes::recognise` | an empty server |
 
 mod fences;
@@ -50,6 +53,7 @@ pub mod redlock;
 pub mod replay;
 pub mod search;
 pub mod server;
+pub mod sharing;
 pub mod state;
 pub mod table;
 pub mod variant;

@@ -4,6 +4,7 @@ use lockmacro_model_tests::lock::Lock;
 use lockmacro_model_tests::redlock::Redlock;
 use lockmacro_model_tests::search::{Model, Searched, search};
 use lockmacro_model_tests::server::Rules;
+use lockmacro_model_tests::sharing::{self, Sharing};
 use lockmacro_model_tests::variant::Variant;
 
 const UNBOUNDED: usize = 1_000;
@@ -92,5 +93,53 @@ fn broken_redlocks_are_refuted() {
         let clients = if variant == Variant::ForgetfulNodeVotes { 2 } else { 3 };
         let broken = Redlock { variant, ..redlock(clients, restarts, 2) };
         refuted(variant, &broken, why);
+    }
+}
+
+fn sharing(limits: &[u8], faults: u8, ticks: u8) -> Sharing {
+    let (variant, limits) = (sharing::Variant::None, limits.to_vec());
+    Sharing { variant, limits, ttl: 2, confirm_window: 1, lease: 2, faults, ticks }
+}
+
+#[test]
+fn readers_and_writers() {
+    let searched = nothing_breaks("readers and writers", &sharing(&[0, 1, 0, 1], 0, 2), UNBOUNDED);
+    assert!(searched.is_complete && searched.states > 10_000, "{searched:?}");
+}
+
+#[test]
+fn readers_and_writers_with_a_fault() {
+    let searched = nothing_breaks("readers, a fault", &sharing(&[0, 1, 0], 1, 3), UNBOUNDED);
+    assert!(searched.is_complete && searched.states > 10_000, "{searched:?}");
+}
+
+#[test]
+fn two_permits_wanted_by_three_and_a_writer() {
+    let searched = nothing_breaks("permits", &sharing(&[2, 2, 2, 1], 0, 2), UNBOUNDED);
+    assert!(searched.is_complete && searched.states > 10_000, "{searched:?}");
+}
+
+#[test]
+fn two_permits_wanted_by_three_with_a_fault() {
+    let searched = nothing_breaks("permits, a fault", &sharing(&[2, 2, 2], 1, 3), UNBOUNDED);
+    assert!(searched.is_complete && searched.states > 10_000, "{searched:?}");
+}
+
+#[test]
+fn broken_sharing_is_refuted() {
+    use sharing::Variant;
+    for (variant, limits, faults, why) in [
+        (Variant::SharedBesideExclusive, [0, 1, 0], 0, "not alone"),
+        (Variant::OneMorePermit, [2, 2, 2], 0, "more bodies than permits"),
+        (Variant::Overtakes, [0, 1, 0], 0, "overtaken"),
+        (Variant::CountsAfterItsLease, [2, 2, 2], 1, "may enter, and waits"),
+        (Variant::ReleasesAll, [0, 0, 0], 0, "no lease at the server"),
+        (Variant::OnlyTheFirst, [1, 0, 0], 0, "may enter, and waits"),
+        (Variant::StaysInQueue, [1, 1, 0], 0, "left behind"),
+    ] {
+        let broken = Sharing { variant, ..sharing(&limits, faults, 3) };
+        let refuted = search(&broken, UNBOUNDED).expect_err("a mistake that is found");
+        println!("{variant:?}: {refuted}");
+        assert!(refuted.why.contains(why), "{variant:?}: {refuted}");
     }
 }
