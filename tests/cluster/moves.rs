@@ -120,6 +120,25 @@ async fn a_lock_is_released_and_acquired_while_its_slot_is_moved() {
 }
 
 #[tokio::test]
+async fn a_shared_lock_is_kept_and_released_while_its_slot_is_moved() {
+    let cluster = Cluster::start(2, 0).await;
+    let (one, other) = (manager(&cluster).await, manager(&cluster).await);
+    let key = &a_key_on_each(&cluster, 1)[0];
+    let first = lock(&one, key).shared().acquire().await.expect("free");
+    let second = lock(&other, key).shared().acquire().await.expect("shared");
+    // Its companion keys for waiters do not exist, and a node takes them for moved already.
+    let moving = cluster.begin_to_move(key, 1);
+    first.extend(FAILOVER_TTL).await.expect("still held");
+    second.release().await.expect("still held");
+    assert!(lock(&other, key).acquire().await.is_err(), "one is left");
+    moving.carry_keys();
+    first.extend(FAILOVER_TTL).await.expect("still held");
+    first.release().await.expect("still held");
+    moving.end();
+    keeps_nothing_of(&cluster, key).await;
+}
+
+#[tokio::test]
 async fn several_locks_of_one_slot_are_kept_while_it_is_moved() {
     let cluster = Cluster::start(2, 0).await;
     let manager = manager(&cluster).await;

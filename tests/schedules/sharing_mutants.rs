@@ -183,7 +183,7 @@ const MUTANTS: &[Mutant] = &[
         "a renewal of the key alone",
         &[Answers, Marked],
         Renew,
-        "redis.call('ZADD', KEYS[5], string.format('%.0f', math.max(ends, now + ARGV[2])), ARGV[1])",
+        "redis.call('ZADD', holders, string.format('%.0f', math.max(ends, now + ARGV[2])), ARGV[1])",
         "",
     ),
     (

@@ -226,7 +226,7 @@ impl Store {
             Which::Acquire => (&self.scripts.acquire, &KEYS),
             Which::ReleaseUncontended => (&self.scripts.release_uncontended, &[LOCK, QUEUE]),
             Which::Release => (&self.scripts.release, &KEYS),
-            Which::RenewShared => (&self.scripts.renew, &KEYS),
+            Which::RenewShared => (&self.scripts.renew, &[LOCK, HOLDERS]),
             Which::Renew => (&self.scripts.renew, &[LOCK]),
         };
         let script = if verb == "EVAL" { text } else { &self.hashes[which as usize] };

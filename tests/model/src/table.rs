@@ -37,7 +37,7 @@ pub const TABLE: &[Row] = &[
     ("sharing: Asked", "store/memory_table.rs", "fn admits"),
     ("sharing: Released", "store/redis/scripts/release_unqueued.lua", "'ZREM', KEYS[5]"),
     ("sharing: Released", "store/redis/scripts/release.lua", "count_holders()"),
-    ("sharing: Renew", "store/redis/scripts/renew.lua", "'ZADD', KEYS[5]"),
+    ("sharing: Renew", "store/redis/scripts/renew.lua", "'ZADD', holders"),
     ("sharing: Tick", "store/redis/scripts/queue.lua", "local function count_holders"),
     ("Redlock: Vote", "store/redlock/node.rs", "async fn vote"),
     ("Redlock: Choose", "protocol/quorum.rs", "fn won"),

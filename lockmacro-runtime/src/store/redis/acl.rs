@@ -52,10 +52,11 @@ uses! {
 
 /// The commands of every manager.
 const COMMANDS: [&str; 4] = ["ping", "set", "evalsha", "eval"];
-const LOCKS: [&Script; 9] = [
+const LOCKS: [&Script; 10] = [
     &scripts::ACQUIRE,
     &scripts::ACQUIRE_ALL,
     &scripts::RELEASE_MIGRATING,
+    &scripts::RELEASE_MIGRATING_SHARED,
     &scripts::RELEASE_UNCONTENDED,
     &scripts::RAISE_FENCE,
     &scripts::RELEASE,

@@ -11,7 +11,8 @@ use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::scripts::{
-    RELEASE, RELEASE_ALL, RELEASE_MIGRATING, RELEASE_UNCONTENDED, renew_script,
+    RELEASE, RELEASE_ALL, RELEASE_MIGRATING, RELEASE_MIGRATING_SHARED, RELEASE_UNCONTENDED,
+    renew_script,
 };
 use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::value::applied::Applied;
@@ -125,8 +126,12 @@ impl Redis {
         let mut held = true;
         for part in request.each() {
             let args = [request.token.expose()];
+            let script = match part.key.mode().is_exclusive() {
+                true => &RELEASE_MIGRATING,
+                false => &RELEASE_MIGRATING_SHARED,
+            };
             held &= matches!(
-                self.own(RELEASE_MIGRATING.with(part.keys(), &args), self.brief()).await,
+                self.own(script.with(part.keys(), &args), self.brief()).await,
                 Ok((Own::Held, _))
             );
         }

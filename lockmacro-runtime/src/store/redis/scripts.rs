@@ -52,8 +52,10 @@ pub(crate) static RELEASE: Script =
 pub(crate) static RELEASE_UNCONTENDED: Script =
     script!(merges: ["q"], "scripts/release_uncontended.lua");
 pub(crate) static RELEASE_MIGRATING: Script = script!([], "scripts/release_migrating.lua");
+pub(crate) static RELEASE_MIGRATING_SHARED: Script =
+    script!(["h"], "scripts/release_migrating_shared.lua");
 pub(crate) static RENEW: Script = script!([], "scripts/renew.lua");
-pub(crate) static RENEW_SHARED: Script = script!(ALL, "scripts/renew.lua");
+pub(crate) static RENEW_SHARED: Script = script!(["h"], "scripts/renew.lua");
 pub(crate) static RAISE_FENCE: Script = script!(["f"], "scripts/raise_fence.lua");
 pub(crate) static RIGHTS: Script = script!(ALL, "scripts/check_rights.lua");
 

@@ -14,7 +14,7 @@ macro_rules! script {
     };
 }
 
-const ACQUIRE: &str = script!("queue.lua", "grant.lua", "acquire.lua");
+const ACQUIRE: &str = script!("acquire_unqueued.lua", "queue.lua", "grant.lua", "acquire.lua");
 const ACQUIRE_ALL: &str = script!("several_locks.lua", "queue.lua", "grant.lua", "acquire_all.lua");
 const RAISE_FENCE: &str = script!("raise_fence.lua");
 const RELEASE_ALL: &str = concat!(
@@ -25,6 +25,7 @@ const RELEASE_ALL: &str = concat!(
     script!("for_each_lock.lua")
 );
 const RELEASE_MIGRATING: &str = script!("release_migrating.lua");
+const RELEASE_MIGRATING_SHARED: &str = script!("release_migrating_shared.lua");
 const RELEASE_MERGED: &str = script!("release_uncontended.lua");
 const RENEW_ALL: &str = concat!(
     script!("several_locks.lua"),
@@ -33,6 +34,7 @@ const RENEW_ALL: &str = concat!(
     "end\n",
     script!("for_each_lock.lua")
 );
+const RENEW: &str = script!("renew.lua");
 const INSPECT_LOCKS: &str = script!("inspect/locks.lua");
 const INSPECT_QUEUE: &str = script!("inspect/queue.lua");
 const CHECK_RIGHTS: &str = script!("check_rights.lua");
@@ -132,7 +134,7 @@ fn deferred_calls() {
 
 #[test]
 fn several_locks() {
-    let all = ["{a}", "{a}q", "{a}w", "{a}f", "{b}", "{b}q", "{b}w", "{b}f"];
+    let all = ["{a}", "{a}q", "{a}w", "{a}f", "{a}h", "{b}", "{b}q", "{b}w", "{b}f", "{b}h"];
     same_data(|rng| {
         let mut one_of = |some: &[&str]| rng.choice(some.iter()).expect("some").to_string();
         let number = one_of(&["1", "2", "3"]);
@@ -140,8 +142,9 @@ fn several_locks() {
         let ttl = one_of(&["1", "900", "60000"]);
         let (confirm, kept, fenced) =
             ("5000".to_owned(), "86400000".to_owned(), one_of(&["0", "1"]));
-        let half = one_of(&["0", "4"]).parse().expect("a number");
-        let one = &all[half..half + 4];
+        let half = one_of(&["0", "5"]).parse().expect("a number");
+        let one = &all[half..half + 5];
+        let limit = one_of(&["1", "0", "2"]);
         match one_of(&[
             "ask", "ask", "all", "all", "release", "release", "merged", "renew", "other",
             "inspect", "type",
@@ -149,20 +152,30 @@ fn several_locks() {
         .as_str()
         {
             "ask" => {
-                let record = format!("{ttl}|{fenced}|1|{number}|lm1:worker|1");
+                let record = format!("{ttl}|{fenced}|1|{number}|lm1:worker|1|{limit}");
                 let lease = one_of(&["10000", "1"]);
                 let most = one_of(&["2", "100", "0"]);
-                eval(ACQUIRE, one, &[token, ttl, fenced, confirm, kept, most, lease, record])
+                eval(ACQUIRE, one, &[token, ttl, fenced, confirm, kept, most, limit, lease, record])
             }
-            "all" => eval(ACQUIRE_ALL, &all, &[token, ttl, fenced, confirm, kept]),
+            "all" => {
+                let other = one_of(&["1", "0", "3"]);
+                eval(ACQUIRE_ALL, &all, &[token, ttl, fenced, confirm, kept, limit, other])
+            }
             "release" => eval(RELEASE_ALL, &all, &[token, one_of(&["0", "500"]), confirm, kept]),
             "merged" => {
                 let keys = ["{a}", "{a}q", "{b}", "{b}q"];
                 eval(RELEASE_MERGED, &keys, &[token.clone(), token])
             }
-            "renew" => eval(RENEW_ALL, &all, &[token, ttl]),
+            "renew" => match limit.as_str() {
+                "0" => eval(RENEW, &[one[0], one[4]], &[token, ttl]),
+                _ => eval(RENEW_ALL, &all, &[token, ttl]),
+            },
             "inspect" => [
-                eval(INSPECT_LOCKS, &["{a}", "{a}q", "{b}", "{b}q"], &["9".to_owned()]),
+                eval(
+                    INSPECT_LOCKS,
+                    &["{a}", "{a}q", "{a}h", "{b}", "{b}q", "{b}h"],
+                    &["64".to_owned()],
+                ),
                 eval(INSPECT_QUEUE, &one[..3], &[one_of(&["1", "9"])]),
             ]
             .concat(),
@@ -179,7 +192,8 @@ fn several_locks() {
             _ => [
                 eval(RAISE_FENCE, &[one[0], one[3]], &[token.clone(), ttl, kept]),
                 eval(WRITE, &["resource"], &[number, "value".to_owned()]),
-                eval(RELEASE_MIGRATING, &one[..1], &[token]),
+                eval(RELEASE_MIGRATING, &one[..1], &[token.clone()]),
+                eval(RELEASE_MIGRATING_SHARED, &[one[0], one[4]], &[token]),
                 eval(
                     CHECK_RIGHTS,
                     one,

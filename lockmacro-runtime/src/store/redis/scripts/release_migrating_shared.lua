@@ -1,0 +1,20 @@
+-- The same as release_migrating.lua for a lock that the token shares.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  those who share it, see queue.lua
+-- ARGV[1]  the token
+-- returns  1 when the token held the lock, else 0
+local value = redis.call('GETEX', KEYS[1])
+local ends = value and string.sub(value, -7) == '/shared' and redis.call('ZSCORE', KEYS[2], ARGV[1])
+if not ends then
+  return 0
+end
+redis.call('ZREM', KEYS[2], ARGV[1])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- Otherwise the key stays until it expires, or until the others release it. A node does not delete a
+-- key that is not there while its slot is moved.
+if redis.call('ZCOUNT', KEYS[2], string.format('(%.0f', now), '+inf') == 0 then
+  redis.call('DEL', KEYS[1])
+end
+return tonumber(ends) > now and 1 or 0
