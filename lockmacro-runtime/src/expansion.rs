@@ -1,7 +1,9 @@
-//! Constants as keys: the attribute sees the name of a constant, and not its text.
+//! What expansions need beyond the public API: constants as keys, of which the attribute sees the
+//! name and not the text, and keys that the caller has to hold.
 
 use std::collections::BTreeSet;
 
+use crate::guard::LockGuard;
 use crate::value::key::LockKey;
 use crate::value::sync::Mutex;
 
@@ -40,6 +42,11 @@ fn placeholder<'a>(text: &str, arguments: &[&'a str]) -> Option<&'a str> {
 fn is_new(text: &str) -> bool {
     static LOGGED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     LOGGED.lock().insert(text.to_owned())
+}
+
+/// The first of `keys` that no lock around the running code holds.
+pub fn not_held(keys: impl IntoIterator<Item: Into<LockKey>>) -> Option<LockKey> {
+    keys.into_iter().map(Into::into).find(|key| LockGuard::of(key.clone()).is_none())
 }
 
 #[cfg(test)]
