@@ -11,7 +11,7 @@ use crate::key::Key;
 use crate::known::KNOWN;
 use crate::path::ungroup;
 use crate::policy::{self, OnBusy, OnLost};
-use crate::taking::{is_condition_taking, is_taking};
+use crate::taking::{is_taking, taking_parts};
 use crate::template::Template;
 use crate::values::{
     Fences, equals, parse_bare, parse_binding, parse_fences, parse_manager, parse_map_err,
@@ -89,7 +89,7 @@ impl Args {
         let calls = templates.flat_map(Template::exprs).filter(|expr| is_taking(expr));
         let keys = each.iter().filter_map(|key| key.expr()).chain(calls);
         let keys = keys.chain(times.filter_map(Time::expr)).chain(&self.manager);
-        keys.chain(self.when.as_ref().filter(|when| is_condition_taking(when)))
+        keys.chain(self.when.iter().flat_map(taking_parts))
     }
 
     /// The span of an argument's name.

@@ -54,7 +54,7 @@ impl Printer<'_> {
 
     /// The attribute's own arguments, for the check of the policy beside them.
     ///
-    /// Output: `LockPolicy::new().ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold).wait(wait)`
+    /// Output: `LockPolicy::new().ttl(ttl).renew().max_hold(time).min_hold(time).wait(wait)`
     fn known_arguments(&self) -> TokenStream {
         let (site, runtime, args) = (self.site, &self.runtime, self.args);
         let time = |method: &str, time: Option<&Time>| {

@@ -1,6 +1,6 @@
 //! Expressions that may move an argument before the body gets it.
 
-use syn::Expr;
+use syn::{Expr, ExprMethodCall};
 
 /// Whether a placeholder may move an argument: `<hash(name)>`, `<order.into_key()>`.
 pub(crate) fn is_taking(expr: &Expr) -> bool {
@@ -13,23 +13,22 @@ pub(crate) fn is_taking(expr: &Expr) -> bool {
     }
 }
 
-/// Whether a condition may move an argument. A comparison or a value of an argument does not.
-pub(crate) fn is_condition_taking(expr: &Expr) -> bool {
-    match expr {
-        Expr::Path(_) | Expr::Lit(_) | Expr::Reference(_) => false,
-        Expr::Macro(call) => !call.mac.path.is_ident("matches"),
-        Expr::Paren(paren) => is_condition_taking(&paren.expr),
-        Expr::Unary(unary) => is_condition_taking(&unary.expr),
-        Expr::Cast(cast) => is_condition_taking(&cast.expr),
-        Expr::Field(field) => is_condition_taking(&field.base),
-        Expr::Index(index) => is_condition_taking(&index.expr) || is_condition_taking(&index.index),
-        Expr::Binary(binary) => {
-            is_condition_taking(&binary.left) || is_condition_taking(&binary.right)
-        }
-        Expr::Call(_) => is_taking(expr),
-        Expr::MethodCall(call) => {
-            is_taking(expr) || call.args.iter().any(|argument| matches!(argument, Expr::Path(_)))
-        }
-        _ => true,
+/// The parts of a condition that may move an argument. A comparison or a value of an argument does
+/// not.
+pub(crate) fn taking_parts(condition: &Expr) -> Vec<&Expr> {
+    let is_moved =
+        |call: &ExprMethodCall| call.args.iter().any(|argument| matches!(argument, Expr::Path(_)));
+    match condition {
+        Expr::Path(_) | Expr::Lit(_) | Expr::Reference(_) => Vec::new(),
+        Expr::Macro(call) if call.mac.path.is_ident("matches") => Vec::new(),
+        Expr::Paren(paren) => taking_parts(&paren.expr),
+        Expr::Unary(unary) => taking_parts(&unary.expr),
+        Expr::Cast(cast) => taking_parts(&cast.expr),
+        Expr::Field(field) => taking_parts(&field.base),
+        Expr::Index(index) => [taking_parts(&index.expr), taking_parts(&index.index)].concat(),
+        Expr::Binary(binary) => [taking_parts(&binary.left), taking_parts(&binary.right)].concat(),
+        Expr::Call(_) if !is_taking(condition) => Vec::new(),
+        Expr::MethodCall(call) if !is_taking(condition) && !is_moved(call) => Vec::new(),
+        other => vec![other],
     }
 }

@@ -22,7 +22,9 @@ async fn assign(manager: &LockManager, key: &str) -> Locked<Duration> {
     Ok(lock.remaining())
 }
 
-#[distributed_lock(key = [key, &format!("{key}:b")], policy = ORDERS, guard = lock, manager = manager)]
+#[distributed_lock(
+    key = [key, &format!("{key}:b")], policy = ORDERS, guard = lock, manager = manager
+)]
 async fn both(manager: &LockManager, key: &str) -> Locked<Duration> {
     Ok(lock.remaining())
 }

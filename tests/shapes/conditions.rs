@@ -237,7 +237,9 @@ impl Orders {
         Ok(&self.audited)
     }
 
-    #[distributed_lock(key = "<id>", when = { let test = self.is_test; !test }, manager = self.locks)]
+    #[distributed_lock(
+        key = "<id>", when = { let test = self.is_test; !test }, manager = self.locks
+    )]
     fn audit_blocking(&mut self, id: u64) -> Result<&mut Vec<u64>, LockError> {
         if held_blocking(&self.locks, "42") {
             self.audited.push(id);

@@ -7,7 +7,7 @@ use lockmacro_runtime::{
     Lock, LockError, LockGuard, LockManager, LockPolicy, LossCause, OnLost, distributed_lock,
 };
 
-use crate::{cause, held, ms, probe};
+use crate::{TEST_TIMEOUT, cause, held, ms, probe};
 
 const SHORT: LockPolicy = LockPolicy::new().ttl(ms(100));
 const PATIENT: LockPolicy = LockPolicy::new().wait(Duration::from_secs(60));
@@ -66,7 +66,8 @@ async fn a_policy_that_renews_renews_a_ttl_of_the_attribute() {
     }
     let (locks, start) = (LockManager::memory(), Instant::now());
     assert_eq!(tokio::join!(audit(&locks), import(&locks)), (Ok(7), Ok(7)));
-    assert_eq!(cause(export(&locks).await), LossCause::Expired);
+    let exported = tokio::time::timeout(TEST_TIMEOUT, export(&locks)).await;
+    assert_eq!(cause(exported.expect("cancelled")), LossCause::Expired);
     assert!(start.elapsed() > ms(1_300 + 250), "{:?}", start.elapsed());
 }
 
@@ -163,10 +164,11 @@ async fn what_happens_at_a_loss_is_the_policys_or_the_attributes() {
     let locks = LockManager::memory();
     let other = locks.clone();
     let blocking = std::thread::spawn(move || error(other, 3));
+    let cancelled = tokio::time::timeout(TEST_TIMEOUT, cancel(&locks, 2));
     let (finished, cancelled, recovered) =
-        tokio::join!(finish(&locks, 1), cancel(&locks, 2), recovered(&locks, 4));
+        tokio::join!(finish(&locks, 1), cancelled, recovered(&locks, 4));
     assert_eq!((finished, recovered), (Ok(1), Ok(0)));
-    assert_eq!(cause(cancelled), LossCause::Expired);
+    assert_eq!(cause(cancelled.expect("cancelled")), LossCause::Expired);
     assert_eq!(cause(blocking.join().unwrap()), LossCause::Expired);
 }
 
