@@ -28,6 +28,8 @@ mod known;
 mod literal;
 #[path = "../lockmacro/src/lock.rs"]
 mod lock;
+#[path = "../lockmacro/src/lock_policy.rs"]
+mod lock_policy;
 #[path = "../lockmacro/src/misplaced.rs"]
 mod misplaced;
 #[path = "../lockmacro/src/path.rs"]
@@ -40,18 +42,26 @@ mod policy;
 mod returns;
 #[path = "../lockmacro/src/runtime.rs"]
 mod runtime;
+#[path = "../lockmacro/src/second_name.rs"]
+mod second_name;
 #[path = "../lockmacro/src/sharing.rs"]
 mod sharing;
 #[path = "../lockmacro/src/spans.rs"]
 mod spans;
+#[path = "../lockmacro/src/taking.rs"]
+mod taking;
 #[path = "../lockmacro/src/template.rs"]
 mod template;
 #[path = "../lockmacro/src/text.rs"]
 mod text;
 #[path = "../lockmacro/src/unfilled.rs"]
 mod unfilled;
+#[path = "../lockmacro/src/unlocked.rs"]
+mod unlocked;
 #[path = "../lockmacro/src/values.rs"]
 mod values;
+#[path = "../lockmacro/src/when.rs"]
+mod when;
 #[path = "../lockmacro/src/words.rs"]
 mod words;
 

@@ -1,7 +1,9 @@
-//! Constants as keys: the attribute sees the name of a constant, and not its text.
+//! What expansions need beyond the public API: constants as keys, of which the attribute sees the
+//! name and not the text, and keys that the caller has to hold.
 
 use std::collections::BTreeSet;
 
+use crate::guard::LockGuard;
 use crate::value::key::LockKey;
 use crate::value::sync::Mutex;
 
@@ -40,6 +42,21 @@ fn placeholder<'a>(text: &str, arguments: &[&'a str]) -> Option<&'a str> {
 fn is_new(text: &str) -> bool {
     static LOGGED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     LOGGED.lock().insert(text.to_owned())
+}
+
+/// The first of `keys` that no lock around the running code holds, or only a shared one where `key`
+/// is not shared.
+pub fn not_held(keys: impl IntoIterator<Item: Into<LockKey>>) -> Option<LockKey> {
+    let is_held = |key: &LockKey| {
+        let guard = LockGuard::of(key.clone());
+        guard.is_some_and(|guard| guard.key().mode().covers(key.mode()))
+    };
+    keys.into_iter().map(Into::into).find(|key| !is_held(key))
+}
+
+/// The first of `keys` that no lock around the running code holds, shared or not.
+pub fn not_held_at_all(keys: impl IntoIterator<Item: Into<LockKey>>) -> Option<LockKey> {
+    not_held(keys.into_iter().map(|key| key.into().shared()))
 }
 
 #[cfg(test)]

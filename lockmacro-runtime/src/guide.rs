@@ -38,6 +38,7 @@ pages! {
     lost "lost.md"
     memory "memory.md"
     operation "operation.md"
+    policies "policies.md"
     protocol "protocol.md"
     re_entry "re-entry.md"
     redis "redis.md"
@@ -56,4 +57,5 @@ pages! {
     tool "tool.md"
     trouble "trouble.md"
     waiting "waiting.md"
+    without_the_lock "without-the-lock.md"
 }

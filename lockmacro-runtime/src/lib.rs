@@ -105,6 +105,7 @@ pub use value::fence::{self, Fence};
 pub use value::holder::Holder;
 pub use value::key::LockKey;
 pub use value::loss::{LossCause, Lost, OnLost};
+pub use value::policy::LockPolicy;
 pub use value::template::{KeyValue, LockTemplate};
 pub use value::unavailability::Unavailability;
 
@@ -113,7 +114,8 @@ pub use value::unavailability::Unavailability;
 /// compiler's message shows this name.
 #[doc(hidden)]
 pub mod __same_version_as_lockmacro_0_1_0 {
-    pub use crate::expansion::constant_key;
+    pub use crate::expansion::{constant_key, not_held, not_held_at_all};
+    pub use crate::value::policy_check::checked;
     // For `crate = path`: a wrong path gives one error message, at the path.
     pub use crate::*;
 
@@ -156,6 +158,11 @@ pub mod __same_version_as_lockmacro_0_1_0 {
 
     impl<T, E> AnyResult for Result<T, E> {
         type Error = E;
+    }
+
+    /// Makes the closure of a body one that is called once, and so may return what it borrows.
+    pub fn once<R>(body: impl FnOnce() -> R) -> impl FnOnce() -> R {
+        body
     }
 
     /// Checks the type of the function given as `on_lost`, so that an error points at its path.

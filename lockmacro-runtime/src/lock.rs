@@ -18,6 +18,7 @@ use crate::value::fence::Fence;
 use crate::value::key::LockKey;
 use crate::value::loss::OnLost;
 use crate::value::mode::Mode;
+use crate::value::policy::LockPolicy;
 
 /// A builder for a lock: the key, and the settings it is acquired with.
 ///
@@ -339,6 +340,20 @@ impl<F> Lock<F> {
     /// ```
     pub fn wait_forever(self) -> Self {
         self.wait(Duration::MAX)
+    }
+
+    /// Sets everything that `policy` sets. A setting that follows wins.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockPolicy};
+    /// const ORDERS: LockPolicy = LockPolicy::new().ttl(Duration::from_secs(30)).renew();
+    ///
+    /// let lock = Lock::new("order:42").policy(ORDERS).ttl(Duration::from_secs(10)); // renewed
+    /// ```
+    pub fn policy(mut self, policy: LockPolicy) -> Self {
+        self.spec.set(policy);
+        self
     }
 
     /// Sets the name that others see in [`LockError::Busy`] and in the key's value, after the

@@ -12,10 +12,11 @@ use crate::known::KNOWN;
 use crate::path::ungroup;
 use crate::policy::{self, OnBusy, OnLost};
 use crate::sharing::Sharing;
+use crate::taking::{is_taking, taking_parts};
 use crate::template::Template;
 use crate::values::{
     Fences, equals, parse_bare, parse_binding, parse_fences, parse_manager, parse_map_err,
-    parse_message, parse_name, parse_note, parse_runtime,
+    parse_message, parse_name, parse_note, parse_policy, parse_runtime, parse_unlocked, parse_when,
 };
 use crate::words;
 
@@ -47,6 +48,12 @@ pub(crate) struct Args {
     pub(crate) name: Option<LitStr>,
     /// The runtime's path, if it is not `::lockmacro_runtime`.
     pub(crate) runtime: Option<Path>,
+    /// The constant with the settings that the attribute does not name.
+    pub(crate) policy: Option<ExprPath>,
+    /// Whether the body needs the lock.
+    pub(crate) when: Option<Expr>,
+    /// The name of the function that runs the body without a lock.
+    pub(crate) unlocked: Option<Ident>,
     /// The names of the arguments in the attribute, for the spans of messages.
     names: Vec<Ident>,
     /// The mistakes in single arguments.
@@ -84,7 +91,8 @@ impl Args {
         let templates = templates.chain(&self.message).chain(&self.holder_note);
         let calls = templates.flat_map(Template::exprs).filter(|expr| is_taking(expr));
         let keys = each.iter().filter_map(|key| key.expr()).chain(calls).chain(self.permits());
-        keys.chain(times.filter_map(Time::expr)).chain(&self.manager)
+        let keys = keys.chain(times.filter_map(Time::expr)).chain(&self.manager);
+        keys.chain(self.when.iter().flat_map(taking_parts))
     }
 
     /// The numbers of permits.
@@ -176,6 +184,9 @@ impl Args {
             "map_err" => self.map_err = Some(parse_map_err(self.value(input, name)?)?),
             "name" => self.name = Some(parse_name(self.value(input, name)?)?),
             "crate" => self.runtime = Some(parse_runtime(self.value(input, name)?)?),
+            "policy" => self.policy = Some(parse_policy(self.value(input, name)?)?),
+            "when" => self.when = Some(parse_when(self.value(input, name)?)?),
+            "unlocked" => self.unlocked = Some(parse_unlocked(input, name)?),
             _ => return Err(unknown(&name.to_string(), name.span()).1),
         }
         Ok(())
@@ -201,17 +212,6 @@ impl Args {
     }
 }
 
-/// Whether a placeholder may move an argument: `<hash(name)>`, `<order.into_key()>`.
-fn is_taking(expr: &Expr) -> bool {
-    match expr {
-        Expr::Call(call) => call.args.iter().any(|argument| matches!(argument, Expr::Path(_))),
-        Expr::MethodCall(call) => {
-            call.method.to_string().starts_with("into") || is_taking(&call.receiver)
-        }
-        _ => false,
-    }
-}
-
 impl Parse for Args {
     /// Continues after a mistake, so that all mistakes are reported: see [`Args::faults`].
     fn parse(input: ParseStream) -> Result<Self> {
@@ -234,6 +234,9 @@ impl Parse for Args {
             map_err: None,
             name: None,
             runtime: None,
+            policy: None,
+            when: None,
+            unlocked: None,
             names: Vec::new(),
             faults: Faults::default(),
             faulty: Faulty::Some(Vec::new()),

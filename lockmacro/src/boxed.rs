@@ -4,6 +4,7 @@ use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use syn::{Error, GenericArgument, Path, PathArguments, PathSegment, Result, Type, TypeParamBound};
 
 /// The tokens around the async block's braces.
+#[derive(Clone)]
 pub(crate) struct Boxed {
     pin: TokenStream,
     call: Group,

@@ -11,7 +11,7 @@ use syn::{Error, FnArg, Result, Type};
 use crate::args::Args;
 use crate::defer::says_nothing;
 use crate::duration::{TTL_DEFAULT, Time, Wait};
-use crate::item::Function;
+use crate::item::{Function, Shape};
 use crate::key::Key;
 use crate::policy::{OnBusy, OnLost};
 use crate::sharing;
@@ -28,7 +28,7 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
     };
     args.bind(&function.template_names());
     // Each check names its arguments: it is left out when one of them has a mistake itself.
-    let checks: [(&[&str], Check); 13] = [
+    let checks: [(&[&str], Check); 16] = [
         (&["key"], check_key),
         (&["key", "shared", "permits"], |args, _| sharing::check(args)),
         (&["message"], check_message),
@@ -42,6 +42,9 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
         (&["map_err"], check_map_err),
         (&["key", "on_busy"], check_calls),
         (&["guard", "fence"], check_bindings),
+        (&["policy"], check_policy),
+        (&["when", "fence"], check_when),
+        (&["unlocked", "guard", "fence"], check_unlocked),
     ];
     for (about, check) in checks {
         if args.are_right(about) {
@@ -111,7 +114,8 @@ fn check_message_is_shown(args: &Args, _: &Function) -> Result<()> {
 }
 
 fn check_renewal(args: &Args, _: &Function) -> Result<()> {
-    if args.renew && args.ttl.is_none() {
+    // A policy may have the other one of the two. The compiler checks that, when it knows it.
+    if args.renew && args.ttl.is_none() && args.policy.is_none() {
         let message =
             "a lock without `ttl` is renewed already: remove `renew`, or give a `ttl` beside it";
         return Err(Error::new(args.span_of("renew"), message));
@@ -120,7 +124,7 @@ fn check_renewal(args: &Args, _: &Function) -> Result<()> {
         return Ok(());
     };
     let fault = |message: String| Err(Error::new(args.span_of("max_hold"), message));
-    if args.ttl.is_some() && !args.renew {
+    if args.ttl.is_some() && !args.renew && args.policy.is_none() {
         return fault(
             "`max_hold` is the end of renewal, and a lock with `ttl` is not renewed: add `renew`, \
              or remove `max_hold`, as `ttl` is the longest hold then"
@@ -258,6 +262,64 @@ fn check_bindings(args: &Args, function: &Function) -> Result<()> {
     Ok(())
 }
 
+/// An argument is known only when the function is called, and a policy is checked before.
+fn check_policy(args: &Args, function: &Function) -> Result<()> {
+    let Some(name) = args.policy.as_ref().and_then(|policy| policy.path.get_ident()) else {
+        return Ok(());
+    };
+    if !function.template_names().contains(name) {
+        return Ok(());
+    }
+    let message = format!(
+        "a policy is a constant, and `{name}` is an argument of the function: write \
+         `const ORDERS: LockPolicy = ..;` and `policy = ORDERS`, or use `Lock::policy` by hand"
+    );
+    Err(Error::new(name.span(), message))
+}
+
+fn check_when(args: &Args, _: &Function) -> Result<()> {
+    if args.when.is_none() || args.fence.is_none() {
+        return Ok(());
+    }
+    let message = "where `when` is false there is no lock, and so no fence: remove `when`, or take \
+                   `guard = lock` for an `Option<&LockGuard>`, or write two functions";
+    Err(Error::new(args.span_of("when"), message))
+}
+
+fn check_unlocked(args: &Args, function: &Function) -> Result<()> {
+    let Some(name) = &args.unlocked else { return Ok(()) };
+    if name.unraw() == function.sig.ident.unraw() {
+        let message = format!(
+            "`{name}` is the function with the lock: write another name for the one without it, \
+             such as `unlocked = {}_held`",
+            name.unraw()
+        );
+        return Err(Error::new(name.span(), message));
+    }
+    let instead = match (&args.guard, &args.fence) {
+        (Some(_), _) => Some(("guard", "remove `guard` and write `LockGuard::current()`")),
+        (None, Some(_)) => Some(("fence", "lock a function that passes the fence on to another")),
+        (None, None) => None,
+    };
+    if let Some((argument, instead)) = instead {
+        let message = format!(
+            "the body would have no `{argument}` under the name `{}`, because the lock is its \
+             caller's: remove `unlocked`, or {instead}",
+            name.unraw()
+        );
+        return Err(Error::new(args.span_of("unlocked"), message));
+    }
+    let mut lifetimes = function.sig.generics.lifetimes();
+    if matches!(function.shape, Shape::Boxed(_))
+        && lifetimes.any(|lifetime| lifetime.lifetime.ident == "async_trait")
+    {
+        let message = "an implementation of a trait has no methods of its own: write the body as a \
+                       method in `impl Type { .. }` with this attribute there, and call it here";
+        return Err(Error::new(args.span_of("unlocked"), message));
+    }
+    Ok(())
+}
+
 /// The lease as far as it is known at compile time, and its description.
 fn lease(args: &Args) -> Option<(Duration, String)> {
     match &args.ttl {
@@ -265,6 +327,8 @@ fn lease(args: &Args) -> Option<(Duration, String)> {
             let ttl = ttl.literal()?;
             Some((ttl, format!("the `ttl` of {}", format_duration(ttl))))
         }
+        // That of the policy, if it has one.
+        None if args.policy.is_some() => None,
         None => {
             let lease = format_duration(TTL_DEFAULT);
             Some((TTL_DEFAULT, format!("the lease of {lease} that a lock without `ttl` has")))

@@ -13,18 +13,19 @@ use crate::item::{Function, braces, is_owned, mentions};
 use crate::misplaced;
 use crate::policy::{OnBusy, OnLost};
 use crate::runtime::Runtime;
+use crate::second_name;
 use crate::template::Template;
 use crate::values::Fences;
 
 /// Expands the attribute: the function under its lock, or the unchanged function and one error.
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
-    expand(args, item.clone()).unwrap_or_else(|error| {
+    expand(args.clone(), item.clone()).unwrap_or_else(|error| {
         if let Some(item) = misplaced::as_it_was(&item) {
             return item;
         }
-        let error = error.into_compile_error();
+        let (error, second) = (error.into_compile_error(), second_name::as_it_was(args, &item));
         // An argument that only the attribute uses must not cause a second message.
-        quote!(#[allow(unused_variables)] #item #error)
+        quote!(#[allow(unused_variables)] #item #second #error)
     })
 }
 
@@ -76,19 +77,24 @@ impl<'a> Printer<'a> {
                 (Some(quote_spanned!(site=> let __lock = #lock;)), quote_spanned!(site=> __lock))
             }
         };
-        let call = if self.is_one_call() { self.run(&lock) } else { self.acquire_and_run(&lock)? };
+        if let Some(when) = &self.args.when {
+            return self.locked_when(when, binding, &lock);
+        }
+        let call = match self.is_one_call() {
+            true => self.run(&lock, &self.body()),
+            false => self.acquire_and_run(&lock)?,
+        };
         Ok(quote_spanned!(site=> #binding #call))
     }
 
-    /// The items by which a worker calls the function.
-    fn beside(&self) -> Result<Option<TokenStream>> {
-        match &self.args.on_busy {
-            OnBusy::Defer(defer) => {
-                let (name, delay) = (self.name(), self.time(&defer.delay));
-                defer.beside(self.function, &self.runtime, &name, &delay).map(Some)
-            }
-            _ => Ok(None),
+    /// The items by which a worker calls the function, and the function without the lock.
+    fn beside(&self) -> Result<TokenStream> {
+        let mut items = self.unlocked();
+        if let OnBusy::Defer(defer) = &self.args.on_busy {
+            let (name, delay) = (self.name(), self.time(&defer.delay));
+            items.extend(defer.beside(self.function, &self.runtime, &name, &delay)?);
         }
+        Ok(items)
     }
 
     /// Whether a busy lock is not reported: the caller gets the return type's "nothing".
@@ -114,7 +120,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Output: `lock.recovering(path).map_err(path).run(body).await`
-    fn run(&self, lock: &TokenStream) -> TokenStream {
+    pub(crate) fn run(&self, lock: &TokenStream, body: &TokenStream) -> TokenStream {
         let method = if self.is_silent() { "run_or_skip" } else { "run" };
         let recovering = match &self.args.on_lost {
             Some(OnLost::Recover(path)) => Some(self.recovering(path)),
@@ -124,7 +130,7 @@ impl<'a> Printer<'a> {
             let method = Ident::new("map_err", self.there("map_err"));
             quote_spanned!(self.site=> .#method(#map))
         });
-        self.call(method, &quote_spanned!(self.site=> #lock #recovering #map_err), &self.body())
+        self.call(method, &quote_spanned!(self.site=> #lock #recovering #map_err), body)
     }
 
     /// Output: `.recovering(recover::<Ret>(path))`
@@ -150,9 +156,6 @@ impl<'a> Printer<'a> {
     /// lock.run(body).await`
     fn acquire_and_run(&self, lock: &TokenStream) -> Result<TokenStream> {
         let site = self.site;
-        let nothing = TokenStream::new();
-        let acquire = if self.args.fence.is_some() { "acquire_fenced" } else { "acquire" };
-        let acquired = self.call(acquire, lock, &nothing);
         let (held, fences) = match &self.args.fence {
             Some(Fences::Name(fence)) => (quote_spanned!(site=> (__lock, #fence)), None),
             Some(Fences::Each(names)) => {
@@ -167,6 +170,21 @@ impl<'a> Printer<'a> {
             .guard
             .as_ref()
             .map(|guard| quote_spanned!(site=> let #guard = &__lock.share();));
+        let (first, acquired) = self.acquired(lock, &quote_spanned!(site=> __held))?;
+        let run = self.run(&quote_spanned!(site=> __lock), &self.body());
+        Ok(quote_spanned!(site=> #first let #held = #acquired; #fences #guard #run))
+    }
+
+    /// Output: `match lock.acquire().await { Ok(held) => held, Err(error) => return … }`, and a
+    /// statement before it
+    pub(crate) fn acquired(
+        &self,
+        lock: &TokenStream,
+        held: &TokenStream,
+    ) -> Result<(Option<TokenStream>, TokenStream)> {
+        let site = self.site;
+        let acquire = if self.args.fence.is_some() { "acquire_fenced" } else { "acquire" };
+        let acquired = self.call(acquire, lock, &TokenStream::new());
         let instead = match &self.args.on_busy {
             OnBusy::Error | OnBusy::Skip => None,
             OnBusy::Fallback(path) => Some(self.fallback(path)?),
@@ -189,7 +207,6 @@ impl<'a> Printer<'a> {
             None => quote_spanned!(site=> __error),
         };
         let failed = self.failure(&error);
-        let run = self.run(&quote_spanned!(site=> __lock));
         // Moved out of its binding: else the future has space for the second await beside the body.
         let (first, acquired) = if self.is_async && busy.is_some() {
             let first = quote_spanned!(site=> let __acquired = #acquired;);
@@ -197,15 +214,14 @@ impl<'a> Printer<'a> {
         } else {
             (None, acquired)
         };
-        Ok(quote_spanned! {site=>
-            #first
-            let #held = match #acquired {
-                ::core::result::Result::Ok(__held) => __held,
+        let held = quote_spanned! {site=>
+            match #acquired {
+                ::core::result::Result::Ok(__held) => #held,
                 #busy
                 ::core::result::Result::Err(__error) => return #failed,
-            };
-            #fences #guard #run
-        })
+            }
+        };
+        Ok((first, held))
     }
 
     /// Output: `LockOutcome::from_lock_error(error)`, or the conversion that another policy needs
@@ -285,9 +301,13 @@ impl<'a> Printer<'a> {
     }
 
     /// Whether an argument of the function is used outside of the body.
-    fn uses(&self, name: &Ident) -> bool {
+    pub(crate) fn uses(&self, name: &Ident) -> bool {
         matches!(self.args.on_busy, OnBusy::Fallback(_) | OnBusy::Defer(_))
-            || self.args.exprs().any(|expr| mentions(expr.to_token_stream(), name))
+            || self
+                .args
+                .exprs()
+                .chain(&self.args.when)
+                .any(|expr| mentions(expr.to_token_stream(), name))
     }
 
     /// The span of an argument's name, for the tokens that are made of the argument.
@@ -299,7 +319,7 @@ impl<'a> Printer<'a> {
     ///
     /// The branch that never runs gives the body its return type, so that a type error points into
     /// the body and `Ok(Box::new(x))` becomes a `Result<Box<dyn Trait>, E>`.
-    fn body(&self) -> TokenStream {
+    pub(crate) fn body(&self) -> TokenStream {
         let (site, output) = (self.site, &self.function.output);
         let module = self.runtime.module(site);
         let statements = self.function.body.stream();

@@ -3,7 +3,7 @@
 use proc_macro2::Ident;
 
 /// The known arguments, each with an example.
-pub(crate) const KNOWN: [(&str, &str); 19] = [
+pub(crate) const KNOWN: [(&str, &str); 22] = [
     ("key", "key = \"order:<id>\""),
     ("ttl", "ttl = \"300s\""),
     ("renew", "renew"),
@@ -23,6 +23,9 @@ pub(crate) const KNOWN: [(&str, &str); 19] = [
     ("map_err", "map_err = OrderError::from_lock"),
     ("name", "name = \"orders.audit\""),
     ("crate", "crate = my_crate::lockmacro_runtime"),
+    ("policy", "policy = ORDERS"),
+    ("when", "when = !dry_run"),
+    ("unlocked", "unlocked = audit_held"),
 ];
 
 pub(crate) fn example(name: &Ident) -> &'static str {

@@ -32,9 +32,8 @@ impl Printer<'_> {
                 (Ident::new("holder_note", self.there("holder_note")), self.note(template));
             quote_spanned!(site=> .#method(#note))
         });
-        let sharing = self.args.sharing.as_ref().map(|sharing| self.sharing(sharing));
         let lease = self.lease();
-        quote_spanned!(site=> #lock #sharing #lease.name(#name) #message #note #manager)
+        quote_spanned!(site=> #lock #lease.name(#name) #message #note #manager)
     }
 
     pub(crate) fn manager(&self) -> Option<TokenStream> {
@@ -63,25 +62,8 @@ impl Printer<'_> {
         let there = |expr: &Expr| expr.span().resolved_at(site);
         match key {
             Key::Several(keys) => {
-                // A list has values of one type: all templates, or all plain texts.
-                let is_plain = |key: &Key| match key {
-                    Key::Shared(..) => None,
-                    key => Some(key.template()?.as_plain().is_some()),
-                };
-                let kind = keys.first().and_then(is_plain);
-                let alike = kind.is_some() && keys.iter().all(|key| is_plain(key) == kind);
-                let keys = keys.iter().map(|key| {
-                    let there = key.expr().map_or(site, there);
-                    let (key, sharing) = match key {
-                        Key::Shared(key, sharing) => (&**key, Some(self.sharing(sharing))),
-                        key => (key, None),
-                    };
-                    match self.key(key) {
-                        key if alike => key,
-                        key => quote_spanned!(there=> #runtime::LockKey::from(#key) #sharing),
-                    }
-                });
-                quote_spanned!(site=> #runtime::Lock::many([#(#keys),*]))
+                let keys = self.list(keys);
+                quote_spanned!(site=> #runtime::Lock::many(#keys))
             }
             Key::Keys(keys) => {
                 let runtime = respan(runtime.to_token_stream(), there(keys));
@@ -98,6 +80,44 @@ impl Printer<'_> {
                 quote_spanned!(site=> #new(#key))
             }
         }
+    }
+
+    /// All keys, as an iterator.
+    ///
+    /// Output: `[key]`, `[key, key]` or `keys`
+    pub(crate) fn keys(&self) -> TokenStream {
+        match &self.args.key {
+            Key::Several(keys) => self.list(keys),
+            Key::Keys(keys) => keys.to_token_stream(),
+            one => {
+                let key = self.key(one);
+                quote_spanned!(self.site=> [#key])
+            }
+        }
+    }
+
+    /// Output: `[key, key]`
+    fn list(&self, keys: &[Key]) -> TokenStream {
+        let (site, runtime) = (self.site, &self.runtime);
+        // A list has values of one type: all templates, or all plain texts.
+        let is_plain = |key: &Key| match key {
+            Key::Shared(..) => None,
+            key => Some(key.template()?.as_plain().is_some()),
+        };
+        let kind = keys.first().and_then(is_plain);
+        let alike = kind.is_some() && keys.iter().all(|key| is_plain(key) == kind);
+        let keys = keys.iter().map(|key| {
+            let there = key.expr().map_or(site, |expr| expr.span().resolved_at(site));
+            let (key, sharing) = match key {
+                Key::Shared(key, sharing) => (&**key, Some(self.sharing(sharing))),
+                key => (key, None),
+            };
+            match self.key(key) {
+                key if alike => key,
+                key => quote_spanned!(there=> #runtime::LockKey::from(#key) #sharing),
+            }
+        });
+        quote_spanned!(site=> [#(#keys),*])
     }
 
     fn key(&self, key: &Key) -> TokenStream {
@@ -131,8 +151,8 @@ impl Printer<'_> {
         quote_spanned!(site=> #module::constant_key(#constant, &[#(#names),*]))
     }
 
-    /// Output: `.ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold).wait(wait).on_lost(policy)
-    /// .release_in_background()`
+    /// Output: `.policy(ORDERS).shared().ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold).wait(wait)
+    /// .on_lost(policy).release_in_background()`
     fn lease(&self) -> TokenStream {
         let (site, runtime, args) = (self.site, &self.runtime, self.args);
         let time = |method: &str, time: &Option<Time>| {
@@ -158,14 +178,18 @@ impl Printer<'_> {
                 Some(quote_spanned!(site=> .#wait()))
             }
             (Some(Wait::Never), _) => Some(self.wait_never()),
-            // `run_or_skip` does not wait by default.
-            (None, OnBusy::Skip) if !self.is_one_call() => Some(self.wait_never()),
-            (None, _) => None,
+            // The policy's, or the default that stands before it.
+            (None, _) if args.policy.is_some() => None,
+            (None, _) => self.default_wait(),
         };
         let on_lost = match args.on_lost {
+            None => None,
+            Some(OnLost::Cancel) if args.policy.is_some() => {
+                Some(quote_spanned!(site=> .on_lost(#runtime::OnLost::Cancel)))
+            }
             // The default.
-            None | Some(OnLost::Cancel) => None,
-            Some(OnLost::Error) if !self.is_async => None,
+            Some(OnLost::Cancel) => None,
+            Some(OnLost::Error) if !self.is_async && args.policy.is_none() => None,
             Some(OnLost::Error) => Some(quote_spanned!(site=> .on_lost(#runtime::OnLost::Error))),
             Some(OnLost::Finish) => Some(quote_spanned!(site=> .on_lost(#runtime::OnLost::Finish))),
             // `recovering` handles it.
@@ -175,7 +199,16 @@ impl Printer<'_> {
             let release = word("release_in_background", "release");
             quote_spanned!(site=> .#release())
         });
-        quote_spanned!(site=> #ttl #renew #max_hold #min_hold #wait #on_lost #release)
+        let policy = self.policy();
+        let sharing = args.sharing.as_ref().map(|sharing| self.sharing(sharing));
+        quote_spanned!(site=> #policy #sharing #ttl #renew #max_hold #min_hold #wait #on_lost #release)
+    }
+
+    /// The wait of a lock without one, where it is not that of the manager. `run_or_skip` does not
+    /// wait by default.
+    pub(crate) fn default_wait(&self) -> Option<TokenStream> {
+        let is_none = matches!(self.args.on_busy, OnBusy::Skip) && !self.is_one_call();
+        is_none.then(|| self.wait_never())
     }
 
     /// Output: `.wait(Duration::ZERO)`

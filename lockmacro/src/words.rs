@@ -3,7 +3,7 @@
 use crate::known::KNOWN;
 
 /// The words of other libraries: the argument here, the advice, and the words.
-const WORDS: [(&str, &str, &[&str]); 23] = [
+const WORDS: [(&str, &str, &[&str]); 26] = [
     (
         "wait",
         "the wait for a busy lock is `wait = \"5s\"`, and the time after \
@@ -256,6 +256,22 @@ const WORDS: [(&str, &str, &[&str]); 23] = [
         "crate",
         "the path of the runtime is `crate = my_crate::lockmacro_runtime`",
         &["krate", "crate_path", "path", "runtime"],
+    ),
+    (
+        "policy",
+        "settings that functions share are a constant: write `const ORDERS: LockPolicy = ..;` and \
+         `policy = ORDERS`",
+        &["config", "defaults", "extends", "options", "preset", "profile", "settings", "template"],
+    ),
+    (
+        "when",
+        "whether a call needs the lock is `when = !dry_run`",
+        &["condition", "enabled", "if", "if_true", "only_if", "only_when", "predicate", "unless"],
+    ),
+    (
+        "unlocked",
+        "the body without the lock, for callers that hold it, is `unlocked = audit_held`",
+        &["inner", "no_lock", "nolock", "raw", "unguarded", "without_lock"],
     ),
 ];
 

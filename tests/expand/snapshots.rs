@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use proc_macro2::TokenStream;
-use quote::ToTokens;
+use quote::{ToTokens, quote};
 use syn::visit_mut::VisitMut;
-use syn::{Attribute, File, ImplItemFn, Item};
+use syn::{Attribute, File, ImplItem, ImplItemFn, Item, ItemImpl};
 
 /// `name.rs` expands to `name.expanded.rs`.
-const SAMPLES: [&str; 18] = [
+const SAMPLES: [&str; 21] = [
     "audit_order",
     "sync",
     "skip",
@@ -28,6 +28,9 @@ const SAMPLES: [&str; 18] = [
     "several_keys",
     "keys_of_an_iterator",
     "defer",
+    "policy",
+    "when",
+    "unlocked",
 ];
 
 fn folder() -> PathBuf {
@@ -68,11 +71,18 @@ impl VisitMut for Expander {
         syn::visit_mut::visit_file_mut(self, file);
     }
 
-    fn visit_impl_item_fn_mut(&mut self, function: &mut ImplItemFn) {
-        let with = |attrs| ImplItemFn { attrs, ..function.clone() }.into_token_stream();
-        if let Some(expanded) = Self::expand(&function.attrs, with) {
-            *function = syn::parse2(expanded).unwrap();
-        }
+    fn visit_item_impl_mut(&mut self, block: &mut ItemImpl) {
+        let items = block.items.drain(..).flat_map(|item| match &item {
+            ImplItem::Fn(function) => {
+                let with = |attrs| ImplItemFn { attrs, ..function.clone() }.into_token_stream();
+                let expanded = Self::expand(&function.attrs, with);
+                expanded.map_or(vec![item], |items| {
+                    syn::parse2::<ItemImpl>(quote!(impl Both { #items })).unwrap().items
+                })
+            }
+            _ => vec![item],
+        });
+        block.items = items.collect();
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod arguments;
 mod blocking;
+mod conditions;
 mod defaults;
 mod errors;
 mod functions;
@@ -15,6 +16,8 @@ mod methods;
 mod nesting;
 mod others;
 mod outcomes;
+mod policies;
+mod unlocked;
 mod waits;
 
 use std::time::{Duration, Instant};

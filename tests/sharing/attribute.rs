@@ -1,12 +1,14 @@
 //! The attribute's arguments for locks that several callers hold.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use lockmacro_runtime::{Fence, LockError, LockManager, distributed_lock};
+use futures::FutureExt as _;
+use lockmacro_runtime::{Fence, LockError, LockManager, LockPolicy, distributed_lock};
 use lockmacro_tests::{Backend, on};
 use tokio::sync::Barrier;
 
-use crate::{held, is_busy, lock, released};
+use crate::{TEST_TIMEOUT, held, is_busy, lock, released};
 
 #[distributed_lock(key = key, shared, manager = locks)]
 async fn report(locks: &LockManager, key: &str, together: Arc<Barrier>) -> Result<(), LockError> {
@@ -34,6 +36,60 @@ async fn book(
 ) -> Result<(), LockError> {
     together.wait().await;
     Ok(())
+}
+
+const DESKS: LockPolicy = LockPolicy::new().permits(2);
+
+#[distributed_lock(key = key, policy = DESKS, manager = locks)]
+async fn at_a_desk(locks: &LockManager, key: &str) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = key, policy = DESKS, shared, manager = locks)]
+async fn beside_the_desks(locks: &LockManager, key: &str) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = key, unlocked = audit_held, manager = locks)]
+async fn audit(locks: &LockManager, key: &str) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = key, shared, unlocked = read_held, manager = locks)]
+async fn read(locks: &LockManager, key: &str) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[on(memory, redis)]
+async fn a_policy_has_permits_and_an_argument_wins(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("desk");
+    let permit = || lock(&manager, &key).policy(DESKS);
+    let guards = [held(permit()).await, held(permit()).await];
+    assert!(at_a_desk(&manager, &key).await.is_err_and(|error| error.is_busy()));
+    beside_the_desks(&manager, &key).await.expect("shared");
+    // One that says for itself who may hold it keeps that.
+    released([held(lock(&manager, &key).permits(3).policy(DESKS)).await]).await;
+    released(guards).await;
+    at_a_desk(&manager, &key).await.expect("free");
+}
+
+#[on(memory, redis)]
+async fn an_unlocked_function_is_not_for_holders_of_a_shared_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("order:42");
+    let both = || async {
+        read_held(&manager, &key).await?;
+        audit_held(&manager, &key).await
+    };
+    lock(&manager, &key).run(both()).await.expect("it is held");
+    // The functions themselves take the lock.
+    read(&manager, &key).await.and(audit(&manager, &key).await).expect("free");
+    let shared = AssertUnwindSafe(lock(&manager, &key).shared().run(both())).catch_unwind();
+    let panicked = shared.await.expect_err("it is shared");
+    let said = panicked.downcast_ref::<String>().expect("a text");
+    assert!(said.contains("`audit_held` is for callers that hold the lock"), "{said}");
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
 #[on(memory, redis)]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::engine::core::Core;
 use crate::value::key::LockKey;
 use crate::value::loss::OnLost;
+use crate::value::policy::LockPolicy;
 
 /// The description of a lock: its keys and its options.
 #[derive(Debug, Clone)]
@@ -54,6 +55,30 @@ impl LockSpec {
         })
     }
 
+    /// Sets what a policy sets. Never inlined, for the same reason.
+    #[inline(never)]
+    pub(crate) fn set(&mut self, policy: LockPolicy) {
+        if policy.renews {
+            self.renewed = Some(true);
+        } else if policy.ttl.is_some() {
+            self.renewed.get_or_insert(false);
+        }
+        self.ttl = policy.ttl.or(self.ttl);
+        self.max_hold = policy.max_hold.or(self.max_hold);
+        self.min_hold = policy.min_hold.unwrap_or(self.min_hold);
+        self.on_lost = policy.on_lost.unwrap_or(self.on_lost);
+        self.releases_in_background |= policy.releases_in_background;
+        self.wait = policy.wait.or(self.wait);
+        for key in iter::once(&mut self.key).chain(&mut self.more) {
+            // A key of several may say for itself who may hold it.
+            if let Some(mode) = policy.mode
+                && key.mode().is_exclusive()
+            {
+                *key = key.clone().with_mode(mode);
+            }
+        }
+    }
+
     /// The same lock, which does not wait unless the caller has set a wait.
     pub(crate) fn without_default_wait(mut self: Box<Self>) -> Box<Self> {
         self.wait.get_or_insert_default();
@@ -63,5 +88,52 @@ impl LockSpec {
     /// All keys, in the caller's order.
     pub(crate) fn keys(&self) -> Vec<LockKey> {
         iter::once(&self.key).chain(&self.more).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> Box<LockSpec> {
+        LockSpec::new("order:42".into(), Box::default())
+    }
+
+    fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    #[test]
+    fn a_policy_sets_all_that_it_has_and_nothing_else() {
+        let all = LockPolicy::new()
+            .ttl(secs(1))
+            .renew()
+            .max_hold(secs(2))
+            .min_hold(secs(3))
+            .wait(secs(4))
+            .on_lost(OnLost::Finish)
+            .release_in_background();
+        let mut spec = spec();
+        for policy in [all, LockPolicy::new()] {
+            spec.set(policy);
+            assert_eq!((spec.ttl, spec.renewed), (Some(secs(1)), Some(true)));
+            assert_eq!((spec.max_hold, spec.min_hold), (Some(secs(2)), secs(3)));
+            assert_eq!((spec.wait, spec.on_lost), (Some(secs(4)), OnLost::Finish));
+            assert!(spec.releases_in_background);
+        }
+    }
+
+    #[test]
+    fn a_ttl_of_a_policy_is_not_renewed_unless_it_says_so() {
+        for (policy, renewed) in [
+            (LockPolicy::new(), None),
+            (LockPolicy::new().ttl(secs(1)), Some(false)),
+            (LockPolicy::new().renew(), Some(true)),
+            (LockPolicy::new().ttl(secs(1)).renew(), Some(true)),
+        ] {
+            let mut spec = spec();
+            spec.set(policy);
+            assert_eq!(spec.renewed, renewed, "{policy:?}");
+        }
     }
 }

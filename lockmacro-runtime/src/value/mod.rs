@@ -20,6 +20,8 @@ pub(crate) mod labels;
 pub(crate) mod limits;
 pub(crate) mod loss;
 pub(crate) mod mode;
+pub(crate) mod policy;
+pub(crate) mod policy_check;
 pub(crate) mod random;
 pub(crate) mod sync;
 pub(crate) mod task;

@@ -17,7 +17,7 @@ pub(crate) enum Mode {
 
 impl Mode {
     /// The mode of a caller that lets `permits` hold the key at once, itself included.
-    pub(crate) fn of_permits(permits: u32) -> Self {
+    pub(crate) const fn of_permits(permits: u32) -> Self {
         if permits == 1 { Mode::Exclusive } else { Mode::Permits(permits) }
     }
 

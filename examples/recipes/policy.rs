@@ -1,0 +1,59 @@
+//! The settings of a team in one place, dry runs without a lock, and a batch under one lock.
+//!
+//! `cargo run --example policy`
+
+use std::time::Duration;
+
+use lockmacro_runtime::{LockError, LockManager, distributed_lock};
+
+/// How this team locks. Every other file names one of these.
+mod policies {
+    use std::time::Duration;
+
+    use lockmacro_runtime::{LockPolicy, OnLost};
+
+    /// Work on an order takes seconds, and is not stopped half-way.
+    pub const ORDERS: LockPolicy =
+        LockPolicy::new().ttl(Duration::from_secs(30)).renew().on_lost(OnLost::Error);
+
+    /// Work that a person waits for.
+    pub const AT_THE_DESK: LockPolicy = ORDERS.wait(Duration::from_millis(300));
+}
+
+/// A dry run changes nothing, so it needs no lock. `audit_held` is the same without the lock.
+#[distributed_lock(
+    key = "order:<id>",
+    policy = policies::AT_THE_DESK,
+    when = !dry_run,
+    unlocked = audit_held
+)]
+async fn audit(id: u64, dry_run: bool) -> Result<String, LockError> {
+    Ok(format!("order {id} {} audited", if dry_run { "could be" } else { "is" }))
+}
+
+/// A batch has the locks of all of its orders, or none of them. It may take longer than an order.
+#[distributed_lock(
+    key = keys(ids.iter().map(|id| format!("order:{id}"))),
+    policy = policies::ORDERS,
+    wait = Duration::from_secs(60)
+)]
+async fn audit_all(ids: &[u64]) -> Result<usize, LockError> {
+    for id in ids {
+        println!("{}", audit_held(*id, false).await?);
+    }
+    Ok(ids.len())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), LockError> {
+    LockManager::connect("memory://").await?.install()?; // or "redis://…"
+    assert_eq!(audit(42, true).await?, "order 42 could be audited");
+    assert_eq!(audit(42, false).await?, "order 42 is audited");
+    assert_eq!(audit_all(&[42, 43, 44]).await?, 3);
+    Ok(())
+}
+
+#[test]
+fn dry_runs_orders_and_batches_are_audited() {
+    assert_eq!(main(), Ok(()));
+}

@@ -1,0 +1,82 @@
+//! `policy = ORDERS`: a constant with settings that the attribute does not name.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::quote_spanned;
+use syn::ExprPath;
+use syn::spanned::Spanned as _;
+
+use crate::duration::{Time, Wait};
+use crate::expand::Printer;
+use crate::policy::OnBusy;
+use crate::spans::respan;
+
+/// Whether a path may depend on type parameters, which a constant in a function cannot use: a path
+/// through a type. Modules have small letters.
+fn is_of_a_type(path: &ExprPath) -> bool {
+    let mut segments = path.path.segments.iter();
+    segments.next_back();
+    let is_type = |name: &Ident| name.to_string().starts_with(char::is_uppercase);
+    path.qself.is_some()
+        || segments.any(|segment| is_type(&segment.ident) || !segment.arguments.is_none())
+}
+
+impl Printer<'_> {
+    /// A constant, so that a wrong policy is an error of the compiler. One with a name is computed
+    /// by `cargo check` already, and one without a name may depend on type parameters.
+    ///
+    /// Output: `.policy({ const __POLICY: LockPolicy = checked(ORDERS, arguments, "error");
+    /// __POLICY })`, or `.policy(const { checked(Self::ORDERS, arguments, "error") })`
+    pub(crate) fn policy(&self) -> Option<TokenStream> {
+        let path = self.args.policy.as_ref()?;
+        let (site, there) = (self.site, path.span().resolved_at(self.site));
+        let (runtime, module) = (&self.runtime, self.runtime.module(site));
+        let on_busy = match self.args.on_busy {
+            OnBusy::Error => "error",
+            OnBusy::Skip => "skip",
+            OnBusy::Fallback(_) => "fallback",
+            OnBusy::Defer(_) => "defer",
+        };
+        let arguments = self.known_arguments();
+        // An error about the policy belongs to its path.
+        let checked = respan(quote_spanned!(there=> #module::checked), there);
+        let checked = quote_spanned!(there=> #checked(#path, #arguments, #on_busy));
+        let policy = match is_of_a_type(path) {
+            true => quote_spanned!(site=> const { #checked }),
+            false => quote_spanned!(site=> {
+                const __POLICY: #runtime::LockPolicy = #checked;
+                __POLICY
+            }),
+        };
+        let (default_wait, method) =
+            (self.default_wait(), Ident::new("policy", self.there("policy")));
+        Some(quote_spanned!(site=> #default_wait.#method(#policy)))
+    }
+
+    /// The attribute's own arguments, for the check of the policy beside them.
+    ///
+    /// Output: `LockPolicy::new().ttl(ttl).renew().max_hold(time).min_hold(time).wait(wait)`
+    fn known_arguments(&self) -> TokenStream {
+        let (site, runtime, args) = (self.site, &self.runtime, self.args);
+        let time = |method: &str, time: Option<&Time>| {
+            let time = match time? {
+                time @ Time::Literal(_) => self.time(time),
+                // It is not known yet.
+                Time::Expr(_) => quote_spanned!(site=> ::core::time::Duration::MAX),
+            };
+            let method = Ident::new(method, site);
+            Some(quote_spanned!(site=> .#method(#time)))
+        };
+        let ttl = time("ttl", args.ttl.as_ref());
+        let renew = args.renew.then(|| quote_spanned!(site=> .renew()));
+        let max_hold = time("max_hold", args.max_hold.as_ref());
+        let min_hold = time("min_hold", args.min_hold.as_ref());
+        let wait = match &args.wait {
+            Some(Wait::For(limit)) => time("wait", Some(limit)),
+            Some(Wait::Forever) => Some(quote_spanned!(site=> .wait_forever())),
+            Some(Wait::Never) => Some(quote_spanned!(site=> .wait(::core::time::Duration::ZERO))),
+            None => None,
+        };
+        let new = quote_spanned!(site=> #runtime::LockPolicy::new());
+        quote_spanned!(site=> #new #ttl #renew #max_hold #min_hold #wait)
+    }
+}

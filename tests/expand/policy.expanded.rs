@@ -1,0 +1,74 @@
+async fn audit(id: u64) -> Result<Receipt, OrderError> {
+    ::lockmacro_runtime::Lock::new(
+            ::lockmacro_runtime::LockKey::template("order:<id>")
+                .literal("order:")
+                .value(&id),
+        )
+        .policy({
+            const __POLICY: ::lockmacro_runtime::LockPolicy = ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::checked(
+                orders::AUDITS,
+                ::lockmacro_runtime::LockPolicy::new(),
+                "error",
+            );
+            __POLICY
+        })
+        .name(::core::concat!(::core::module_path!(), "::audit"))
+        .run({
+            async move {
+                if false {
+                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
+                        Result<Receipt, OrderError>,
+                    >();
+                }
+                run(id).await
+            }
+        })
+        .await
+}
+impl Orders {
+    async fn assign(&self, id: u64) {
+        let __lock = match ::lockmacro_runtime::Lock::new(
+                ::lockmacro_runtime::LockKey::template("order:<id>")
+                    .literal("order:")
+                    .value(&id),
+            )
+            .wait(::core::time::Duration::ZERO)
+            .policy(const {
+                ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::checked(
+                    Self::POLICY,
+                    ::lockmacro_runtime::LockPolicy::new()
+                        .ttl(::core::time::Duration::MAX)
+                        .min_hold(::core::time::Duration::from_secs(5)),
+                    "skip",
+                )
+            })
+            .ttl(self.ttl)
+            .min_hold(::core::time::Duration::from_secs(5))
+            .on_lost(::lockmacro_runtime::OnLost::Cancel)
+            .name(::core::concat!(::core::module_path!(), "::assign"))
+            .acquire()
+            .await
+        {
+            ::core::result::Result::Ok(__held) => __held,
+            ::core::result::Result::Err(__error) => {
+                return ::lockmacro_runtime::SkipOutcome::refused(
+                    ::core::concat!(::core::module_path!(), "::assign"),
+                    __error,
+                );
+            }
+        };
+        let lock = &__lock.share();
+        __lock
+            .run_or_skip({
+                async move {
+                    if false {
+                        return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
+                            (),
+                        >();
+                    }
+                    self.run(id, lock).await
+                }
+            })
+            .await
+    }
+}

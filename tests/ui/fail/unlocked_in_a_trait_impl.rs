@@ -1,0 +1,16 @@
+use lockmacro_runtime::{LockError, distributed_lock};
+
+struct Orders;
+
+trait Audit {
+    async fn audit(&self, id: u64) -> Result<u64, LockError>;
+}
+
+impl Audit for Orders {
+    #[distributed_lock(key = "order:<id>", ttl = "300s", unlocked = audit_held)]
+    async fn audit(&self, id: u64) -> Result<u64, LockError> {
+        Ok(id)
+    }
+}
+
+fn main() {}
