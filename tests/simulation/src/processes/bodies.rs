@@ -1,13 +1,14 @@
 //! The bodies that run under locks, and what must be true of them: those under one key never
 //! overlap, and their fences grow.
 //!
-//! A body ends, as far as others are concerned, with the lease that its guard promises: a process
+//! No body relies on a lock for longer than the servers keep it. A body ends, as far as others are concerned, with the lease that its guard promises: a process
 //! that is frozen may go on later only to find that out.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::processes::scenario::LONGEST_TTL;
 use crate::processes::sim::sim;
 
 #[derive(Default)]
@@ -75,6 +76,7 @@ impl Bodies {
                 ),
             );
         }
+        outlasts(process.nth, &keys, until);
     }
 
     /// A body has ended.
@@ -120,5 +122,27 @@ impl Bodies {
             sim.fails("fences", format_args!("{fence} under {key} after {last}"));
         }
         *last = fence.max(*last);
+    }
+}
+
+/// Servers keep the locks of a process for as long as it relies on them, whether anybody else asks
+/// for them or not. A server that has lost its data takes no part until they are over.
+fn outlasts(process: usize, keys: &[usize], until: Duration) {
+    let sim = sim();
+    let (now, mut hosts) = (sim.now(), sim.network.hosts.borrow_mut());
+    let majority = hosts.len() / 2 + 1;
+    for key in keys {
+        let keeps = hosts.iter_mut().filter_map(|host| {
+            let is_young = host.forgot.is_some_and(|forgot| now < forgot + LONGEST_TTL);
+            (is_young || host.keeps(process, *key, now, until)).then_some(())
+        });
+        let count = keeps.count();
+        if count < majority {
+            let left = until - now;
+            sim.fails(
+                "lease",
+                format_args!("{count} servers keep {key} for p{process} for {left:?}"),
+            );
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::processes::process::Clock;
+use crate::processes::work::{label_of, name_of};
 use crate::processes::world::BEGIN;
 use crate::server::{ConnectionId, Output, Server};
 
@@ -12,12 +13,15 @@ pub(crate) struct Host {
     /// The server is stopped until then, and its system still takes connections.
     pub(crate) frozen_until: Duration,
     pub(crate) down: bool,
+    /// When it last lost its data.
+    pub(crate) forgot: Option<Duration>,
 }
 
 impl Host {
     pub(crate) fn new(nth: usize, clock: Clock) -> Self {
         let server = Server::with_seed(nth as u64);
-        let mut host = Self { server, clock, frozen_until: Duration::ZERO, down: false };
+        let mut host =
+            Self { server, clock, frozen_until: Duration::ZERO, down: false, forgot: None };
         host.server.start(host.clock(Duration::ZERO));
         host
     }
@@ -27,6 +31,21 @@ impl Host {
         BEGIN + self.clock.after(now)
     }
 
+    /// Whether a process has a lock at `now` that this server keeps until `until`.
+    pub(crate) fn keeps(
+        &mut self,
+        process: usize,
+        key: usize,
+        now: Duration,
+        until: Duration,
+    ) -> bool {
+        let (now, until) = (self.clock(now), self.clock(until).as_millis() as u64);
+        let held = self.server.string(&name_of(key), now);
+        held.is_some_and(|(token, expires)| {
+            token.starts_with(&label_of(process)) && expires.is_none_or(|at| at >= until)
+        })
+    }
+
     pub(crate) fn receive(&mut self, id: ConnectionId, bytes: &[u8], now: Duration) -> Vec<Output> {
         let clock = self.clock(now);
         self.server.receive(id, bytes, clock)
@@ -34,6 +53,7 @@ impl Host {
 
     /// Starts the server again, with the data that it had or without.
     pub(crate) fn restart(&mut self, now: Duration, keeps: bool) {
+        self.forgot = if keeps { self.forgot } else { Some(now) };
         // All connections were closed when it ended.
         drop(match keeps {
             true => self.server.restart_with_data(),

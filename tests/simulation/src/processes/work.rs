@@ -14,6 +14,16 @@ use crate::processes::sim::sim;
 /// How long a manager may take to shut down.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(60);
 
+/// The name of a lock.
+pub(crate) fn name_of(key: usize) -> String {
+    format!("key:{key}")
+}
+
+/// With what the tokens of a process begin.
+pub(crate) fn label_of(process: usize) -> String {
+    format!("p{process}")
+}
+
 /// Starts a process.
 pub(crate) fn start(scenario: &Scenario, plan: &Plan) {
     let (store, plan) = (scenario.store, Arc::new(plan.clone()));
@@ -62,7 +72,7 @@ async fn connect(store: Store, plan: &Plan) -> LockManager {
     loop {
         let nth = here().nth;
         let mut builder = LockManager::builder()
-            .label(format!("p{nth}"))
+            .label(label_of(nth))
             .timeout(plan.timeout)
             .longest_ttl(LONGEST_TTL);
         if let Some(turn) = plan.turn {
@@ -126,7 +136,7 @@ fn expected(call: &Call, error: &LockError) {
 }
 
 async fn make(worker: usize, call: &Call, locks: &LockManager) -> Result<(), LockError> {
-    let keys: Vec<_> = call.keys.iter().map(|key| format!("key:{key}")).collect();
+    let keys: Vec<_> = call.keys.iter().map(|key| name_of(*key)).collect();
     match &keys[..] {
         [key] => {
             let lock = with(Lock::new(key.as_str()), call).manager(locks);
@@ -223,7 +233,7 @@ async fn run_body(worker: usize, call: &Call, locks: &LockManager) -> Result<(),
     }
     let body = Body::enter(worker, call, left(), &[]);
     if call.reenters {
-        match Lock::new(format!("key:{}", call.keys[0])).manager(locks).acquire().await {
+        match Lock::new(name_of(call.keys[0])).manager(locks).acquire().await {
             Ok(again) if again.is_joined() => {}
             other => sim().fails("re-entry", format_args!("{worker} has not joined: {other:?}")),
         }

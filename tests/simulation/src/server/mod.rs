@@ -24,6 +24,7 @@ use std::time::Duration;
 pub use connection::ConnectionId;
 use core::Core;
 pub use core::Output;
+use keyspace::Value;
 pub use replication::{Change, ReplicaId, Snapshot};
 
 /// A simulated server.
@@ -156,6 +157,19 @@ impl Server {
         let keys = self.core.keyspace.iter();
         let name = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
         keys.map(|(key, entry)| (name(key), entry.expires.is_some())).collect()
+    }
+
+    /// The value of a key that holds a string at `now`, and when it expires, in milliseconds since
+    /// 1970 by this server's clock.
+    pub fn string(&mut self, key: &str, now: Duration) -> Option<(String, Option<u64>)> {
+        self.core.keyspace.now = now.as_millis() as u64;
+        let entry = self.core.keyspace.entry(key.as_bytes())?;
+        match &entry.value {
+            Value::String(value) => {
+                Some((String::from_utf8_lossy(value).into_owned(), entry.expires))
+            }
+            _ => None,
+        }
     }
 
     /// The commands that clients sent and this server does not know. A test that relies on its
