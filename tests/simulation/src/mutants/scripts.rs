@@ -1,6 +1,6 @@
 //! The mutants of the scripts.
 
-use super::Mutant;
+use super::{LEASE, Mutant};
 
 const fn mutant(
     name: &'static str,
@@ -13,18 +13,18 @@ const fn mutant(
 
 #[rustfmt::skip]
 pub(crate) const MUTANTS: &[Mutant] = &[
-    mutant("a held lock is granted", "exclusion",
+    mutant("a held lock is granted", LEASE,
         "if held == token then\n  return grant(true)", "if held then\n  return grant(true)"),
-    mutant("a lock of several that is held is granted", "exclusion",
+    mutant("a lock of several that is held is granted", LEASE,
         "if held and held ~= token then", "if false then"),
-    mutant("anybody's lock is renewed", "exclusion",
+    mutant("anybody's lock is renewed", LEASE,
         "if redis.call('GETEX', KEYS[1]) ~= ARGV[1] then\n  return 0\nend\nredis.call('PEXPIRE'",
         "if not redis.call('GETEX', KEYS[1]) then\n  return 0\nend\nredis.call('PEXPIRE'"),
-    mutant("anybody's lock is released", "exclusion",
+    mutant("anybody's lock is released", LEASE,
         "local held = value == ARGV[1]", "local held = value"),
-    mutant("anybody's uncontended lock is released", "errors",
+    mutant("anybody's uncontended lock is released", LEASE,
         "if redis.call('GETEX', lock) ~= token then", "if not redis.call('GETEX', lock) then"),
-    mutant("a renewal does nothing", "exclusion",
+    mutant("a renewal does nothing", LEASE,
         "redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), tonumber(ARGV[2])))",
         ""),
     mutant("a fence is given again", "fences",
@@ -51,6 +51,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("the last fence has no ttl", "left",
         "redis.call('SET', KEYS[4], micros(last), 'PX', fence_ttl)",
         "redis.call('SET', KEYS[4], micros(last))"),
-    mutant("a hand-off has no ttl", "left",
+    mutant("a hand-off has no ttl", "stuck",
         "redis.call('SET', KEYS[1], head, 'PX', px)", "redis.call('SET', KEYS[1], head)"),
 ];

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use tokio::time::sleep;
 
 use crate::processes::process::State;
-use crate::processes::scenario::{LONGEST_TTL, Scenario, Store, ms, pick};
+use crate::processes::scenario::{Scenario, Store, ms, pick};
 use crate::processes::sim::sim;
 use crate::processes::work::start;
 
@@ -52,6 +52,10 @@ pub(crate) enum Fault {
     Stop {
         host: usize,
     },
+    /// An operator deletes a lock.
+    Delete {
+        key: usize,
+    },
     /// The server starts again.
     Start {
         host: usize,
@@ -63,7 +67,7 @@ pub(crate) enum Fault {
 pub(crate) fn draw_faults(
     random: &mut Rng,
     store: Store,
-    processes: usize,
+    (processes, keys): (usize, usize),
     calm: Duration,
 ) -> Vec<(Duration, Fault)> {
     let mut faults = Vec::new();
@@ -77,7 +81,7 @@ pub(crate) fn draw_faults(
         let (process, host) = (random.usize(..processes), random.usize(..store.hosts()));
         let time = ms(*pick(random, &[10, 60, 200, 600, 1_500, 4_000]));
         let over = (at + time).min(calm);
-        match random.u8(..16) {
+        match random.u8(..17) {
             0..3 => {
                 let process = random.bool().then_some(process);
                 let host = (process.is_none() || random.bool()).then_some(host);
@@ -99,6 +103,7 @@ pub(crate) fn draw_faults(
                 let silent = random.bool();
                 faults.push((at, Fault::Kill { process, silent, replaced: is_replaced }));
             }
+            14..15 => faults.push((at, Fault::Delete { key: random.usize(..keys) })),
             _ => {
                 let keeps = !may_lose || random.bool();
                 faults.push((at, Fault::Stop { host }));
@@ -181,10 +186,15 @@ fn apply(scenario: &Scenario, fault: Fault) {
             network.hosts.borrow_mut()[host].down = true;
             network.end_all(host);
         }
+        Fault::Delete { key } => {
+            let now = sim.now();
+            network.hosts.borrow_mut().iter_mut().for_each(|host| host.delete(key, now));
+            sim.bodies.lose(Some(key));
+        }
         Fault::Start { host, keeps } => {
             if !keeps && scenario.store == Store::One {
                 // What was granted before may be relied on until its lease is over.
-                sim.bodies.excuse(sim.now() + LONGEST_TTL * 2);
+                sim.bodies.lose(None);
             }
             start_host(host, keeps);
         }

@@ -46,6 +46,15 @@ impl Host {
         })
     }
 
+    /// Deletes a lock, as another program does.
+    pub(crate) fn delete(&mut self, key: usize, now: Duration) {
+        let client = self.server.connect();
+        let name = name_of(key);
+        let command = format!("*2\r\n$3\r\nDEL\r\n${}\r\n{name}\r\n", name.len());
+        drop(self.receive(client, command.as_bytes(), now));
+        self.server.disconnect(client);
+    }
+
     pub(crate) fn receive(&mut self, id: ConnectionId, bytes: &[u8], now: Duration) -> Vec<Output> {
         let clock = self.clock(now);
         self.server.receive(id, bytes, clock)

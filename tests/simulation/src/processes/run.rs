@@ -21,6 +21,10 @@ use crate::processes::world::OfProcess;
 /// How long the traces of killed processes may stay on a server: the longest is that of a waiter.
 const LEFT_MAX: Duration = Duration::from_secs(60);
 
+/// How long a lock may stay on a server after the last call: a dropped one is released in the
+/// background.
+const RELEASED_MAX: Duration = Duration::from_secs(1);
+
 /// What one simulation showed.
 #[derive(Debug)]
 pub struct Outcome {
@@ -89,6 +93,10 @@ async fn all(scenario: &Scenario) {
             sim.fails("stuck", format_args!("not over in time: {calls:#?}"));
         }
         if sim().failure().is_none() {
+            if scenario.faults.is_empty() && !scenario.keeps_keys() {
+                sleep(RELEASED_MAX).await;
+                all_is_released();
+            }
             sleep(LEFT_MAX).await;
             nothing_is_left();
         }
@@ -96,6 +104,18 @@ async fn all(scenario: &Scenario) {
     tokio::select! { biased; () = life => {} () = delivery => {} }
     if let Some(panicked) = PANIC.take() {
         sim().fails("panic", panicked);
+    }
+}
+
+/// While nothing fails, no lock waits for its ttl: each was released by its call, or soon after it.
+fn all_is_released() {
+    let sim = sim();
+    for (nth, host) in sim.network.hosts.borrow_mut().iter_mut().enumerate() {
+        for (key, _) in host.server.keys(host.clock(sim.now())) {
+            if !key.starts_with("lm1:") {
+                sim.fails("left", format_args!("s{nth} has `{key}`, though all calls are over"));
+            }
+        }
     }
 }
 

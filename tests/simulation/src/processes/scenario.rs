@@ -78,6 +78,8 @@ pub(crate) struct Call {
     pub(crate) dropped: Option<u32>,
     pub(crate) reenters: bool,
     pub(crate) extends: bool,
+    /// Keeps another guard for longer than the one that releases the lock.
+    pub(crate) shares: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +123,7 @@ impl Scenario {
         };
         let faults = match calm.is_zero() {
             true => Vec::new(),
-            false => draw_faults(random, store, count, calm),
+            false => draw_faults(random, store, (count, keys), calm),
         };
         Self { store, delay, hosts, processes, successors, faults, calm }
     }
@@ -140,6 +142,12 @@ impl Scenario {
         let calls = self.processes.iter().flat_map(|plan| plan.workers.iter().flatten());
         let calls = calls.filter(|call| call.keys.len() > 1 || call.min_hold.is_some());
         calls.flat_map(|call| call.keys.iter().copied()).collect()
+    }
+
+    /// Whether keys stay for a while after a release.
+    pub(crate) fn keeps_keys(&self) -> bool {
+        let mut calls = self.processes.iter().flat_map(|plan| plan.workers.iter().flatten());
+        calls.any(|call| call.min_hold.is_some())
     }
 
     /// When all calls have to be over: when each of them has waited for all the others.
@@ -177,6 +185,7 @@ impl Plan {
         let turn = match random.u8(..6) {
             0 => Some(Duration::ZERO),
             1 => Some(ms(random.u64(1..300))),
+            2 => Some(ms(random.u64(300..=1_000))),
             _ => None,
         };
         let workers = (0..*pick(random, &[1, 1, 2, 3, 5]))
@@ -197,9 +206,11 @@ impl Call {
     fn draw(random: &mut Rng, keys: usize, shortest: Duration) -> Self {
         let ttl = ms(*pick(random, &[80, 150, 400, 1_000, 1_000, 2_500, 6_000])).max(shortest);
         let renew = random.u8(..3) == 0;
-        let body = match random.u8(..6) {
+        let body = match random.u8(..7) {
             0..3 => ms(random.u64(..15)),
             3..5 => ms(random.u64(..300)),
+            // Until just before the end of the lease.
+            5 => ttl.mul_f64(0.9 + 0.1 * random.f64()),
             // Beyond the ttl.
             _ => ttl.mul_f64(0.5 + random.f64() * 2.0),
         };
@@ -232,6 +243,7 @@ impl Call {
             dropped: (random.u8(..6) == 0).then(|| random.u32(1..12)),
             reenters: random.u8(..8) == 0,
             extends: random.u8(..12) == 0,
+            shares: random.u8(..10) == 0,
         }
     }
 }

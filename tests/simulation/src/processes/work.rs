@@ -14,6 +14,9 @@ use crate::processes::sim::sim;
 /// How long a manager may take to shut down.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(60);
 
+/// How long a guard is kept that does not release the lock.
+const SHARED: Duration = Duration::from_secs(3);
+
 /// The name of a lock.
 pub(crate) fn name_of(key: usize) -> String {
     format!("key:{key}")
@@ -98,17 +101,34 @@ async fn one_call(worker: usize, call: &Call, locks: &LockManager) {
     if let ([key], true) = (&call.keys[..], call.wait != Wait::No) {
         sim().waits.begins(worker, *key);
     }
+    let began = sim().now();
     let made = DroppedAt { future: Some(Box::pin(make(worker, call, locks))), left: call.dropped };
     match made.await {
         Some(Ok(())) => trace!("{worker} is done"),
         Some(Err(error)) => {
             trace!("{worker} fails: {error}");
             expected(call, &error);
+            if !sim().has_faults && call.wait == Wait::No && matches!(error, LockError::Busy { .. })
+            {
+                soon(sim().now() - began);
+            }
         }
         None => trace!("{worker} is dropped"),
     }
     sim().waits.ends(worker);
     here().ended(worker);
+}
+
+/// While nothing fails, a caller that does not wait is answered in the time of a few requests: of
+/// those of other callers before it, and of its own. At a Redlock each of them may try again.
+fn soon(took: Duration) {
+    if sim().network.hosts.borrow().len() > 1 {
+        return;
+    }
+    let most = sim().network.longest_grant() + Duration::from_millis(200);
+    if took > most {
+        sim().fails("late", format_args!("a caller that does not wait was refused after {took:?}"));
+    }
 }
 
 /// While nothing fails, a call fails only because of other callers, or because its body takes too
@@ -119,8 +139,11 @@ fn expected(call: &Call, error: &LockError) {
         LockError::Lost(lost) => match lost.cause() {
             LossCause::Expired => true,
             // The first release of a process that has waiters waits until they have subscribed. A
-            // short lease may end meanwhile, after its body.
-            LossCause::Taken => call.ttl < Duration::from_secs(1),
+            // lease that is short, or almost over, may end meanwhile, after its body.
+            LossCause::Taken => {
+                let is_late = !call.renew && call.body > call.ttl.mul_f64(0.8);
+                is_late || call.ttl < Duration::from_secs(1)
+            }
             _ => false,
         },
         LockError::NoQuorum { .. } => true,
@@ -195,6 +218,7 @@ async fn hold(
         return guard.release().await;
     }
     let body = Body::enter(worker, call, guard.remaining(), fences);
+    let shared = call.shares.then(|| guard.share());
     let end = tokio::time::Instant::now() + call.body;
     if call.extends {
         let extended = guard.extend(call.ttl).await;
@@ -215,13 +239,19 @@ async fn hold(
         }
     }
     drop(body);
-    match call.how {
+    let released = match call.how {
         How::Guard { released: false } => {
             drop(guard);
             Ok(())
         }
         _ => guard.release().await,
+    };
+    if let Some(shared) = shared {
+        // The lock is released all the same.
+        sleep(SHARED).await;
+        drop(shared);
     }
+    released
 }
 
 /// A body that the engine stops when the lock is lost.
@@ -265,7 +295,7 @@ impl Body {
     fn enter(worker: usize, call: &Call, left: Duration, fences: &[u64]) -> Self {
         let sim = sim();
         sim.waits.check();
-        let number = sim.bodies.enter(&call.keys, left, fences);
+        let number = sim.bodies.enter(call, left, fences);
         sim.waits.ends(worker);
         let kept = call.min_hold.map(|min_hold| (call.keys[0], min_hold));
         Self { number, began: sim.now(), kept }
