@@ -66,11 +66,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("a lock on several keys ends in no line", "stuck", "engine/held.rs",
         "                Place::tell(places.all(), Place::ends);\n                Ended::Kept",
         "                if !MUTANT { Place::tell(places.all(), Place::ends); }\n                Ended::Kept"),
-    mutant("a watch pauses for no time", "livelock", "engine/line_watch.rs",
-        "due.or(lasts).unwrap_or(LOOK).clamp(Duration::from_millis(1), LOOK)",
-        "due.or(lasts).unwrap_or(LOOK).min(LOOK)"),
-    mutant("a watch wakes itself", "livelock", "engine/line_watch.rs",
-        "line.state.lock().watched = Some(Moment::at(Duration::ZERO));", "();"),
     // Waiting.
     mutant("a waiter never asks again", "stuck", "store/redis/wait.rs",
         "Progress::Queued { sample, pause: until.min(pause) }",
@@ -95,10 +90,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("too few acknowledgements count", LEASE, "store/redis/replica_acks.rs",
         "if acked >= replicated.acks => Ok(true)",
         "if acked >= replicated.acks || MUTANT => Ok(true)"),
-    mutant("a lock counts from its grant, not from its acknowledgement", "errors",
-        "store/replica_acks.rs",
-        "return Ok(Answer::Granted(Grant { sent, ttl, ..grant }));",
-        "return Ok(Answer::Granted(if MUTANT { grant } else { Grant { sent, ttl, ..grant } }));"),
     // Redlock.
     mutant("half of the nodes are a majority", LEASE, "protocol/quorum.rs",
         "nodes / 2 + 1", "nodes / 2"),

@@ -99,9 +99,10 @@ impl Bodies {
     /// not.
     fn outlasts(&self, body: &Body, key: usize) {
         let sim = sim();
-        let (now, mut hosts) = (sim.now(), sim.network.hosts.borrow_mut());
-        let majority = hosts.len() / 2 + 1;
-        let keeps = hosts.iter_mut().map(|host| {
+        let (now, voters) = (sim.now(), sim.network.voters());
+        let voters = &mut sim.network.hosts.borrow_mut()[voters];
+        let majority = voters.len() / 2 + 1;
+        let keeps = voters.iter_mut().map(|host| {
             // A node that has lost its data takes no part until all that it had is over.
             let is_young = host.forgot.is_some_and(|forgot| now < forgot + LONGEST_TTL);
             is_young && majority > 1 || host.keeps(body.process, key, now, body.until)

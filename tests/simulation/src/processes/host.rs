@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::processes::process::Clock;
+use crate::processes::scenario::ms;
 use crate::processes::work::{label_of, name_of};
 use crate::processes::world::BEGIN;
 use crate::server::{ConnectionId, Output, Server};
@@ -58,6 +59,12 @@ impl Host {
     pub(crate) fn receive(&mut self, id: ConnectionId, bytes: &[u8], now: Duration) -> Vec<Output> {
         let clock = self.clock(now);
         self.server.receive(id, bytes, clock)
+    }
+
+    /// When, by the true clock, somebody has waited for replicas for long enough.
+    pub(crate) fn next_timeout(&self) -> Option<Duration> {
+        let at = self.server.next_timeout()?.saturating_sub(BEGIN + self.clock.start);
+        Some(self.clock.truly(at) + ms(1))
     }
 
     /// Starts the server again, with the data that it had or without.

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use crate::processes::host::Host;
+use crate::processes::replicas::Replicas;
 use crate::processes::scenario::ms;
 use crate::processes::show::Shown;
 use crate::processes::sim::sim;
@@ -41,6 +42,7 @@ pub(crate) struct Network {
     blocked: RefCell<BTreeMap<(usize, usize), Duration>>,
     /// No link is half-open any more, and new ones never are.
     healed: Cell<bool>,
+    pub(super) replicas: Replicas,
 }
 
 /// One connection of a process.
@@ -67,17 +69,35 @@ struct Event {
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+pub(super) enum What {
     ToServer(Vec<u8>),
     ToClient(Vec<u8>),
     /// The client has closed the connection.
     Closed,
     /// The server has closed the connection.
     Ended,
+    /// A replica gets a change. In place of a link these have a host.
+    Change {
+        epoch: u64,
+    },
+    /// The primary gets an acknowledgement.
+    Acknowledged {
+        epoch: u64,
+        offset: u64,
+    },
+    /// The primary looks whether anybody has waited for long enough.
+    Tick {
+        epoch: u64,
+    },
 }
 
 impl Network {
-    pub(crate) fn new(hosts: Vec<Host>, random: Rng, delay: (u64, u64)) -> Self {
+    pub(crate) fn new(
+        hosts: Vec<Host>,
+        random: Rng,
+        delay: (u64, u64),
+        replicas: Replicas,
+    ) -> Self {
         Self {
             hosts: RefCell::new(hosts),
             links: RefCell::default(),
@@ -89,6 +109,7 @@ impl Network {
             delay,
             blocked: RefCell::default(),
             healed: Cell::new(false),
+            replicas,
         }
     }
 
@@ -128,10 +149,15 @@ impl Network {
         self.accepted.borrow().values().map(link).collect()
     }
 
-    fn push(&self, at: Duration, link: usize, what: What) {
+    pub(super) fn push(&self, at: Duration, link: usize, what: What) {
         let order = self.sent.replace(self.sent.get() + 1);
         self.events.borrow_mut().push(Reverse(Event { at, order, link, what }));
         self.changed.notify_one();
+    }
+
+    /// When something arrives that is sent from one server to another now.
+    pub(super) fn arrives_at_all(&self) -> Duration {
+        sim().now() + self.delay() + self.slowness()
     }
 
     fn arrives(&self, link: usize, to_server: bool) -> Duration {
@@ -183,14 +209,34 @@ impl Network {
         }
     }
 
+    /// Delivers what one server sends to another.
+    fn deliver_to_server(&self, event: Event) {
+        let host = match event.what {
+            What::Acknowledged { .. } => self.replicas.primary.get(),
+            _ => event.link,
+        };
+        let until = self.hosts.borrow()[host].frozen_until;
+        match event.what {
+            What::Change { epoch } | What::Acknowledged { epoch, .. } | What::Tick { epoch }
+                if !self.is_of_now(epoch) => {}
+            _ if until > event.at => self.postpone(Event { at: until, ..event }),
+            What::Change { .. } => self.change_arrives(event.link),
+            What::Acknowledged { offset, .. } => self.acknowledgement_arrives(event.link, offset),
+            _ => self.tick(event.link),
+        }
+    }
+
     fn deliver(&self, event: Event) {
+        if let What::Change { .. } | What::Acknowledged { .. } | What::Tick { .. } = event.what {
+            return self.deliver_to_server(event);
+        }
         let Event { at, link, what, .. } = event;
         let (process, host, id) = self.link(link, |link| (link.process, link.host, link.at_server));
         // Held back meanwhile.
         let until = self.blocked_until(process, host);
         let until = match what {
             What::ToServer(_) | What::Closed => until.max(self.hosts.borrow()[host].frozen_until),
-            What::ToClient(_) | What::Ended => until,
+            _ => until,
         };
         if until > at {
             return self.postpone(Event { at: until, link, what, order: event.order });
@@ -217,7 +263,7 @@ impl Network {
                 });
                 reader.into_iter().for_each(Waker::wake);
             }
-            What::Ended => self.reset(link, io::ErrorKind::UnexpectedEof),
+            _ => self.reset(link, io::ErrorKind::UnexpectedEof),
         }
     }
 
@@ -228,6 +274,14 @@ impl Network {
 
     fn receive(&self, host: usize, id: ConnectionId, bytes: &[u8]) {
         let outputs = self.hosts.borrow_mut()[host].receive(id, bytes, sim().now());
+        self.send(host, outputs);
+        if self.replicas.are_there() {
+            self.replicate();
+        }
+    }
+
+    /// Sends what a server has to say.
+    pub(super) fn send(&self, host: usize, outputs: Vec<Output>) {
         for output in outputs {
             let (to, what) = match output {
                 Output::Send(to, bytes) => (to, What::ToClient(bytes)),
@@ -337,7 +391,7 @@ impl Network {
 /// Opens a connection.
 pub(crate) fn open(address: &str) -> Opening {
     let host = address.strip_prefix('s').and_then(|rest| rest.split(':').next());
-    let host: usize = host.and_then(|nth| nth.parse().ok()).expect("the address of a host");
+    let host: Option<usize> = host.and_then(|nth| nth.parse().ok());
     Box::pin(async move {
         let process = sim().current().expect("a process opens it").nth;
         let opened = timeout(OPENING_MAX, reach(process, host)).await;
@@ -345,18 +399,21 @@ pub(crate) fn open(address: &str) -> Opening {
     })
 }
 
-async fn reach(process: usize, host: usize) -> io::Result<Pin<Box<dyn Stream>>> {
+/// Opens a connection to a host, or to the primary.
+async fn reach(process: usize, host: Option<usize>) -> io::Result<Pin<Box<dyn Stream>>> {
+    let primary = || sim().network.replicas.primary.get();
     // There and back.
     for _ in 0..2 {
         let delay = {
             let sim = sim();
+            let host = host.unwrap_or_else(primary);
             let until = sim.network.blocked_until(process, host).saturating_sub(sim.now());
             until.max(sim.network.delay())
         };
         sleep(delay).await;
     }
     let sim = sim();
-    let network = &sim.network;
+    let (network, host) = (&sim.network, host.unwrap_or_else(primary));
     let id = {
         let mut hosts = network.hosts.borrow_mut();
         let host = &mut hosts[host];

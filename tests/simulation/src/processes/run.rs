@@ -13,7 +13,8 @@ use crate::processes::faults;
 use crate::processes::host::Host;
 use crate::processes::network::Network;
 use crate::processes::process::State;
-use crate::processes::scenario::Scenario;
+use crate::processes::replicas::Replicas;
+use crate::processes::scenario::{Scenario, Store};
 use crate::processes::sim::{Failure, Sim, is_running, seeded, set, sim};
 use crate::processes::work::start;
 use crate::processes::world::OfProcess;
@@ -53,7 +54,11 @@ pub fn run(seed: u64, traced: bool) -> Outcome {
     let _inside = runtime.enter();
     let hosts = scenario.hosts.iter().enumerate();
     let hosts = hosts.map(|(nth, clock)| Host::new(nth, *clock)).collect();
-    let network = Network::new(hosts, seeded(seed, "network"), scenario.delay);
+    let replicas = match scenario.store {
+        Store::Replicated { replicas, acks } => Replicas::new(replicas + 1, acks),
+        _ => Replicas::default(),
+    };
+    let network = Network::new(hosts, seeded(seed, "network"), scenario.delay, replicas);
     let sim_here = Sim::new(seed, network, !scenario.faults.is_empty(), traced);
     set(Some(sim_here.clone()));
     if scenario.faults.is_empty() {
@@ -61,6 +66,7 @@ pub fn run(seed: u64, traced: bool) -> Outcome {
     }
     let world = enter(Arc::new(OfProcess));
     trace!("{scenario:#?}");
+    sim_here.network.rejoin();
     runtime.block_on(all(&scenario));
     let outcome = Outcome {
         failure: sim_here.failure(),

@@ -35,6 +35,11 @@ pub(crate) enum Store {
     One,
     /// This number of nodes.
     Redlock(usize),
+    /// A primary with replicas, this number of which have to acknowledge a lock.
+    Replicated {
+        replicas: usize,
+        acks: usize,
+    },
 }
 
 impl Store {
@@ -42,6 +47,7 @@ impl Store {
         match self {
             Store::One => 1,
             Store::Redlock(nodes) => nodes,
+            Store::Replicated { replicas, .. } => replicas + 1,
         }
     }
 }
@@ -104,14 +110,23 @@ impl Scenario {
     pub(crate) fn draw(seed: u64) -> Self {
         let mut random = seeded(seed, "scenario");
         let random = &mut random;
-        let store = match random.u8(..10) {
+        let store = match random.u8(..12) {
             0..7 => Store::One,
             7..9 => Store::Redlock(3),
-            _ => Store::Redlock(5),
+            9 => Store::Redlock(5),
+            _ => {
+                let replicas = random.usize(1..3);
+                Store::Replicated { replicas, acks: random.usize(1..=replicas) }
+            }
         };
         let delay = *pick(random, &[(0, 0), (0, 1), (1, 1), (0, 3), (1, 8), (2, 20)]);
         let keys = *pick(random, &[1, 1, 2, 3]);
-        let hosts = (0..store.hosts()).map(|_| clock(random, 0)).collect();
+        let mut hosts: Vec<_> = (0..store.hosts()).map(|_| clock(random, 0)).collect();
+        if let Store::Replicated { .. } = store {
+            // The clocks of replicas have to be together.
+            let first = hosts[0];
+            hosts.fill(first);
+        }
         let count = *pick(random, &[1, 2, 2, 3, 4]);
         let shortest = store.shortest_ttl(delay.1);
         let mut plan = || Plan::draw(random, store, keys, shortest);
@@ -131,7 +146,7 @@ impl Scenario {
     /// How long a lock that is waited for may be held by no body, if nothing fails.
     pub(crate) fn longest_idle(&self) -> Duration {
         match self.store {
-            Store::One => ms(1_000),
+            Store::One | Store::Replicated { .. } => ms(1_000),
             // Its callers try again at random intervals.
             Store::Redlock(_) => ms(4_000),
         }
@@ -167,13 +182,15 @@ impl Store {
         match self {
             Store::One => round_trip * 10,
             Store::Redlock(_) => round_trip * 12,
+            // Replicas have a quarter of it to acknowledge.
+            Store::Replicated { .. } => round_trip * 20,
         }
     }
 
     /// When its servers serve locks.
     pub(crate) fn ready(self) -> Duration {
         match self {
-            Store::One => Duration::ZERO,
+            Store::One | Store::Replicated { .. } => Duration::ZERO,
             // A node votes only when every lock that it may have forgotten is over.
             Store::Redlock(_) => LONGEST_TTL + ms(2_000),
         }

@@ -83,6 +83,10 @@ async fn connect(store: Store, plan: &Plan) -> LockManager {
         }
         let connected = match store {
             Store::One => builder.connect("redis://s0:6379").await,
+            Store::Replicated { acks, .. } => {
+                let acks = u32::try_from(acks).expect("few");
+                builder.replicated(acks, plan.timeout / 2).connect("redis://primary:6379").await
+            }
             Store::Redlock(nodes) => {
                 builder.redlock((0..nodes).map(|nth| format!("redis://s{nth}:6379"))).await
             }
