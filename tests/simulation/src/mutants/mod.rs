@@ -50,6 +50,16 @@ pub(crate) fn changed(script: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+/// By which oracle the mutant that is tried has to be caught.
+pub(crate) fn expected() -> Option<&'static str> {
+    static EXPECTED: LazyLock<Option<&'static str>> = LazyLock::new(|| {
+        let name = std::env::var(VARIABLE).ok()?;
+        let mut all = client::MUTANTS.iter().chain(scripts::MUTANTS);
+        all.find(|mutant| mutant.name == name).map(|mutant| mutant.oracle)
+    });
+    *EXPECTED
+}
+
 /// Builds all mutants, and prints by which oracle each is caught, and how soon. Returns whether
 /// each was caught by the oracle that should fail.
 pub fn try_all(only: Option<&str>) -> bool {

@@ -53,6 +53,9 @@ impl Bodies {
         let (process, keys) = (process.nth, keys.clone());
         let body = Body { process, began: now, keys: keys.clone(), ttl, until };
         self.open.borrow_mut().insert(number, body);
+        for (nth, key) in keys.iter().enumerate() {
+            sim().traces.began(number, *key, fences.get(nth).copied());
+        }
         self.relies(number, left);
         for (key, fence) in keys.iter().zip(fences) {
             self.fence(*key, *fence);
@@ -68,6 +71,7 @@ impl Bodies {
         let mut open = self.open.borrow_mut();
         let Some(ours) = open.get_mut(&number) else { return };
         ours.until = until;
+        sim.traces.relies(number, until);
         let ours = &open[&number];
         if left.is_zero() {
             return;
@@ -126,6 +130,7 @@ impl Bodies {
     /// A body has ended.
     pub(crate) fn leave(&self, number: u64) {
         if self.open.borrow_mut().remove(&number).is_some() {
+            sim().traces.ended(number);
             trace!("body {number} ends");
         }
     }
@@ -150,12 +155,18 @@ impl Bodies {
 
     /// A process has died, and its bodies with it.
     pub(crate) fn died(&self, process: usize) {
-        self.open.borrow_mut().retain(|_, body| body.process != process);
+        self.open.borrow_mut().retain(|number, body| {
+            if body.process == process {
+                sim().traces.ended(*number);
+            }
+            body.process != process
+        });
     }
 
     /// Locks are gone: that of a key, or those of all. For a while two processes may rely on one.
     pub(crate) fn lose(&self, key: Option<usize>) {
         self.losses.borrow_mut().push(Loss { at: sim().now(), key });
+        sim().traces.lose();
     }
 
     /// Whether a lock that is gone excuses an overlap.

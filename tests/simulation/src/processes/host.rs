@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use crate::processes::process::Clock;
 use crate::processes::scenario::ms;
+use crate::processes::sim::sim;
 use crate::processes::work::{label_of, name_of};
 use crate::processes::world::BEGIN;
 use crate::server::{ConnectionId, Output, Server};
 
 pub(crate) struct Host {
+    nth: usize,
     pub(crate) server: Server,
     clock: Clock,
     /// The server is stopped until then, and its system still takes connections.
@@ -22,7 +24,7 @@ impl Host {
     pub(crate) fn new(nth: usize, clock: Clock) -> Self {
         let server = Server::with_seed(nth as u64);
         let mut host =
-            Self { server, clock, frozen_until: Duration::ZERO, down: false, forgot: None };
+            Self { nth, server, clock, frozen_until: Duration::ZERO, down: false, forgot: None };
         host.server.start(host.clock(Duration::ZERO));
         host
     }
@@ -58,7 +60,11 @@ impl Host {
 
     pub(crate) fn receive(&mut self, id: ConnectionId, bytes: &[u8], now: Duration) -> Vec<Output> {
         let clock = self.clock(now);
-        self.server.receive(id, bytes, clock)
+        let outputs = self.server.receive(id, bytes, clock);
+        for served in self.server.take_served() {
+            sim().traces.served(self.nth, &served);
+        }
+        outputs
     }
 
     /// When, by the true clock, somebody has waited for replicas for long enough.

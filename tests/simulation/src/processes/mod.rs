@@ -8,6 +8,7 @@ mod host;
 pub mod many;
 mod network;
 mod process;
+mod replay;
 mod replicas;
 pub mod run;
 mod scenario;

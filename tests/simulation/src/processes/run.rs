@@ -13,6 +13,7 @@ use crate::processes::faults;
 use crate::processes::host::Host;
 use crate::processes::network::Network;
 use crate::processes::process::State;
+use crate::processes::replay;
 use crate::processes::replicas::Replicas;
 use crate::processes::scenario::{Scenario, Store};
 use crate::processes::sim::{Failure, Sim, is_running, seeded, set, sim};
@@ -66,6 +67,10 @@ pub fn run(seed: u64, traced: bool) -> Outcome {
     }
     let world = enter(Arc::new(OfProcess));
     trace!("{scenario:#?}");
+    if replay::is_on() && !matches!(scenario.store, Store::Replicated { .. }) {
+        let mut hosts = sim_here.network.hosts.borrow_mut();
+        hosts.iter_mut().for_each(|host| host.server.watch());
+    }
     sim_here.network.rejoin();
     runtime.block_on(all(&scenario));
     let outcome = Outcome {

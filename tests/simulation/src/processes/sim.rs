@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::processes::bodies::Bodies;
 use crate::processes::network::Network;
 use crate::processes::process::{Clock, Process};
+use crate::processes::replay::Traces;
 use crate::processes::waits::Waits;
 
 /// Steps at one moment after which the tasks count as running in a circle.
@@ -45,6 +46,7 @@ pub(crate) struct Sim {
     pub(crate) network: Network,
     pub(crate) bodies: Bodies,
     pub(crate) waits: Waits,
+    pub(crate) traces: Traces,
     trace: RefCell<Option<String>>,
     failure: RefCell<Option<Failure>>,
     polls: Cell<u64>,
@@ -73,6 +75,7 @@ impl Sim {
             network,
             bodies: Bodies::default(),
             waits: Waits::default(),
+            traces: Traces::default(),
             trace: RefCell::new(traced.then(String::new)),
             failure: RefCell::default(),
             polls: Cell::new(0),

@@ -17,6 +17,7 @@ mod pubsub;
 mod replication;
 mod reply;
 mod request;
+mod served;
 mod sorted_set;
 
 use std::time::Duration;
@@ -26,6 +27,7 @@ use core::Core;
 pub use core::Output;
 use keyspace::Value;
 pub use replication::{Change, ReplicaId, Snapshot};
+pub use served::{Lock, Served};
 
 /// A simulated server.
 #[derive(Default)]
@@ -170,6 +172,16 @@ impl Server {
             }
             _ => None,
         }
+    }
+
+    /// Notes from now on what is served to clients about locks.
+    pub fn watch(&mut self) {
+        self.core.served = Some(Vec::new());
+    }
+
+    /// What was served since the last call, if the server is watched.
+    pub fn take_served(&mut self) -> Vec<Served> {
+        self.core.served.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// The commands that clients sent and this server does not know. A test that relies on its
