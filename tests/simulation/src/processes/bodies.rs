@@ -167,6 +167,9 @@ impl Bodies {
     pub(crate) fn lose(&self, key: Option<usize>) {
         self.losses.borrow_mut().push(Loss { at: sim().now(), key });
         sim().traces.lose();
+        if key.is_none() {
+            sim().deferred.lose();
+        }
     }
 
     /// Whether a lock that is gone excuses an overlap.

@@ -3,6 +3,7 @@
 #[macro_use]
 mod sim;
 mod bodies;
+mod deferred;
 mod faults;
 mod host;
 pub mod many;

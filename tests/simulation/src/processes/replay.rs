@@ -22,6 +22,8 @@ pub(crate) struct Traces {
     bodies: RefCell<BTreeMap<usize, (u64, String, Duration)>>,
     /// Locks are gone, and bodies may overlap.
     is_lost: Cell<bool>,
+    /// The scripts by their hashes.
+    scripts: RefCell<BTreeMap<Vec<u8>, Option<Script>>>,
 }
 
 /// A lock, and the state of it that was replayed last.
@@ -39,16 +41,28 @@ pub(crate) fn is_on() -> bool {
 impl Traces {
     /// A server has served a command.
     pub(crate) fn served(&self, host: usize, served: &Served) {
+        let script = served.script.as_ref().map(|text| self.script(&served.request[1], text));
         let mut locks = self.locks.borrow_mut();
         for (nth, (name, before, after)) in served.locks.iter().enumerate() {
             let trace = locks.entry((host, name.clone())).or_default();
-            for event in events(served, nth, (&trace.last, before, after)) {
+            for event in events((served, script), nth, (&trace.last, before, after)) {
                 if let Err(why) = trace.replay.event(&event) {
                     refuse(host, name, &event, &why);
                 }
             }
             trace.last.clone_from(after);
         }
+    }
+
+    /// What a script does, which is known by its text or hash.
+    fn script(&self, name: &[u8], text: &[u8]) -> Option<Script> {
+        if let Some(script) = self.scripts.borrow().get(name) {
+            return *script;
+        }
+        let has = |with: &str| text.windows(with.len()).any(|part| part == with.as_bytes());
+        let found = BEGINNINGS.iter().find(|(with, _)| has(with)).map(|(_, script)| *script);
+        self.scripts.borrow_mut().insert(name.to_vec(), found);
+        found
     }
 
     /// A body begins at a single server, or at the primary.
@@ -120,7 +134,7 @@ fn refuse(host: usize, name: &str, event: &Event, why: &str) {
 
 /// What happened at the `nth` lock of a command, for the model: what is gone since the last one,
 /// who has left the queue, the command itself, and what is there now.
-fn events(served: &Served, nth: usize, states: (&Lock, &Lock, &Lock)) -> Vec<Event> {
+fn events(call: Call<'_>, nth: usize, states: (&Lock, &Lock, &Lock)) -> Vec<Event> {
     let (last, before, after) = states;
     let mut events = Vec::new();
     if last.held.is_some() && before.held.is_none() {
@@ -128,7 +142,7 @@ fn events(served: &Served, nth: usize, states: (&Lock, &Lock, &Lock)) -> Vec<Eve
     }
     let left = |token: &&String| !before.queue.contains(token);
     events.extend(last.queue.iter().filter(left).map(|token| Event::Left { token: token.clone() }));
-    let (actor, main) = main(served, nth, before, after);
+    let (actor, main) = main(call, nth, before, after);
     let changed = before.held != after.held;
     let granted = after.held.as_ref().filter(|_| changed);
     let left = |token: &&String| {
@@ -148,7 +162,7 @@ fn events(served: &Served, nth: usize, states: (&Lock, &Lock, &Lock)) -> Vec<Eve
 
 /// The token of the caller, and what it did.
 fn main(
-    served: &Served,
+    (served, script): Call<'_>,
     nth: usize,
     before: &Lock,
     after: &Lock,
@@ -162,7 +176,7 @@ fn main(
     if first == Some('-') {
         return (None, None);
     }
-    let Some(script) = &served.script else {
+    let Some(script) = script else {
         let name = word(0).to_lowercase();
         let token = word(2);
         let event = match name.as_str() {
@@ -177,11 +191,7 @@ fn main(
     let mut token = argument(1);
     let is_one = reply.starts_with(":1\r");
     let held = before.held.as_ref() == Some(&token);
-    let does = |script: &[u8]| {
-        let begins = |with: &str| script.windows(with.len()).any(|part| part == with.as_bytes());
-        BEGINNINGS.iter().find(|(with, _)| begins(with)).map(|(_, does)| *does)
-    };
-    let event = match does(script) {
+    let event = match script {
         Some(Script::Acquire) => {
             let reply = match first {
                 Some(':') => Reply::Granted(None),
@@ -224,6 +234,9 @@ fn fences(text: &str) -> Option<(u64, u64)> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     Some((first.parse().ok()?, last.parse().ok()?))
 }
+
+/// A command, and what its script does, if it runs one.
+type Call<'a> = (&'a Served, Option<Option<Script>>);
 
 #[derive(Clone, Copy)]
 enum Script {

@@ -104,6 +104,7 @@ async fn all(scenario: &Scenario) {
             sim.fails("stuck", format_args!("not over in time: {calls:#?}"));
         }
         if sim().failure().is_none() {
+            sim().deferred.check();
             if scenario.faults.is_empty() && !scenario.keeps_keys() {
                 sleep(RELEASED_MAX).await;
                 all_is_released();

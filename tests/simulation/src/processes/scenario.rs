@@ -63,6 +63,11 @@ pub(crate) struct Plan {
     /// Whether it ends with a shutdown.
     pub(crate) shuts_down: bool,
     pub(crate) workers: Vec<Vec<Call>>,
+    /// Whether it runs deferred calls.
+    pub(crate) works: bool,
+    /// Whether it goes on until all deferred calls have run, and until when at least.
+    pub(crate) lasts: bool,
+    pub(crate) lasts_until: Duration,
 }
 
 /// One call of the public API.
@@ -86,6 +91,8 @@ pub(crate) struct Call {
     pub(crate) extends: bool,
     /// Keeps another guard for longer than the one that releases the lock.
     pub(crate) shares: bool,
+    /// Stores the call when its lock is busy.
+    pub(crate) defers: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,8 +137,8 @@ impl Scenario {
         let count = *pick(random, &[1, 2, 2, 3, 4]);
         let shortest = store.shortest_ttl(delay.1);
         let mut plan = || Plan::draw(random, store, keys, shortest);
-        let processes: Vec<_> = (0..count).map(|_| plan()).collect();
-        let successors = (0..2).map(|_| plan()).collect();
+        let mut processes: Vec<_> = (0..count).map(|_| plan()).collect();
+        let mut successors: Vec<_> = (0..2).map(|_| plan()).collect();
         let calm = match random.u8(..4) {
             0 => Duration::ZERO,
             _ => store.ready() + ms(random.u64(500..6_000)),
@@ -140,6 +147,16 @@ impl Scenario {
             true => Vec::new(),
             false => draw_faults(random, store, (count, keys), calm),
         };
+        let mut of_defer = seeded(seed, "deferred calls");
+        if store == Store::One && of_defer.u8(..6) == 0 {
+            for plan in processes.iter_mut().chain(&mut successors) {
+                plan.defers(&mut of_defer);
+            }
+            let mut last = Plan::draw(&mut of_defer, store, keys, shortest);
+            last.workers.clear();
+            (last.works, last.lasts, last.lasts_until) = (true, true, calm);
+            processes.push(last);
+        }
         Self { store, delay, hosts, processes, successors, faults, calm }
     }
 
@@ -170,7 +187,10 @@ impl Scenario {
         let calls = self.processes.iter().chain(&self.successors);
         let calls = calls.flat_map(|plan| plan.workers.iter().flatten());
         let each = calls.map(|call| call.body + call.ttl + call.pause + ms(6_000));
-        self.calm + each.sum::<Duration>() + ms(60_000)
+        let last = self.processes.iter().any(|plan| plan.lasts);
+        // A deferred call that fails is tried again after minutes.
+        let more = if last { ms(2_000_000) } else { ms(60_000) };
+        self.calm + each.sum::<Duration>() + more
     }
 }
 
@@ -215,11 +235,49 @@ impl Plan {
             timeout: ms(*pick(random, &[400, 1_000, 2_000])).max(shortest * 3),
             shuts_down: random.bool(),
             workers,
+            works: false,
+            lasts: false,
+            lasts_until: Duration::ZERO,
+        }
+    }
+}
+
+impl Plan {
+    /// Lets it run deferred calls, or not, and store its own ones.
+    fn defers(&mut self, random: &mut Rng) {
+        self.works = random.bool();
+        for call in self.workers.iter_mut().flatten().filter(|call| call.keys.len() == 1) {
+            call.defers = random.bool();
+            if call.defers {
+                call.wait = *pick(random, &[Wait::No, Wait::No, Wait::For(ms(20))]);
+            }
         }
     }
 }
 
 impl Call {
+    /// A deferred call, when it runs.
+    pub(crate) fn of_deferred(key: usize) -> Self {
+        Self {
+            pause: Duration::ZERO,
+            keys: vec![key],
+            ttl: LONGEST_TTL,
+            renew: false,
+            wait: Wait::No,
+            fenced: false,
+            min_hold: None,
+            max_hold: None,
+            body: ms(10),
+            step: ms(5),
+            how: How::Run { in_background: false },
+            dropped: None,
+            reenters: false,
+            extends: false,
+            shares: false,
+            defers: false,
+        }
+    }
+
     fn draw(random: &mut Rng, keys: usize, shortest: Duration) -> Self {
         let ttl = ms(*pick(random, &[80, 150, 400, 1_000, 1_000, 2_500, 6_000])).max(shortest);
         let renew = random.u8(..3) == 0;
@@ -261,6 +319,7 @@ impl Call {
             reenters: random.u8(..8) == 0,
             extends: random.u8(..12) == 0,
             shares: random.u8(..10) == 0,
+            defers: false,
         }
     }
 }

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::processes::bodies::Bodies;
+use crate::processes::deferred::Deferred;
 use crate::processes::network::Network;
 use crate::processes::process::{Clock, Process};
 use crate::processes::replay::Traces;
@@ -47,6 +48,7 @@ pub(crate) struct Sim {
     pub(crate) bodies: Bodies,
     pub(crate) waits: Waits,
     pub(crate) traces: Traces,
+    pub(crate) deferred: Deferred,
     trace: RefCell<Option<String>>,
     failure: RefCell<Option<Failure>>,
     polls: Cell<u64>,
@@ -76,6 +78,7 @@ impl Sim {
             bodies: Bodies::default(),
             waits: Waits::default(),
             traces: Traces::default(),
+            deferred: Deferred::default(),
             trace: RefCell::new(traced.then(String::new)),
             failure: RefCell::default(),
             polls: Cell::new(0),

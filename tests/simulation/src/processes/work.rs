@@ -8,6 +8,7 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use tokio::time::sleep;
 
+use crate::processes::deferred::{self, Working};
 use crate::processes::scenario::{Call, How, LONGEST_TTL, Plan, Scenario, Store, Wait};
 use crate::processes::sim::sim;
 
@@ -38,6 +39,7 @@ async fn live(store: Store, plan: Arc<Plan>) {
     let wait = plan.starts.saturating_sub(sim().now());
     sleep(wait).await;
     let locks = connect(store, &plan).await;
+    let working = plan.works.then(|| Working::start(&locks));
     let mut workers = Vec::new();
     for worker in 0..plan.workers.len() {
         let (plan, locks) = (Arc::clone(&plan), locks.clone());
@@ -54,6 +56,12 @@ async fn live(store: Store, plan: Arc<Plan>) {
             sim().fails("panic", "a worker has panicked");
         }
     }
+    if plan.lasts {
+        deferred::all_ran(&plan).await;
+    }
+    if let Some(working) = working {
+        working.stop().await;
+    }
     if plan.shuts_down {
         let ended = locks.shutdown(SHUTDOWN_MAX).await;
         trace!("shut down: {ended:?}");
@@ -66,7 +74,7 @@ async fn live(store: Store, plan: Arc<Plan>) {
     here().set_over();
 }
 
-fn here() -> std::rc::Rc<crate::processes::process::Process> {
+pub(crate) fn here() -> std::rc::Rc<crate::processes::process::Process> {
     sim().current().expect("a process runs")
 }
 
@@ -139,7 +147,7 @@ fn soon(took: Duration) {
 /// long.
 fn expected(call: &Call, error: &LockError) {
     let is_expected = match error {
-        LockError::Busy { .. } | LockError::TimedOut { .. } => true,
+        LockError::Busy { .. } | LockError::TimedOut { .. } | LockError::Deferred { .. } => true,
         LockError::Lost(lost) => match lost.cause() {
             LossCause::Expired => true,
             // The first release of a process that has waiters waits until they have subscribed. A
@@ -163,6 +171,15 @@ fn expected(call: &Call, error: &LockError) {
 }
 
 async fn make(worker: usize, call: &Call, locks: &LockManager) -> Result<(), LockError> {
+    match made(worker, call, locks).await {
+        Err(busy) if call.defers && busy.is_busy() => {
+            Err(deferred::later(locks, busy, call.keys[0]).await)
+        }
+        made => made,
+    }
+}
+
+async fn made(worker: usize, call: &Call, locks: &LockManager) -> Result<(), LockError> {
     let keys: Vec<_> = call.keys.iter().map(|key| name_of(*key)).collect();
     match &keys[..] {
         [key] => {
@@ -259,7 +276,11 @@ async fn hold(
 }
 
 /// A body that the engine stops when the lock is lost.
-async fn run_body(worker: usize, call: &Call, locks: &LockManager) -> Result<(), LockError> {
+pub(crate) async fn run_body(
+    worker: usize,
+    call: &Call,
+    locks: &LockManager,
+) -> Result<(), LockError> {
     let left = || LockGuard::current().map(|guard| guard.remaining()).unwrap_or_default();
     if left().is_zero() {
         sim().fails("bodies", "a body begins without a lock");
