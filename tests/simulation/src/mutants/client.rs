@@ -49,7 +49,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("a waiter is not woken by a pass", "stuck", "engine/local_queue.rs",
         "        effects.wake.extend(waiter.waker.take());\n        self.state = State::Passed",
         "        if !MUTANT { effects.wake.extend(waiter.waker.take()); }\n        self.state = State::Passed"),
-    mutant("a refused caller is not woken", "late", "engine/local_queue.rs",
+    mutant("a refused caller is not woken", "late|stuck", "engine/local_queue.rs",
         "        waiter.verdict = Some(verdict);\n        effects.wake.extend(waiter.waker.take());",
         "        waiter.verdict = Some(verdict);\n        if !MUTANT { effects.wake.extend(waiter.waker.take()); }"),
     mutant("a holder that ends leaves no request", "stuck", "engine/local_queue.rs",

@@ -61,4 +61,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "redis.call('SET', KEYS[4], micros(last))"),
     mutant("a hand-off has no ttl", "stuck",
         "redis.call('SET', KEYS[1], head, 'PX', px)", "redis.call('SET', KEYS[1], head)"),
+    // Deferred calls.
+    mutant("a call that was taken is still due", "deferred",
+        "  leave(id)\n  if not arguments", "  if not arguments"),
+    mutant("a call that is done is run again", "deferred",
+        "  forget(id)\nelseif how == 'dead' then", "  wait(id, 0)\nelseif how == 'dead' then"),
+    mutant("the call of a worker that died is forgotten", "deferred",
+        "  if not is_abandoned(id) then\n    wait(id, 0)", "  if not is_abandoned(id) then\n    forget(id)"),
 ];

@@ -19,6 +19,9 @@ use crate::processes::work::{here, name_of, run_body};
 /// A worker in the simulation's numbering, for the bodies of deferred calls.
 const WORKER: usize = 1_000;
 
+/// After this time all deferred calls have run. One that fails is tried again after minutes.
+const LONGEST: Duration = Duration::from_secs(1_200);
+
 #[derive(Default)]
 pub(crate) struct Deferred {
     last: Cell<u64>,
@@ -174,7 +177,12 @@ pub(crate) async fn all_ran(plan: &Arc<Plan>) {
         };
         sim.now() > plan.lasts_until && sim.processes().iter().all(over) && sim.deferred.all_ran()
     };
+    let until = sim().now() + LONGEST;
     while !is_over() {
+        if sim().now() > until {
+            sim().deferred.check();
+            sim().fails("deferred", "calls are left");
+        }
         sleep(Duration::from_millis(500)).await;
     }
 }
