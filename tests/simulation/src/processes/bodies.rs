@@ -1,7 +1,7 @@
 //! The bodies that run under locks, and what must be true of them: those under one key never
-//! overlap, and their fences grow.
+//! overlap, their fences grow, and none relies on a lock for longer than the servers keep it.
 //!
-//! No body relies on a lock for longer than the servers keep it. A body ends, as far as others are concerned, with the lease that its guard promises: a process
+//! A body ends, as far as others are concerned, with the lease that its guard promises: a process
 //! that is frozen may go on later only to find that out.
 
 use std::cell::{Cell, RefCell};

@@ -8,6 +8,7 @@ mod faults;
 mod host;
 pub mod many;
 mod network;
+mod opening;
 mod process;
 mod replay;
 mod replicas;

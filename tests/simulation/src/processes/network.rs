@@ -7,25 +7,19 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::io;
-use std::pin::Pin;
 use std::task::Waker;
 use std::time::Duration;
 
 use fastrand::Rng;
-use lockmacro_runtime::simulation::{Opening, Stream};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::processes::host::Host;
 use crate::processes::replicas::Replicas;
 use crate::processes::scenario::ms;
 use crate::processes::show::Shown;
 use crate::processes::sim::sim;
-use crate::processes::stream::StreamOf;
 use crate::server::{ConnectionId, Output};
-
-/// How long a system tries to open a connection to a machine that is silent.
-const OPENING_MAX: Duration = Duration::from_secs(20);
 
 pub(crate) struct Network {
     pub(crate) hosts: RefCell<Vec<Host>>,
@@ -61,11 +55,11 @@ pub(crate) struct Link {
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Event {
-    at: Duration,
-    order: u64,
-    link: usize,
-    what: What,
+pub(super) struct Event {
+    pub(super) at: Duration,
+    pub(super) order: u64,
+    pub(super) link: usize,
+    pub(super) what: What,
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -113,7 +107,7 @@ impl Network {
         }
     }
 
-    fn delay(&self) -> Duration {
+    pub(super) fn delay(&self) -> Duration {
         let (least, most) = self.delay;
         Duration::from_millis(self.random.borrow_mut().u64(least..=most))
     }
@@ -134,7 +128,7 @@ impl Network {
     }
 
     /// Until when bytes between these are held back.
-    fn blocked_until(&self, process: usize, host: usize) -> Duration {
+    pub(super) fn blocked_until(&self, process: usize, host: usize) -> Duration {
         self.blocked.borrow().get(&(process, host)).copied().unwrap_or_default()
     }
 
@@ -209,23 +203,6 @@ impl Network {
         }
     }
 
-    /// Delivers what one server sends to another.
-    fn deliver_to_server(&self, event: Event) {
-        let host = match event.what {
-            What::Acknowledged { .. } => self.replicas.primary.get(),
-            _ => event.link,
-        };
-        let until = self.hosts.borrow()[host].frozen_until;
-        match event.what {
-            What::Change { epoch } | What::Acknowledged { epoch, .. } | What::Tick { epoch }
-                if !self.is_of_now(epoch) => {}
-            _ if until > event.at => self.postpone(Event { at: until, ..event }),
-            What::Change { .. } => self.change_arrives(event.link),
-            What::Acknowledged { offset, .. } => self.acknowledgement_arrives(event.link, offset),
-            _ => self.tick(event.link),
-        }
-    }
-
     fn deliver(&self, event: Event) {
         if let What::Change { .. } | What::Acknowledged { .. } | What::Tick { .. } = event.what {
             return self.deliver_to_server(event);
@@ -268,7 +245,7 @@ impl Network {
     }
 
     /// Delivers an event later, and after it whatever follows on its link.
-    fn postpone(&self, event: Event) {
+    pub(super) fn postpone(&self, event: Event) {
         self.events.borrow_mut().push(Reverse(event));
     }
 
@@ -374,6 +351,32 @@ impl Network {
         }
     }
 
+    /// A server accepts a connection; returns its number, or an error where no server runs.
+    pub(super) fn accept(&self, process: usize, host: usize) -> io::Result<usize> {
+        let id = {
+            let host = &mut self.hosts.borrow_mut()[host];
+            if host.down {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+            host.server.connect()
+        };
+        let mut links = self.links.borrow_mut();
+        let nth = links.len();
+        links.push(Link {
+            process,
+            host,
+            at_server: Some(id),
+            inbox: Vec::new(),
+            reader: None,
+            end: None,
+            dropped: false,
+            lost: (false, false),
+            last: Default::default(),
+        });
+        self.accepted.borrow_mut().insert((host, id), nth);
+        Ok(nth)
+    }
+
     /// Ends all faults. Whoever is at a half-open connection learns that it is gone.
     pub(crate) fn heal(&self) {
         self.healed.set(true);
@@ -386,57 +389,4 @@ impl Network {
         );
         self.changed.notify_one();
     }
-}
-
-/// Opens a connection.
-pub(crate) fn open(address: &str) -> Opening {
-    let host = address.strip_prefix('s').and_then(|rest| rest.split(':').next());
-    let host: Option<usize> = host.and_then(|nth| nth.parse().ok());
-    Box::pin(async move {
-        let process = sim().current().expect("a process opens it").nth;
-        let opened = timeout(OPENING_MAX, reach(process, host)).await;
-        opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-    })
-}
-
-/// Opens a connection to a host, or to the primary.
-async fn reach(process: usize, host: Option<usize>) -> io::Result<Pin<Box<dyn Stream>>> {
-    let primary = || sim().network.replicas.primary.get();
-    // There and back.
-    for _ in 0..2 {
-        let delay = {
-            let sim = sim();
-            let host = host.unwrap_or_else(primary);
-            let until = sim.network.blocked_until(process, host).saturating_sub(sim.now());
-            until.max(sim.network.delay())
-        };
-        sleep(delay).await;
-    }
-    let sim = sim();
-    let (network, host) = (&sim.network, host.unwrap_or_else(primary));
-    let id = {
-        let mut hosts = network.hosts.borrow_mut();
-        let host = &mut hosts[host];
-        if host.down {
-            return Err(io::ErrorKind::ConnectionRefused.into());
-        }
-        host.server.connect()
-    };
-    let mut links = network.links.borrow_mut();
-    let nth = links.len();
-    links.push(Link {
-        process,
-        host,
-        at_server: Some(id),
-        inbox: Vec::new(),
-        reader: None,
-        end: None,
-        dropped: false,
-        lost: (false, false),
-        last: Default::default(),
-    });
-    network.accepted.borrow_mut().insert((host, id), nth);
-    drop(links);
-    trace!("#{nth} to s{host}");
-    Ok(Box::pin(StreamOf::new(nth)))
 }

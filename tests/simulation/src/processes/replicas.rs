@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::processes::network::{Network, What};
+use crate::processes::network::{Event, Network, What};
 use crate::processes::sim::sim;
 use crate::server::{Change, ReplicaId};
 
@@ -77,13 +77,30 @@ impl Network {
         }
     }
 
+    /// Delivers what one server sends to another.
+    pub(super) fn deliver_to_server(&self, event: Event) {
+        let host = match event.what {
+            What::Acknowledged { .. } => self.replicas.primary.get(),
+            _ => event.link,
+        };
+        let until = self.hosts.borrow()[host].frozen_until;
+        match event.what {
+            What::Change { epoch } | What::Acknowledged { epoch, .. } | What::Tick { epoch }
+                if !self.is_of_now(epoch) => {}
+            _ if until > event.at => self.postpone(Event { at: until, ..event }),
+            What::Change { .. } => self.change_arrives(event.link),
+            What::Acknowledged { offset, .. } => self.acknowledgement_arrives(event.link, offset),
+            _ => self.tick(event.link),
+        }
+    }
+
     /// Whether something is of this primary.
-    pub(super) fn is_of_now(&self, epoch: u64) -> bool {
+    fn is_of_now(&self, epoch: u64) -> bool {
         self.replicas.epoch.get() == epoch
     }
 
     /// A change arrives at a replica.
-    pub(super) fn change_arrives(&self, host: usize) {
+    fn change_arrives(&self, host: usize) {
         let offset = {
             let feeds = &mut *self.replicas.feeds.borrow_mut();
             let Some(change) = feeds[host].on_the_way.pop_front() else { return };
@@ -104,7 +121,7 @@ impl Network {
     }
 
     /// An acknowledgement arrives at the primary.
-    pub(super) fn acknowledgement_arrives(&self, replica: usize, offset: u64) {
+    fn acknowledgement_arrives(&self, replica: usize, offset: u64) {
         if self.replicas.feeds.borrow()[replica].sent.is_none() {
             return;
         }
@@ -119,7 +136,7 @@ impl Network {
     }
 
     /// The time of a client that waits for replicas may be over.
-    pub(super) fn tick(&self, host: usize) {
+    fn tick(&self, host: usize) {
         let outputs = {
             let host = &mut self.hosts.borrow_mut()[host];
             let now = host.clock(sim().now());
