@@ -149,6 +149,7 @@ impl JobRun {
                 return;
             }
             select! {
+                biased;
                 _ = end.wait_for(|end| *end) => {}
                 () = sleep(pause) => {}
             }

@@ -212,6 +212,7 @@ impl Worker {
         {
             let mut taking = pin!(self.take(&mut running, stopped, interrupted));
             select! {
+                biased;
                 () = stop => {}
                 () = self.manager.core().shutdown().closed() => {}
                 refused = &mut taking => return refused,
@@ -249,6 +250,7 @@ impl Worker {
         while !*stopped.borrow() {
             while running.try_join_next().is_some() {}
             let mut permit = select! {
+                biased;
                 _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
                 permit = Arc::clone(&free).acquire_owned() => permit.ok(),
             };
@@ -291,6 +293,7 @@ impl Worker {
                     }
                     let pause = sleep(backoff.next());
                     select! {
+                        biased;
                         _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
                         () = pause => {}
                     }

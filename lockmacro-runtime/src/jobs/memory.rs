@@ -198,6 +198,7 @@ impl Deferrer for MemoryJobs {
                     }
                 };
                 select! {
+                    biased;
                     () = &mut stop => return Ok(taken),
                     () = changed => {}
                     () = due => {}

@@ -9,7 +9,8 @@ use super::VARIABLE;
 use super::client::MUTANTS;
 
 /// What the copy needs of the workspace.
-const COPIED: [&str; 4] = ["Cargo.lock", "lockmacro", "lockmacro-runtime", "tests/simulation"];
+const COPIED: [&str; 5] =
+    ["Cargo.lock", "lockmacro", "lockmacro-runtime", "tests/model", "tests/simulation"];
 
 /// Returns the path of the program.
 pub(crate) fn build() -> io::Result<PathBuf> {
@@ -61,8 +62,8 @@ fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
 fn with_few_members(text: &str) -> String {
     let (before, rest) = text.split_once("members = [").expect("members");
     let (_, after) = rest.split_once(']').expect("the end of the members");
-    let members = "members = [\"lockmacro\", \"lockmacro-runtime\", \"tests/simulation\"]";
-    format!("{before}{members}{after}")
+    let members: Vec<_> = COPIED[1..].iter().map(|member| format!("{member:?}")).collect();
+    format!("{before}members = [{}]{after}", members.join(", "))
 }
 
 /// Makes each changed place ask which mutant is tried.

@@ -1,6 +1,6 @@
 //! The mutants of the scripts.
 
-use super::Mutant;
+use super::{LEASE, Mutant};
 
 const fn mutant(
     name: &'static str,
@@ -13,18 +13,18 @@ const fn mutant(
 
 #[rustfmt::skip]
 pub(crate) const MUTANTS: &[Mutant] = &[
-    mutant("a held lock is granted", "exclusion",
+    mutant("a held lock is granted", LEASE,
         "if held == token then\n  return grant(true)", "if held then\n  return grant(true)"),
-    mutant("a lock of several that is held is granted", "exclusion",
+    mutant("a lock of several that is held is granted", LEASE,
         "if held and held ~= token then", "if false then"),
-    mutant("anybody's lock is renewed", "exclusion",
+    mutant("anybody's lock is renewed", LEASE,
         "if redis.call('GETEX', KEYS[1]) ~= ARGV[1] then\n  return 0\nend\nredis.call('PEXPIRE'",
         "if not redis.call('GETEX', KEYS[1]) then\n  return 0\nend\nredis.call('PEXPIRE'"),
-    mutant("anybody's lock is released", "exclusion",
+    mutant("anybody's lock is released", LEASE,
         "local held = value == ARGV[1]", "local held = value"),
-    mutant("anybody's uncontended lock is released", "errors",
+    mutant("anybody's uncontended lock is released", LEASE,
         "if redis.call('GETEX', lock) ~= token then", "if not redis.call('GETEX', lock) then"),
-    mutant("a renewal does nothing", "exclusion",
+    mutant("a renewal does nothing", LEASE,
         "redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), tonumber(ARGV[2])))",
         ""),
     mutant("a fence is given again", "fences",
@@ -44,6 +44,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "redis.call('ZADD', KEYS[2], (tonumber(last) or 0) + 1, token)", ""),
     mutant("a waiter that leaves stays in the queue", "idle",
         "  redis.call('ZREM', KEYS[2], token)\n  redis.call('HDEL', KEYS[3], token)", ""),
+    mutant("a waiter joins before the others", "model",
+        "redis.call('ZADD', KEYS[2], (tonumber(last) or 0) + 1, token)",
+        "redis.call('ZADD', KEYS[2], -now_us(), token)"),
+    mutant("the last waiter is the first to be served", "model",
+        "redis.call('ZPOPMIN', KEYS[2])", "redis.call('ZPOPMAX', KEYS[2])"),
+    mutant("a caller that does not wait overtakes the queue", "model",
+        "held = promote(confirm_window, fence_ttl, token)",
+        "held = max_queue > 0 and promote(confirm_window, fence_ttl, token) or nil"),
     mutant("a min_hold is not kept", "min_hold",
         "if ARGV[2] == '0' then\n  local head", "if true then\n  local head"),
     mutant("a queue has no ttl", "left",
@@ -51,6 +59,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("the last fence has no ttl", "left",
         "redis.call('SET', KEYS[4], micros(last), 'PX', fence_ttl)",
         "redis.call('SET', KEYS[4], micros(last))"),
-    mutant("a hand-off has no ttl", "left",
+    mutant("a hand-off has no ttl", "stuck",
         "redis.call('SET', KEYS[1], head, 'PX', px)", "redis.call('SET', KEYS[1], head)"),
+    // Deferred calls.
+    mutant("a call that was taken is still due", "deferred",
+        "  leave(id)\n  if not arguments", "  if not arguments"),
+    mutant("a call that is done is run again", "deferred",
+        "  forget(id)\nelseif how == 'dead' then", "  wait(id, 0)\nelseif how == 'dead' then"),
+    mutant("the call of a worker that died is forgotten", "deferred",
+        "  if not is_abandoned(id) then\n    wait(id, 0)", "  if not is_abandoned(id) then\n    forget(id)"),
 ];

@@ -1,5 +1,5 @@
 //! The bodies that run under locks, and what must be true of them: those under one key never
-//! overlap, and their fences grow.
+//! overlap, their fences grow, and none relies on a lock for longer than the servers keep it.
 //!
 //! A body ends, as far as others are concerned, with the lease that its guard promises: a process
 //! that is frozen may go on later only to find that out.
@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::processes::scenario::{Call, LONGEST_TTL};
 use crate::processes::sim::sim;
 
 #[derive(Default)]
@@ -15,32 +16,46 @@ pub(crate) struct Bodies {
     open: RefCell<BTreeMap<u64, Body>>,
     number: Cell<u64>,
     fences: RefCell<BTreeMap<usize, u64>>,
-    /// Until when a server's loss of data excuses an overlap.
-    excused_until: Cell<Duration>,
+    losses: RefCell<Vec<Loss>>,
     /// The keys that are kept by a `min_hold`, and until when.
     kept: RefCell<BTreeMap<usize, Duration>>,
 }
 
+/// Locks that are gone from servers, though processes may rely on them.
+struct Loss {
+    at: Duration,
+    /// The only key that is gone.
+    key: Option<usize>,
+}
+
 struct Body {
     process: usize,
+    began: Duration,
     keys: Vec<usize>,
+    /// The ttl of its call, by the true clock.
+    ttl: Duration,
     /// Until when its process may rely on the lock, by the true clock.
     until: Duration,
 }
 
 impl Bodies {
-    /// A body begins, whose lease lasts for `left`, by the clock of its process.
-    pub(crate) fn enter(&self, keys: &[usize], left: Duration, fences: &[u64]) -> u64 {
-        let number = self.number.replace(self.number.get() + 1);
-        let process = sim().current().expect("a process").nth;
+    /// The body of a call begins, whose lease lasts for `left`, by the clock of its process.
+    pub(crate) fn enter(&self, call: &Call, left: Duration, fences: &[u64]) -> u64 {
+        let (number, keys) = (self.number.replace(self.number.get() + 1), &call.keys);
+        let process = sim().current().expect("a process");
         let (now, kept) = (sim().now(), self.kept.borrow());
         let is_kept = |key: &&usize| kept.get(key).is_some_and(|until| now < *until);
-        if let Some(key) = keys.iter().find(is_kept).filter(|_| now >= self.excused_until.get()) {
+        if let Some(key) = keys.iter().find(is_kept) {
             sim().fails("min_hold", format_args!("body {number} begins too early under {key}"));
         }
         trace!("body {number} begins under {keys:?}, fences {fences:?}, lease {left:?}");
-        let body = Body { process, keys: keys.to_vec(), until: Duration::ZERO };
+        let (ttl, until) = (process.clock.truly(call.ttl), Duration::ZERO);
+        let (process, keys) = (process.nth, keys.clone());
+        let body = Body { process, began: now, keys: keys.clone(), ttl, until };
         self.open.borrow_mut().insert(number, body);
+        for (nth, key) in keys.iter().enumerate() {
+            sim().traces.began(number, *key, fences.get(nth).copied());
+        }
         self.relies(number, left);
         for (key, fence) in keys.iter().zip(fences) {
             self.fence(*key, *fence);
@@ -56,23 +71,58 @@ impl Bodies {
         let mut open = self.open.borrow_mut();
         let Some(ours) = open.get_mut(&number) else { return };
         ours.until = until;
-        let keys = ours.keys.clone();
-        if left.is_zero() || now < self.excused_until.get() {
+        sim.traces.relies(number, until);
+        let ours = &open[&number];
+        if left.is_zero() {
             return;
         }
-        let overlaps = |body: &Body| body.until > now && body.keys.iter().any(|k| keys.contains(k));
-        let other = open.iter().find(|(other, body)| **other != number && overlaps(body));
-        if let Some((other, body)) = other {
+        let overlaps = |key: &usize| {
+            let mut others = open.iter().filter(|(other, _)| **other != number);
+            others.find(|(_, body)| body.until > now && body.keys.contains(key))
+        };
+        let keys = ours.keys.iter().filter(|key| !self.is_excused(**key, now));
+        if let Some((key, (other, body))) =
+            keys.filter_map(|key| Some((key, overlaps(key)?))).next()
+        {
+            let (other_process, left) = (body.process, body.until - now);
             sim.fails(
                 "exclusion",
                 format_args!(
-                    "body {number} of p{} and body {other} of p{} under {keys:?}, which p{} \
-                     relies on for another {:?}",
+                    "body {number} of p{} and body {other} of p{other_process} under {key}, which \
+                     p{other_process} relies on for another {left:?}",
                     process.nth,
-                    body.process,
-                    body.process,
-                    body.until - now
                 ),
+            );
+        }
+        for key in &ours.keys {
+            self.outlasts(ours, *key);
+        }
+    }
+
+    /// Servers keep a lock for as long as a body relies on it, whether anybody else asks for it or
+    /// not.
+    fn outlasts(&self, body: &Body, key: usize) {
+        let sim = sim();
+        let (now, voters) = (sim.now(), sim.network.voters());
+        let voters = &mut sim.network.hosts.borrow_mut()[voters];
+        let majority = voters.len() / 2 + 1;
+        let keeps = voters.iter_mut().map(|host| {
+            // A node that has lost its data takes no part until all that it had is over.
+            let is_young = host.forgot.is_some_and(|forgot| now < forgot + LONGEST_TTL);
+            is_young && majority > 1 || host.keeps(body.process, key, now, body.until)
+        });
+        let count = keeps.filter(|keeps| *keeps).count();
+        // A lease of before a loss goes on. A later one has to be kept: as of a body that began
+        // earlier, and was renewed later.
+        let is_of_before = |loss: &Loss| {
+            let ttl = if body.began < loss.at { body.ttl } else { LONGEST_TTL };
+            loss.is_of(key) && body.until <= loss.at + ttl.mul_f64(1.01)
+        };
+        if count < majority && !self.losses.borrow().iter().any(is_of_before) {
+            let (process, left) = (body.process, body.until - now);
+            sim.fails(
+                "lease",
+                format_args!("{count} servers keep {key} for p{process} for {left:?}"),
             );
         }
     }
@@ -80,6 +130,7 @@ impl Bodies {
     /// A body has ended.
     pub(crate) fn leave(&self, number: u64) {
         if self.open.borrow_mut().remove(&number).is_some() {
+            sim().traces.ended(number);
             trace!("body {number} ends");
         }
     }
@@ -104,21 +155,43 @@ impl Bodies {
 
     /// A process has died, and its bodies with it.
     pub(crate) fn died(&self, process: usize) {
-        self.open.borrow_mut().retain(|_, body| body.process != process);
+        self.open.borrow_mut().retain(|number, body| {
+            if body.process == process {
+                sim().traces.ended(*number);
+            }
+            body.process != process
+        });
     }
 
-    /// A server has lost data: until then two processes may rely on one lock.
-    pub(crate) fn excuse(&self, until: Duration) {
-        self.excused_until.set(until.max(self.excused_until.get()));
+    /// Locks are gone: that of a key, or those of all. For a while two processes may rely on one.
+    pub(crate) fn lose(&self, key: Option<usize>) {
+        self.losses.borrow_mut().push(Loss { at: sim().now(), key });
+        sim().traces.lose();
+        if key.is_none() {
+            sim().deferred.lose();
+        }
+    }
+
+    /// Whether a lock that is gone excuses an overlap.
+    fn is_excused(&self, key: usize, now: Duration) -> bool {
+        let excuses = |loss: &Loss| loss.is_of(key) && now < loss.at + LONGEST_TTL * 2;
+        self.losses.borrow().iter().any(excuses)
     }
 
     fn fence(&self, key: usize, fence: u64) {
         let sim = sim();
         let mut fences = self.fences.borrow_mut();
         let last = fences.entry(key).or_default();
-        if fence <= *last && sim.now() >= self.excused_until.get() {
+        let forgot = |loss: &Loss| loss.key.is_none() && sim.now() < loss.at + LONGEST_TTL * 2;
+        if fence <= *last && !self.losses.borrow().iter().any(forgot) {
             sim.fails("fences", format_args!("{fence} under {key} after {last}"));
         }
         *last = fence.max(*last);
+    }
+}
+
+impl Loss {
+    fn is_of(&self, key: usize) -> bool {
+        self.key.is_none_or(|lost| lost == key)
     }
 }

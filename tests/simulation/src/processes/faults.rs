@@ -6,7 +6,7 @@ use fastrand::Rng;
 use tokio::time::sleep;
 
 use crate::processes::process::State;
-use crate::processes::scenario::{LONGEST_TTL, Scenario, Store, ms, pick};
+use crate::processes::scenario::{Scenario, Store, ms, pick};
 use crate::processes::sim::sim;
 use crate::processes::work::start;
 
@@ -52,6 +52,17 @@ pub(crate) enum Fault {
     Stop {
         host: usize,
     },
+    /// A replica becomes the primary, and the one before ends or is cut off.
+    Failover {
+        to: usize,
+        ends: bool,
+    },
+    /// All servers are up again, and follow the primary.
+    Rejoin,
+    /// An operator deletes a lock.
+    Delete {
+        key: usize,
+    },
     /// The server starts again.
     Start {
         host: usize,
@@ -63,7 +74,7 @@ pub(crate) enum Fault {
 pub(crate) fn draw_faults(
     random: &mut Rng,
     store: Store,
-    processes: usize,
+    (processes, keys): (usize, usize),
     calm: Duration,
 ) -> Vec<(Duration, Fault)> {
     let mut faults = Vec::new();
@@ -71,13 +82,19 @@ pub(crate) fn draw_faults(
     let first = u64::try_from(store.ready().as_millis()).expect("short");
     let last = u64::try_from(calm.as_millis()).expect("short");
     // Data of one server are lost in few simulations, as nothing is claimed then for a while.
-    let may_lose = store != Store::One || random.u8(..10) == 0;
+    let may_lose = matches!(store, Store::Redlock(_)) || random.u8(..10) == 0;
     for _ in 0..random.usize(1..7) {
         let at = ms(random.u64(first..last));
         let (process, host) = (random.usize(..processes), random.usize(..store.hosts()));
         let time = ms(*pick(random, &[10, 60, 200, 600, 1_500, 4_000]));
         let over = (at + time).min(calm);
-        match random.u8(..16) {
+        if matches!(store, Store::Replicated { .. }) && random.u8(..3) == 0 {
+            let (to, ends) = (random.usize(..2), random.bool());
+            faults.push((at, Fault::Failover { to, ends }));
+            faults.push((over, Fault::Rejoin));
+            continue;
+        }
+        match random.u8(..17) {
             0..3 => {
                 let process = random.bool().then_some(process);
                 let host = (process.is_none() || random.bool()).then_some(host);
@@ -99,6 +116,7 @@ pub(crate) fn draw_faults(
                 let silent = random.bool();
                 faults.push((at, Fault::Kill { process, silent, replaced: is_replaced }));
             }
+            14..15 => faults.push((at, Fault::Delete { key: random.usize(..keys) })),
             _ => {
                 let keeps = !may_lose || random.bool();
                 faults.push((at, Fault::Stop { host }));
@@ -180,11 +198,23 @@ fn apply(scenario: &Scenario, fault: Fault) {
         Fault::Stop { host } => {
             network.hosts.borrow_mut()[host].down = true;
             network.end_all(host);
+            network.leaves(host);
+        }
+        Fault::Failover { to, ends } => {
+            if !network.fail_over(to, ends) {
+                sim.bodies.lose(None);
+            }
+        }
+        Fault::Rejoin => (0..scenario.hosts.len()).for_each(|host| start_host(host, true)),
+        Fault::Delete { key } => {
+            let now = sim.now();
+            network.hosts.borrow_mut().iter_mut().for_each(|host| host.delete(key, now));
+            sim.bodies.lose(Some(key));
         }
         Fault::Start { host, keeps } => {
-            if !keeps && scenario.store == Store::One {
+            if !keeps && network.voters() == (host..host + 1) {
                 // What was granted before may be relied on until its lease is over.
-                sim.bodies.excuse(sim.now() + LONGEST_TTL * 2);
+                sim.bodies.lose(None);
             }
             start_host(host, keeps);
         }
@@ -193,8 +223,11 @@ fn apply(scenario: &Scenario, fault: Fault) {
 
 fn start_host(host: usize, keeps: bool) {
     let sim = sim();
-    let host = &mut sim.network.hosts.borrow_mut()[host];
+    let mut hosts = sim.network.hosts.borrow_mut();
+    let host = &mut hosts[host];
     if std::mem::take(&mut host.down) {
         host.restart(sim.now(), keeps);
     }
+    drop(hosts);
+    sim.network.rejoin();
 }

@@ -3,21 +3,28 @@
 use std::time::Duration;
 
 use crate::processes::process::Clock;
+use crate::processes::scenario::ms;
+use crate::processes::sim::sim;
+use crate::processes::work::{label_of, name_of};
 use crate::processes::world::BEGIN;
 use crate::server::{ConnectionId, Output, Server};
 
 pub(crate) struct Host {
+    nth: usize,
     pub(crate) server: Server,
     clock: Clock,
     /// The server is stopped until then, and its system still takes connections.
     pub(crate) frozen_until: Duration,
     pub(crate) down: bool,
+    /// When it last lost its data.
+    pub(crate) forgot: Option<Duration>,
 }
 
 impl Host {
     pub(crate) fn new(nth: usize, clock: Clock) -> Self {
         let server = Server::with_seed(nth as u64);
-        let mut host = Self { server, clock, frozen_until: Duration::ZERO, down: false };
+        let mut host =
+            Self { nth, server, clock, frozen_until: Duration::ZERO, down: false, forgot: None };
         host.server.start(host.clock(Duration::ZERO));
         host
     }
@@ -27,13 +34,48 @@ impl Host {
         BEGIN + self.clock.after(now)
     }
 
+    /// Whether a process has a lock at `now` that this server keeps until `until`.
+    pub(crate) fn keeps(
+        &mut self,
+        process: usize,
+        key: usize,
+        now: Duration,
+        until: Duration,
+    ) -> bool {
+        let (now, until) = (self.clock(now), self.clock(until).as_millis() as u64);
+        let held = self.server.string(&name_of(key), now);
+        held.is_some_and(|(token, expires)| {
+            token.starts_with(&label_of(process)) && expires.is_none_or(|at| at >= until)
+        })
+    }
+
+    /// Deletes a lock, as another program does.
+    pub(crate) fn delete(&mut self, key: usize, now: Duration) {
+        let client = self.server.connect();
+        let name = name_of(key);
+        let command = format!("*2\r\n$3\r\nDEL\r\n${}\r\n{name}\r\n", name.len());
+        drop(self.receive(client, command.as_bytes(), now));
+        self.server.disconnect(client);
+    }
+
     pub(crate) fn receive(&mut self, id: ConnectionId, bytes: &[u8], now: Duration) -> Vec<Output> {
         let clock = self.clock(now);
-        self.server.receive(id, bytes, clock)
+        let outputs = self.server.receive(id, bytes, clock);
+        for served in self.server.take_served() {
+            sim().traces.served(self.nth, &served);
+        }
+        outputs
+    }
+
+    /// When, by the true clock, somebody has waited for replicas for long enough.
+    pub(crate) fn next_timeout(&self) -> Option<Duration> {
+        let at = self.server.next_timeout()?.saturating_sub(BEGIN + self.clock.start);
+        Some(self.clock.truly(at) + ms(1))
     }
 
     /// Starts the server again, with the data that it had or without.
     pub(crate) fn restart(&mut self, now: Duration, keeps: bool) {
+        self.forgot = if keeps { self.forgot } else { Some(now) };
         // All connections were closed when it ended.
         drop(match keeps {
             true => self.server.restart_with_data(),

@@ -3,11 +3,15 @@
 #[macro_use]
 mod sim;
 mod bodies;
+mod deferred;
 mod faults;
 mod host;
 pub mod many;
 mod network;
+mod opening;
 mod process;
+mod replay;
+mod replicas;
 pub mod run;
 mod scenario;
 mod show;

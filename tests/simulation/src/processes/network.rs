@@ -7,24 +7,19 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::io;
-use std::pin::Pin;
 use std::task::Waker;
 use std::time::Duration;
 
 use fastrand::Rng;
-use lockmacro_runtime::simulation::{Opening, Stream};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::processes::host::Host;
+use crate::processes::replicas::Replicas;
 use crate::processes::scenario::ms;
 use crate::processes::show::Shown;
 use crate::processes::sim::sim;
-use crate::processes::stream::StreamOf;
 use crate::server::{ConnectionId, Output};
-
-/// How long a system tries to open a connection to a machine that is silent.
-const OPENING_MAX: Duration = Duration::from_secs(20);
 
 pub(crate) struct Network {
     pub(crate) hosts: RefCell<Vec<Host>>,
@@ -41,6 +36,7 @@ pub(crate) struct Network {
     blocked: RefCell<BTreeMap<(usize, usize), Duration>>,
     /// No link is half-open any more, and new ones never are.
     healed: Cell<bool>,
+    pub(super) replicas: Replicas,
 }
 
 /// One connection of a process.
@@ -59,25 +55,43 @@ pub(crate) struct Link {
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Event {
-    at: Duration,
-    order: u64,
-    link: usize,
-    what: What,
+pub(super) struct Event {
+    pub(super) at: Duration,
+    pub(super) order: u64,
+    pub(super) link: usize,
+    pub(super) what: What,
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+pub(super) enum What {
     ToServer(Vec<u8>),
     ToClient(Vec<u8>),
     /// The client has closed the connection.
     Closed,
     /// The server has closed the connection.
     Ended,
+    /// A replica gets a change. In place of a link these have a host.
+    Change {
+        epoch: u64,
+    },
+    /// The primary gets an acknowledgement.
+    Acknowledged {
+        epoch: u64,
+        offset: u64,
+    },
+    /// The primary looks whether anybody has waited for long enough.
+    Tick {
+        epoch: u64,
+    },
 }
 
 impl Network {
-    pub(crate) fn new(hosts: Vec<Host>, random: Rng, delay: (u64, u64)) -> Self {
+    pub(crate) fn new(
+        hosts: Vec<Host>,
+        random: Rng,
+        delay: (u64, u64),
+        replicas: Replicas,
+    ) -> Self {
         Self {
             hosts: RefCell::new(hosts),
             links: RefCell::default(),
@@ -89,10 +103,11 @@ impl Network {
             delay,
             blocked: RefCell::default(),
             healed: Cell::new(false),
+            replicas,
         }
     }
 
-    fn delay(&self) -> Duration {
+    pub(super) fn delay(&self) -> Duration {
         let (least, most) = self.delay;
         Duration::from_millis(self.random.borrow_mut().u64(least..=most))
     }
@@ -113,7 +128,7 @@ impl Network {
     }
 
     /// Until when bytes between these are held back.
-    fn blocked_until(&self, process: usize, host: usize) -> Duration {
+    pub(super) fn blocked_until(&self, process: usize, host: usize) -> Duration {
         self.blocked.borrow().get(&(process, host)).copied().unwrap_or_default()
     }
 
@@ -128,10 +143,15 @@ impl Network {
         self.accepted.borrow().values().map(link).collect()
     }
 
-    fn push(&self, at: Duration, link: usize, what: What) {
+    pub(super) fn push(&self, at: Duration, link: usize, what: What) {
         let order = self.sent.replace(self.sent.get() + 1);
         self.events.borrow_mut().push(Reverse(Event { at, order, link, what }));
         self.changed.notify_one();
+    }
+
+    /// When something arrives that is sent from one server to another now.
+    pub(super) fn arrives_at_all(&self) -> Duration {
+        sim().now() + self.delay() + self.slowness()
     }
 
     fn arrives(&self, link: usize, to_server: bool) -> Duration {
@@ -184,13 +204,16 @@ impl Network {
     }
 
     fn deliver(&self, event: Event) {
+        if let What::Change { .. } | What::Acknowledged { .. } | What::Tick { .. } = event.what {
+            return self.deliver_to_server(event);
+        }
         let Event { at, link, what, .. } = event;
         let (process, host, id) = self.link(link, |link| (link.process, link.host, link.at_server));
         // Held back meanwhile.
         let until = self.blocked_until(process, host);
         let until = match what {
             What::ToServer(_) | What::Closed => until.max(self.hosts.borrow()[host].frozen_until),
-            What::ToClient(_) | What::Ended => until,
+            _ => until,
         };
         if until > at {
             return self.postpone(Event { at: until, link, what, order: event.order });
@@ -217,17 +240,25 @@ impl Network {
                 });
                 reader.into_iter().for_each(Waker::wake);
             }
-            What::Ended => self.reset(link, io::ErrorKind::UnexpectedEof),
+            _ => self.reset(link, io::ErrorKind::UnexpectedEof),
         }
     }
 
     /// Delivers an event later, and after it whatever follows on its link.
-    fn postpone(&self, event: Event) {
+    pub(super) fn postpone(&self, event: Event) {
         self.events.borrow_mut().push(Reverse(event));
     }
 
     fn receive(&self, host: usize, id: ConnectionId, bytes: &[u8]) {
         let outputs = self.hosts.borrow_mut()[host].receive(id, bytes, sim().now());
+        self.send(host, outputs);
+        if self.replicas.are_there() {
+            self.replicate();
+        }
+    }
+
+    /// Sends what a server has to say.
+    pub(super) fn send(&self, host: usize, outputs: Vec<Output>) {
         for output in outputs {
             let (to, what) = match output {
                 Output::Send(to, bytes) => (to, What::ToClient(bytes)),
@@ -320,6 +351,32 @@ impl Network {
         }
     }
 
+    /// A server accepts a connection; returns its number, or an error where no server runs.
+    pub(super) fn accept(&self, process: usize, host: usize) -> io::Result<usize> {
+        let id = {
+            let host = &mut self.hosts.borrow_mut()[host];
+            if host.down {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+            host.server.connect()
+        };
+        let mut links = self.links.borrow_mut();
+        let nth = links.len();
+        links.push(Link {
+            process,
+            host,
+            at_server: Some(id),
+            inbox: Vec::new(),
+            reader: None,
+            end: None,
+            dropped: false,
+            lost: (false, false),
+            last: Default::default(),
+        });
+        self.accepted.borrow_mut().insert((host, id), nth);
+        Ok(nth)
+    }
+
     /// Ends all faults. Whoever is at a half-open connection learns that it is gone.
     pub(crate) fn heal(&self) {
         self.healed.set(true);
@@ -332,54 +389,4 @@ impl Network {
         );
         self.changed.notify_one();
     }
-}
-
-/// Opens a connection.
-pub(crate) fn open(address: &str) -> Opening {
-    let host = address.strip_prefix('s').and_then(|rest| rest.split(':').next());
-    let host: usize = host.and_then(|nth| nth.parse().ok()).expect("the address of a host");
-    Box::pin(async move {
-        let process = sim().current().expect("a process opens it").nth;
-        let opened = timeout(OPENING_MAX, reach(process, host)).await;
-        opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-    })
-}
-
-async fn reach(process: usize, host: usize) -> io::Result<Pin<Box<dyn Stream>>> {
-    // There and back.
-    for _ in 0..2 {
-        let delay = {
-            let sim = sim();
-            let until = sim.network.blocked_until(process, host).saturating_sub(sim.now());
-            until.max(sim.network.delay())
-        };
-        sleep(delay).await;
-    }
-    let sim = sim();
-    let network = &sim.network;
-    let id = {
-        let mut hosts = network.hosts.borrow_mut();
-        let host = &mut hosts[host];
-        if host.down {
-            return Err(io::ErrorKind::ConnectionRefused.into());
-        }
-        host.server.connect()
-    };
-    let mut links = network.links.borrow_mut();
-    let nth = links.len();
-    links.push(Link {
-        process,
-        host,
-        at_server: Some(id),
-        inbox: Vec::new(),
-        reader: None,
-        end: None,
-        dropped: false,
-        lost: (false, false),
-        last: Default::default(),
-    });
-    network.accepted.borrow_mut().insert((host, id), nth);
-    drop(links);
-    trace!("#{nth} to s{host}");
-    Ok(Box::pin(StreamOf::new(nth)))
 }

@@ -13,13 +13,19 @@ use crate::processes::faults;
 use crate::processes::host::Host;
 use crate::processes::network::Network;
 use crate::processes::process::State;
-use crate::processes::scenario::Scenario;
+use crate::processes::replay;
+use crate::processes::replicas::Replicas;
+use crate::processes::scenario::{Scenario, Store};
 use crate::processes::sim::{Failure, Sim, is_running, seeded, set, sim};
 use crate::processes::work::start;
 use crate::processes::world::OfProcess;
 
 /// How long the traces of killed processes may stay on a server: the longest is that of a waiter.
 const LEFT_MAX: Duration = Duration::from_secs(60);
+
+/// How long a lock may stay on a server after the last call: a dropped one is released in the
+/// background.
+const RELEASED_MAX: Duration = Duration::from_secs(1);
 
 /// What one simulation showed.
 #[derive(Debug)]
@@ -49,7 +55,11 @@ pub fn run(seed: u64, traced: bool) -> Outcome {
     let _inside = runtime.enter();
     let hosts = scenario.hosts.iter().enumerate();
     let hosts = hosts.map(|(nth, clock)| Host::new(nth, *clock)).collect();
-    let network = Network::new(hosts, seeded(seed, "network"), scenario.delay);
+    let replicas = match scenario.store {
+        Store::Replicated { replicas, acks } => Replicas::new(replicas + 1, acks),
+        _ => Replicas::default(),
+    };
+    let network = Network::new(hosts, seeded(seed, "network"), scenario.delay, replicas);
     let sim_here = Sim::new(seed, network, !scenario.faults.is_empty(), traced);
     set(Some(sim_here.clone()));
     if scenario.faults.is_empty() {
@@ -57,6 +67,11 @@ pub fn run(seed: u64, traced: bool) -> Outcome {
     }
     let world = enter(Arc::new(OfProcess));
     trace!("{scenario:#?}");
+    if replay::is_on() && !matches!(scenario.store, Store::Replicated { .. }) {
+        let mut hosts = sim_here.network.hosts.borrow_mut();
+        hosts.iter_mut().for_each(|host| host.server.watch());
+    }
+    sim_here.network.rejoin();
     runtime.block_on(all(&scenario));
     let outcome = Outcome {
         failure: sim_here.failure(),
@@ -89,6 +104,11 @@ async fn all(scenario: &Scenario) {
             sim.fails("stuck", format_args!("not over in time: {calls:#?}"));
         }
         if sim().failure().is_none() {
+            sim().deferred.check();
+            if scenario.faults.is_empty() && !scenario.keeps_keys() {
+                sleep(RELEASED_MAX).await;
+                all_is_released();
+            }
             sleep(LEFT_MAX).await;
             nothing_is_left();
         }
@@ -96,6 +116,18 @@ async fn all(scenario: &Scenario) {
     tokio::select! { biased; () = life => {} () = delivery => {} }
     if let Some(panicked) = PANIC.take() {
         sim().fails("panic", panicked);
+    }
+}
+
+/// While nothing fails, no lock waits for its ttl: each was released by its call, or soon after it.
+fn all_is_released() {
+    let sim = sim();
+    for (nth, host) in sim.network.hosts.borrow_mut().iter_mut().enumerate() {
+        for (key, _) in host.server.keys(host.clock(sim.now())) {
+            if !key.starts_with("lm1:") {
+                sim.fails("left", format_args!("s{nth} has `{key}`, though all calls are over"));
+            }
+        }
     }
 }
 

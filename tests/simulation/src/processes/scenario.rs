@@ -35,6 +35,11 @@ pub(crate) enum Store {
     One,
     /// This number of nodes.
     Redlock(usize),
+    /// A primary with replicas, this number of which have to acknowledge a lock.
+    Replicated {
+        replicas: usize,
+        acks: usize,
+    },
 }
 
 impl Store {
@@ -42,6 +47,7 @@ impl Store {
         match self {
             Store::One => 1,
             Store::Redlock(nodes) => nodes,
+            Store::Replicated { replicas, .. } => replicas + 1,
         }
     }
 }
@@ -57,6 +63,11 @@ pub(crate) struct Plan {
     /// Whether it ends with a shutdown.
     pub(crate) shuts_down: bool,
     pub(crate) workers: Vec<Vec<Call>>,
+    /// Whether it runs deferred calls.
+    pub(crate) works: bool,
+    /// Whether it goes on until all deferred calls have run, and until when at least.
+    pub(crate) lasts: bool,
+    pub(crate) lasts_until: Duration,
 }
 
 /// One call of the public API.
@@ -78,6 +89,10 @@ pub(crate) struct Call {
     pub(crate) dropped: Option<u32>,
     pub(crate) reenters: bool,
     pub(crate) extends: bool,
+    /// Keeps another guard for longer than the one that releases the lock.
+    pub(crate) shares: bool,
+    /// Stores the call when its lock is busy.
+    pub(crate) defers: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,34 +117,53 @@ impl Scenario {
     pub(crate) fn draw(seed: u64) -> Self {
         let mut random = seeded(seed, "scenario");
         let random = &mut random;
-        let store = match random.u8(..10) {
+        let store = match random.u8(..12) {
             0..7 => Store::One,
             7..9 => Store::Redlock(3),
-            _ => Store::Redlock(5),
+            9 => Store::Redlock(5),
+            _ => {
+                let replicas = random.usize(1..3);
+                Store::Replicated { replicas, acks: random.usize(1..=replicas) }
+            }
         };
         let delay = *pick(random, &[(0, 0), (0, 1), (1, 1), (0, 3), (1, 8), (2, 20)]);
         let keys = *pick(random, &[1, 1, 2, 3]);
-        let hosts = (0..store.hosts()).map(|_| clock(random, 0)).collect();
+        let mut hosts: Vec<_> = (0..store.hosts()).map(|_| clock(random, 0)).collect();
+        if let Store::Replicated { .. } = store {
+            // The clocks of replicas have to be together.
+            let first = hosts[0];
+            hosts.fill(first);
+        }
         let count = *pick(random, &[1, 2, 2, 3, 4]);
         let shortest = store.shortest_ttl(delay.1);
         let mut plan = || Plan::draw(random, store, keys, shortest);
-        let processes: Vec<_> = (0..count).map(|_| plan()).collect();
-        let successors = (0..2).map(|_| plan()).collect();
+        let mut processes: Vec<_> = (0..count).map(|_| plan()).collect();
+        let mut successors: Vec<_> = (0..2).map(|_| plan()).collect();
         let calm = match random.u8(..4) {
             0 => Duration::ZERO,
             _ => store.ready() + ms(random.u64(500..6_000)),
         };
         let faults = match calm.is_zero() {
             true => Vec::new(),
-            false => draw_faults(random, store, count, calm),
+            false => draw_faults(random, store, (count, keys), calm),
         };
+        let mut of_defer = seeded(seed, "deferred calls");
+        if store == Store::One && of_defer.u8(..6) == 0 {
+            for plan in processes.iter_mut().chain(&mut successors) {
+                plan.defers(&mut of_defer);
+            }
+            let mut last = Plan::draw(&mut of_defer, store, keys, shortest);
+            last.workers.clear();
+            (last.works, last.lasts, last.lasts_until) = (true, true, calm);
+            processes.push(last);
+        }
         Self { store, delay, hosts, processes, successors, faults, calm }
     }
 
     /// How long a lock that is waited for may be held by no body, if nothing fails.
     pub(crate) fn longest_idle(&self) -> Duration {
         match self.store {
-            Store::One => ms(1_000),
+            Store::One | Store::Replicated { .. } => ms(1_000),
             // Its callers try again at random intervals.
             Store::Redlock(_) => ms(4_000),
         }
@@ -142,12 +176,21 @@ impl Scenario {
         calls.flat_map(|call| call.keys.iter().copied()).collect()
     }
 
+    /// Whether keys stay for a while after a release.
+    pub(crate) fn keeps_keys(&self) -> bool {
+        let mut calls = self.processes.iter().flat_map(|plan| plan.workers.iter().flatten());
+        calls.any(|call| call.min_hold.is_some())
+    }
+
     /// When all calls have to be over: when each of them has waited for all the others.
     pub(crate) fn limit(&self) -> Duration {
         let calls = self.processes.iter().chain(&self.successors);
         let calls = calls.flat_map(|plan| plan.workers.iter().flatten());
         let each = calls.map(|call| call.body + call.ttl + call.pause + ms(6_000));
-        self.calm + each.sum::<Duration>() + ms(60_000)
+        let last = self.processes.iter().any(|plan| plan.lasts);
+        // A deferred call that fails is tried again after minutes.
+        let more = if last { ms(2_000_000) } else { ms(60_000) };
+        self.calm + each.sum::<Duration>() + more
     }
 }
 
@@ -159,13 +202,15 @@ impl Store {
         match self {
             Store::One => round_trip * 10,
             Store::Redlock(_) => round_trip * 12,
+            // Replicas have a quarter of it to acknowledge.
+            Store::Replicated { .. } => round_trip * 20,
         }
     }
 
     /// When its servers serve locks.
     pub(crate) fn ready(self) -> Duration {
         match self {
-            Store::One => Duration::ZERO,
+            Store::One | Store::Replicated { .. } => Duration::ZERO,
             // A node votes only when every lock that it may have forgotten is over.
             Store::Redlock(_) => LONGEST_TTL + ms(2_000),
         }
@@ -177,6 +222,7 @@ impl Plan {
         let turn = match random.u8(..6) {
             0 => Some(Duration::ZERO),
             1 => Some(ms(random.u64(1..300))),
+            2 => Some(ms(random.u64(300..=1_000))),
             _ => None,
         };
         let workers = (0..*pick(random, &[1, 1, 2, 3, 5]))
@@ -189,17 +235,57 @@ impl Plan {
             timeout: ms(*pick(random, &[400, 1_000, 2_000])).max(shortest * 3),
             shuts_down: random.bool(),
             workers,
+            works: false,
+            lasts: false,
+            lasts_until: Duration::ZERO,
+        }
+    }
+}
+
+impl Plan {
+    /// Lets it run deferred calls, or not, and store its own ones.
+    fn defers(&mut self, random: &mut Rng) {
+        self.works = random.bool();
+        for call in self.workers.iter_mut().flatten().filter(|call| call.keys.len() == 1) {
+            call.defers = random.bool();
+            if call.defers {
+                call.wait = *pick(random, &[Wait::No, Wait::No, Wait::For(ms(20))]);
+            }
         }
     }
 }
 
 impl Call {
+    /// A deferred call, when it runs.
+    pub(crate) fn of_deferred(key: usize) -> Self {
+        Self {
+            pause: Duration::ZERO,
+            keys: vec![key],
+            ttl: LONGEST_TTL,
+            renew: false,
+            wait: Wait::No,
+            fenced: false,
+            min_hold: None,
+            max_hold: None,
+            body: ms(10),
+            step: ms(5),
+            how: How::Run { in_background: false },
+            dropped: None,
+            reenters: false,
+            extends: false,
+            shares: false,
+            defers: false,
+        }
+    }
+
     fn draw(random: &mut Rng, keys: usize, shortest: Duration) -> Self {
         let ttl = ms(*pick(random, &[80, 150, 400, 1_000, 1_000, 2_500, 6_000])).max(shortest);
         let renew = random.u8(..3) == 0;
-        let body = match random.u8(..6) {
+        let body = match random.u8(..7) {
             0..3 => ms(random.u64(..15)),
             3..5 => ms(random.u64(..300)),
+            // Until just before the end of the lease.
+            5 => ttl.mul_f64(0.9 + 0.1 * random.f64()),
             // Beyond the ttl.
             _ => ttl.mul_f64(0.5 + random.f64() * 2.0),
         };
@@ -232,6 +318,8 @@ impl Call {
             dropped: (random.u8(..6) == 0).then(|| random.u32(1..12)),
             reenters: random.u8(..8) == 0,
             extends: random.u8(..12) == 0,
+            shares: random.u8(..10) == 0,
+            defers: false,
         }
     }
 }

@@ -10,8 +10,10 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::processes::bodies::Bodies;
+use crate::processes::deferred::Deferred;
 use crate::processes::network::Network;
 use crate::processes::process::{Clock, Process};
+use crate::processes::replay::Traces;
 use crate::processes::waits::Waits;
 
 /// Steps at one moment after which the tasks count as running in a circle.
@@ -45,6 +47,8 @@ pub(crate) struct Sim {
     pub(crate) network: Network,
     pub(crate) bodies: Bodies,
     pub(crate) waits: Waits,
+    pub(crate) traces: Traces,
+    pub(crate) deferred: Deferred,
     trace: RefCell<Option<String>>,
     failure: RefCell<Option<Failure>>,
     polls: Cell<u64>,
@@ -73,6 +77,8 @@ impl Sim {
             network,
             bodies: Bodies::default(),
             waits: Waits::default(),
+            traces: Traces::default(),
+            deferred: Deferred::default(),
             trace: RefCell::new(traced.then(String::new)),
             failure: RefCell::default(),
             polls: Cell::new(0),

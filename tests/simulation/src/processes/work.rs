@@ -8,11 +8,25 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use tokio::time::sleep;
 
+use crate::processes::deferred::{self, Working};
 use crate::processes::scenario::{Call, How, LONGEST_TTL, Plan, Scenario, Store, Wait};
 use crate::processes::sim::sim;
 
 /// How long a manager may take to shut down.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(60);
+
+/// How long a guard is kept that does not release the lock.
+const SHARED: Duration = Duration::from_secs(3);
+
+/// The name of a lock.
+pub(crate) fn name_of(key: usize) -> String {
+    format!("key:{key}")
+}
+
+/// With what the tokens of a process begin.
+pub(crate) fn label_of(process: usize) -> String {
+    format!("p{process}")
+}
 
 /// Starts a process.
 pub(crate) fn start(scenario: &Scenario, plan: &Plan) {
@@ -25,6 +39,7 @@ async fn live(store: Store, plan: Arc<Plan>) {
     let wait = plan.starts.saturating_sub(sim().now());
     sleep(wait).await;
     let locks = connect(store, &plan).await;
+    let working = plan.works.then(|| Working::start(&locks));
     let mut workers = Vec::new();
     for worker in 0..plan.workers.len() {
         let (plan, locks) = (Arc::clone(&plan), locks.clone());
@@ -41,6 +56,12 @@ async fn live(store: Store, plan: Arc<Plan>) {
             sim().fails("panic", "a worker has panicked");
         }
     }
+    if plan.lasts {
+        deferred::all_ran(&plan).await;
+    }
+    if let Some(working) = working {
+        working.stop().await;
+    }
     if plan.shuts_down {
         let ended = locks.shutdown(SHUTDOWN_MAX).await;
         trace!("shut down: {ended:?}");
@@ -53,7 +74,7 @@ async fn live(store: Store, plan: Arc<Plan>) {
     here().set_over();
 }
 
-fn here() -> std::rc::Rc<crate::processes::process::Process> {
+pub(crate) fn here() -> std::rc::Rc<crate::processes::process::Process> {
     sim().current().expect("a process runs")
 }
 
@@ -62,7 +83,7 @@ async fn connect(store: Store, plan: &Plan) -> LockManager {
     loop {
         let nth = here().nth;
         let mut builder = LockManager::builder()
-            .label(format!("p{nth}"))
+            .label(label_of(nth))
             .timeout(plan.timeout)
             .longest_ttl(LONGEST_TTL);
         if let Some(turn) = plan.turn {
@@ -70,6 +91,10 @@ async fn connect(store: Store, plan: &Plan) -> LockManager {
         }
         let connected = match store {
             Store::One => builder.connect("redis://s0:6379").await,
+            Store::Replicated { acks, .. } => {
+                let acks = u32::try_from(acks).expect("few");
+                builder.replicated(acks, plan.timeout / 2).connect("redis://primary:6379").await
+            }
             Store::Redlock(nodes) => {
                 builder.redlock((0..nodes).map(|nth| format!("redis://s{nth}:6379"))).await
             }
@@ -88,12 +113,17 @@ async fn one_call(worker: usize, call: &Call, locks: &LockManager) {
     if let ([key], true) = (&call.keys[..], call.wait != Wait::No) {
         sim().waits.begins(worker, *key);
     }
+    let began = sim().now();
     let made = DroppedAt { future: Some(Box::pin(make(worker, call, locks))), left: call.dropped };
     match made.await {
         Some(Ok(())) => trace!("{worker} is done"),
         Some(Err(error)) => {
             trace!("{worker} fails: {error}");
             expected(call, &error);
+            if !sim().has_faults && call.wait == Wait::No && matches!(error, LockError::Busy { .. })
+            {
+                soon(sim().now() - began);
+            }
         }
         None => trace!("{worker} is dropped"),
     }
@@ -101,16 +131,31 @@ async fn one_call(worker: usize, call: &Call, locks: &LockManager) {
     here().ended(worker);
 }
 
+/// While nothing fails, a caller that does not wait is answered in the time of a few requests: of
+/// those of other callers before it, and of its own. At a Redlock each of them may try again.
+fn soon(took: Duration) {
+    if sim().network.hosts.borrow().len() > 1 {
+        return;
+    }
+    let most = sim().network.longest_grant() + Duration::from_millis(200);
+    if took > most {
+        sim().fails("late", format_args!("a caller that does not wait was refused after {took:?}"));
+    }
+}
+
 /// While nothing fails, a call fails only because of other callers, or because its body takes too
 /// long.
 fn expected(call: &Call, error: &LockError) {
     let is_expected = match error {
-        LockError::Busy { .. } | LockError::TimedOut { .. } => true,
+        LockError::Busy { .. } | LockError::TimedOut { .. } | LockError::Deferred { .. } => true,
         LockError::Lost(lost) => match lost.cause() {
             LossCause::Expired => true,
             // The first release of a process that has waiters waits until they have subscribed. A
-            // short lease may end meanwhile, after its body.
-            LossCause::Taken => call.ttl < Duration::from_secs(1),
+            // lease that is short, or almost over, may end meanwhile, after its body.
+            LossCause::Taken => {
+                let is_late = !call.renew && call.body > call.ttl.mul_f64(0.8);
+                is_late || call.ttl < Duration::from_secs(1)
+            }
             _ => false,
         },
         LockError::NoQuorum { .. } => true,
@@ -126,7 +171,16 @@ fn expected(call: &Call, error: &LockError) {
 }
 
 async fn make(worker: usize, call: &Call, locks: &LockManager) -> Result<(), LockError> {
-    let keys: Vec<_> = call.keys.iter().map(|key| format!("key:{key}")).collect();
+    match made(worker, call, locks).await {
+        Err(busy) if call.defers && busy.is_busy() => {
+            Err(deferred::later(locks, busy, call.keys[0]).await)
+        }
+        made => made,
+    }
+}
+
+async fn made(worker: usize, call: &Call, locks: &LockManager) -> Result<(), LockError> {
+    let keys: Vec<_> = call.keys.iter().map(|key| name_of(*key)).collect();
     match &keys[..] {
         [key] => {
             let lock = with(Lock::new(key.as_str()), call).manager(locks);
@@ -185,6 +239,7 @@ async fn hold(
         return guard.release().await;
     }
     let body = Body::enter(worker, call, guard.remaining(), fences);
+    let shared = call.shares.then(|| guard.share());
     let end = tokio::time::Instant::now() + call.body;
     if call.extends {
         let extended = guard.extend(call.ttl).await;
@@ -205,17 +260,27 @@ async fn hold(
         }
     }
     drop(body);
-    match call.how {
+    let released = match call.how {
         How::Guard { released: false } => {
             drop(guard);
             Ok(())
         }
         _ => guard.release().await,
+    };
+    if let Some(shared) = shared {
+        // The lock is released all the same.
+        sleep(SHARED).await;
+        drop(shared);
     }
+    released
 }
 
 /// A body that the engine stops when the lock is lost.
-async fn run_body(worker: usize, call: &Call, locks: &LockManager) -> Result<(), LockError> {
+pub(crate) async fn run_body(
+    worker: usize,
+    call: &Call,
+    locks: &LockManager,
+) -> Result<(), LockError> {
     let left = || LockGuard::current().map(|guard| guard.remaining()).unwrap_or_default();
     if left().is_zero() {
         sim().fails("bodies", "a body begins without a lock");
@@ -223,7 +288,7 @@ async fn run_body(worker: usize, call: &Call, locks: &LockManager) -> Result<(),
     }
     let body = Body::enter(worker, call, left(), &[]);
     if call.reenters {
-        match Lock::new(format!("key:{}", call.keys[0])).manager(locks).acquire().await {
+        match Lock::new(name_of(call.keys[0])).manager(locks).acquire().await {
             Ok(again) if again.is_joined() => {}
             other => sim().fails("re-entry", format_args!("{worker} has not joined: {other:?}")),
         }
@@ -255,7 +320,7 @@ impl Body {
     fn enter(worker: usize, call: &Call, left: Duration, fences: &[u64]) -> Self {
         let sim = sim();
         sim.waits.check();
-        let number = sim.bodies.enter(&call.keys, left, fences);
+        let number = sim.bodies.enter(call, left, fences);
         sim.waits.ends(worker);
         let kept = call.min_hold.map(|min_hold| (call.keys[0], min_hold));
         Self { number, began: sim.now(), kept }

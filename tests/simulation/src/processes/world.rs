@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockmacro_runtime::simulation::{Opening, Task, World};
 
-use crate::processes::network::open;
+use crate::processes::opening::open;
 use crate::processes::process::{Clock, TaskOf};
 use crate::processes::sim::sim;
 

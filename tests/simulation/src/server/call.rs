@@ -4,6 +4,7 @@ use super::commands::{Command, command};
 use super::connection::{ConnectionId, Protocol};
 use super::core::Core;
 use super::reply::{Answer, Fault, Reply};
+use super::served::{Served, locks_of, written};
 
 /// Whom a command runs for.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +38,19 @@ impl Core {
     /// Serves a request of a client.
     pub(super) fn serve(&mut self, id: ConnectionId, request: &[Vec<u8>]) {
         let caller = Caller { id, protocol: self.protocol(id) };
+        let names = if self.served.is_some() { locks_of(request) } else { Vec::new() };
+        let before: Vec<_> = names.iter().map(|name| self.lock(name)).collect();
         let reply = self.call(caller, request).unwrap_or_else(Reply::from);
+        if !names.is_empty() {
+            let all = names.into_iter().zip(before);
+            let locks = all.map(|(name, before)| {
+                let after = self.lock(&name);
+                (name, before, after)
+            });
+            let (locks, script) = (locks.collect(), self.script_of(request));
+            let (request, reply) = (request.to_vec(), written(&reply));
+            self.served.get_or_insert_default().push(Served { request, script, reply, locks });
+        }
         self.send(id, &reply);
         self.record();
         let offset = self.replication.offset;

@@ -9,6 +9,7 @@ use super::keyspace::Keyspace;
 use super::pubsub::Channels;
 use super::replication::Replication;
 use super::reply::{Fault, Reply};
+use super::served::Served;
 
 /// What a server sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub(super) struct Core {
     pub(super) connections: BTreeMap<ConnectionId, Connection>,
     pub(super) outputs: Vec<Output>,
     pub(super) unknown: Vec<String>,
+    /// What was served; `None` when nobody watches.
+    pub(super) served: Option<Vec<Served>>,
     last_connection: u64,
 }
 
@@ -142,6 +145,7 @@ impl Core {
             starts: self.starts + 1,
             outputs: std::mem::take(&mut self.outputs),
             unknown: std::mem::take(&mut self.unknown),
+            served: self.served.take(),
             ..Core::default()
         };
     }

@@ -17,6 +17,7 @@ mod pubsub;
 mod replication;
 mod reply;
 mod request;
+mod served;
 mod sorted_set;
 
 use std::time::Duration;
@@ -24,7 +25,9 @@ use std::time::Duration;
 pub use connection::ConnectionId;
 use core::Core;
 pub use core::Output;
+use keyspace::Value;
 pub use replication::{Change, ReplicaId, Snapshot};
+pub use served::{Lock, Served};
 
 /// A simulated server.
 #[derive(Default)]
@@ -156,6 +159,29 @@ impl Server {
         let keys = self.core.keyspace.iter();
         let name = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
         keys.map(|(key, entry)| (name(key), entry.expires.is_some())).collect()
+    }
+
+    /// The value of a key that holds a string at `now`, and when it expires, in milliseconds since
+    /// 1970 by this server's clock.
+    pub fn string(&mut self, key: &str, now: Duration) -> Option<(String, Option<u64>)> {
+        self.core.keyspace.now = now.as_millis() as u64;
+        let entry = self.core.keyspace.entry(key.as_bytes())?;
+        match &entry.value {
+            Value::String(value) => {
+                Some((String::from_utf8_lossy(value).into_owned(), entry.expires))
+            }
+            _ => None,
+        }
+    }
+
+    /// Notes from now on what is served to clients about locks.
+    pub fn watch(&mut self) {
+        self.core.served = Some(Vec::new());
+    }
+
+    /// What was served since the last call, if the server is watched.
+    pub fn take_served(&mut self) -> Vec<Served> {
+        self.core.served.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// The commands that clients sent and this server does not know. A test that relies on its
