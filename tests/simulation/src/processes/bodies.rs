@@ -8,14 +8,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::processes::scenario::{Call, LONGEST_TTL};
+use crate::processes::scenario::{Call, LONGEST_TTL, Sharing};
 use crate::processes::sim::sim;
 
 #[derive(Default)]
 pub(crate) struct Bodies {
     open: RefCell<BTreeMap<u64, Body>>,
     number: Cell<u64>,
-    fences: RefCell<BTreeMap<usize, u64>>,
+    /// The fences under each key, and whether they are of exclusive bodies.
+    fences: RefCell<BTreeMap<usize, BTreeMap<u64, bool>>>,
     losses: RefCell<Vec<Loss>>,
     /// The keys that are kept by a `min_hold`, and until when.
     kept: RefCell<BTreeMap<usize, Duration>>,
@@ -32,6 +33,7 @@ struct Body {
     process: usize,
     began: Duration,
     keys: Vec<usize>,
+    sharing: Sharing,
     /// The ttl of its call, by the true clock.
     ttl: Duration,
     /// Until when its process may rely on the lock, by the true clock.
@@ -51,14 +53,15 @@ impl Bodies {
         trace!("body {number} begins under {keys:?}, fences {fences:?}, lease {left:?}");
         let (ttl, until) = (process.clock.truly(call.ttl), Duration::ZERO);
         let (process, keys) = (process.nth, keys.clone());
-        let body = Body { process, began: now, keys: keys.clone(), ttl, until };
+        let sharing = call.sharing;
+        let body = Body { process, began: now, keys: keys.clone(), sharing, ttl, until };
         self.open.borrow_mut().insert(number, body);
         for (nth, key) in keys.iter().enumerate() {
             sim().traces.began(number, *key, fences.get(nth).copied());
         }
         self.relies(number, left);
         for (key, fence) in keys.iter().zip(fences) {
-            self.fence(*key, *fence);
+            self.fence(*key, *fence, sharing == Sharing::Exclusive);
         }
         number
     }
@@ -77,8 +80,17 @@ impl Bodies {
             return;
         }
         let overlaps = |key: &usize| {
-            let mut others = open.iter().filter(|(other, _)| **other != number);
-            others.find(|(_, body)| body.until > now && body.keys.contains(key))
+            let others = open.iter().filter(|(other, body)| {
+                **other != number && body.until > now && body.keys.contains(key)
+            });
+            let others: Vec<_> = others.collect();
+            let exclusive = others.iter().find(|(_, body)| body.sharing == Sharing::Exclusive);
+            let too_many = match ours.sharing {
+                Sharing::Exclusive => others.first(),
+                Sharing::Shared => None,
+                Sharing::Permits(permits) => others.get(permits as usize - 1),
+            };
+            exclusive.or(too_many).copied()
         };
         let keys = ours.keys.iter().filter(|key| !self.is_excused(**key, now));
         if let Some((key, (other, body))) =
@@ -178,15 +190,23 @@ impl Bodies {
         self.losses.borrow().iter().any(excuses)
     }
 
-    fn fence(&self, key: usize, fence: u64) {
+    /// Bodies that share a key begin in another order than they were granted, so their fences are
+    /// only larger than those of the exclusive bodies before them.
+    fn fence(&self, key: usize, fence: u64, is_exclusive: bool) {
         let sim = sim();
         let mut fences = self.fences.borrow_mut();
-        let last = fences.entry(key).or_default();
+        let fences = fences.entry(key).or_default();
         let forgot = |loss: &Loss| loss.key.is_none() && sim.now() < loss.at + LONGEST_TTL * 2;
-        if fence <= *last && !self.losses.borrow().iter().any(forgot) {
+        let later = |(other, exclusive): (&u64, &bool)| {
+            let matters = is_exclusive || *exclusive || *other == fence;
+            (matters && *other >= fence).then_some(*other)
+        };
+        if let Some(last) = fences.iter().rev().find_map(later)
+            && !self.losses.borrow().iter().any(forgot)
+        {
             sim.fails("fences", format_args!("{fence} under {key} after {last}"));
         }
-        *last = fence.max(*last);
+        fences.insert(fence, is_exclusive);
     }
 }
 

@@ -43,10 +43,15 @@ impl Host {
         until: Duration,
     ) -> bool {
         let (now, until) = (self.clock(now), self.clock(until).as_millis() as u64);
-        let held = self.server.string(&name_of(key), now);
-        held.is_some_and(|(token, expires)| {
-            token.starts_with(&label_of(process)) && expires.is_none_or(|at| at >= until)
-        })
+        let (name, label) = (name_of(key), label_of(process));
+        let Some((value, expires)) = self.server.string(&name, now) else { return false };
+        if !value.ends_with("/shared") {
+            return value.starts_with(&label) && expires.is_none_or(|at| at >= until);
+        }
+        let holders = self.server.scores(&format!("lm1:wh:{{{name}}}"), now);
+        let keeps =
+            |(token, ends): &(String, f64)| token.starts_with(&label) && *ends >= until as f64;
+        expires.is_none_or(|at| at >= until) && holders.iter().any(keeps)
     }
 
     /// Deletes a lock, as another program does.

@@ -67,7 +67,10 @@ pub fn run(seed: u64, traced: bool) -> Outcome {
     }
     let world = enter(Arc::new(OfProcess));
     trace!("{scenario:#?}");
-    if replay::is_on() && !matches!(scenario.store, Store::Replicated { .. }) {
+    if scenario.shares {
+        // The model whose traces are replayed has exclusive locks only.
+        sim_here.traces.lose();
+    } else if replay::is_on() && !matches!(scenario.store, Store::Replicated { .. }) {
         let mut hosts = sim_here.network.hosts.borrow_mut();
         hosts.iter_mut().for_each(|host| host.server.watch());
     }

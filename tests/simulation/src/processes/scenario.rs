@@ -28,6 +28,8 @@ pub(crate) struct Scenario {
     pub(crate) faults: Vec<(Duration, Fault)>,
     /// When all faults are over.
     pub(crate) calm: Duration,
+    /// Whether some calls share their keys.
+    pub(crate) shares: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +95,16 @@ pub(crate) struct Call {
     pub(crate) shares: bool,
     /// Stores the call when its lock is busy.
     pub(crate) defers: bool,
+    /// How others may hold the keys.
+    pub(crate) sharing: Sharing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    Exclusive,
+    Shared,
+    /// At most so many holders.
+    Permits(u32),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,7 +169,16 @@ impl Scenario {
             (last.works, last.lasts, last.lasts_until) = (true, true, calm);
             processes.push(last);
         }
-        Self { store, delay, hosts, processes, successors, faults, calm }
+        let mut of_sharing = seeded(seed, "sharing");
+        let shares = !matches!(store, Store::Redlock(_)) && of_sharing.u8(..4) == 0;
+        if shares {
+            let kind = *pick(&mut of_sharing, &[Sharing::Shared, Sharing::Permits(2)]);
+            let plans = processes.iter_mut().chain(&mut successors);
+            for call in plans.flat_map(|plan| plan.workers.iter_mut().flatten()) {
+                call.shares_keys(kind, &mut of_sharing);
+            }
+        }
+        Self { store, delay, hosts, processes, successors, faults, calm, shares }
     }
 
     /// How long a lock that is waited for may be held by no body, if nothing fails.
@@ -275,6 +296,14 @@ impl Call {
             extends: false,
             shares: false,
             defers: false,
+            sharing: Sharing::Exclusive,
+        }
+    }
+
+    /// Lets some calls share their keys. A key has one number of permits.
+    fn shares_keys(&mut self, kind: Sharing, random: &mut Rng) {
+        if !self.defers && random.u8(..3) > 0 {
+            (self.sharing, self.min_hold) = (kind, None);
         }
     }
 
@@ -320,6 +349,7 @@ impl Call {
             extends: random.u8(..12) == 0,
             shares: random.u8(..10) == 0,
             defers: false,
+            sharing: Sharing::Exclusive,
         }
     }
 }

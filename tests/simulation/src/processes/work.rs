@@ -9,7 +9,7 @@ use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use tokio::time::sleep;
 
 use crate::processes::deferred::{self, Working};
-use crate::processes::scenario::{Call, How, LONGEST_TTL, Plan, Scenario, Store, Wait};
+use crate::processes::scenario::{Call, How, LONGEST_TTL, Plan, Scenario, Sharing, Store, Wait};
 use crate::processes::sim::sim;
 
 /// How long a manager may take to shut down.
@@ -211,7 +211,7 @@ async fn made(worker: usize, call: &Call, locks: &LockManager) -> Result<(), Loc
 }
 
 fn with<F>(lock: Lock<F>, call: &Call) -> Lock<F> {
-    let mut lock = lock.ttl(call.ttl);
+    let mut lock = sharing(lock.ttl(call.ttl), call);
     if call.renew {
         lock = lock.renew();
     }
@@ -225,6 +225,14 @@ fn with<F>(lock: Lock<F>, call: &Call) -> Lock<F> {
         Wait::No => lock,
         Wait::For(wait) => lock.wait(wait),
         Wait::Forever => lock.wait_forever(),
+    }
+}
+
+fn sharing<F>(lock: Lock<F>, call: &Call) -> Lock<F> {
+    match call.sharing {
+        Sharing::Exclusive => lock,
+        Sharing::Shared => lock.shared(),
+        Sharing::Permits(permits) => lock.permits(permits),
     }
 }
 
@@ -288,7 +296,8 @@ pub(crate) async fn run_body(
     }
     let body = Body::enter(worker, call, left(), &[]);
     if call.reenters {
-        match Lock::new(name_of(call.keys[0])).manager(locks).acquire().await {
+        let again = sharing(Lock::new(name_of(call.keys[0])), call).manager(locks);
+        match again.acquire().await {
             Ok(again) if again.is_joined() => {}
             other => sim().fails("re-entry", format_args!("{worker} has not joined: {other:?}")),
         }

@@ -174,6 +174,15 @@ impl Server {
         }
     }
 
+    /// The members of a key that holds a sorted set at `now`, and their scores.
+    pub fn scores(&mut self, key: &str, now: Duration) -> Vec<(String, f64)> {
+        self.core.keyspace.now = now.as_millis() as u64;
+        let Some(entry) = self.core.keyspace.entry(key.as_bytes()) else { return Vec::new() };
+        let Value::SortedSet(set) = &entry.value else { return Vec::new() };
+        let text = |member: &[u8]| String::from_utf8_lossy(member).into_owned();
+        set.iter().map(|(member, score)| (text(member), score)).collect()
+    }
+
     /// Notes from now on what is served to clients about locks.
     pub fn watch(&mut self) {
         self.core.served = Some(Vec::new());
