@@ -95,7 +95,7 @@ async fn all_of_them_are_dropped_before_the_release_in_sync_functions_and_method
 async fn a_condition_on_a_part_leaves_the_whole_to_the_body() {
     #[distributed_lock(
         key = "order:7",
-        when = !(order.used.seen.lock().unwrap().len() > usize::from(limit)),
+        when = order.used.seen.lock().unwrap().len() <= usize::from(limit),
         manager = locks
     )]
     async fn audit(locks: &LockManager, order: Order, limit: u8) -> Result<usize, LockError> {
