@@ -324,10 +324,18 @@ impl State {
 
     fn fault_for(&self, bytes: &[u8]) -> Option<Fault> {
         let mut orders = self.orders.lock().expect("orders");
+        // Many orders may have the same word. It is searched once: a script is long, and every
+        // connection waits for this search.
+        let mut absent: Vec<&str> = Vec::new();
         let found = orders.iter().position(|(which, _)| match which {
+            Which::Word(word) if absent.contains(&word.as_str()) => false,
             Which::Word(word) => {
                 let mut parts = bytes.windows(word.len());
-                parts.any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
+                let is_there = parts.any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
+                if !is_there {
+                    absent.push(word);
+                }
+                is_there
             }
             Which::Call(which) => Call::all(bytes).iter().any(which),
         })?;
