@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use lockmacro_runtime::{Lock, LockManager, Unavailability};
-use lockmacro_tests::{Server, eventually, in_time, on_a_plain_thread};
+use lockmacro_tests::{Proxy, Server, eventually, in_time, on_a_plain_thread};
 
 use crate::{
     KEY, LONG_TTL, Locked, SLACK, TEST_TIMEOUT, TIMEOUT, first_error, keeps_nothing, lock, manager,
@@ -191,6 +191,23 @@ async fn a_body_outlives_an_outage_and_ends_with_its_lease() {
     let error = in_time(body).await.expect_err("its lease is over");
     assert!(matches!(error, lockmacro_runtime::LockError::Lost(_)), "{error:?}");
     assert!(start.elapsed() >= ms(250) && start.elapsed() < ms(300) + TIMEOUT + SLACK);
+}
+
+/// More tries fail than one release has, and the server does not count as lost yet.
+#[tokio::test]
+async fn a_dropped_lock_is_released_after_an_outage_that_is_not_short_and_not_long() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let manager = LockManager::builder().timeout(LONG_TTL).connect(&proxy.url()).await;
+    let guard = lock(&manager.expect("there")).acquire().await.expect("free");
+    let before = proxy.accepted();
+    proxy.refuse(true);
+    proxy.cut();
+    drop(guard);
+    let is_tried_often = || std::future::ready(proxy.accepted() >= before + 20);
+    eventually("it is tried again and again", TEST_TIMEOUT, is_tried_often).await;
+    proxy.refuse(false);
+    keeps_nothing(&server).await;
 }
 
 #[tokio::test]

@@ -13,7 +13,8 @@ use crate::value::unavailability::Unavailability;
 /// Pause before the last release of a lock. A request that was not written within the manager's
 /// timeout (2 s by default) is not sent any more.
 pub(crate) const LAST_PAUSE: Duration = Duration::from_secs(6);
-/// Most releases of one lock. A lost server gets one release a second for all of its locks.
+/// Most releases of one lock, beside those that fail only for a while. A lost server gets one
+/// release a second for all of its locks.
 pub(crate) const MAX_RELEASES: u8 = 3;
 
 /// The pause before the next release; `None` when there is none.
@@ -34,7 +35,11 @@ pub(crate) fn next_release(
         Err(error) => error,
     };
     let (several, lost) = (servers.are_several(), servers.is_lost(&item.request));
-    let is_tried = item.times < MAX_RELEASES || is_doubtful || lost || several;
+    // An outage may end before the server counts as lost. A lock that is given up meanwhile would
+    // stay for the rest of its ttl.
+    let passes = error.is_transient();
+    item.times -= u8::from(passes && item.times > 0);
+    let is_tried = passes || item.times < MAX_RELEASES || is_doubtful || lost || several;
     let pause = item.next_pause();
     if is_final(error) || !is_tried || Instant::now() + pause > item.end {
         if item.guard.is_some() {
