@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{
@@ -29,12 +28,6 @@ use crate::value::unavailability::Unavailability;
 /// A caller that waited for room in the buffer could be given the room while nobody polls that
 /// caller, and would keep the room from the others.
 const PIPELINE_BUFFER: usize = 1 << 24;
-
-/// Delay before a subscription that failed is tried again, and the period in which at most
-/// `OPENED_MAX` connections are opened for subscriptions.
-pub(crate) const SUBSCRIBE_RETRY: Duration = Duration::from_secs(30);
-/// Most connections that are opened for subscriptions in that period.
-const OPENED_MAX: u32 = 32;
 
 impl Connector {
     pub(crate) async fn open(&self) -> Result<Connection, CallError> {
@@ -64,11 +57,6 @@ impl Connector {
         };
         let mut opened = opened.map_err(|error| self.or_next_login(error));
         match &mut opened {
-            Err(CallError::Transient(transient))
-                if transient.reason == Unavailability::Refused && delivery.subscribes() =>
-            {
-                self.not_opened();
-            }
             Ok(connection) => connection.generation = self.changes.opened(&at),
             Err(CallError::Transient(transient))
                 if transient.reason == Unavailability::Disconnected && !transient.login =>
@@ -104,7 +92,7 @@ impl Connector {
         at: &ConnectionAddr,
         mut delivery: Delivery,
     ) -> Result<Connection, CallError> {
-        if delivery.subscribes() && !self.may_subscribe() {
+        if delivery.subscribes() && !self.brief.may_try() {
             delivery = Delivery::Failed(Instant::now());
         }
         if delivery == Delivery::Resp3 {
@@ -124,13 +112,17 @@ impl Connector {
         if delivery != Delivery::Resp2 {
             return Ok(connection);
         }
+        self.brief.tries();
         let resp2 =
             Resp2Subscription::open(&plain, &connection.channels, &self.sink.channel(0)).await;
         let subscribed = resp2.map(|resp2| connection.resp2 = Some(Arc::new(resp2)));
         let (inner, channels) = (connection.inner.clone(), Arc::clone(&connection.channels));
         let probed = subscribed.is_ok();
         match self.checked_subscription(connection, subscribed).await {
-            Ok(connection) => Ok(connection),
+            Ok(connection) => {
+                self.brief.confirmed();
+                Ok(connection)
+            }
             // Commands need no subscription: waiters poll meanwhile.
             Err(_) => {
                 let inner = if probed {
@@ -174,8 +166,10 @@ impl Connector {
             Err(error) if self.is_closed_again(&error) => return Ok(Err(Delivery::Resp2)),
             Err(error) => return Err(error),
         };
+        self.brief.tries();
         if self.sink.is_by_slot() {
             // In a cluster the waiters subscribe to the channel of their slot.
+            self.brief.confirmed();
             self.closed.store(0, Ordering::Relaxed);
             return Ok(Ok(Connection::new(inner, Delivery::Resp3, channels)));
         }
@@ -183,6 +177,7 @@ impl Connector {
         let connection = Connection::new(inner, Delivery::Resp3, channels);
         match self.checked_subscription(connection, subscribed).await {
             Ok(connection) => {
+                self.brief.confirmed();
                 self.closed.store(0, Ordering::Relaxed);
                 Ok(Ok(connection))
             }
@@ -197,24 +192,6 @@ impl Connector {
         let reason = Unavailability::Disconnected;
         matches!(error, CallError::Transient(transient) if transient.reason == reason)
             && self.closed.fetch_add(1, Ordering::Relaxed) > 0
-    }
-
-    /// Whether one more connection may be opened for a subscription. Where such connections are
-    /// closed again and again, polling serves the waiters better.
-    fn may_subscribe(&self) -> bool {
-        let mut opened = self.opened.lock();
-        if opened.0.elapsed() > SUBSCRIBE_RETRY {
-            *opened = (Instant::now(), 0);
-        }
-        opened.1 += 1;
-        opened.1 <= OPENED_MAX
-    }
-
-    /// Takes back the count of a connection that was refused. An outage is no reason to poll after
-    /// it.
-    fn not_opened(&self) {
-        let mut opened = self.opened.lock();
-        opened.1 = opened.1.saturating_sub(1);
     }
 
     /// Checks that the user may use the channel, to subscribe and to publish: a release looks for
@@ -266,6 +243,8 @@ impl Connector {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::store::redis::client::subscriptions::NoPushes;
     use crate::store::redis::client::url::{Addresses, Deployment};
@@ -281,11 +260,11 @@ mod tests {
         };
         let connector = Connector::new(target, settings, timeout, Arc::default(), NoPushes::sink());
         connector.receive();
-        for _ in 0..=OPENED_MAX {
+        for _ in 0..100 {
             let opened = connector.open().await;
             let Err(CallError::Transient(refused)) = opened else { panic!("nobody listens") };
             assert_eq!(refused.reason, Unavailability::Refused);
         }
-        assert!(connector.may_subscribe());
+        assert!(connector.brief.may_try());
     }
 }

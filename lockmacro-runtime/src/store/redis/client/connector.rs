@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use redis::ConnectionAddr;
 
+use crate::store::redis::client::brief_subscriptions::BriefSubscriptions;
 use crate::store::redis::client::connection::{Connection, Delivery};
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::failover::Failover;
@@ -15,7 +16,6 @@ use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::subscriptions::PushSink;
 use crate::store::redis::client::url::Target;
 use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::time::Instant;
 
 /// Opens connections to one server.
 pub(crate) struct Connector {
@@ -29,9 +29,7 @@ pub(crate) struct Connector {
     delivery: Mutex<Delivery>,
     /// Connections in a row that were closed before grants could arrive on them.
     pub(crate) closed: AtomicU32,
-    /// The start of the period in which connections for subscriptions are counted, and their
-    /// number.
-    pub(crate) opened: Mutex<(Instant, u32)>,
+    pub(crate) brief: BriefSubscriptions,
     pub(crate) sink: Arc<dyn PushSink>,
 }
 
@@ -56,12 +54,12 @@ impl Connector {
         sink: Arc<dyn PushSink>,
     ) -> Self {
         let (delivery, closed) = (Mutex::new(Delivery::NotAsked), AtomicU32::new(0));
-        let opened = Mutex::new((Instant::now(), 0));
+        let brief = BriefSubscriptions::default();
         let sentinels = match &target {
             Target::Named(group) => Some(Sentinels::new((**group).clone())),
             Target::At(_) => None,
         };
-        Self { target, settings, sentinels, timeout, changes, delivery, closed, opened, sink }
+        Self { target, settings, sentinels, timeout, changes, delivery, closed, brief, sink }
     }
 
     /// A connector for another server of a cluster, with the same users and settings.

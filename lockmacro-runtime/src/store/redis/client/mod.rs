@@ -1,6 +1,7 @@
 //! A Redis client: connections, calls, retries and errors. It acquires and releases nothing.
 
 pub(crate) mod blocking_pool;
+pub(crate) mod brief_subscriptions;
 pub(crate) mod budget;
 pub(crate) mod call;
 pub(crate) mod connect;

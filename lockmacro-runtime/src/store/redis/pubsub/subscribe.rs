@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
+use crate::store::redis::client::brief_subscriptions::SUBSCRIBE_RETRY;
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::connect::SUBSCRIBE_RETRY;
 use crate::store::redis::client::connection::{Connection, Delivery};
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::node::{Inner, Node};
