@@ -199,7 +199,10 @@ async fn a_worker_that_is_blocked_while_it_subscribes_holds_up_no_other() {
         let channels = || cluster.admin(0).ask::<Vec<String>>(&["PUBSUB", "SHARDCHANNELS"]);
         let before = channels();
         let waiting = || lock(&manager, "{order}:0").wait(4 * PATIENT).acquire();
+        // So that no answer comes while it is polled.
+        cluster.server(0).pause();
         let _free = blocked(waiting(), Blocked::After(1)).await;
+        cluster.server(0).resume();
         let start = Instant::now();
         let waiters: Vec<_> = (0..3).map(|_| tokio::spawn(waiting())).collect();
         tokio::time::sleep(PATIENT / 32).await;

@@ -16,10 +16,13 @@ impl Admin {
         let url = url.split(',').next().expect("a first part");
         let client = redis::Client::open(url).expect("a valid address");
         let connect = |_| client.get_connection_with_timeout(Duration::from_secs(5));
-        // A signal may interrupt it, and a server that changes its role closes its connections.
+        // A signal may interrupt it, a server that changes its role closes its connections, and one
+        // that saves each write may wait for a busy disk for longer.
         let is_transient = |error: &redis::RedisError| {
             let error = error.to_string();
-            error.contains("Interrupted") || error.contains("reset by peer")
+            ["Interrupted", "reset by peer", "temporarily unavailable"]
+                .iter()
+                .any(|transient| error.contains(transient))
         };
         let connection = (0..10)
             .map(connect)

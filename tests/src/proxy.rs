@@ -324,8 +324,8 @@ impl State {
 
     fn fault_for(&self, bytes: &[u8]) -> Option<Fault> {
         let mut orders = self.orders.lock().expect("orders");
-        // Many orders may have the same word. It is searched once: the text of a script is long, and
-        // every connection waits for this search.
+        // Many orders may have the same word. It is searched once: a script is long, and every
+        // connection waits for this search.
         let mut absent: Vec<&str> = Vec::new();
         let found = orders.iter().position(|(which, _)| match which {
             Which::Word(word) if absent.contains(&word.as_str()) => false,
