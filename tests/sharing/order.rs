@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use lockmacro_runtime::LockError;
 use lockmacro_tests::queue::Queue;
+use lockmacro_tests::times::PUSHED;
 use lockmacro_tests::{Backend, eventually, on};
 use tokio::time::timeout;
 
@@ -111,6 +113,22 @@ async fn a_dropped_waiter_makes_room_for_those_behind_it(backend: &Backend) {
     let late = queue.join(waiting(&ours, &key).shared().acquire()).await;
     drop(writer);
     released([soon(late).await, reader]).await;
+    backend.keeps_nothing().await;
+}
+
+#[on(memory, redis, slots, both_runtimes)]
+async fn a_waiter_whose_wait_is_over_leaves_the_queue(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("printer");
+    let guards =
+        [held(lock(&ours, &key).permits(2)).await, held(lock(&ours, &key).permits(2)).await];
+    let late = lock(&theirs, &key).permits(2).wait(ms(50)).acquire().await.expect_err("held");
+    assert!(matches!(late, LockError::TimedOut { .. }), "{late}");
+    let mut queue = Queue::of(backend, &key);
+    queue.reaches(0).await;
+    // Nothing was handed to a caller that has left.
+    released(guards).await;
+    backend.becomes_free(&key, PUSHED).await;
     backend.keeps_nothing().await;
 }
 

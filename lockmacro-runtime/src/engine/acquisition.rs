@@ -236,12 +236,15 @@ impl Acquisition {
                 Ok(grant)
             }
             Ok(Answer::Contended { nth, holder, queue, earlier }) => {
-                self.request.set_applied(earlier);
+                let is_queued = matches!(queue, Queueing::Left(_));
+                self.request.set_applied(match is_queued {
+                    true => earlier.and(Applied::Yes),
+                    false => earlier,
+                });
                 let key = self.request.keys().get(nth).unwrap_or(&self.request.key).clone();
                 // A waiter whose wait is over leaves the queue when the acquisition is dropped. A
                 // node of a Redlock may hold an earlier one of several keys although it has not
                 // answered.
-                let is_queued = matches!(queue, Queueing::Left(_));
                 self.forget_unless(!self.request.applied().is_known() || is_queued);
                 Err(Refusal::Contended { key, holder, queue })
             }
