@@ -114,8 +114,9 @@ fn function(locks: &LockManager) -> DeferredFn<(u64, u64)> {
         async move {
             let call = Call::of_deferred(usize::try_from(key).expect("a few keys"));
             let lock = Lock::new(name_of(call.keys[0])).ttl(call.ttl).manager(&locks);
+            // The lock would hide that two workers run it.
+            let run = sim().deferred.begins(number);
             let body = async {
-                let run = sim().deferred.begins(number);
                 run_body(WORKER, &call, &locks).await?;
                 run.done();
                 Ok::<(), LockError>(())
