@@ -22,6 +22,9 @@ const WORKER: usize = 1_000;
 /// After this time all deferred calls have run. One that fails is tried again after minutes.
 const LONGEST: Duration = Duration::from_secs(1_200);
 
+/// How often it is looked whether they have.
+const LOOK: Duration = Duration::from_millis(500);
+
 #[derive(Default)]
 pub(crate) struct Deferred {
     last: Cell<u64>,
@@ -111,8 +114,9 @@ fn function(locks: &LockManager) -> DeferredFn<(u64, u64)> {
         async move {
             let call = Call::of_deferred(usize::try_from(key).expect("a few keys"));
             let lock = Lock::new(name_of(call.keys[0])).ttl(call.ttl).manager(&locks);
+            // The lock would hide that two workers run it.
+            let run = sim().deferred.begins(number);
             let body = async {
-                let run = sim().deferred.begins(number);
                 run_body(WORKER, &call, &locks).await?;
                 run.done();
                 Ok::<(), LockError>(())
@@ -170,19 +174,20 @@ impl Working {
 
 /// Waits until all other processes are over, and all calls have run.
 pub(crate) async fn all_ran(plan: &Arc<Plan>) {
-    let is_over = || {
+    let others_are_over = || {
         let (sim, ours) = (sim(), here().nth);
-        let over = |process: &std::rc::Rc<crate::processes::process::Process>| {
-            process.nth == ours || process.is_over()
-        };
-        sim.now() > plan.lasts_until && sim.processes().iter().all(over) && sim.deferred.all_ran()
+        let mut others = sim.processes().into_iter().filter(|process| process.nth != ours);
+        sim.now() > plan.lasts_until && others.all(|process| process.is_over())
     };
+    while !others_are_over() {
+        sleep(LOOK).await;
+    }
     let until = sim().now() + LONGEST;
-    while !is_over() {
+    while !(others_are_over() && sim().deferred.all_ran()) {
         if sim().now() > until {
             sim().deferred.check();
             sim().fails("deferred", "calls are left");
         }
-        sleep(Duration::from_millis(500)).await;
+        sleep(LOOK).await;
     }
 }

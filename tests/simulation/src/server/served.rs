@@ -46,7 +46,7 @@ impl Core {
 
     /// The script of a request, if it is known.
     pub(super) fn script_of(&self, request: &[Vec<u8>]) -> Option<Arc<[u8]>> {
-        match &request[..] {
+        match request {
             [name, text, ..] if name.eq_ignore_ascii_case(b"eval") => Some(text[..].into()),
             [name, hash, ..] if name.eq_ignore_ascii_case(b"evalsha") => {
                 self.scripts.get(&String::from_utf8_lossy(hash).to_lowercase()).cloned()
@@ -59,7 +59,7 @@ impl Core {
 /// The names of locks in a request: those that are no companion keys.
 pub(super) fn locks_of(request: &[Vec<u8>]) -> Vec<String> {
     let name = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
-    let keys = match &request[..] {
+    let keys = match request {
         [name, _, count, rest @ ..]
             if name.eq_ignore_ascii_case(b"eval") || name.eq_ignore_ascii_case(b"evalsha") =>
         {
