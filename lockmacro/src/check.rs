@@ -14,7 +14,7 @@ use crate::duration::{TTL_DEFAULT, Time, Wait};
 use crate::item::{Function, Shape};
 use crate::key::Key;
 use crate::policy::{OnBusy, OnLost};
-use crate::sharing;
+use crate::sharing::Sharing;
 use crate::values::Fences;
 
 type Check = fn(&Args, &Function) -> Result<()>;
@@ -30,7 +30,7 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
     // Each check names its arguments: it is left out when one of them has a mistake itself.
     let checks: [(&[&str], Check); 16] = [
         (&["key"], check_key),
-        (&["key", "shared", "permits"], |args, _| sharing::check(args)),
+        (&["key", "shared", "permits"], check_sharing),
         (&["message"], check_message),
         (&["holder_note"], check_holder_note),
         (&["on_busy", "message"], check_message_is_shown),
@@ -56,6 +56,29 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
 
 fn check_key(args: &Args, function: &Function) -> Result<()> {
     args.key.check_names(&function.template_names())
+}
+
+/// Checks that only one argument says who may hold a key.
+fn check_sharing(args: &Args, _: &Function) -> Result<()> {
+    let Some(name) = args.sharing.as_ref().map(|sharing| match sharing {
+        Sharing::Shared => "shared",
+        Sharing::Permits(_) => "permits",
+    }) else {
+        return Ok(());
+    };
+    if args.has("shared") && args.has("permits") {
+        let message = "`shared` lets any number of callers in, and `permits` at most so many: \
+                       remove one of them";
+        return Err(Error::new(args.span_of("permits"), message));
+    }
+    if args.key.each().iter().any(|key| matches!(key, Key::Shared(..))) {
+        let message = format!(
+            "`{name}` is for all keys, and one of them says for itself who may hold it: remove \
+             `{name}` here, or the `shared(..)` and `permits(..)` in the list"
+        );
+        return Err(Error::new(args.span_of(name), message));
+    }
+    Ok(())
 }
 
 fn check_holder_note(args: &Args, function: &Function) -> Result<()> {

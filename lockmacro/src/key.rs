@@ -119,11 +119,9 @@ impl Key {
             }
             let place = value.clone();
             let key = match value {
-                Expr::Call(call) if is_path(&call.func, "shared") => {
-                    Sharing::of_key("shared", call)?
-                }
+                Expr::Call(call) if is_path(&call.func, "shared") => Self::shared("shared", call)?,
                 Expr::Call(call) if is_path(&call.func, "permits") => {
-                    Sharing::of_key("permits", call)?
+                    Self::shared("permits", call)?
                 }
                 value => Self::one(value, "")?,
             };
@@ -135,6 +133,27 @@ impl Key {
             keys.push(key);
         }
         Ok(Key::Several(keys))
+    }
+
+    /// `shared("a:<x>")` and `permits("b:<y>", 3)` in a list of keys.
+    fn shared(name: &str, call: ExprCall) -> Result<Self> {
+        let place = call.clone();
+        let mut arguments = call.args.into_iter();
+        let (key, number, more) = (arguments.next(), arguments.next(), arguments.next());
+        let (key, sharing) = match (name, key, number, more) {
+            ("shared", Some(key), None, None) => (key, Sharing::Shared),
+            ("permits", Some(key), Some(number), None) => (key, Sharing::permits(number)?),
+            ("shared", ..) => {
+                let message = "`shared` takes one key: write `shared(\"rates:<day>\")`";
+                return Err(Error::new_spanned(place, message));
+            }
+            _ => {
+                let message = "`permits` takes one key and a number: write \
+                               `permits(\"printer:<room>\", 3)`";
+                return Err(Error::new_spanned(place, message));
+            }
+        };
+        Ok(Key::Shared(Box::new(Self::one(key, "")?), sharing))
     }
 
     fn keys(call: ExprCall) -> Result<Self> {

@@ -10,6 +10,7 @@ use crate::duration::{Time, Wait};
 use crate::expand::Printer;
 use crate::key::Key;
 use crate::policy::{OnBusy, OnLost};
+use crate::sharing::Sharing;
 use crate::spans::respan;
 use crate::template::{Part, Template};
 
@@ -202,6 +203,21 @@ impl Printer<'_> {
         let policy = self.policy();
         let sharing = args.sharing.as_ref().map(|sharing| self.sharing(sharing));
         quote_spanned!(site=> #policy #sharing #ttl #renew #max_hold #min_hold #wait #on_lost #release)
+    }
+
+    /// Output: `.shared()` or `.permits(3)`
+    fn sharing(&self, sharing: &Sharing) -> TokenStream {
+        match sharing {
+            Sharing::Shared => {
+                let shared = Ident::new("shared", self.there("shared"));
+                quote_spanned!(self.site=> .#shared())
+            }
+            Sharing::Permits(number) => {
+                let there = number.span().resolved_at(self.site);
+                let (permits, number) = (Ident::new("permits", there), number.to_token_stream());
+                quote_spanned!(self.site=> .#permits(#number))
+            }
+        }
     }
 
     /// The wait of a lock without one, where it is not that of the manager. `run_or_skip` does not

@@ -1,13 +1,6 @@
 //! Who may hold the lock at the same time: `shared` and `permits = 3`.
 
-use proc_macro2::{Ident, TokenStream};
-use quote::{ToTokens as _, quote_spanned};
-use syn::spanned::Spanned as _;
 use syn::{Error, Expr, ExprCall, Lit, Result, UnOp};
-
-use crate::args::Args;
-use crate::expand::Printer;
-use crate::key::Key;
 
 /// The most permits of one key, the same as in the runtime.
 const PERMITS_MAX: u64 = 10_000;
@@ -59,27 +52,6 @@ impl Sharing {
         }
     }
 
-    /// `shared("a:<x>")` and `permits("b:<y>", 3)` in a list of keys.
-    pub(crate) fn of_key(name: &str, call: ExprCall) -> Result<Key> {
-        let place = call.clone();
-        let mut arguments = call.args.into_iter();
-        let (key, number, more) = (arguments.next(), arguments.next(), arguments.next());
-        let (key, sharing) = match (name, key, number, more) {
-            ("shared", Some(key), None, None) => (key, Sharing::Shared),
-            ("permits", Some(key), Some(number), None) => (key, Self::permits(number)?),
-            ("shared", ..) => {
-                let message = "`shared` takes one key: write `shared(\"rates:<day>\")`";
-                return Err(Error::new_spanned(place, message));
-            }
-            _ => {
-                let message = "`permits` takes one key and a number: write \
-                               `permits(\"printer:<room>\", 3)`";
-                return Err(Error::new_spanned(place, message));
-            }
-        };
-        Ok(Key::Shared(Box::new(Key::one(key, "")?), sharing))
-    }
-
     /// The refusal of `key = shared("a:<x>")`.
     pub(crate) fn of_only_key(name: &str, call: &ExprCall) -> Error {
         let write = match name {
@@ -94,46 +66,6 @@ impl Sharing {
         match self {
             Sharing::Shared => None,
             Sharing::Permits(number) => Some(number),
-        }
-    }
-}
-
-/// Checks that only one argument says who may hold a key.
-pub(crate) fn check(args: &Args) -> Result<()> {
-    let Some(name) = args.sharing.as_ref().map(|sharing| match sharing {
-        Sharing::Shared => "shared",
-        Sharing::Permits(_) => "permits",
-    }) else {
-        return Ok(());
-    };
-    if args.has("shared") && args.has("permits") {
-        let message = "`shared` lets any number of callers in, and `permits` at most so many: \
-                       remove one of them";
-        return Err(Error::new(args.span_of("permits"), message));
-    }
-    if args.key.each().iter().any(|key| matches!(key, Key::Shared(..))) {
-        let message = format!(
-            "`{name}` is for all keys, and one of them says for itself who may hold it: remove \
-             `{name}` here, or the `shared(..)` and `permits(..)` in the list"
-        );
-        return Err(Error::new(args.span_of(name), message));
-    }
-    Ok(())
-}
-
-impl Printer<'_> {
-    /// Output: `.shared()` or `.permits(3)`
-    pub(crate) fn sharing(&self, sharing: &Sharing) -> TokenStream {
-        match sharing {
-            Sharing::Shared => {
-                let shared = Ident::new("shared", self.there("shared"));
-                quote_spanned!(self.site=> .#shared())
-            }
-            Sharing::Permits(number) => {
-                let there = number.span().resolved_at(self.site);
-                let (permits, number) = (Ident::new("permits", there), number.to_token_stream());
-                quote_spanned!(self.site=> .#permits(#number))
-            }
         }
     }
 }

@@ -32,9 +32,10 @@ pub enum Oracle {
 }
 
 type Verdict = Result<(), String>;
+type Judge = fn(&World, &Step) -> Verdict;
 
 pub fn judge(world: &World, step: &Step) -> Result<(), (Oracle, String)> {
-    let judges: [(Oracle, fn(&World, &Step) -> Verdict); 9] = [
+    let judges: [(Oracle, Judge); 9] = [
         (Oracle::Limits, limits),
         (Oracle::Stays, stays),
         (Oracle::Marked, |_, step| marked(step)),
@@ -81,11 +82,10 @@ fn entrants(world: &World, step: &Step) -> Vec<usize> {
 }
 
 fn limits(world: &World, step: &Step) -> Verdict {
-    let mut inside = holders(&step.after).filter(|token| holds(&step.before, token)).count();
-    for client in entrants(world, step) {
+    let stayed = holders(&step.after).filter(|token| holds(&step.before, token)).count();
+    for (inside, client) in (stayed..).zip(entrants(world, step)) {
         let limit = world.clients[client].limit;
         ensure(limit == 0 || inside < limit as usize, format!("c{client} is beside {inside}"))?;
-        inside += 1;
     }
     let is_exclusive = |token: &String| {
         world.by_token(token).is_some_and(|client| world.clients[client].limit == 1)

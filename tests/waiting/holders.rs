@@ -2,7 +2,7 @@
 //! not before.
 
 use std::mem;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockGuard};
 use lockmacro_tests::queue::Queue;

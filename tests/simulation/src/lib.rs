@@ -1,5 +1,6 @@
 //! Locks of simulated processes and servers, in one thread and on virtual time.
 
+#[cfg_attr(not(feature = "processes"), allow(dead_code, reason = "the processes ask for it"))]
 pub mod mutants;
 #[cfg(feature = "processes")]
 pub mod processes;

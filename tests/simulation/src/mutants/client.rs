@@ -111,4 +111,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("the fence of one node counts", "fences", "value/fence/mod.rs",
         "Self::new(self.first.max(other.first), self.last.max(other.last))",
         "Self::new(self.first.min(other.first), self.last.min(other.last))"),
+    // Sharing.
+    mutant("a waiter that gives up stays in the queue", "idle|left|stuck", "engine/acquisition.rs",
+        "true => earlier.and(Applied::Yes)", "true => earlier"),
+    mutant("a shared lock is acquired by a plain SET", "errors|exclusion|lease|stuck|left",
+        "store/redis/store.rs", "!request.fenced && request.key.mode().is_exclusive()",
+        "!request.fenced"),
 ];

@@ -192,7 +192,7 @@ fn several_locks() {
             _ => [
                 eval(RAISE_FENCE, &[one[0], one[3]], &[token.clone(), ttl, kept]),
                 eval(WRITE, &["resource"], &[number, "value".to_owned()]),
-                eval(RELEASE_MIGRATING, &one[..1], &[token.clone()]),
+                eval(RELEASE_MIGRATING, &one[..1], std::slice::from_ref(&token)),
                 eval(RELEASE_MIGRATING_SHARED, &[one[0], one[4]], &[token]),
                 eval(
                     CHECK_RIGHTS,
