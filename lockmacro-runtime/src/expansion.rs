@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::guard::LockGuard;
 use crate::value::key::LockKey;
+use crate::value::policy::LockPolicy;
 use crate::value::sync::Mutex;
 
 /// Makes a key of a constant. A text with a placeholder for one of the function's arguments is
@@ -44,8 +45,8 @@ fn is_new(text: &str) -> bool {
     LOGGED.lock().insert(text.to_owned())
 }
 
-/// The first of `keys` that no lock around the running code holds, or only a shared one where `key`
-/// is not shared.
+/// The first of `keys` that no lock around the running code holds. A shared lock does not count for
+/// a key that is exclusive.
 pub fn not_held(keys: impl IntoIterator<Item: Into<LockKey>>) -> Option<LockKey> {
     let is_held = |key: &LockKey| {
         let guard = LockGuard::of(key.clone());
@@ -54,9 +55,20 @@ pub fn not_held(keys: impl IntoIterator<Item: Into<LockKey>>) -> Option<LockKey>
     keys.into_iter().map(Into::into).find(|key| !is_held(key))
 }
 
-/// The first of `keys` that no lock around the running code holds, shared or not.
-pub fn not_held_at_all(keys: impl IntoIterator<Item: Into<LockKey>>) -> Option<LockKey> {
+/// The first of `keys` that no lock around the running code holds, in whatever mode.
+pub fn not_held_in_any_mode(keys: impl IntoIterator<Item: Into<LockKey>>) -> Option<LockKey> {
     not_held(keys.into_iter().map(|key| key.into().shared()))
+}
+
+/// The same as [`not_held`] for keys of a function with a policy.
+pub fn not_held_under(
+    policy: LockPolicy,
+    keys: impl IntoIterator<Item: Into<LockKey>>,
+) -> Option<LockKey> {
+    match policy.mode.is_some_and(|mode| !mode.is_exclusive()) {
+        true => not_held_in_any_mode(keys),
+        false => not_held(keys),
+    }
 }
 
 #[cfg(test)]

@@ -142,6 +142,9 @@ impl LockManager {
     /// It does not stop the holder's body. The holder learns of the loss at its next renewal, or,
     /// without renewal, at its release. Make sure first that the holder is dead, or does no harm.
     ///
+    /// A shared lock is taken away from all of its holders, also from those that have come since
+    /// `lock` was read.
+    ///
     /// ```no_run
     /// # use lockmacro_runtime::{LockError, LockManager};
     /// # async fn look(locks: LockManager) -> Result<(), LockError> {

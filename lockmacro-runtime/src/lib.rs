@@ -114,7 +114,7 @@ pub use value::unavailability::Unavailability;
 /// compiler's message shows this name.
 #[doc(hidden)]
 pub mod __same_version_as_lockmacro_0_1_0 {
-    pub use crate::expansion::{constant_key, not_held, not_held_at_all};
+    pub use crate::expansion::{constant_key, not_held, not_held_in_any_mode, not_held_under};
     pub use crate::value::policy_check::checked;
     // For `crate = path`: a wrong path gives one error message, at the path.
     pub use crate::*;

@@ -236,9 +236,9 @@ impl<F> Lock<F> {
     /// Shares the lock: the body runs beside other shared holders of the key, and never beside an
     /// exclusive one. This is a read lock, and a lock without `shared` is the write lock.
     ///
-    /// - Callers get the lock in the order of arrival. No shared caller overtakes an exclusive one
-    ///   that waits, and all shared callers at the head of the queue are let in together. So
-    ///   neither kind starves.
+    /// - No shared caller overtakes an exclusive one that waits in the queue, and all shared callers
+    ///   at its head are let in together. So neither kind starves. The exclusive callers of one
+    ///   manager have one place in the queue, see [`turn`](crate::LockManagerBuilder::turn).
     /// - Each holder has a lease, a fence and a release of its own. The fence is larger than every
     ///   earlier one of the key.
     /// - While the lock is shared, its key exists, and no client can lock it with `SET NX`.
@@ -342,7 +342,8 @@ impl<F> Lock<F> {
         self.wait(Duration::MAX)
     }
 
-    /// Sets everything that `policy` sets. A setting that follows wins.
+    /// Sets everything that `policy` sets. A setting that follows wins, and so does a key that says
+    /// for itself who may hold it.
     ///
     /// ```
     /// # use std::time::Duration;

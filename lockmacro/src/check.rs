@@ -60,6 +60,14 @@ fn check_key(args: &Args, function: &Function) -> Result<()> {
 
 /// Checks that only one argument says who may hold a key.
 fn check_sharing(args: &Args, _: &Function) -> Result<()> {
+    let mut sharings = args.key.each().iter().filter_map(Key::sharing).chain(&args.sharing);
+    // Beside a policy that shares the lock, one permit means something.
+    if args.policy.is_none()
+        && let Some(one) = sharings.find(|sharing| sharing.is_one())
+    {
+        let message = "one permit is an exclusive lock, which is the default: remove `permits`";
+        return Err(Error::new_spanned(one.expr(), message));
+    }
     let Some(name) = args.sharing.as_ref().map(|sharing| match sharing {
         Sharing::Shared => "shared",
         Sharing::Permits(_) => "permits",

@@ -40,11 +40,7 @@ impl Sharing {
                 "this would let nobody in: write a number from 2 to {PERMITS_MAX}, as in \
                  `permits = 3`"
             )),
-            1 => refused(
-                "one permit is an exclusive lock, which is the default: remove `permits`"
-                    .to_owned(),
-            ),
-            2..=PERMITS_MAX => Ok(Sharing::Permits(value)),
+            1..=PERMITS_MAX => Ok(Sharing::Permits(value)),
             _ => refused(format!(
                 "a lock has at most {PERMITS_MAX} permits: write fewer, or `shared` for holders \
                  without a limit"
@@ -60,6 +56,15 @@ impl Sharing {
         };
         let message = format!("`{name}(..)` is for one of several keys: write {write}");
         Error::new_spanned(call, message)
+    }
+
+    /// Whether this is one permit, as far as that is known: an exclusive lock.
+    pub(crate) fn is_one(&self) -> bool {
+        let number = self.expr().and_then(|number| match number {
+            Expr::Lit(literal) => Some(&literal.lit),
+            _ => None,
+        });
+        matches!(number, Some(Lit::Int(number)) if number.base10_digits() == "1")
     }
 
     pub(crate) fn expr(&self) -> Option<&Expr> {

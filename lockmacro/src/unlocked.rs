@@ -83,13 +83,13 @@ impl Printer<'_> {
             "`{name}` is for callers that hold the lock `{{}}`, and this one does not: call `{}`",
             self.function.sig.ident
         );
-        // The compiler does not tell the macro what a policy says.
-        let not_held = match self.args.sharing.is_some() || self.args.policy.is_some() {
-            true => quote_spanned!(site=> #module::not_held_at_all),
-            false => quote_spanned!(site=> #module::not_held),
+        let not_held = match (&self.args.sharing, &self.args.policy) {
+            (Some(_), _) => quote_spanned!(site=> #module::not_held_in_any_mode(#keys)),
+            (None, Some(policy)) => quote_spanned!(site=> #module::not_held_under(#policy, #keys)),
+            (None, None) => quote_spanned!(site=> #module::not_held(#keys)),
         };
         let assertion = quote_spanned! {site=>
-            if let ::core::option::Option::Some(__key) = #not_held(#keys) {
+            if let ::core::option::Option::Some(__key) = #not_held {
                 ::core::panic!(#message, __key);
             }
         };

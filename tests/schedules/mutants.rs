@@ -287,8 +287,8 @@ const MUTANTS: &[Mutant] = &[
         "too many dead waiters, and no push to the head",
         GoesOn,
         Release,
-        "if first == false then",
-        "if false then",
+        "if first == false or first and keeps then",
+        "if first and keeps then",
     ),
     (
         "a hand-off to a waiter that stays in the queue",
@@ -338,8 +338,8 @@ const MUTANTS: &[Mutant] = &[
         "a renewal by SET",
         Owned,
         Renew,
-        "local value = redis.call('GETEX', KEYS[1])",
-        "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) local value = ARGV[1]",
+        "local value, holders = redis.call('GETEX', KEYS[1]), KEYS[5] or KEYS[2]",
+        "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) local value, holders = ARGV[1]",
     ),
     (
         "a renewal that shortens",

@@ -118,8 +118,8 @@ const MUTANTS: &[Mutant] = &[
         "those behind a shared caller are not let in",
         &[GoesOn],
         Acquire,
-        "      promote(held, confirm_window, fence_ttl)\n",
-        "",
+        "      if promote(held, confirm_window, fence_ttl) == false then",
+        "      if false then",
     ),
     (
         "a released permit that nobody is told of",
@@ -149,6 +149,13 @@ const MUTANTS: &[Mutant] = &[
         Queue,
         "redis.call('SET', KEYS[1], value, 'PX', keep_for_the_last())",
         "redis.call('SET', KEYS[1], value)",
+    ),
+    (
+        "those behind a head that leaves are not let in",
+        &[GoesOn],
+        Release,
+        "if was_head and is_shared(value) and promote",
+        "if false and promote",
     ),
     ("a key that outlives the last lease", &[Marked], Release, "    keep_for_the_last()\n", ""),
     (

@@ -179,7 +179,13 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
     let changes = match step.event {
         // A caller that may not enter, or has the lock, does not look at the others.
         Event::Ask { client, .. } => entrants(world, step).contains(&client),
-        Event::Release { client, .. } => holds(&step.before, &world.clients[client].token),
+        Event::Release { client, .. } => {
+            let token = &world.clients[client].token;
+            let was_head = step.before.queue.first().is_some_and(|(head, _)| head == token);
+            let is_shared = |held: &String| held.ends_with("/shared");
+            let is_beside = was_head && step.before.held.as_ref().is_some_and(is_shared);
+            holds(&step.before, token) || is_beside
+        }
         _ => false,
     };
     let head = step.after.queue.iter().find_map(|(token, _)| {

@@ -39,6 +39,7 @@ async fn book(
 }
 
 const DESKS: LockPolicy = LockPolicy::new().permits(2);
+const ALONE: LockPolicy = LockPolicy::new();
 
 #[distributed_lock(key = key, policy = DESKS, manager = locks)]
 async fn at_a_desk(locks: &LockManager, key: &str) -> Result<(), LockError> {
@@ -72,6 +73,30 @@ async fn a_policy_has_permits_and_an_argument_wins(backend: &Backend) {
     released([held(lock(&manager, &key).permits(3).policy(DESKS)).await]).await;
     released(guards).await;
     at_a_desk(&manager, &key).await.expect("free");
+}
+
+#[distributed_lock(key = key, policy = DESKS, permits = 1, manager = locks)]
+async fn alone_at_the_desks(locks: &LockManager, key: &str) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = key, policy = ALONE, unlocked = audit_held_under, manager = locks)]
+async fn audit_under(locks: &LockManager, key: &str) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[on(memory, redis)]
+async fn one_permit_beside_a_policy_is_exclusive(backend: &Backend) {
+    let manager = backend.manager().await;
+    let key = backend.key("desk");
+    let guard = held(lock(&manager, &key).policy(DESKS)).await;
+    assert!(alone_at_the_desks(&manager, &key).await.is_err_and(|error| error.is_busy()));
+    assert!(is_busy(lock(&manager, &key).permits(1).policy(DESKS)).await);
+    released([guard]).await;
+    alone_at_the_desks(&manager, &key).await.and(audit_under(&manager, &key).await).expect("free");
+    let shared = lock(&manager, &key).shared().run(audit_held_under(&manager, &key));
+    AssertUnwindSafe(shared).catch_unwind().await.expect_err("it is shared");
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
 #[on(memory, redis)]

@@ -2,9 +2,11 @@
 
 use std::mem;
 
-use lockmacro_runtime::{Lock, LossCause};
+use lockmacro_runtime::{Lock, LockError, LossCause};
 use lockmacro_tests::queue::Queue;
-use lockmacro_tests::{Backend, Server, eventually, on};
+use lockmacro_tests::times::PUSHED;
+use lockmacro_tests::{Backend, Server, eventually, on, on_a_plain_thread};
+use tokio::time::timeout;
 
 use crate::{LONG_TTL, TEST_TIMEOUT, held, is_busy, lock, ms, released, soon, waiting};
 
@@ -127,6 +129,21 @@ async fn min_hold_keeps_a_permit(backend: &Backend) {
     backend.keeps_nothing().await;
 }
 
+#[on(memory, redis, slots)]
+async fn a_waiter_learns_when_a_kept_permit_is_free(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("printer");
+    let mut queue = Queue::of(backend, &key);
+    let kept = held(lock(&ours, &key).permits(2).min_hold(ms(300))).await;
+    let other = held(lock(&ours, &key).permits(2)).await;
+    // Until now it believes that both permits are held for long.
+    let waiter = queue.join(waiting(&theirs, &key).permits(2).acquire()).await;
+    released([kept]).await;
+    let next = timeout(ms(300) + PUSHED, waiter).await.expect("when it is free").expect("let in");
+    released([other, next]).await;
+    backend.keeps_nothing().await;
+}
+
 #[on(memory, redis)]
 async fn a_dropped_guard_gives_its_permit_back(backend: &Backend) {
     let manager = backend.manager().await;
@@ -194,5 +211,47 @@ async fn thousands_of_dead_holders_leave_no_permit_behind(backend: &Backend) {
     }
     assert!(is_busy(lock(&theirs, &key).permits(PERMITS)).await);
     released(guards).await;
+    backend.keeps_nothing().await;
+}
+
+#[on(memory, redis)]
+async fn a_shutdown_waits_for_shared_holders_and_refuses_shared_waiters(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let mut queue = Queue::of(backend, &key);
+    let shared = held(lock(&ours, &key).shared()).await;
+    let exclusive = queue.join(waiting(&theirs, &key).acquire()).await;
+    let waiter = queue.join(waiting(&ours, &key).shared().acquire()).await;
+    let (ended, refused, end) = tokio::join!(ours.shutdown(TEST_TIMEOUT), waiter, async {
+        // Only the waiter ends at once.
+        tokio::time::sleep(ms(50)).await;
+        shared.release().await
+    });
+    end.expect("still held");
+    ended.expect("all was released");
+    assert!(matches!(refused, Err(LockError::ShutDown)), "{refused:?}");
+    released([soon(exclusive).await]).await;
+    backend.keeps_nothing().await;
+}
+
+#[on(memory, redis)]
+async fn a_blocking_waiter_is_let_in_with_the_others(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key("order:42");
+    let exclusive = held(lock(&ours, &key)).await;
+    let waits = [waiting(&theirs, &key).shared(), waiting(&theirs, &key).shared()];
+    let waits = waits.map(|wait| {
+        tokio::spawn(on_a_plain_thread(move || {
+            let guard = wait.acquire_blocking()?;
+            guard.release_blocking()
+        }))
+    });
+    let mut queue = Queue::of(backend, &key);
+    queue.reaches(2).await;
+    Queue::stands_in_line().await;
+    released([exclusive]).await;
+    for wait in waits {
+        wait.await.expect("no panic").expect("let in");
+    }
     backend.keeps_nothing().await;
 }

@@ -86,7 +86,7 @@ impl LockSpec {
 /// The key in the strictest of its modes. `others` are the same key.
 fn strictest(key: LockKey, others: &[LockKey]) -> LockKey {
     let mode = others.iter().fold(key.mode(), |mode, other| mode.stricter(other.mode()));
-    key.with_mode(mode)
+    if mode == key.mode() { key } else { key.with_mode(mode) }
 }
 
 fn check_modes(key: &LockKey, more: &[LockKey]) -> Result<(), LockError> {

@@ -72,7 +72,7 @@ impl LockSpec {
         for key in iter::once(&mut self.key).chain(&mut self.more) {
             // A key of several may say for itself who may hold it.
             if let Some(mode) = policy.mode
-                && key.mode().is_exclusive()
+                && key.own_mode().is_none()
             {
                 *key = key.clone().with_mode(mode);
             }

@@ -207,6 +207,8 @@ impl Memory {
                 if request.until.is_some() {
                     let own = |waiting: &MemoryWaiter| waiting.token == request.token;
                     table.dequeue(key, |queue| queue.iter().position(own));
+                    // Those behind it may share the lock.
+                    table.hand_off(key, now, &self.waiters);
                 }
                 all = false;
                 continue;

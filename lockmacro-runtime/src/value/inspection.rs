@@ -48,7 +48,8 @@ pub struct HeldLock {
     pub left: Option<Duration>,
     /// Number of holders, of which `owner` is the last that came; `None` for an exclusive lock.
     pub sharing: Option<usize>,
-    /// Number of waiting processes, and of callers that wait for a shared lock or a permit; `None` when the key of the queue has an unexpected value.
+    /// Number of places in the queue: one for the exclusive callers of a process, and one for each
+    /// caller that wants to share the lock. `None` when the key of the queue has an unexpected value.
     pub waiters: Option<usize>,
     pub(crate) token: Option<Token>,
 }

@@ -44,7 +44,8 @@ struct Extra {
     fault: Option<String>,
     /// The template with the prefix. The key has the prefix, too.
     whole: Option<Box<str>>,
-    mode: Mode,
+    /// `None` where nothing was said: exclusive, unless a policy says something else.
+    mode: Option<Mode>,
 }
 
 impl LockKey {
@@ -91,15 +92,18 @@ impl LockKey {
     }
 
     pub(crate) fn with_mode(mut self, mode: Mode) -> Self {
-        if self.mode() != mode {
-            self.extra.get_or_insert_default().mode = mode;
-        }
+        self.extra.get_or_insert_default().mode = Some(mode);
         self
     }
 
     /// Who may hold the key beside the caller.
     pub(crate) fn mode(&self) -> Mode {
-        self.extra.as_ref().map_or(Mode::Exclusive, |extra| extra.mode)
+        self.own_mode().unwrap_or_default()
+    }
+
+    /// The same, if the key says it.
+    pub(crate) fn own_mode(&self) -> Option<Mode> {
+        self.extra.as_ref()?.mode
     }
 
     /// The key in an error or a log. Escaped, as it may contain text from anywhere.
@@ -144,7 +148,7 @@ impl LockKey {
             "" => "".into(),
             template => [prefix, template].concat().into(),
         };
-        let extra = Extra { whole: Some(template), mode: self.mode(), ..Extra::default() };
+        let extra = Extra { whole: Some(template), mode: self.own_mode(), ..Extra::default() };
         let whole = Self {
             text: [prefix, &self.text].concat().into(),
             template: self.template,

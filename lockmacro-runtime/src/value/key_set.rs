@@ -18,7 +18,10 @@ pub(crate) fn in_order(first: &LockKey, more: &[LockKey]) -> Result<Vec<LockKey>
     keys.dedup_by(|next, kept| {
         let is_again = next == kept;
         if is_again {
-            *kept = kept.clone().with_mode(kept.mode().stricter(next.mode()));
+            let mode = kept.mode().stricter(next.mode());
+            if mode != kept.mode() {
+                *kept = kept.clone().with_mode(mode);
+            }
         }
         is_again
     });

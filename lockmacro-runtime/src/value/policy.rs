@@ -120,15 +120,15 @@ impl LockPolicy {
         self
     }
 
-    /// Shares the locks. A key that is shared already, or has permits, keeps that. See
+    /// Shares the locks. A key whose mode was set already keeps it. See
     /// [`Lock::shared`](crate::Lock::shared).
     pub const fn shared(mut self) -> Self {
         self.mode = Some(Mode::Shared);
         self
     }
 
-    /// Lets `permits` callers hold a lock at the same time, 1 to 10,000. A key that is shared
-    /// already, or has permits, keeps that. See [`Lock::permits`](crate::Lock::permits).
+    /// Lets `permits` callers hold a lock at the same time, 1 to 10,000. A key whose mode was set
+    /// already keeps it. See [`Lock::permits`](crate::Lock::permits).
     ///
     /// ```
     /// # use lockmacro_runtime::LockPolicy;

@@ -262,13 +262,14 @@ impl Model for Sharing {
                 let token = client as u8;
                 state.clients[client] = Stage::Gone;
                 let before = state.holders.len();
+                let was_head = state.queue.first().is_some_and(|(waiter, _)| *waiter == token);
                 let all = self.variant == Variant::ReleasesAll
                     && state.holders.iter().any(|(holder, _)| *holder == token);
                 state.holders.retain(|(holder, _)| *holder != token && !all);
                 if self.variant != Variant::StaysInQueue {
                     state.queue.retain(|(waiter, _)| *waiter != token);
                 }
-                if state.holders.len() < before {
+                if state.holders.len() < before || was_head {
                     self.promote(&mut state);
                 }
             }

@@ -106,7 +106,9 @@ if may_enter(held, limit) then
     held = enter(token, limit, ttl, held)
     if limit ~= 1 then
       -- Those behind the caller may share the lock, too.
-      promote(held, confirm_window, fence_ttl)
+      if promote(held, confirm_window, fence_ttl) == false then
+        push_to_head()
+      end
     end
     return fences
   end

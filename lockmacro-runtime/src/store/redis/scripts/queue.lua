@@ -7,8 +7,8 @@
 -- KEYS[5]  the holders that share the lock: a sorted set of tokens by the end of their leases, in
 --          milliseconds
 --
--- A request has a limit: it is granted beside fewer holders that share the lock. An exclusive one
--- has the limit 1, and one without a limit has 0.
+-- A request has a limit: it is granted while fewer holders share the lock. The limit of an
+-- exclusive request is 1. A shared one has no limit, which is 0.
 --
 -- All times are the server's. GETEX without options reads like GET but counts as a write. A replica
 -- refuses a script that begins with it (READONLY), where GET would return old data. A full server
@@ -20,6 +20,8 @@ local FENCES_AT_ONCE = 256
 local LARGEST_FENCE = 2 ^ 53
 -- Most dead waiters that one call removes, for all locks together; see promote.
 local DEAD_AT_ONCE = 128
+-- Most waiters that one call lets in to share a lock, for all locks together.
+local ENTER_AT_ONCE = 256
 
 -- Whether a lock with this value belongs to the holders in KEYS[5]: as in token.rs.
 local function is_shared(value)
@@ -165,10 +167,10 @@ end
 --
 --   nil    when nobody waits any more,
 --   true   when the next waiter has to wait,
---   false  when there were too many dead waiters at the head: DEAD_AT_ONCE in all calls together,
---          but each call checks at least one,
+--   false  when there were too many waiters at the head for one call: DEAD_AT_ONCE dead ones or
+--          ENTER_AT_ONCE others in all calls together, but each call checks at least one,
 --   `caller` when that is the next one, and may enter. It needs no push, because it gets the reply.
-local dead = 0
+local dead, entered = 0, 0
 local function promote(held, confirm_window, fence_ttl, caller)
   repeat
     local head
@@ -205,6 +207,7 @@ local function promote(held, confirm_window, fence_ttl, caller)
       if limit == 1 then
         return true, held
       end
+      entered = entered + 1
     else
       if lives then
         -- Dead, and the next one is checked; or subscribed elsewhere, or there is no fence for it.
@@ -212,7 +215,7 @@ local function promote(held, confirm_window, fence_ttl, caller)
       end
       dead = dead + 1
     end
-  until dead >= DEAD_AT_ONCE
+  until dead >= DEAD_AT_ONCE or entered >= ENTER_AT_ONCE
   return false, held
 end
 

@@ -18,12 +18,18 @@ if not held and not shares then
   if was_head and not (value and is_ours(value)) then
     push_to_head()
   end
+  -- Those behind it may share the lock.
+  if was_head and is_shared(value) and promote(value, ARGV[3], ARGV[4]) == false then
+    push_to_head()
+  end
   return 0
 end
 local rest
+local keeps = ARGV[2] ~= '0'
 if shares then
   redis.call('ZREM', KEYS[5], ARGV[1])
-  if ARGV[2] ~= '0' then
+  keeps = keeps and tonumber(shares) > now_ms()
+  if keeps then
     -- Counts as a holder, and nobody's token: a renewal in flight finds nothing to renew.
     redis.call('ZADD', KEYS[5], micros(now_ms() + ARGV[2]), 'kept:' .. ARGV[1])
   end
@@ -37,7 +43,8 @@ if shares or ARGV[2] == '0' then
   if not stays then
     redis.call('DEL', KEYS[1])
   end
-  if first == false then
+  -- The head asks again: there are more behind it, or it learns the time left.
+  if first == false or first and keeps then
     push_to_head()
   end
   return shares and tonumber(shares) <= now_ms() and 0 or 1
@@ -48,6 +55,5 @@ local set = redis.pcall('SET', KEYS[1], placeholder, 'PX', ARGV[2])
 if type(set) == 'table' and set.err then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
--- The head asks again, and learns the time left.
 push_to_head()
 return 1
