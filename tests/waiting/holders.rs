@@ -55,7 +55,7 @@ async fn several_dead_holders_are_succeeded_one_after_the_other(backend: &Backen
         ends = granted + guard.remaining();
         die(guard);
     }
-    backend.becomes_free(&key, PUSHED).await;
+    backend.becomes_free(&key, TTL + PUSHED).await;
 }
 
 #[tokio::test]
