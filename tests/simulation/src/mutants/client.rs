@@ -113,7 +113,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "Self::new(self.first.min(other.first), self.last.min(other.last))"),
     // Sharing.
     mutant("a waiter that gives up stays in the queue", "idle|left|stuck", "engine/acquisition.rs",
-        "true => earlier.and(Applied::Yes)", "true => earlier"),
+        "true => earlier.and(Applied::Yes)",
+        "true if MUTANT => earlier,\n                    true => earlier.and(Applied::Yes)"),
     mutant("a shared lock is acquired by a plain SET", "errors|exclusion|lease|stuck|left",
         "store/redis/store.rs", "!request.fenced && request.key.mode().is_exclusive()",
         "!request.fenced"),
