@@ -115,7 +115,4 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("a waiter that gives up stays in the queue", "idle|left|stuck", "engine/acquisition.rs",
         "true => earlier.and(Applied::Yes)",
         "true if MUTANT => earlier,\n                    true => earlier.and(Applied::Yes)"),
-    mutant("a shared lock is acquired by a plain SET", "errors|exclusion|lease|stuck|left",
-        "store/redis/store.rs", "!request.fenced && request.key.mode().is_exclusive()",
-        "!request.fenced"),
 ];
