@@ -78,7 +78,13 @@ impl Desk {
         Ok(())
     }
 
-    #[distributed_lock(key = "order:<order>", shared, ttl = "5m", wait = "1m", manager = self.locks)]
+    #[distributed_lock(
+        key = "order:<order>",
+        shared,
+        ttl = "5m",
+        wait = "1m",
+        manager = self.locks
+    )]
     async fn report(&self, order: &str) -> Result<(), LockError> {
         let _reports = self.counts.reports.enter();
         self.counts.note_overlaps();

@@ -236,9 +236,10 @@ impl<F> Lock<F> {
     /// Shares the lock: the body runs beside other shared holders of the key, and never beside an
     /// exclusive one. This is a read lock, and a lock without `shared` is the write lock.
     ///
-    /// - No shared caller overtakes an exclusive one that waits in the queue, and all shared callers
-    ///   at its head are let in together. So neither kind starves. The exclusive callers of one
-    ///   manager have one place in the queue, see [`turn`](crate::LockManagerBuilder::turn).
+    /// - No shared caller overtakes an exclusive one that waits in the queue, and all shared
+    ///   callers at its head are let in together. So neither kind starves. The exclusive callers
+    ///   of one manager have one place in the queue, see
+    ///   [`turn`](crate::LockManagerBuilder::turn).
     /// - Each holder has a lease, a fence and a release of its own. The fence is larger than every
     ///   earlier one of the key.
     /// - While the lock is shared, its key exists, and no client can lock it with `SET NX`.

@@ -108,7 +108,7 @@ fn check_calls(args: &Args, function: &Function) -> Result<()> {
             "fallback"
         }
         OnBusy::Defer(defer) => {
-            let is_one = !matches!(args.key, Key::Several(_) | Key::Keys(_));
+            let is_one = args.key.is_one();
             defer.check(function, !is_one)?;
             "defer"
         }
@@ -256,7 +256,7 @@ fn check_fences(args: &Args, _: &Function) -> Result<()> {
              which is a `Vec<Fence>` in the order of the keys"
                 .to_owned()
         }
-        (_, Fences::Each(_)) if !matches!(args.key, Key::Several(_) | Key::Keys(_)) => {
+        (_, Fences::Each(_)) if args.key.is_one() => {
             "one key has one fence: write `fence = fence`".to_owned()
         }
         _ => return Ok(()),

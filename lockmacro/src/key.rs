@@ -33,12 +33,7 @@ impl Key {
         match value {
             Expr::Array(keys) => Self::several(keys),
             Expr::Call(call) if is_path(&call.func, "keys") => Self::keys(call),
-            Expr::Call(call) if is_path(&call.func, "shared") => {
-                Err(Sharing::of_only_key("shared", &call))
-            }
-            Expr::Call(call) if is_path(&call.func, "permits") => {
-                Err(Sharing::of_only_key("permits", &call))
-            }
+            Expr::Call(call) if Sharing::word(&call).is_some() => Err(Sharing::of_only_key(&call)),
             other if is_list(&other) => Err(Error::new_spanned(
                 other,
                 "several keys are a list in brackets: write \
@@ -119,10 +114,7 @@ impl Key {
             }
             let place = value.clone();
             let key = match value {
-                Expr::Call(call) if is_path(&call.func, "shared") => Self::shared("shared", call)?,
-                Expr::Call(call) if is_path(&call.func, "permits") => {
-                    Self::shared("permits", call)?
-                }
+                Expr::Call(call) if Sharing::word(&call).is_some() => Self::shared(call)?,
                 value => Self::one(value, "")?,
             };
             let text = |key: &Self| key.template().map(|template| template.literal.value());
@@ -136,14 +128,14 @@ impl Key {
     }
 
     /// `shared("a:<x>")` and `permits("b:<y>", 3)` in a list of keys.
-    fn shared(name: &str, call: ExprCall) -> Result<Self> {
-        let place = call.clone();
+    fn shared(call: ExprCall) -> Result<Self> {
+        let (word, place) = (Sharing::word(&call), call.clone());
         let mut arguments = call.args.into_iter();
         let (key, number, more) = (arguments.next(), arguments.next(), arguments.next());
-        let (key, sharing) = match (name, key, number, more) {
-            ("shared", Some(key), None, None) => (key, Sharing::Shared),
-            ("permits", Some(key), Some(number), None) => (key, Sharing::permits(number)?),
-            ("shared", ..) => {
+        let (key, sharing) = match (word, key, number, more) {
+            (Some("shared"), Some(key), None, None) => (key, Sharing::Shared),
+            (Some("permits"), Some(key), Some(number), None) => (key, Sharing::permits(number)?),
+            (Some("shared"), ..) => {
                 let message = "`shared` takes one key: write `shared(\"rates:<day>\")`";
                 return Err(Error::new_spanned(place, message));
             }
@@ -175,6 +167,11 @@ impl Key {
         Err(Error::new_spanned(call, message))
     }
 
+    /// Whether this is a single key.
+    pub(crate) fn is_one(&self) -> bool {
+        !matches!(self, Key::Several(_) | Key::Keys(_))
+    }
+
     /// The single keys, as far as they are known at compile time.
     pub(crate) fn each(&self) -> &[Self] {
         match self {
@@ -191,7 +188,7 @@ impl Key {
         }
     }
 
-    /// Who may hold this one of several keys.
+    /// How this one of several keys is shared.
     pub(crate) fn sharing(&self) -> Option<&Sharing> {
         match self {
             Key::Shared(_, sharing) => Some(sharing),

@@ -152,8 +152,8 @@ impl Printer<'_> {
         quote_spanned!(site=> #module::constant_key(#constant, &[#(#names),*]))
     }
 
-    /// Output: `.policy(ORDERS).shared().ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold).wait(wait)
-    /// .on_lost(policy).release_in_background()`
+    /// Output: `.policy(ORDERS).shared().ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold)
+    /// .wait(wait).on_lost(policy).release_in_background()`
     fn lease(&self) -> TokenStream {
         let (site, runtime, args) = (self.site, &self.runtime, self.args);
         let time = |method: &str, time: &Option<Time>| {
@@ -202,7 +202,8 @@ impl Printer<'_> {
         });
         let policy = self.policy();
         let sharing = args.sharing.as_ref().map(|sharing| self.sharing(sharing));
-        quote_spanned!(site=> #policy #sharing #ttl #renew #max_hold #min_hold #wait #on_lost #release)
+        let times = quote_spanned!(site=> #ttl #renew #max_hold #min_hold #wait);
+        quote_spanned!(site=> #policy #sharing #times #on_lost #release)
     }
 
     /// Output: `.shared()` or `.permits(3)`

@@ -1,6 +1,8 @@
-//! Who may hold the lock at the same time: `shared` and `permits = 3`.
+//! A lock that several callers hold at the same time: `shared` and `permits = 3`.
 
 use syn::{Error, Expr, ExprCall, Lit, Result, UnOp};
+
+use crate::path::is_path;
 
 /// The most permits of one key, the same as in the runtime.
 const PERMITS_MAX: u64 = 10_000;
@@ -48,13 +50,18 @@ impl Sharing {
         }
     }
 
+    /// The name of `shared("a:<x>")` or `permits("b:<y>", 3)`, which stand in a list of keys.
+    pub(crate) fn word(call: &ExprCall) -> Option<&'static str> {
+        ["shared", "permits"].into_iter().find(|word| is_path(&call.func, word))
+    }
+
     /// The refusal of `key = shared("a:<x>")`.
-    pub(crate) fn of_only_key(name: &str, call: &ExprCall) -> Error {
-        let write = match name {
-            "shared" => "`key = \"rates:<day>\", shared`",
-            _ => "`key = \"printer:<room>\", permits = 3`",
+    pub(crate) fn of_only_key(call: &ExprCall) -> Error {
+        let (word, write) = match Self::word(call) {
+            Some("shared") => ("shared", "`key = \"rates:<day>\", shared`"),
+            _ => ("permits", "`key = \"printer:<room>\", permits = 3`"),
         };
-        let message = format!("`{name}(..)` is for one of several keys: write {write}");
+        let message = format!("`{word}(..)` is for one of several keys: write {write}");
         Error::new_spanned(call, message)
     }
 

@@ -99,7 +99,7 @@ async fn drop_in_doubt(manager: &LockManager, count: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_call_in_doubt_takes_three_commands_at_most() {
+async fn a_dropped_call_in_doubt_takes_three_answered_commands_at_most() {
     const CALLS: u64 = 100;
     let server = Server::start();
     let manager = manager(&server.url()).await;
@@ -123,6 +123,7 @@ async fn a_dropped_call_in_doubt_takes_three_commands_at_most() {
     // Longer than the last of them is looked at again.
     tokio::time::sleep(ms(8_000)).await;
     let more = scripts(&mut admin) - called;
-    assert!((CALLS..=3 * CALLS + 20).contains(&more), "{more} for {CALLS}");
+    // Each had one command that the stall left without an answer, and three that were answered.
+    assert!((CALLS..=4 * CALLS + 20).contains(&more), "{more} for {CALLS}");
     keeps_nothing(&server).await;
 }

@@ -1,28 +1,16 @@
 //! Mistakes that the schedules must find, each by the judge of the invariant that it breaks.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use crate::oracles::Invariant::{
     self, Ends, Fenced, GoesOn, Idempotent, InOrder, Modelled, Once, Owned, Paired,
 };
 use crate::real::Real;
+use crate::runner::{Mutant, every_mutant_is_found};
 use crate::schedule::{Stop, run};
-use crate::scripts::File::{
-    self, Acquire, Queue, Release, ReleaseUncontended, ReleaseUnqueued, Renew,
-};
-use crate::scripts::Scripts;
+use crate::scripts::File::{Acquire, Queue, Release, ReleaseUncontended, ReleaseUnqueued, Renew};
 use crate::simulated::Simulated;
-use crate::store::{Connected, Store};
+use crate::store::Store;
 
-/// The number of schedules in which each mutant must be found.
-const WITHIN: u64 = 400;
-const WORKERS: usize = 4;
-
-/// The change in words, the invariant that it breaks, the file, a passage of the file, and the
-/// replacement of the passage.
-type Mutant = (&'static str, Invariant, File, &'static str, &'static str);
-
-const MUTANTS: &[Mutant] = &[
+const MUTANTS: &[Mutant<Invariant>] = &[
     ("a release without the compare", Owned, ReleaseUnqueued, "value == ARGV[1]", "value"),
     ("a release without the compare", Modelled, ReleaseUnqueued, "value == ARGV[1]", "value"),
     ("a hand-off to the last waiter", Modelled, Queue, "'ZPOPMIN'", "'ZPOPMAX'"),
@@ -359,36 +347,14 @@ const MUTANTS: &[Mutant] = &[
 
 #[test]
 fn every_mutant_is_found_by_the_judge_of_what_it_breaks() {
-    every_mutant_is_found(Real::start);
+    every_mutant_is_found(Real::start, MUTANTS, finds);
 }
 
 #[test]
 fn every_mutant_is_found_on_a_simulated_server() {
-    every_mutant_is_found(Simulated::alone);
+    every_mutant_is_found(Simulated::alone, MUTANTS, finds);
 }
 
-fn every_mutant_is_found<S: Connected + 'static>(start: fn() -> S) {
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        let mut store = Store::start(start(), Scripts::real());
-        let mut survivors = Vec::new();
-        while let Some(&mutant) = MUTANTS.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (name, invariant, file, old, new) = mutant;
-            store.load(Scripts::changed(file, old, new));
-            match (0..WITHIN).find(|seed| found(&mut store, invariant, *seed)) {
-                Some(seed) => println!("{name}: by {invariant} in schedule {}", seed + 1),
-                None => survivors.push(format!("{name}: not by {invariant}")),
-            }
-        }
-        survivors
-    };
-    let survivors: Vec<String> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..WORKERS).map(|_| scope.spawn(worker)).collect();
-        threads.into_iter().flat_map(|t| t.join().expect("schedules that run")).collect()
-    });
-    assert!(survivors.is_empty(), "{}", survivors.join("\n"));
-}
-
-fn found(store: &mut Store, invariant: Invariant, seed: u64) -> bool {
+fn finds(store: &mut Store, invariant: Invariant, seed: u64) -> bool {
     matches!(run(store, &[invariant], seed), Err(Stop::Violated { .. }))
 }

@@ -9,6 +9,7 @@ use lockmacro_model_tests::replay::Replay;
 use crate::model::{CONFIRM_WINDOW, Client, Event, Stage, Step, WAITER_LEASE, World};
 use crate::oracles::{Invariant, quiet};
 use crate::replay::replay;
+use crate::runner;
 use crate::store::{LOCK, Look, PROCESSES, Store};
 
 const EVENTS: usize = 40;
@@ -25,11 +26,7 @@ const KEPT: u64 = 4_000;
 const CROWDS: [usize; 2] = [128, 131];
 
 /// Why a schedule ended early.
-#[derive(Debug)]
-pub enum Stop {
-    Violated { invariant: Invariant, why: String, log: Vec<String> },
-    Stalled,
-}
+pub type Stop = runner::Stop<Invariant>;
 
 pub struct Schedule<'a> {
     pub store: &'a mut Store,

@@ -88,6 +88,17 @@ impl Look {
         self.queue.iter().position(|(waiting, _)| waiting == token)
     }
 
+    pub fn is_shared(&self) -> bool {
+        self.held.as_deref().is_some_and(|held| held.ends_with("/shared"))
+    }
+
+    /// The tokens that hold the lock, those that keep it after their release included.
+    pub fn live_holders(&self) -> impl Iterator<Item = &String> {
+        let (is_shared, now) = (self.is_shared(), (self.at / 1_000) as f64);
+        let shared = self.holders.iter().filter(move |(_, ends)| is_shared && *ends > now);
+        shared.map(|(token, _)| token).chain(self.held.iter().filter(move |_| !is_shared))
+    }
+
     fn read(reply: &Value) -> Look {
         let Value::BulkString(bytes) = reply else { panic!("a look: {reply:?}") };
         let text = String::from_utf8_lossy(bytes);

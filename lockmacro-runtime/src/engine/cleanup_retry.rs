@@ -38,7 +38,9 @@ pub(crate) fn next_release(
     // An outage may end before the server counts as lost. A lock that is given up meanwhile would
     // stay for the rest of its ttl.
     let passes = error.is_transient();
-    item.times -= u8::from(passes && item.times > 0);
+    if passes {
+        item.times = item.times.saturating_sub(1);
+    }
     let is_tried = passes || item.times < MAX_RELEASES || is_doubtful || lost || several;
     let pause = item.next_pause();
     if is_final(error) || !is_tried || Instant::now() + pause > item.end {

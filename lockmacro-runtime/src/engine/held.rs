@@ -1,4 +1,5 @@
-//! A granted lock: its acquisition and its lease.
+//! A granted lock: its acquisition and its lease. Long, because the ways in which it ends are read
+//! together.
 
 use std::cell::Cell;
 use std::mem;

@@ -70,7 +70,7 @@ impl LockSpec {
         self.releases_in_background |= policy.releases_in_background;
         self.wait = policy.wait.or(self.wait);
         for key in iter::once(&mut self.key).chain(&mut self.more) {
-            // A key of several may say for itself who may hold it.
+            // A key of several may have a mode of its own.
             if let Some(mode) = policy.mode
                 && key.own_mode().is_none()
             {
@@ -94,6 +94,7 @@ impl LockSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::mode::Mode;
 
     fn spec() -> Box<LockSpec> {
         LockSpec::new("order:42".into(), Box::default())
@@ -111,6 +112,7 @@ mod tests {
             .max_hold(secs(2))
             .min_hold(secs(3))
             .wait(secs(4))
+            .permits(5)
             .on_lost(OnLost::Finish)
             .release_in_background();
         let mut spec = spec();
@@ -119,7 +121,7 @@ mod tests {
             assert_eq!((spec.ttl, spec.renewed), (Some(secs(1)), Some(true)));
             assert_eq!((spec.max_hold, spec.min_hold), (Some(secs(2)), secs(3)));
             assert_eq!((spec.wait, spec.on_lost), (Some(secs(4)), OnLost::Finish));
-            assert!(spec.releases_in_background);
+            assert_eq!((spec.key.mode(), spec.releases_in_background), (Mode::Permits(5), true));
         }
     }
 

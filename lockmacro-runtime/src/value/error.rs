@@ -321,8 +321,9 @@ pub enum LockError {
         /// A key that is held.
         key: LockKey,
     },
-    /// The body holds the key together with others, shared or by permit, and asks for it exclusively.
-    /// It would wait for itself. Release the lock first, or acquire it exclusively around the body.
+    /// The body holds the key together with others, shared or by permit, and asks for it
+    /// exclusively. It would wait for itself. Release the lock first, or acquire it exclusively
+    /// around the body.
     #[error(
         "`{}` is held around this call, and not exclusively: it cannot be made exclusive; release \
          it first, or acquire it exclusively around the body",

@@ -49,7 +49,8 @@ pub struct HeldLock {
     /// Number of holders, of which `owner` is the last that came; `None` for an exclusive lock.
     pub sharing: Option<usize>,
     /// Number of places in the queue: one for the exclusive callers of a process, and one for each
-    /// caller that wants to share the lock. `None` when the key of the queue has an unexpected value.
+    /// caller that wants to share the lock. `None` when the key of the queue has an unexpected
+    /// value.
     pub waiters: Option<usize>,
     pub(crate) token: Option<Token>,
 }

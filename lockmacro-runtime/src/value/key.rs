@@ -96,12 +96,12 @@ impl LockKey {
         self
     }
 
-    /// Who may hold the key beside the caller.
+    /// The mode in which the caller asks for the key.
     pub(crate) fn mode(&self) -> Mode {
         self.own_mode().unwrap_or_default()
     }
 
-    /// The same, if the key says it.
+    /// The mode, if one was set.
     pub(crate) fn own_mode(&self) -> Option<Mode> {
         self.extra.as_ref()?.mode
     }

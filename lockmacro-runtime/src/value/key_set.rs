@@ -7,8 +7,8 @@ use crate::value::key::{InvalidKey, LockKey};
 /// Most keys of one lock. A server runs no other command while its script checks them.
 const KEYS_MAX: usize = 128;
 
-/// All keys, sorted and without duplicates; empty if a single key is left. A key that is given twice
-/// has the stricter of its modes.
+/// All keys, sorted and without duplicates; empty if a single key is left. A key that is given
+/// twice has the stricter of its modes.
 pub(crate) fn in_order(first: &LockKey, more: &[LockKey]) -> Result<Vec<LockKey>, InvalidKey> {
     if more.is_empty() {
         return Ok(Vec::new());

@@ -1,6 +1,6 @@
 //! Tokens: the value of a lock key, `label/random` or `label since note/random`. Every acquisition
-//! has its own. The value of a key that holders share is `label/shared`, with the label of the holder
-//! that came last.
+//! has its own. The value of a key that holders share is `label/shared`, with the label of the
+//! holder that came last.
 
 use std::fmt;
 

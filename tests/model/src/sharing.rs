@@ -3,9 +3,9 @@
 //! Requests, releases, replies and pushes may take any time, and a push may be lost. A client may
 //! leave at any time, or die. Each locks once, and a lease may be renewed.
 //!
-//! What must hold: an exclusive body is alone; no more bodies run than there are permits; every body
-//! has a lease at the server; no client is let in before one that waits for longer; whoever may
-//! enter is let in by the next release or request; and nothing is left in the end.
+//! What must hold: an exclusive body is alone; no more bodies run than there are permits; every
+//! body has a lease at the server; no client is let in before one that waits for longer; whoever
+//! may enter is let in by the next release or request; and nothing is left in the end.
 
 use crate::search::Model;
 

@@ -1,26 +1,15 @@
 //! Mistakes in the scripts that only callers which share a lock can find.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use crate::scripts::File::{
-    self, Acquire, AcquireUnqueued, Queue, Release, ReleaseUnqueued, Renew,
-};
-use crate::scripts::Scripts;
-use crate::sharing::{Stop, run};
-use crate::sharing_oracles::Oracle::{
+use crate::runner::{Mutant, every_mutant_is_found};
+use crate::scripts::File::{Acquire, AcquireUnqueued, Queue, Release, ReleaseUnqueued, Renew};
+use crate::sharing::oracles::Invariant::{
     self, Answers, Ends, GoesOn, InOrder, Leases, Limits, Marked, Stays,
 };
+use crate::sharing::schedule::{Stop, run};
 use crate::simulated::Simulated;
-use crate::store::Store;
 
-/// The number of schedules in which each mutant must be found.
-const WITHIN: u64 = 400;
-
-/// The change in words, the oracles of which one has to fail, the file, a passage of the file, and
-/// the replacement of the passage.
-type Mutant = (&'static str, &'static [Oracle], File, &'static str, &'static str);
-
-const MUTANTS: &[Mutant] = &[
+/// Each with the invariants of which it must break one first.
+const MUTANTS: &[Mutant<&[Invariant]>] = &[
     ("one holder more than permits", &[Limits], Queue, "count < limit)", "count <= limit)"),
     (
         "one holder more than permits, where nobody waits",
@@ -204,32 +193,8 @@ const MUTANTS: &[Mutant] = &[
 
 #[test]
 fn every_mutant_is_found_by_callers_that_share_a_lock() {
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        let mut store = Store::start(Simulated::alone(), Scripts::real());
-        let mut survivors = Vec::new();
-        while let Some(&(name, oracles, file, old, new)) =
-            MUTANTS.get(next.fetch_add(1, Ordering::Relaxed))
-        {
-            store.load(Scripts::changed(file, old, new));
-            let mut others = Vec::new();
-            let found = (0..WITHIN).find(|seed| match run(&mut store, *seed) {
-                Err(Stop::Violated(oracle, _)) => {
-                    others.push(oracle);
-                    oracles.contains(&oracle)
-                }
-                _ => false,
-            });
-            match found {
-                Some(seed) => println!("{name}: by {:?} in schedule {}", others.last(), seed + 1),
-                None => survivors.push(format!("{name}: by {:?}", others.last())),
-            }
-        }
-        survivors
-    };
-    let survivors: Vec<String> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..2).map(|_| scope.spawn(worker)).collect();
-        threads.into_iter().flat_map(|t| t.join().expect("schedules that run")).collect()
+    every_mutant_is_found(Simulated::alone, MUTANTS, |store, invariants, seed| {
+        let stop = run(store, seed).err();
+        matches!(stop, Some(Stop::Violated { invariant, .. }) if invariants.contains(&invariant))
     });
-    assert!(survivors.is_empty(), "{}", survivors.join("\n"));
 }

@@ -1,7 +1,9 @@
 //! One judge for each invariant of a lock that callers share. Each sees one step.
 
+use std::fmt;
+
 use crate::model::{CONFIRM_WINDOW, Reply};
-use crate::sharing::{Event, Step, World, holders};
+use crate::sharing::model::{Event, Step, World};
 use crate::store::{FENCE, HOLDERS, LOCK, Look, QUEUE, RECORDS};
 
 /// The server's clock shows microseconds, its expiries milliseconds.
@@ -10,7 +12,7 @@ const ROUNDING_MS: i64 = 2;
 const SLOW_MS: i64 = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Oracle {
+pub enum Invariant {
     /// Each holder entered beside fewer holders than its limit, and an exclusive one alone.
     Limits,
     /// A holder stays until its lease ends, or until it is released.
@@ -31,24 +33,30 @@ pub enum Oracle {
     Ends,
 }
 
+impl fmt::Display for Invariant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
 type Verdict = Result<(), String>;
 type Judge = fn(&World, &Step) -> Verdict;
 
-pub fn judge(world: &World, step: &Step) -> Result<(), (Oracle, String)> {
-    let judges: [(Oracle, Judge); 9] = [
-        (Oracle::Limits, limits),
-        (Oracle::Stays, stays),
-        (Oracle::Marked, |_, step| marked(step)),
-        (Oracle::Leases, leases),
-        (Oracle::InOrder, in_order),
-        (Oracle::GoesOn, goes_on),
-        (Oracle::Fenced, |_, step| fenced(step)),
-        (Oracle::Answers, answers),
-        (Oracle::Ends, |_, step| ends(step)),
+pub fn judge(world: &World, step: &Step) -> Result<(), (Invariant, String)> {
+    let judges: [(Invariant, Judge); 9] = [
+        (Invariant::Limits, limits),
+        (Invariant::Stays, stays),
+        (Invariant::Marked, |_, step| marked(step)),
+        (Invariant::Leases, leases),
+        (Invariant::InOrder, in_order),
+        (Invariant::GoesOn, goes_on),
+        (Invariant::Fenced, |_, step| fenced(step)),
+        (Invariant::Answers, answers),
+        (Invariant::Ends, |_, step| ends(step)),
     ];
     judges
         .into_iter()
-        .try_for_each(|(oracle, judge)| judge(world, step).map_err(|why| (oracle, why)))
+        .try_for_each(|(invariant, judge)| judge(world, step).map_err(|why| (invariant, why)))
 }
 
 fn ensure(holds: bool, why: impl Into<String>) -> Verdict {
@@ -56,7 +64,7 @@ fn ensure(holds: bool, why: impl Into<String>) -> Verdict {
 }
 
 fn holds(look: &Look, token: &str) -> bool {
-    holders(look).any(|holder| holder == token)
+    look.live_holders().any(|holder| holder == token)
 }
 
 fn actor(step: &Step) -> Option<usize> {
@@ -82,7 +90,7 @@ fn entrants(world: &World, step: &Step) -> Vec<usize> {
 }
 
 fn limits(world: &World, step: &Step) -> Verdict {
-    let stayed = holders(&step.after).filter(|token| holds(&step.before, token)).count();
+    let stayed = step.after.live_holders().filter(|token| holds(&step.before, token)).count();
     for (inside, client) in (stayed..).zip(entrants(world, step)) {
         let limit = world.clients[client].limit;
         ensure(limit == 0 || inside < limit as usize, format!("c{client} is beside {inside}"))?;
@@ -90,8 +98,10 @@ fn limits(world: &World, step: &Step) -> Verdict {
     let is_exclusive = |token: &String| {
         world.by_token(token).is_some_and(|client| world.clients[client].limit == 1)
     };
-    let (all, exclusive) =
-        (holders(&step.after).count(), holders(&step.after).filter(|t| is_exclusive(t)).count());
+    let (all, exclusive) = (
+        step.after.live_holders().count(),
+        step.after.live_holders().filter(|t| is_exclusive(t)).count(),
+    );
     ensure(exclusive == 0 || all == 1, format!("{all} beside an exclusive holder"))
 }
 
@@ -111,15 +121,16 @@ fn stays(world: &World, step: &Step) -> Verdict {
         }
         _ => false,
     };
-    let gone = holders(&step.before)
+    let gone = step
+        .before
+        .live_holders()
         .find(|token| !holds(&step.after, token) && !leaves(token) && !over(token));
     ensure(gone.is_none(), format!("{gone:?} does not hold the lock any more"))
 }
 
 fn marked(step: &Step) -> Verdict {
     let look = &step.after;
-    let is_shared = look.held.as_deref().is_some_and(|held| held.ends_with("/shared"));
-    if !is_shared {
+    if !look.is_shared() {
         return Ok(());
     }
     let last = look.holders.iter().map(|(_, ends)| *ends as i64).max();
@@ -182,9 +193,7 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
         Event::Release { client, .. } => {
             let token = &world.clients[client].token;
             let was_head = step.before.queue.first().is_some_and(|(head, _)| head == token);
-            let is_shared = |held: &String| held.ends_with("/shared");
-            let is_beside = was_head && step.before.held.as_ref().is_some_and(is_shared);
-            holds(&step.before, token) || is_beside
+            holds(&step.before, token) || was_head && step.before.is_shared()
         }
         _ => false,
     };
@@ -192,10 +201,10 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
         world.by_token(token).filter(|client| world.lives(*client, step.after.at))
     });
     let Some(head) = head.filter(|_| changes) else { return Ok(()) };
-    let inside = holders(&step.after).count();
-    let is_shared = step.after.held.as_deref().is_some_and(|held| held.ends_with("/shared"));
+    let inside = step.after.live_holders().count();
     let limit = world.clients[head].limit as usize;
-    let may_enter = inside == 0 || is_shared && limit != 1 && (limit == 0 || inside < limit);
+    let may_enter =
+        inside == 0 || step.after.is_shared() && limit != 1 && (limit == 0 || inside < limit);
     ensure(!may_enter, format!("c{head} may enter beside {inside}, and waits"))
 }
 
@@ -249,7 +258,7 @@ fn ends(step: &Step) -> Verdict {
 /// Checks the keys that are left when every client has left: those that a `min_hold` keeps.
 pub fn quiet(look: &Look) -> Verdict {
     let is_kept = |(token, _): &(String, f64)| token.starts_with("kept:");
-    let held = holders(look).count();
+    let held = look.live_holders().count();
     let waits = !look.queue.is_empty() || look.expiry(RECORDS) != -2;
     ensure(!waits, "somebody is in the queue")?;
     let kept = look.holders.iter().filter(|holder| is_kept(holder)).count();

@@ -1,0 +1,105 @@
+//! Runs many schedules, or looks for many mutants, on several threads.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::scripts::{File, Scripts};
+use crate::store::{Connected, Store};
+
+/// Schedules wait for leases now and then, so more run at once than there are cores.
+const WORKERS: u64 = 4;
+/// The number of schedules in which each mutant must be found.
+const WITHIN: u64 = 400;
+
+/// Why a schedule ended early.
+#[derive(Debug)]
+pub enum Stop<Invariant> {
+    Violated { invariant: Invariant, why: String, log: Vec<String> },
+    Stalled,
+}
+
+/// The change in words, what must find it, the file, a passage of the file, and the replacement of
+/// the passage.
+pub type Mutant<Finder> = (&'static str, Finder, File, &'static str, &'static str);
+
+/// Asserts that no schedule violates an invariant. `run` runs the schedule of a seed, and tells
+/// how many steps it had.
+pub fn keeps_every_invariant<S, Invariant>(
+    start: fn() -> S,
+    schedules: u64,
+    run: impl Fn(&mut Store, u64) -> Result<usize, Stop<Invariant>> + Sync,
+) where
+    S: Connected + 'static,
+    Invariant: fmt::Display,
+{
+    let schedules = number("LOCKMACRO_SCHEDULES").unwrap_or(schedules);
+    let first = number("LOCKMACRO_SEED").unwrap_or_else(|| fastrand::u64(..1 << 48));
+    let (next, steps, stalled) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let worker = || -> Option<String> {
+        let mut store = Store::start(start(), Scripts::real());
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= schedules {
+                return None;
+            }
+            let seed = first + number;
+            match run(&mut store, seed) {
+                Ok(count) => steps.fetch_add(count as u64, Ordering::Relaxed),
+                Err(Stop::Stalled) => stalled.fetch_add(1, Ordering::Relaxed),
+                Err(Stop::Violated { invariant, why, log }) => {
+                    next.store(schedules, Ordering::Relaxed);
+                    let log = log.join("\n  ");
+                    return Some(format!(
+                        "{invariant}: {why}\n  {log}\n\
+                         again with LOCKMACRO_SEED={seed} LOCKMACRO_SCHEDULES=1"
+                    ));
+                }
+            };
+        }
+    };
+    let violations = of_workers(WORKERS.min(schedules), worker);
+    let violations: Vec<String> = violations.into_iter().flatten().collect();
+    assert!(violations.is_empty(), "{}", violations.join("\n\n"));
+    let (steps, stalled) = (steps.into_inner(), stalled.into_inner());
+    println!("{schedules} schedules from seed {first}, {steps} steps, {stalled} stalled");
+    assert!(stalled <= (schedules / 10).max(1), "{stalled} of {schedules} schedules stalled");
+}
+
+/// Asserts that each mutant is found. `finds` tells whether the schedule of a seed finds it.
+pub fn every_mutant_is_found<S, Finder>(
+    start: fn() -> S,
+    mutants: &[Mutant<Finder>],
+    finds: impl Fn(&mut Store, Finder, u64) -> bool + Sync,
+) where
+    S: Connected + 'static,
+    Finder: Copy + fmt::Debug + Sync,
+{
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut store = Store::start(start(), Scripts::real());
+        let mut survivors = Vec::new();
+        while let Some(&mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (name, finder, file, old, new) = mutant;
+            store.load(Scripts::changed(file, old, new));
+            match (0..WITHIN).find(|seed| finds(&mut store, finder, *seed)) {
+                Some(seed) => println!("{name}: by {finder:?} in schedule {}", seed + 1),
+                None => survivors.push(format!("{name}: not by {finder:?}")),
+            }
+        }
+        survivors
+    };
+    let survivors = of_workers(WORKERS, worker).concat();
+    assert!(survivors.is_empty(), "{}", survivors.join("\n"));
+}
+
+fn of_workers<T: Send>(workers: u64, worker: impl Fn() -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(&worker)).collect();
+        threads.into_iter().map(|t| t.join().expect("schedules that run")).collect()
+    })
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {text}")))
+}
