@@ -134,7 +134,7 @@ pub mod __same_version_as_lockmacro_0_1_0 {
     /// then reported inside the body, and `Ok(Box::new(x))` is coerced to a box of a trait.
     pub fn outcome<R>() -> R {
         loop {
-            std::thread::park();
+            std::hint::spin_loop();
         }
     }
 

@@ -60,11 +60,14 @@ const SYSTEM: &[(&[&str], &[&str])] = &[
         &["value/time.rs"],
         &[
             "rustix::time",
-            "std::thread::park_timeout",
             "std::time::Instant",
             "std::time::SystemTime::now",
             "tokio::time::Instant",
         ],
+    ),
+    (
+        &["value/parking.rs"],
+        &["std::thread::park", "std::thread::park_timeout", "std::thread::sleep"],
     ),
     (
         &["value/random.rs"],

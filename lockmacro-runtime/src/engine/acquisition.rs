@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use std::{mem, process, thread};
+use std::{mem, process};
 
 use tokio::time::{sleep, timeout};
 
@@ -20,6 +20,7 @@ use crate::store::dispatch::Store;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
+use crate::value::parking;
 use crate::value::time::Moment;
 
 /// Pause before a lock that was lost at once is requested again.
@@ -101,7 +102,7 @@ impl Acquisition {
                 return Some(self.take_answer(answer));
             }
             _ = self.release_blocking();
-            blocked(|| thread::sleep(PAUSE));
+            blocked(|| parking::sleep(PAUSE));
             if let Err(refusal) = self.renew_token() {
                 return Some(Err(refusal));
             }

@@ -8,13 +8,13 @@
 //! A fork copies the memory of the process, but not the thread. A forked process starts a thread
 //! and connections of its own with its first job.
 
-use std::sync::{Arc, Weak, mpsc as std_mpsc};
+use std::sync::{Arc, Weak};
 use std::{mem, process};
 
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::background_thread::{Job, start};
-use crate::engine::blocking::blocked;
+use crate::engine::blocking::block_on;
 #[cfg(feature = "test-util")]
 use crate::engine::blocking::may_block;
 use crate::engine::cleanup::Cleanup;
@@ -214,12 +214,12 @@ impl Background {
         if virtual_runtime().is_some() {
             may_block()?;
         }
-        let (done, result) = std_mpsc::sync_channel(1);
+        let (done, result) = oneshot::channel();
         self.here().run(move |store| async move {
             // Never fails: the caller blocks until it has the result.
             let _ = done.send(job(store).await);
         })?;
-        blocked(|| result.recv()).map_err(|_| no_thread("it ended"))
+        block_on(result).map_err(|_| no_thread("it ended"))
     }
 }
 

@@ -4,12 +4,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::time::Duration;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::{block_in_place, yield_now};
 
 use crate::value::error::LockError;
+use crate::value::parking::{park, unparks_here};
 
 /// Refuses to block the only thread of a runtime, as the task that holds the lock may run there.
 /// Threads of `spawn_blocking` may block.
@@ -33,23 +34,10 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
         loop {
             match future.as_mut().poll(&mut Context::from_waker(&waker)) {
                 Poll::Ready(value) => return value,
-                Poll::Pending => thread::park(),
+                Poll::Pending => park(Duration::MAX),
             }
         }
     })
-}
-
-/// A waker of this thread, while it is parked.
-pub(crate) fn unparks_here() -> Waker {
-    Waker::from(Arc::new(Unparks(thread::current())))
-}
-
-struct Unparks(Thread);
-
-impl Wake for Unparks {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
 }
 
 /// Whether this thread can move its tasks to another one. Elsewhere `block_in_place` must not be

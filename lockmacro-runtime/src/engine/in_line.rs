@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use crate::engine::acquisition::{Acquisition, Refusal};
-use crate::engine::blocking::{blocked, unparks_here};
+use crate::engine::blocking::blocked;
 use crate::engine::core::Core;
 use crate::engine::line::Place;
 use crate::engine::local_queue::Found;
@@ -14,7 +14,8 @@ use crate::engine::timer::Timer;
 use crate::engine::turn::Tenure;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
-use crate::value::time::{Moment, park};
+use crate::value::parking::{park, unparks_here};
+use crate::value::time::Moment;
 
 /// Lower bound of the longest time for which a caller waits for a release of its own process.
 const RELEASE_MAX: Duration = Duration::from_secs(1);

@@ -20,6 +20,7 @@ pub(crate) mod labels;
 pub(crate) mod limits;
 pub(crate) mod loss;
 pub(crate) mod mode;
+pub(crate) mod parking;
 pub(crate) mod policy;
 pub(crate) mod policy_check;
 pub(crate) mod random;

@@ -5,7 +5,6 @@
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, SystemTime};
 
 /// The clock of timers and timeouts, which stops while the machine is suspended.
@@ -86,14 +85,6 @@ pub(crate) fn checked(left: Duration, check: Duration) -> Duration {
         return left;
     }
     left.min(check)
-}
-
-/// Blocks the thread until it is unparked, for this time at most. Under a paused clock it looks
-/// again soon, as no timer of the system ends by virtual time.
-pub(crate) fn park(longest: Duration) {
-    #[cfg(feature = "test-util")]
-    let longest = virtual_time::longest_park(longest);
-    thread::park_timeout(longest);
 }
 
 /// The latest of several moments, shared by threads.
@@ -189,7 +180,8 @@ mod virtual_time {
         now().is_some()
     }
 
-    pub(super) fn longest_park(longest: Duration) -> Duration {
+    /// How long a thread may be parked that is to be parked for this time.
+    pub(crate) fn longest_park(longest: Duration) -> Duration {
         if now().is_some() { longest.min(PARK) } else { longest }
     }
 
@@ -205,7 +197,7 @@ mod virtual_time {
 }
 
 #[cfg(feature = "test-util")]
-pub(crate) use virtual_time::virtual_runtime;
+pub(crate) use virtual_time::{longest_park, virtual_runtime};
 
 #[cfg(test)]
 impl Moment {

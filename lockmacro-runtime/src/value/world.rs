@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -22,6 +23,12 @@ pub trait World: Send + Sync {
 
     /// Makes a task one of the process that is running.
     fn adopt(&self, task: Task) -> Task;
+
+    /// A waker of the thread that blocks, while it is parked.
+    fn unparks_here(&self) -> Waker;
+
+    /// Blocks the thread until it is unparked, for this time at most.
+    fn park(&self, longest: Duration);
 
     /// Opens a stream to the server at `address`: `host:port`, or the path of a socket.
     fn open(&self, address: &str) -> Opening;

@@ -57,6 +57,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "        if !MUTANT { self.ask_next(false, now, &mut effects); } else { self.state = State::Idle; }\n        if effects.request.is_some() {\n            effects.release = token();\n        }"),
     mutant("a tenure that is over is passed on", "errors", "engine/turn.rs",
         "self.ends.since(now) >= least", "true"),
+    // Callers that block.
+    mutant("a blocking waiter is not unparked", "idle|late|stuck", "engine/in_line.rs",
+        "let waker = unparks_here();",
+        "let waker = if MUTANT { Waker::noop().clone() } else { unparks_here() };"),
     // Several keys.
     mutant("the turn of several keys wakes nobody", "stuck", "engine/local_queue.rs",
         "            effects.wake.extend(waiter.waker.take());\n            State::Asking",

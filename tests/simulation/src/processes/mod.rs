@@ -2,6 +2,7 @@
 
 #[macro_use]
 mod sim;
+mod blocking;
 mod bodies;
 mod deferred;
 mod faults;
@@ -16,6 +17,7 @@ pub mod run;
 mod scenario;
 mod show;
 mod stream;
+mod thread;
 mod waits;
 mod work;
 mod world;

@@ -11,7 +11,8 @@ use fastrand::Rng;
 use lockmacro_runtime::simulation::Task;
 use tokio::task::JoinHandle;
 
-use crate::processes::sim::sim;
+use crate::processes::sim::{is_running, sim};
+use crate::processes::thread::ask;
 
 /// A process, from its start to its death.
 pub(crate) struct Process {
@@ -172,6 +173,12 @@ impl Future for TaskOf {
 
 impl Drop for TaskOf {
     fn drop(&mut self) {
+        if !is_running() {
+            // A thread has dropped it: one that unwinds its stack after the end.
+            let rest = Self { process: self.process, task: self.task.take() };
+            ask(move || drop(rest));
+            return;
+        }
         let sim = sim();
         let _inside = sim.enter(self.process);
         self.task = None;

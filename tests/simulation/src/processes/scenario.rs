@@ -97,6 +97,8 @@ pub(crate) struct Call {
     pub(crate) defers: bool,
     /// How others may hold the keys.
     pub(crate) sharing: Sharing,
+    /// Blocks a thread.
+    pub(crate) blocks: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,6 +178,13 @@ impl Scenario {
             let plans = processes.iter_mut().chain(&mut successors);
             for call in plans.flat_map(|plan| plan.workers.iter_mut().flatten()) {
                 call.shares_keys(kind, &mut of_sharing);
+            }
+        }
+        let mut of_blocking = seeded(seed, "blocking callers");
+        if of_blocking.u8(..4) == 0 {
+            let plans = processes.iter_mut().chain(&mut successors);
+            for call in plans.flat_map(|plan| plan.workers.iter_mut().flatten()) {
+                call.may_block(&mut of_blocking);
             }
         }
         Self { store, delay, hosts, processes, successors, faults, calm, shares }
@@ -297,6 +306,7 @@ impl Call {
             shares: false,
             defers: false,
             sharing: Sharing::Exclusive,
+            blocks: false,
         }
     }
 
@@ -304,6 +314,14 @@ impl Call {
     fn shares_keys(&mut self, kind: Sharing, random: &mut Rng) {
         if !self.defers && random.u8(..3) > 0 {
             (self.sharing, self.min_hold) = (kind, None);
+        }
+    }
+
+    /// Lets some calls block a thread, which nobody can drop.
+    fn may_block(&mut self, random: &mut Rng) {
+        if random.u8(..3) > 0 {
+            (self.blocks, self.dropped) = (true, None);
+            (self.extends, self.shares) = (false, false);
         }
     }
 
@@ -350,6 +368,7 @@ impl Call {
             shares: random.u8(..10) == 0,
             defers: false,
             sharing: Sharing::Exclusive,
+            blocks: false,
         }
     }
 }

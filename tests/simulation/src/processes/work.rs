@@ -8,6 +8,7 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use tokio::time::sleep;
 
+use crate::processes::blocking;
 use crate::processes::deferred::{self, Working};
 use crate::processes::scenario::{Call, How, LONGEST_TTL, Plan, Scenario, Sharing, Store, Wait};
 use crate::processes::sim::sim;
@@ -171,7 +172,11 @@ fn expected(call: &Call, error: &LockError) {
 }
 
 async fn make(worker: usize, call: &Call, locks: &LockManager) -> Result<(), LockError> {
-    match made(worker, call, locks).await {
+    let made = match call.blocks {
+        true => blocking::make(worker, call, locks).await,
+        false => made(worker, call, locks).await,
+    };
+    match made {
         Err(busy) if call.defers && busy.is_busy() => {
             Err(deferred::later(locks, busy, call.keys[0]).await)
         }
@@ -210,7 +215,7 @@ async fn made(worker: usize, call: &Call, locks: &LockManager) -> Result<(), Loc
     }
 }
 
-fn with<F>(lock: Lock<F>, call: &Call) -> Lock<F> {
+pub(crate) fn with<F>(lock: Lock<F>, call: &Call) -> Lock<F> {
     let mut lock = sharing(lock.ttl(call.ttl), call);
     if call.renew {
         lock = lock.renew();
@@ -228,7 +233,7 @@ fn with<F>(lock: Lock<F>, call: &Call) -> Lock<F> {
     }
 }
 
-fn sharing<F>(lock: Lock<F>, call: &Call) -> Lock<F> {
+pub(crate) fn sharing<F>(lock: Lock<F>, call: &Call) -> Lock<F> {
     match call.sharing {
         Sharing::Exclusive => lock,
         Sharing::Shared => lock.shared(),
@@ -319,14 +324,14 @@ pub(crate) async fn run_body(
 }
 
 /// A body, until it ends in whatever way.
-struct Body {
+pub(crate) struct Body {
     number: u64,
     began: Duration,
     kept: Option<(usize, Duration)>,
 }
 
 impl Body {
-    fn enter(worker: usize, call: &Call, left: Duration, fences: &[u64]) -> Self {
+    pub(crate) fn enter(worker: usize, call: &Call, left: Duration, fences: &[u64]) -> Self {
         let sim = sim();
         sim.waits.check();
         let number = sim.bodies.enter(call, left, fences);
@@ -335,7 +340,7 @@ impl Body {
         Self { number, began: sim.now(), kept }
     }
 
-    fn relies(&self, left: Duration) {
+    pub(crate) fn relies(&self, left: Duration) {
         sim().bodies.relies(self.number, left);
     }
 }

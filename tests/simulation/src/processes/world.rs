@@ -1,5 +1,6 @@
 //! What the processes get in place of the system.
 
+use std::task::Waker;
 use std::time::Duration;
 
 use lockmacro_runtime::simulation::{Opening, Task, World};
@@ -42,6 +43,14 @@ impl World for OfProcess {
             Some(process) => Box::pin(TaskOf::new(process.nth, task)),
             None => task,
         }
+    }
+
+    fn unparks_here(&self) -> Waker {
+        Waker::noop().clone()
+    }
+
+    fn park(&self, longest: Duration) {
+        sim().fails("blocking", format_args!("a task blocks its runtime for {longest:?}"));
     }
 
     fn open(&self, address: &str) -> Opening {

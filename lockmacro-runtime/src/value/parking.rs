@@ -1,0 +1,53 @@
+//! Threads that block. Nothing else parks one.
+
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use crate::value::time::Moment;
+#[cfg(feature = "test-util")]
+use crate::value::time::longest_park;
+#[cfg(feature = "simulation")]
+use crate::value::world;
+
+/// A waker of this thread, while it is parked.
+pub(crate) fn unparks_here() -> Waker {
+    #[cfg(feature = "simulation")]
+    if let Some(world) = world::current() {
+        return world.unparks_here();
+    }
+    Waker::from(Arc::new(Unparks(thread::current())))
+}
+
+/// Blocks the thread until it is unparked, for this time at most. Under a paused clock it looks
+/// again soon, as no timer of the system ends by virtual time.
+pub(crate) fn park(longest: Duration) {
+    #[cfg(feature = "simulation")]
+    if let Some(world) = world::current() {
+        return world.park(longest);
+    }
+    #[cfg(feature = "test-util")]
+    let longest = longest_park(longest);
+    thread::park_timeout(longest);
+}
+
+/// Blocks the thread for this time.
+pub(crate) fn sleep(time: Duration) {
+    let until = Moment::now().after(time);
+    loop {
+        let left = until.since(Moment::now());
+        if left.is_zero() {
+            return;
+        }
+        park(left);
+    }
+}
+
+struct Unparks(Thread);
+
+impl Wake for Unparks {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
