@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::Waker;
+use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
 use lockmacro_runtime::defer::{DeferredFn, NewJob, Worker, argument};
@@ -47,6 +49,14 @@ impl World for Replaced {
 
     fn adopt(&self, task: Task) -> Task {
         task
+    }
+
+    fn unparks_here(&self) -> Waker {
+        Waker::noop().clone()
+    }
+
+    fn park(&self, longest: Duration) {
+        thread::sleep(longest);
     }
 
     fn open(&self, address: &str) -> Opening {

@@ -3,6 +3,7 @@
 
 use lockmacro_runtime::LockManager;
 use lockmacro_tests::Server;
+use lockmacro_tests::queue::Queue;
 
 use crate::{LONG_TTL, held, is_busy, lock, ms, released, soon, waiting};
 
@@ -36,14 +37,15 @@ async fn nobody_is_let_in_while_another_program_holds_the_lock() {
     admin.ask::<()>(&["SET", KEY, "other", "PX", "60000"]);
     assert!(is_busy(lock(&manager, KEY).shared()).await);
     assert!(is_busy(lock(&manager, KEY).permits(9)).await);
-    let waiters: Vec<_> =
-        (0..3).map(|_| tokio::spawn(waiting(&manager, KEY).shared().acquire())).collect();
-    let mut queue = lockmacro_tests::queue::Queue::at(&server, KEY);
-    queue.reaches(3).await;
+    let mut queue = Queue::at(&server, KEY);
+    let mut waiters = Vec::new();
+    for _ in 0..3 {
+        waiters.push(queue.join(waiting(&manager, KEY).shared().acquire()).await);
+    }
     admin.ask::<()>(&["DEL", KEY]);
     let mut guards = Vec::new();
     for waiter in waiters {
-        guards.push(soon(async { waiter.await.expect("no panic") }).await);
+        guards.push(soon(waiter).await);
     }
     released(guards).await;
 }

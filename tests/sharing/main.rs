@@ -1,6 +1,7 @@
 //! Locks that several callers hold at the same time: shared ones, and those with permits.
 
 mod attribute;
+mod cohorts;
 mod crowd;
 mod entry;
 mod foreign;

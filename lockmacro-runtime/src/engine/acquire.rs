@@ -9,6 +9,8 @@ use crate::engine::acquired::{Acquired, Outcome, Rare, Wanted};
 use crate::engine::acquisition::{Acquire, Acquisition, Refusal};
 use crate::engine::asker::Asker;
 use crate::engine::blocking::may_block;
+use crate::engine::cohort::Member;
+use crate::engine::cohort_request::{Shares, arrives};
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::current::Current;
 use crate::engine::held::Held;
@@ -108,6 +110,8 @@ enum Start {
     /// The caller asks the store for itself.
     Asks(Acquisition, Asker),
     Waits(InLine),
+    /// The caller asks together with others that share the key.
+    Joins(Member),
     /// The caller has several lines to arrive at.
     Arrives(SeveralLines),
     Refused(Request, Refusal),
@@ -128,9 +132,13 @@ fn start(manager: &Arc<Core>, request: Request) -> Start {
     if let Err(error) = manager.store().check(&request) {
         return Start::Refused(request, Refusal::Failed(error));
     }
-    // Those who share a key do not take turns: each has a place in the queue of the store.
+    // Those who share a key do not take turns.
     if request.keys().iter().any(|key| !key.mode().is_exclusive()) {
-        return drawn(request, Asker::outside());
+        return match arrives(manager, request) {
+            Shares::Asks(request, unanswered) => drawn(request, Asker::of_shared(unanswered)),
+            Shares::Joins(member) => Start::Joins(member),
+            Shares::Apart(request) => drawn(request, Asker::outside()),
+        };
     }
     if !request.several().is_empty() {
         return Start::Arrives(SeveralLines::new(Arc::clone(manager), request));
@@ -176,6 +184,8 @@ pub(crate) enum Acquiring {
     Arriving(Box<SeveralLines>, Wanted),
     Asking(Acquire, Asker, Wanted),
     Waiting(InLine, Wanted),
+    /// With others that share the key.
+    Joined(Box<Member>, Wanted),
     Over,
 }
 
@@ -199,6 +209,7 @@ impl Future for Acquiring {
                 Acquiring::Waiting(in_line, _) => {
                     Next::Found(Box::new(ready!(in_line.poll(cx, InLine::take_up))))
                 }
+                Acquiring::Joined(member, _) => Next::Shared(Box::new(ready!(member.poll(cx)))),
                 Acquiring::Over => return Poll::Pending,
             };
             match (mem::replace(&mut *self, Acquiring::Over), next) {
@@ -235,6 +246,9 @@ impl Future for Acquiring {
                 (Acquiring::Waiting(in_line, wanted), Next::Found(found)) => {
                     return Poll::Ready(wanted.guard(waited(&in_line, *found)));
                 }
+                (Acquiring::Joined(member, wanted), Next::Shared(found)) => {
+                    return Poll::Ready(wanted.guard(joined(&member, *found)));
+                }
                 _ => return Poll::Pending,
             }
         }
@@ -249,6 +263,7 @@ enum Next {
     /// The caller's own request takes too long.
     Unanswered,
     Found(Box<Result<TakenUp, Refusal>>),
+    Shared(Box<Result<(Acquisition, Grant), Refusal>>),
 }
 
 /// Not inlined, so that later polls do not reserve its stack frame. `Err` ends the future with its
@@ -271,11 +286,13 @@ fn started(
     let refused = match start(&manager, request) {
         Start::Asks(acquisition, asker) => match acquisition.acquire() {
             Ok(acquire) => return Ok(Acquiring::Asking(acquire, asker, wanted)),
-            Err((acquisition, refusal)) => {
+            Err(refused) => {
+                let (acquisition, refusal) = *refused;
                 Outcome::Refused(manager, Arc::clone(acquisition.request()), refusal)
             }
         },
         Start::Waits(in_line) => return Ok(Acquiring::Waiting(in_line, wanted)),
+        Start::Joins(member) => return Ok(Acquiring::Joined(Box::new(member), wanted)),
         Start::Arrives(lines) => return Ok(Acquiring::Arriving(Box::new(lines), wanted)),
         Start::Refused(request, refusal) => Outcome::Refused(manager, Arc::new(request), refusal),
     };
@@ -284,7 +301,7 @@ fn started(
 
 /// Starts the request of the head of several lines.
 fn asking((acquisition, asker): (Acquisition, Asker)) -> Result<(Acquire, Asker), Refusal> {
-    let acquire = acquisition.acquire().map_err(|(_, refusal)| refusal)?;
+    let acquire = acquisition.acquire().map_err(|refused| refused.1)?;
     Ok((acquire, asker))
 }
 
@@ -315,6 +332,15 @@ fn waited(in_line: &InLine, found: Result<TakenUp, Refusal>) -> Outcome {
     }
 }
 
+fn joined(member: &Member, found: Result<(Acquisition, Grant), Refusal>) -> Outcome {
+    match found {
+        Ok((acquisition, grant)) => Outcome::Granted(acquisition, grant, Asker::outside()),
+        Err(refusal) => {
+            Outcome::Refused(Arc::clone(member.core()), Arc::clone(member.draft()), refusal)
+        }
+    }
+}
+
 pub(crate) fn acquire_blocking(
     spec: Box<LockSpec>,
     fenced: bool,
@@ -334,6 +360,10 @@ pub(crate) fn acquire_blocking(
             Err(refusal) => Err(refused(Arc::clone(lines.request()), refusal)),
         },
         Start::Waits(in_line) => Ok(in_line),
+        Start::Joins(mut member) => {
+            let found = member.block();
+            return wanted.guard(joined(&member, found));
+        }
         Start::Refused(request, refusal) => Err(refused(Arc::new(request), refusal)),
     };
     let mut in_line = match waits {

@@ -2,7 +2,7 @@
 //! any time releases the lock in the background.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use std::{mem, process};
@@ -37,6 +37,8 @@ pub(crate) struct Acquisition {
     is_first: bool,
     /// The process that made it. A forked process has a copy, and must not release it.
     process: u32,
+    /// Number of holders that share the token, and have not ended.
+    sharers: Option<Arc<AtomicUsize>>,
 }
 
 /// Why the lock was not granted.
@@ -50,14 +52,15 @@ impl Acquisition {
     /// An acquisition whose request was not sent yet.
     pub(crate) fn new(manager: Arc<Core>, request: Request) -> Self {
         let (is_counted, process) = (AtomicBool::new(false), manager.process());
-        Self { manager, request: Arc::new(request), is_counted, is_first: true, process }
+        let (request, is_first, sharers) = (Arc::new(request), true, None);
+        Self { manager, request, is_counted, is_first, process, sharers }
     }
 
     /// Requests the lock on the caller's runtime.
-    pub(crate) fn acquire(self) -> Result<Acquire, (Self, Refusal)> {
+    pub(crate) fn acquire(self) -> Result<Acquire, Box<(Self, Refusal)>> {
         match self.enter() {
             Ok(()) => Ok(self.asking()),
-            Err(refusal) => Err((self, refusal)),
+            Err(refusal) => Err(Box::new((self, refusal))),
         }
     }
 
@@ -109,6 +112,22 @@ impl Acquisition {
         }
     }
 
+    /// Requests the lock through another connection to the store.
+    pub(crate) async fn acquire_through(&mut self, store: &Arc<Store>) -> Result<Grant, Refusal> {
+        self.enter()?;
+        loop {
+            let (releasing, shutdown) = (self.manager.releasing(), self.manager.shutdown());
+            let answer = releasing.acquire(store, &self.request, shutdown).await;
+            if !self.is_to_restart(&answer) {
+                return self.take_answer(answer);
+            }
+            // After an error, dropping the replaced acquisition releases it in the background.
+            _ = self.release_at(store).await;
+            sleep(PAUSE).await;
+            self.renew_token()?;
+        }
+    }
+
     pub(crate) fn manager(&self) -> &Arc<Core> {
         &self.manager
     }
@@ -121,6 +140,9 @@ impl Acquisition {
     /// copy in a forked process. After an error, dropping the acquisition releases the lock in the
     /// background.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
+        if self.leaves_sharers() {
+            return Ok(Released::Held);
+        }
         let released = if inside_runtime().is_ok() {
             self.manager.store().release(&self.request).await
         } else {
@@ -134,6 +156,9 @@ impl Acquisition {
 
     /// The same for blocking callers.
     pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
+        if self.leaves_sharers() {
+            return Ok(Released::Held);
+        }
         let request = Arc::clone(&self.request);
         let ask = move |store: Arc<Store>| async move { store.release(&request).await };
         let released = self.manager.background().block_on(ask).and_then(|released| released);
@@ -160,14 +185,62 @@ impl Acquisition {
         self.of_same_token(Arc::new(request))
     }
 
+    /// One acquisition for each of these callers, which share the token: the last of them to end
+    /// releases it.
+    pub(crate) fn shared_by(
+        self,
+        drafts: &[Arc<Request>],
+        kept_until: Moment,
+    ) -> Vec<Result<Self, Refusal>> {
+        let sharers = Arc::new(AtomicUsize::new(0));
+        let share = |draft: &Arc<Request>| {
+            self.manager.count_in().map_err(Refusal::Failed)?;
+            sharers.fetch_add(1, Ordering::AcqRel);
+            let request = Arc::new(draft.with_token_of(&self.request, kept_until));
+            let mut share = self.of_same_token(request);
+            share.sharers = Some(Arc::clone(&sharers));
+            Ok(share)
+        };
+        let shares: Vec<_> = drafts.iter().map(share).collect();
+        if shares.iter().any(Result::is_ok) {
+            // Released by the last of the shares.
+            drop(self.leaves());
+        }
+        shares
+    }
+
+    /// Whether it was granted to a cohort.
+    pub(crate) fn has_sharers(&self) -> bool {
+        self.sharers.is_some()
+    }
+
+    /// Ends a holder that shares the token with others that have not ended. Returns false for the
+    /// last one, which releases the token.
+    fn leaves_sharers(&self) -> bool {
+        let Some(sharers) = &self.sharers else { return false };
+        if !self.is_counted.load(Ordering::Acquire) || self.is_a_copy() {
+            return false;
+        }
+        let others = |count: usize| count.checked_sub(1).filter(|others| *others > 0);
+        let is_left = sharers.fetch_update(Ordering::AcqRel, Ordering::Acquire, others).is_ok();
+        if is_left {
+            drop(self.leaves());
+        }
+        is_left
+    }
+
     /// The next owner of the token. The lock is counted as in flight already.
     fn of_same_token(&self, request: Arc<Request>) -> Self {
         let (is_counted, is_first, process) = (AtomicBool::new(true), false, self.process);
-        Self { manager: Arc::clone(&self.manager), request, is_counted, is_first, process }
+        let (manager, sharers) = (Arc::clone(&self.manager), None);
+        Self { manager, request, is_counted, is_first, process, sharers }
     }
 
     /// The same through another connection to the store.
     pub(crate) async fn release_at(&self, store: &Store) -> Result<Released, LockError> {
+        if self.leaves_sharers() {
+            return Ok(Released::Held);
+        }
         self.released(store.release(&self.request).await)
     }
 
@@ -178,6 +251,9 @@ impl Acquisition {
 
     /// The same. `more` is dropped when the lock was released.
     pub(crate) fn abandon_with(&self, more: Vec<InFlightGuard>) {
+        if self.leaves_sharers() {
+            return;
+        }
         let guard = self.leaves();
         // Of several keys, some may be held, or a part may be in a queue, although no request for
         // the other keys was sent.

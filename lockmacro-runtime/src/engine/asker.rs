@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::engine::acquisition::{Acquisition, Refusal};
+use crate::engine::cohort_request::Unanswered;
 use crate::engine::core::Core;
 use crate::engine::head_of_lines::HeadOfLines;
 use crate::engine::in_line::InLine;
@@ -22,6 +23,9 @@ enum At {
     Line(Place, Option<Box<Wait>>),
     /// A caller of several keys. `None` outside of every line.
     Lines(Option<Box<HeadOfLines>>),
+    /// A caller that shares its key. The next cohort is sent when this is dropped.
+    #[expect(dead_code, reason = "dropped with the answer")]
+    Shares(Arc<Unanswered>),
 }
 
 struct Wait {
@@ -45,12 +49,17 @@ impl Asker {
         Self(At::Lines(None))
     }
 
+    /// A caller that shares its key with a cohort that forms.
+    pub(crate) fn of_shared(unanswered: Arc<Unanswered>) -> Self {
+        Self(At::Shares(unanswered))
+    }
+
     /// Until when the caller waits in its line if the lock is busy; `None` for a caller that does
     /// not wait, and for a caller of several keys.
     pub(crate) fn until(&self) -> Option<Moment> {
         match &self.0 {
             At::Line(_, Some(wait)) => Some(wait.until),
-            At::Line(_, None) | At::Lines(_) => None,
+            At::Line(_, None) | At::Lines(_) | At::Shares(_) => None,
         }
     }
 
@@ -73,7 +82,7 @@ impl Asker {
                 heads.poll(cx);
                 return Poll::Pending;
             }
-            (At::Line(..) | At::Lines(None), _) => return Poll::Pending,
+            (At::Line(..) | At::Lines(None) | At::Shares(_), _) => return Poll::Pending,
         };
         let Wait { until, timer } = wait;
         let timer = timer.get_or_insert_with(|| {
@@ -97,6 +106,7 @@ impl Asker {
             At::Lines(heads) => {
                 Places::Several(heads.map(|heads| heads.granted()).unwrap_or_default())
             }
+            At::Shares(_) => Places::Several(Vec::new()),
         }
     }
 
@@ -110,6 +120,7 @@ impl Asker {
                 heads?.refused(refusal);
                 return None;
             }
+            At::Shares(_) => return None,
         };
         let draft = until.map(|until| Arc::new(asked.request().for_waiting(Some(until))));
         let draft = match refusal {

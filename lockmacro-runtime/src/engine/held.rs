@@ -26,7 +26,7 @@ use crate::engine::renewal::Renewable;
 use crate::engine::telemetry;
 use crate::engine::turn::Tenure;
 use crate::protocol::answer::{Grant, Released};
-use crate::protocol::lease::{Lease, Renewal};
+use crate::protocol::lease::{Lease, Renewal, end_of};
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceBlock, Fences};
@@ -101,14 +101,19 @@ impl Held {
         asker: Asker,
     ) -> Result<Arc<Self>, LockError> {
         let ttl = acquisition.request().ttl;
-        let lease = Lease::handed_off(grant.sent, grant.ttl, ttl, renewal);
-        let first = if grant.ttl < ttl {
-            // A lock that was handed off is confirmed while the body runs.
-            Some(Moment::now())
-        } else {
-            lease.first_try(grant.sent, random::fraction())
-        };
         let (sent, now) = (grant.sent, Moment::now());
+        let is_handed_off = grant.ttl < ttl;
+        let lease = match is_handed_off && acquisition.has_sharers() {
+            true => Lease::passed(now, end_of(sent, grant.ttl), ttl, renewal),
+            false => Lease::handed_off(sent, grant.ttl, ttl, renewal),
+        };
+        let first = match (is_handed_off, acquisition.has_sharers()) {
+            // A lock that was handed off is confirmed while the body runs.
+            (true, false) => Some(now),
+            // Not beside every body of a cohort.
+            (true, true) => lease.first_try(now, random::fraction()),
+            (false, _) => lease.first_try(sent, random::fraction()),
+        };
         let mut turn = InTurn::new(now, sent, now.after(grant.ttl));
         turn.fences = grant.fences.iter().next().and_then(FenceBlock::rest);
         let held = Self::with(acquisition, lease, grant.fences, sent, turn);

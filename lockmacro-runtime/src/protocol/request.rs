@@ -146,7 +146,7 @@ impl Request {
     /// The same request with another token.
     pub(crate) fn with_new_token(&self) -> Result<Self, LockError> {
         let request = Self::new(self.key.clone(), self.token.another()?, self.ttl);
-        let min_hold = self.rare.get().map_or(Duration::ZERO, |rare| rare.min_hold);
+        let min_hold = self.min_hold();
         let given = self.rare.get().and_then(|rare| rare.given.clone());
         let mut request = request.with(self.several().to_vec(), given, min_hold);
         request.name.clone_from(&self.name);
@@ -172,6 +172,15 @@ impl Request {
         Ok(request)
     }
 
+    /// Reports the answers to the request, while it waits, to `witness`.
+    pub(crate) fn is_watched_by(&mut self, witness: Arc<dyn Witness>) {
+        let mut rare = self.rare.take().unwrap_or_default();
+        rare.witness = Some(witness);
+        // Until it is sent, which may take a subscription first.
+        self.set_applied(Applied::No);
+        self.rare = OnceLock::from(rare);
+    }
+
     /// The request with the same token for waiters that want another ttl, or a fence. Not while a
     /// request is in flight.
     pub(crate) fn with_wish(&self, (ttl, fenced): (Duration, bool)) -> Self {
@@ -190,7 +199,7 @@ impl Request {
     /// The request of a waiter like this one, which waits until `until`.
     pub(crate) fn for_waiting(&self, until: Option<Moment>) -> Self {
         let mut request = Self::new(self.key.clone(), self.token.clone(), self.ttl);
-        let min_hold = self.rare.get().map_or(Duration::ZERO, |rare| rare.min_hold);
+        let min_hold = self.min_hold();
         request = request.with(Vec::new(), None, min_hold);
         request.name.clone_from(&self.name);
         (request.fenced, request.asked, request.until) = (self.fenced, self.asked, until);
@@ -332,6 +341,11 @@ impl Request {
     pub(crate) fn lasts(&self) -> Duration {
         let queued = self.until.map_or(Duration::ZERO, |_| WAITER_TTL + CONFIRM_WINDOW);
         self.ttl.max(self.left(|rare| &rare.longest)).max(queued)
+    }
+
+    /// How long the key stays at least, from the grant on.
+    pub(crate) fn min_hold(&self) -> Duration {
+        self.rare.get().map_or(Duration::ZERO, |rare| rare.min_hold)
     }
 
     /// How long the key has to stay when it is released now, because of `min_hold`; zero without a

@@ -7,7 +7,7 @@ use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
 
 use crate::processes::scenario::{Call, How};
 use crate::processes::sim::sim;
-use crate::processes::thread::{ask, blocks, sleeps};
+use crate::processes::thread::{ask, blocks, now, sleeps};
 use crate::processes::work::{Body, name_of, sharing, with};
 
 /// Makes a call on a thread of its own.
@@ -85,11 +85,11 @@ fn body(worker: usize, call: &Call, locks: &LockManager) -> Result<(), LockError
 fn runs(worker: usize, call: &Call, fences: Vec<u64>, left: impl Fn() -> Duration) {
     let (entered, lease) = (call.clone(), left());
     let body = Kept(Some(ask(move || Arc::new(Body::enter(worker, &entered, lease, &fences)))));
-    let end = ask(|| sim().now()) + call.body;
+    let end = now() + call.body;
     loop {
         let lease = left();
         body.relies(lease);
-        let rest = end.saturating_sub(ask(|| sim().now()));
+        let rest = end.saturating_sub(now());
         if lease.is_zero() || rest.is_zero() {
             return;
         }

@@ -179,9 +179,13 @@ impl Scenario {
             for call in plans.flat_map(|plan| plan.workers.iter_mut().flatten()) {
                 call.shares_keys(kind, &mut of_sharing);
             }
+            if of_sharing.bool() {
+                let plans = processes.iter_mut().chain(&mut successors);
+                plans.for_each(|plan| plan.comes_together(&mut of_sharing));
+            }
         }
         let mut of_blocking = seeded(seed, "blocking callers");
-        if of_blocking.u8(..4) == 0 {
+        if of_blocking.u8(..12) == 0 {
             let plans = processes.iter_mut().chain(&mut successors);
             for call in plans.flat_map(|plan| plan.workers.iter_mut().flatten()) {
                 call.may_block(&mut of_blocking);
@@ -273,6 +277,17 @@ impl Plan {
 }
 
 impl Plan {
+    /// Lets its calls that share a key ask for it together.
+    fn comes_together(&mut self, random: &mut Rng) {
+        let mut calls: Vec<_> = self.workers.iter_mut().flatten().collect();
+        let ttl = calls.first().map_or(LONGEST_TTL, |call| call.ttl);
+        for call in calls.iter_mut().filter(|call| call.sharing == Sharing::Shared) {
+            (call.keys, call.ttl, call.fenced) = (vec![0], ttl, false);
+            call.body = call.body.min(ttl * 2);
+            call.pause = ms(*pick(random, &[0, 0, 0, 1, 20]));
+        }
+    }
+
     /// Lets it run deferred calls, or not, and store its own ones.
     fn defers(&mut self, random: &mut Rng) {
         self.works = random.bool();

@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use fastrand::Rng;
 use lockmacro_runtime::simulation::{Opening, Task, World, enter};
 use tokio::runtime::Handle;
 use tokio::time::{Sleep, sleep};
@@ -36,6 +37,24 @@ struct Here {
     says: Sender<Said>,
     woken: Arc<Woken>,
     goes: Arc<Mutex<Receiver<Go>>>,
+    random: Arc<Mutex<Rng>>,
+    clocks: Clocks,
+}
+
+/// What the clocks show while a thread runs: no time passes meanwhile.
+#[derive(Clone, Copy)]
+struct Clocks {
+    now: Duration,
+    since_boot: Duration,
+    since_1970: Duration,
+}
+
+impl Clocks {
+    /// Those of the current process.
+    fn read() -> Self {
+        let (since_boot, since_1970) = (OfProcess.since_boot(), OfProcess.since_1970());
+        Self { now: sim().now(), since_boot, since_1970 }
+    }
 }
 
 /// What a thread says to the simulation, which waits for it.
@@ -50,7 +69,7 @@ enum Said {
 
 /// What the simulation answers to a thread that waits.
 enum Go {
-    On,
+    On(Clocks),
     /// The process was killed, and the simulation is over.
     Killed,
 }
@@ -92,7 +111,9 @@ pub(crate) fn blocks(call: impl FnOnce() + Send + 'static) -> Blocks {
     let (says, said) = channel();
     let (goes, go) = channel();
     let woken = Arc::<Woken>::default();
-    let here = Here { says, woken: Arc::clone(&woken), goes: Arc::new(Mutex::new(go)) };
+    let random = Arc::new(Mutex::new(Rng::with_seed(OfProcess.random())));
+    let (goes_here, clocks) = (Arc::new(Mutex::new(go)), Clocks::read());
+    let here = Here { says, woken: Arc::clone(&woken), goes: goes_here, random, clocks };
     let runtime = Handle::current();
     let work = move || {
         let says = here.says.clone();
@@ -137,7 +158,7 @@ impl Future for Blocks {
                         return Poll::Pending;
                     }
                     call.state = State::Runs;
-                    let _ = call.goes.send(Go::On);
+                    let _ = call.goes.send(Go::On(Clocks::read()));
                 }
             }
         }
@@ -192,6 +213,11 @@ pub(crate) fn ask<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -
     answer.recv().unwrap_or_else(|_| stay())
 }
 
+/// The true time since the start, on a thread of a process.
+pub(crate) fn now() -> Duration {
+    here().clocks.now
+}
+
 /// Sleeps on a thread of a process.
 pub(crate) fn sleeps(time: Duration) {
     wait(time, false);
@@ -202,7 +228,9 @@ fn wait(longest: Duration, is_woken: bool) {
     let said = here.says.send(Said::Waits { longest, is_woken });
     let go = said.ok().and_then(|()| here.goes.lock().ok()?.recv().ok());
     match go {
-        Some(Go::On) => {}
+        Some(Go::On(clocks)) => HERE.with_borrow_mut(|here| {
+            here.iter_mut().for_each(|here| here.clocks = clocks);
+        }),
         Some(Go::Killed) if !thread::panicking() => resume_unwind(Box::new(Killed)),
         _ => stay(),
     }
@@ -220,15 +248,15 @@ struct OfThread;
 
 impl World for OfThread {
     fn since_boot(&self) -> Duration {
-        ask(|| OfProcess.since_boot())
+        here().clocks.since_boot
     }
 
     fn since_1970(&self) -> Duration {
-        ask(|| OfProcess.since_1970())
+        here().clocks.since_1970
     }
 
     fn random(&self) -> u64 {
-        ask(|| OfProcess.random())
+        here().random.lock().expect("no panic").u64(..)
     }
 
     fn adopt(&self, task: Task) -> Task {

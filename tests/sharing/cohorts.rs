@@ -1,0 +1,194 @@
+//! Callers of one process that share a key ask for it with one token. Each has a lease and an end
+//! of its own all the same.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use futures::poll;
+use lockmacro_runtime::{LockError, LockManager};
+use lockmacro_tests::{Admin, Backend, Server, eventually, on};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::{Locked, TEST_TIMEOUT, held, is_busy, lock, ms, released, soon, waiting};
+
+const KEY: &str = "order:42";
+
+/// How many scripts were called since the last time.
+fn scripts(admin: &mut Admin) -> u64 {
+    let calls = admin.calls();
+    admin.forget_calls();
+    calls.iter().filter(|(name, _)| name.starts_with("eval")).map(|(_, calls)| calls).sum()
+}
+
+/// A server, and a manager whose scripts are loaded.
+async fn served(turn: Option<Duration>) -> (Server, LockManager) {
+    let server = Server::start();
+    let builder = match turn {
+        Some(turn) => LockManager::builder().turn(turn),
+        None => LockManager::builder(),
+    };
+    let manager = builder.connect(&server.url()).await.expect("the server is there");
+    let warm = held(lock(&manager, "other").shared()).await;
+    let waits = tokio::spawn(waiting(&manager, "other").acquire());
+    released([warm]).await;
+    released([waits.await.expect("no panic").expect("free")]).await;
+    (server, manager)
+}
+
+#[tokio::test]
+async fn a_hundred_readers_at_once_cost_a_few_commands() {
+    let (server, manager) = served(None).await;
+    let mut admin = server.admin();
+    scripts(&mut admin);
+    let guards = join_all((0..100).map(|_| held(lock(&manager, KEY).shared()))).await;
+    let asked = scripts(&mut admin);
+    assert!(asked <= 4, "{asked} for a hundred readers");
+    assert!(is_busy(lock(&manager, KEY)).await, "they hold it");
+    scripts(&mut admin);
+    released(guards).await;
+    let ended = scripts(&mut admin);
+    assert!(ended <= 4, "{ended} for a hundred releases");
+    assert_eq!(admin.get(KEY), None);
+}
+
+#[tokio::test]
+async fn a_hundred_waiting_readers_enter_together_for_a_few_commands() {
+    let (server, manager) = served(None).await;
+    let mut admin = server.admin();
+    let writer = held(lock(&manager, KEY)).await;
+    scripts(&mut admin);
+    let mut readers = JoinSet::new();
+    for _ in 0..100 {
+        readers.spawn(waiting(&manager, KEY).shared().acquire());
+    }
+    let mut queue = lockmacro_tests::queue::Queue::at(&server, KEY);
+    queue.reaches(2).await;
+    released([writer]).await;
+    let guards = timeout(TEST_TIMEOUT, readers.join_all()).await.expect("all are let in");
+    let guards: Vec<_> = guards.into_iter().collect::<Locked<_>>().expect("served");
+    // The first one has a place of its own, and confirms it.
+    let commands = scripts(&mut admin);
+    assert!(commands <= 12, "{commands} for a hundred readers");
+    released(guards).await;
+    assert_eq!(admin.get(KEY), None);
+}
+
+#[tokio::test]
+async fn without_turns_each_caller_asks_for_itself() {
+    let (server, manager) = served(Some(Duration::ZERO)).await;
+    let mut admin = server.admin();
+    scripts(&mut admin);
+    released(join_all((0..10).map(|_| held(lock(&manager, KEY).shared()))).await).await;
+    assert_eq!(scripts(&mut admin), 20);
+}
+
+#[on(memory, redis, slots, cluster, both_runtimes)]
+async fn the_last_of_those_who_came_together_releases_the_lock(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key(KEY);
+    let mut guards = join_all((0..5).map(|_| held(lock(&ours, &key).shared()))).await;
+    while let Some(guard) = guards.pop() {
+        assert!(is_busy(lock(&theirs, &key)).await, "{} of them hold it", guards.len() + 1);
+        // However each of them ends.
+        match guards.len() % 2 {
+            0 => released([guard]).await,
+            _ => drop(guard),
+        }
+    }
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
+    backend.keeps_nothing().await;
+}
+
+#[on(memory, redis, slots, cluster, both_runtimes)]
+async fn callers_that_give_up_leave_the_lock_to_the_others(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key(KEY);
+    let writer = held(lock(&theirs, &key)).await;
+    let mut readers: Vec<_> =
+        (0..6).map(|_| tokio::spawn(waiting(&ours, &key).shared().acquire())).collect();
+    let brief = (0..3).map(|_| lock(&ours, &key).shared().wait(ms(200)).acquire());
+    for refused in join_all(brief).await {
+        assert!(matches!(refused, Err(LockError::TimedOut { .. })), "{refused:?}");
+    }
+    // The first one, and others.
+    for nth in [5, 3, 0] {
+        readers.remove(nth).abort();
+    }
+    released([writer]).await;
+    let served = readers.into_iter().map(|reader| async { reader.await.expect("no panic") });
+    released(join_all(served.map(soon)).await).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
+    backend.keeps_nothing().await;
+}
+
+#[on(memory, redis, cluster)]
+async fn each_of_those_who_came_together_has_a_lease_of_its_own(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let (key, ttl) = (backend.key(KEY), ms(600));
+    let first = lock(&ours, &key).shared().ttl(ttl).renew();
+    let shared = || lock(&ours, &key).shared().ttl(ttl);
+    let all = [first, shared().renew(), shared(), shared()];
+    let guards = join_all(all.map(held)).await;
+    // Outlasts three leases.
+    tokio::time::sleep(ttl * 3).await;
+    let are_held: Vec<_> = guards.iter().map(lockmacro_runtime::LockGuard::is_held).collect();
+    assert_eq!(are_held, [true, true, false, false]);
+    assert!(is_busy(lock(&theirs, &key)).await);
+    drop(guards);
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
+    backend.keeps_nothing().await;
+}
+
+#[on(redis, cluster)]
+async fn a_reader_that_is_not_polled_holds_up_neither_readers_nor_writers(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key(KEY);
+    // The first one has asked, and does not take its answer.
+    let mut first = Box::pin(lock(&ours, &key).shared().acquire());
+    assert!(poll!(&mut first).is_pending(), "the answer is on its way");
+    released([soon(lock(&ours, &key).shared().acquire()).await]).await;
+    drop(first);
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
+
+    let writer = held(lock(&theirs, &key)).await;
+    let mut readers: Vec<_> =
+        (0..4).map(|_| Box::pin(waiting(&ours, &key).shared().acquire())).collect();
+    let waits = timeout(ms(100), join_all(readers.iter_mut())).await;
+    assert!(waits.is_err(), "the writer holds it");
+    let mut last = readers.pop().expect("four");
+    released([writer]).await;
+    released(join_all(readers.into_iter().map(soon)).await).await;
+    // The last one came together with them. It is not polled, and nobody releases its lock.
+    let next = timeout(TEST_TIMEOUT, waiting(&theirs, &key).acquire()).await;
+    let next = next.expect("it has lost its place").expect("served");
+    assert!(poll!(&mut last).is_pending(), "beside a writer");
+    released([next]).await;
+    released([soon(last).await]).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
+    backend.keeps_nothing().await;
+}
+
+#[on(memory, redis, cluster)]
+async fn threads_that_share_a_key_ask_together(backend: &Backend) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key(KEY);
+    let writer = held(lock(&theirs, &key)).await;
+    let mut threads = JoinSet::new();
+    for _ in 0..6 {
+        let lock = waiting(&ours, &key).shared();
+        threads.spawn_blocking(move || lock.acquire_blocking());
+    }
+    let refused = lock(&ours, &key).shared();
+    let refused = tokio::task::spawn_blocking(move || refused.acquire_blocking()).await;
+    let refused = refused.expect("no panic").expect_err("the writer holds it");
+    assert!(refused.is_busy(), "{refused}");
+    released([writer]).await;
+    let guards = timeout(TEST_TIMEOUT, threads.join_all()).await.expect("all are let in");
+    let guards: Vec<_> = guards.into_iter().collect::<Locked<_>>().expect("served");
+    assert!(is_busy(lock(&theirs, &key)).await, "they hold it");
+    let end = move || guards.into_iter().try_for_each(|guard| guard.release_blocking());
+    tokio::task::spawn_blocking(end).await.expect("no panic").expect("still held");
+    eventually("the key is free", TEST_TIMEOUT, async || backend.is_free(&key).await).await;
+    backend.keeps_nothing().await;
+}
