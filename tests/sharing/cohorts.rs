@@ -144,11 +144,20 @@ async fn each_of_those_who_came_together_has_a_lease_of_its_own(backend: &Backen
 async fn a_reader_that_is_not_polled_holds_up_neither_readers_nor_writers(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key(KEY);
-    // The first one has asked, and does not take its answer.
+    // The first one asks, and does not take its answer.
     let mut first = Box::pin(lock(&ours, &key).shared().acquire());
     assert!(poll!(&mut first).is_pending(), "the answer is on its way");
-    released([soon(lock(&ours, &key).shared().acquire()).await]).await;
+    let mut together: Vec<_> =
+        (0..3).map(|_| Box::pin(lock(&ours, &key).shared().acquire())).collect();
+    let granted = timeout(ms(1), join_all(together.iter_mut())).await;
+    assert!(granted.is_err(), "the first one has not its answer");
     drop(first);
+    let mut last = together.pop().expect("three");
+    released(join_all(together.into_iter().map(soon)).await).await;
+    // Nobody releases the lock of the last one, which was granted for a long time.
+    let next = timeout(TEST_TIMEOUT, waiting(&theirs, &key).acquire()).await;
+    released([next.expect("it has lost its lock").expect("served")]).await;
+    released([soon(&mut last).await]).await;
     backend.becomes_free(&key, TEST_TIMEOUT).await;
 
     let writer = held(lock(&theirs, &key)).await;
