@@ -102,15 +102,8 @@ async fn run(seed: u64) -> Vec<Duration> {
         async { Err::<(), _>("it failed") }
     });
     let failing = failing.delay(LONG_TTL).attempts(5);
-    let call = NewJob {
-        function: "audit".into(),
-        id: "first".to_owned(),
-        arguments: "[42]".to_owned(),
-        key: "order:42".to_owned(),
-        delay: Duration::ZERO,
-        unique: false,
-        attempts: 5,
-    };
+    let mut call = NewJob::new("audit", "first", "[42]", "order:42");
+    call.attempts = 5;
     locks.deferrer().put(call).await.expect("stored");
     let working = tokio::spawn(Worker::new(&locks).register(failing).run());
     let mut all = Vec::new();

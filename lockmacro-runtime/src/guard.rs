@@ -416,7 +416,7 @@ impl LockGuard {
             (Some(lost), _) => Err(lost.into()),
             (None, Released::Held) => Ok(()),
             (None, Released::NotHeld) => {
-                Err(Lost::new(self.held.request().listed(), LossCause::Taken).into())
+                Err(Lost::of(self.held.request().listed(), LossCause::Taken).into())
             }
             (None, Released::Unconfirmed) => Err(LockError::unavailable_at(
                 self.held.manager().store().servers().address(self.held.request()),

@@ -57,19 +57,11 @@ async fn all_that_wait(locks: &LockManager, key: &str) -> Result<(), LockError> 
 
 async fn all_that_is_deferred(locks: &LockManager) -> Result<(), LockError> {
     let deferrer = locks.deferrer();
-    for how in [Settled::Dead { error: "no".to_owned() }, Settled::Done] {
-        let job = NewJob {
-            function: "shop::audit".into(),
-            id: format!("{how:?}"),
-            arguments: "[1]".to_owned(),
-            key: "order:42".to_owned(),
-            delay: Duration::ZERO,
-            unique: true,
-            attempts: 10,
-        };
+    for how in [Settled::dead("no"), Settled::Done] {
+        let mut job = NewJob::new("shop::audit", format!("{how:?}"), "[1]", "order:42");
+        job.unique = true;
         deferrer.put(job).await?;
-        let functions = vec!["shop::audit".into()];
-        let order = TakeOptions { functions, most: 1, lease: LONG_TTL };
+        let order = TakeOptions::new(["shop::audit"], 1, LONG_TTL);
         let job = deferrer.take(order, Box::pin(pending())).await?.remove(0);
         assert!(deferrer.keep(job.clone(), LONG_TTL).await?);
         assert!(deferrer.settle(job, how).await?);

@@ -128,10 +128,9 @@ async fn a_call_that_is_busy_for_ever_becomes_a_dead_letter_in_the_end(backend: 
     let deferrer = locks.deferrer();
     // As if a worker had found it busy so often.
     for _ in 0..1_000 {
-        let functions = vec![name.as_str().into()];
-        let order = TakeOptions { functions, most: 1, lease: LONG_TTL };
+        let order = TakeOptions::new([name.as_str()], 1, LONG_TTL);
         let mut taken = deferrer.take(order, Box::pin(pending())).await.unwrap();
-        let how = Settled::Busy { delay: Duration::ZERO, error: "held".to_owned() };
+        let how = Settled::busy(Duration::ZERO, "held");
         assert!(deferrer.settle(taken.pop().expect("one"), how).await.unwrap());
     }
     let working = tokio::spawn(worker(&locks, &function).run());

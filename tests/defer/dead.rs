@@ -62,8 +62,7 @@ async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_letter(backend: &Ba
         let function = noting(&name, &calls).attempts(2);
         put(&locks, &function, deaths).await;
         for _ in 0..deaths {
-            let order =
-                TakeOptions { functions: vec![name.as_str().into()], most: 1, lease: SHORT_DELAY };
+            let order = TakeOptions::new([name.as_str()], 1, SHORT_DELAY);
             let taken = deferrer.take(order, Box::pin(pending())).await.unwrap();
             assert_eq!(taken.len(), 1, "and its worker is not heard of any more");
         }
@@ -148,9 +147,9 @@ async fn all_dead_letters_are_tried_again_or_removed_in_batches(backend: &Backen
     let deferrer = locks.deferrer();
     for number in 0..DEAD {
         put(&locks, &function.clone().delay(Duration::ZERO), number).await;
-        let order = TakeOptions { functions: vec![Arc::clone(&of)], most: 1, lease: LONG_TTL };
+        let order = TakeOptions::new([Arc::clone(&of)], 1, LONG_TTL);
         let taken = deferrer.take(order, Box::pin(pending())).await.unwrap().pop().unwrap();
-        let dead = Settled::Dead { error: "out of stock".to_owned() };
+        let dead = Settled::dead("out of stock");
         assert!(deferrer.settle(taken, dead).await.unwrap());
     }
     let late = put(&locks, &function.clone().delay(LONG_TTL), 99).await;

@@ -100,9 +100,9 @@ async fn a_bounded_number_of_dead_letters_is_kept_the_latest_ones() {
     let function = noting("f", &Calls::default()).delay(Duration::ZERO);
     let id = put(&locks, &function, 1).await;
     let deferrer = locks.deferrer();
-    let order = TakeOptions { functions: vec!["f".into()], most: 1, lease: LONG_TTL };
+    let order = TakeOptions::new(["f"], 1, LONG_TTL);
     let job = deferrer.take(order, Box::pin(pending())).await.unwrap().pop().expect("one");
-    let how = Settled::Dead { error: "out of stock".to_owned() };
+    let how = Settled::dead("out of stock");
     assert!(deferrer.settle(job, how).await.unwrap());
     let page = deferrer.list("f".into(), JobState::Dead, 0, 1).await.unwrap();
     assert_eq!((page.total, &*page.jobs[0].id), (DEAD_MAX, "id2"), "the oldest is forgotten");

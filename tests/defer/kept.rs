@@ -13,17 +13,18 @@ async fn listing_calls_keeps_all_of_their_keys_equally_long() {
     let locks = connect(&server).await;
     let deferrer = locks.deferrer();
     let call = |id: &str, delay| {
-        let (function, id, arguments) = ("f".into(), id.to_owned(), "[1]".to_owned());
-        NewJob { function, id, arguments, key: name("key"), delay, unique: true, attempts: 10 }
+        let mut job = NewJob::new("f", id, "[1]", name("key"));
+        (job.delay, job.unique) = (delay, true);
+        job
     };
     let taken = async |id| {
         deferrer.put(call(id, Duration::ZERO)).await.unwrap();
-        let order = TakeOptions { functions: vec!["f".into()], most: 1, lease: LONG_TTL };
+        let order = TakeOptions::new(["f"], 1, LONG_TTL);
         deferrer.take(order, Box::pin(pending())).await.unwrap().pop().expect("one")
     };
     // One of each.
     let job = taken("dead").await;
-    let how = Settled::Dead { error: "no".to_owned() };
+    let how = Settled::dead("no");
     assert!(deferrer.settle(job, how).await.unwrap());
     taken("running").await;
     let waiting = call("waiting", LONG_TTL);

@@ -14,8 +14,7 @@ const BANDWIDTH: usize = 12_000_000;
 /// A call whose arguments have this many bytes, due at once.
 fn large(function: &str, id: &str, bytes: usize) -> NewJob {
     let arguments = format!("[\"{}\"]", "x".repeat(bytes - 4));
-    let (function, id, key) = (function.into(), id.to_owned(), name("key"));
-    NewJob { function, id, arguments, key, delay: Duration::ZERO, unique: false, attempts: 10 }
+    NewJob::new(function, id, arguments, name("key"))
 }
 
 /// A function that takes note of how long its argument is.
@@ -95,7 +94,8 @@ async fn arguments_over_the_limit_are_refused_with_size_and_limit(backend: &Back
 async fn a_call_that_no_network_carries_is_a_dead_letter_and_others_are_run() {
     let (server, calls) = (Server::start(), Calls::default());
     let near = patient().max_deferred_size(16 * MIB).connect(&server.url()).await.unwrap();
-    let fatal = NewJob { attempts: 1, ..large("f", "fatal", 16 * MIB) };
+    let mut fatal = large("f", "fatal", 16 * MIB);
+    fatal.attempts = 1;
     near.deferrer().put(fatal).await.unwrap();
     let proxy = Proxy::to(server.port());
     proxy.bandwidth(BANDWIDTH / 4);
@@ -133,7 +133,7 @@ async fn calls_are_taken_and_listed_in_parts_that_are_not_too_large() {
     assert_eq!([list(0).await, list(2).await, list(3).await, list(4).await], ["ab", "c", "d", "e"]);
     let mut taken = Vec::new();
     while taken.len() < 4 {
-        let order = TakeOptions { functions: vec!["f".into()], most: 16, lease: LONG_TTL };
+        let order = TakeOptions::new(["f"], 16, LONG_TTL);
         let jobs = deferrer.take(order, Box::pin(pending())).await.unwrap();
         taken.push(jobs.into_iter().map(|job| job.id).collect::<String>());
     }
@@ -145,8 +145,10 @@ async fn calls_are_taken_and_listed_in_parts_that_are_not_too_large() {
 async fn a_late_end_of_a_call_that_was_given_up_counts(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("late"));
     let (deferrer, function) = (locks.deferrer(), Arc::<str>::from(&*name));
-    deferrer.put(NewJob { attempts: 0, ..large(&name, "id", 5) }).await.unwrap();
-    let order = TakeOptions { functions: vec![Arc::clone(&function)], most: 1, lease: SHORT_DELAY };
+    let mut once = large(&name, "id", 5);
+    once.attempts = 0;
+    deferrer.put(once).await.unwrap();
+    let order = TakeOptions::new([Arc::clone(&function)], 1, SHORT_DELAY);
     let job = deferrer.take(order.clone(), Box::pin(pending())).await.unwrap().remove(0);
     // Another worker asks, and is not given it.
     let enough = eventually("given up", TEST_TIMEOUT, async || {

@@ -161,7 +161,7 @@ async fn a_key_beside_the_queue_that_is_of_another_type_loses_no_call() {
     let locks = connect(&server).await;
     let (mut admin, deferrer) = (server.admin(), locks.deferrer());
     let function = noting("f", &Calls::default()).delay(Duration::ZERO);
-    let order = || TakeOptions { functions: vec!["f".into()], most: 2, lease: LONG_TTL };
+    let order = || TakeOptions::new(["f"], 2, LONG_TTL);
     let take = async || {
         let soon = Box::pin(tokio::time::sleep(SHORT_DELAY * 5));
         deferrer.take(order(), soon).await
@@ -176,7 +176,7 @@ async fn a_key_beside_the_queue_that_is_of_another_type_loses_no_call() {
         admin.ask::<()>(&["EVAL", "redis.pcall('RENAME', KEYS[1], 'kept')", "1", &key]);
         admin.ask::<()>(&["SET", &key, "text"]);
         let job = taken.pop().expect("one");
-        let dead = Settled::Dead { error: "out of stock".to_owned() };
+        let dead = Settled::dead("out of stock");
         for how in [dead, Settled::Untried, Settled::Done] {
             let settled = deferrer.settle(job.clone(), how).await;
             assert!(matches!(settled, Err(LockError::KeyNotALock { .. })), "{key}: {settled:?}");
@@ -254,26 +254,21 @@ async fn dead_letters_whose_id_is_no_text_can_be_removed() {
 async fn numbers_without_an_end_are_as_good_as_large_ones(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("far"));
     let (deferrer, of) = (locks.deferrer(), Arc::<str>::from(&*name));
-    let call = |id: &str, delay| NewJob {
-        function: Arc::clone(&of),
-        id: id.to_owned(),
-        arguments: "[1]".to_owned(),
-        key: "order:1".to_owned(),
-        delay,
-        unique: false,
-        attempts: 10,
+    let call = |id: &str, delay| {
+        let mut job = NewJob::new(Arc::clone(&of), id, "[1]", "order:1");
+        job.delay = delay;
+        job
     };
     for (nth, delay) in [Duration::MAX, Duration::MAX / 2, Duration::ZERO].into_iter().enumerate() {
         deferrer.put(call(&format!("id{nth}"), delay)).await.unwrap();
     }
     let page = deferrer.list(Arc::clone(&of), JobState::Waiting, usize::MAX, usize::MAX).await;
     assert_eq!(page.map(|page| (page.total, page.jobs.len())), Ok((3, 0)));
-    let order =
-        TakeOptions { functions: vec![Arc::clone(&of)], most: usize::MAX, lease: Duration::MAX };
+    let order = TakeOptions::new([Arc::clone(&of)], usize::MAX, Duration::MAX);
     let taken = deferrer.take(order, Box::pin(pending())).await.unwrap();
     let [job] = taken.try_into().expect("one is due");
     assert!(deferrer.keep(Job::clone(&job), Duration::MAX).await.unwrap());
-    let again = Settled::Again { delay: Duration::MAX, error: "no".to_owned() };
+    let again = Settled::again(Duration::MAX, "no");
     assert!(deferrer.settle(job, again).await.unwrap());
     // A worker waits for them, and works.
     let function = noting(&name, &calls);

@@ -7,8 +7,8 @@ use super::*;
 
 async fn store(locks: &LockManager, function: &str, number: u64, delay: Duration) {
     let (id, arguments) = (format!("id{number}"), format!("[{number}]"));
-    let (function, key) = (function.into(), name("key"));
-    let job = NewJob { function, id, arguments, key, delay, unique: false, attempts: 10 };
+    let mut job = NewJob::new(function, id, arguments, name("key"));
+    job.delay = delay;
     locks.deferrer().put(job).await.expect("stored");
 }
 

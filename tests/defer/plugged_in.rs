@@ -36,7 +36,7 @@ impl Shelf {
     fn put_now(&self, new: NewJob) -> Result<Stored, LockError> {
         let (mut calls, now) = (self.calls.lock().unwrap(), Instant::now());
         if self.over.lock().unwrap().contains(&new.id) {
-            return Ok(Stored { id: new.id, due: Duration::ZERO });
+            return Ok(Stored::new(new.id, Duration::ZERO));
         }
         let enough = |call: &Call| {
             let same = new.unique && call.unique && call.job.key == new.key;
@@ -45,17 +45,17 @@ impl Shelf {
         };
         if let Some(there) = calls.iter().find(|call| enough(call)) {
             let due = there.at.saturating_duration_since(now);
-            return Ok(Stored { id: there.job.id.clone(), due });
+            return Ok(Stored::new(there.job.id.clone(), due));
         }
         if calls.len() == MOST {
             return Err(LockError::unavailable(Unavailability::QueueFull, "the shelf is full"));
         }
         let NewJob { function, id, arguments, key, delay, unique, .. } = new;
-        let job = Job { function, id: id.clone(), arguments, key, attempt: 0, busy: 0, taken: 0 };
+        let job = Job::new(function, id.clone(), arguments, key);
         let (state, at) = (JobState::Waiting, now + delay);
         calls.push(Call { job, state, at, unique, error: None });
         self.changed.notify_waiters();
-        Ok(Stored { id, due: delay })
+        Ok(Stored::new(id, delay))
     }
 
     /// The calls that are due, and when to look again.
@@ -146,15 +146,17 @@ impl Deferrer for Shelf {
             match how {
                 Settled::Done => return None,
                 Settled::Untried => call.job.attempt -= 1,
-                Settled::Again { delay, error } => {
+                Settled::Again { delay, error, .. } => {
                     (call.at, call.error) = (now + delay, Some(error))
                 }
-                Settled::Busy { delay, error } => {
+                Settled::Busy { delay, error, .. } => {
                     call.job.attempt -= 1;
                     call.job.busy += 1;
                     (call.at, call.error) = (now + delay, Some(error));
                 }
-                Settled::Dead { error } => (call.state, call.error) = (JobState::Dead, Some(error)),
+                Settled::Dead { error, .. } => {
+                    (call.state, call.error) = (JobState::Dead, Some(error))
+                }
             }
             Some(())
         })
@@ -168,17 +170,12 @@ impl Deferrer for Shelf {
             None => -((now - at).as_millis() as i64),
         };
         let listed = calls.iter().filter(|call| call.job.function == of && call.state == state);
-        let jobs = listed.clone().skip(first).take(most).map(|call| JobInfo {
-            function: Arc::clone(&of),
-            id: call.job.id.clone(),
-            arguments: call.job.arguments.clone(),
-            key: call.job.key.clone(),
-            attempts: call.job.attempt,
-            busy: call.job.busy,
-            error: call.error.clone(),
-            in_millis: in_millis(call.at),
+        let jobs = listed.clone().skip(first).take(most).map(|call| {
+            let mut info = JobInfo::new(call.job.clone(), in_millis(call.at));
+            info.error.clone_from(&call.error);
+            info
         });
-        let page = Page { total: listed.clone().count(), jobs: jobs.collect() };
+        let page = Page::new(listed.clone().count(), jobs.collect());
         Box::pin(async { Ok(page) })
     }
 

@@ -16,7 +16,7 @@ async fn through(proxy: &Proxy) -> LockManager {
 }
 
 async fn take(locks: &LockManager, name: &str, lease: Duration) -> Job {
-    let order = TakeOptions { functions: vec![name.into()], most: 1, lease };
+    let order = TakeOptions::new([name], 1, lease);
     let mut taken = locks.deferrer().take(order, Box::pin(pending())).await.expect("taken");
     taken.pop().expect("one")
 }
@@ -52,15 +52,8 @@ async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Bac
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("stored-again"));
     let function = noting(&name, &calls);
     let working = tokio::spawn(worker(&locks, &function).run());
-    let job = NewJob {
-        function: name.as_str().into(),
-        id: "id".to_owned(),
-        arguments: "[1]".to_owned(),
-        key: "order:1".to_owned(),
-        delay: SHORT_DELAY,
-        unique: false,
-        attempts: 10,
-    };
+    let mut job = NewJob::new(name.as_str(), "id", "[1]", "order:1");
+    job.delay = SHORT_DELAY;
     let stored = locks.deferrer().put(job.clone()).await.unwrap();
     assert_eq!((&*stored.id, stored.due), ("id", SHORT_DELAY));
     calls.reach(1).await;
@@ -70,7 +63,8 @@ async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Bac
     assert_eq!((&*again.id, again.due), ("id", Duration::ZERO), "it is over");
     assert_eq!(count(&locks, &name, JobState::Waiting).await, 0);
     // Another one is another one.
-    locks.deferrer().put(NewJob { id: "other".to_owned(), ..job }).await.unwrap();
+    job.id = "other".to_owned();
+    locks.deferrer().put(job).await.unwrap();
     calls.reach(2).await;
     nothing_is_left(&locks, &name).await;
     locks.shutdown(TEST_TIMEOUT).await.unwrap();
@@ -163,15 +157,15 @@ async fn an_end_that_is_reported_twice_counts_once() {
         // The server knows the scripts, then.
         (Settled::Done, None),
         (Settled::Done, None),
-        (Settled::Again { delay: LONG_TTL, error: error() }, Some((JobState::Waiting, 2))),
+        (Settled::again(LONG_TTL, error()), Some((JobState::Waiting, 2))),
         (Settled::Untried, Some((JobState::Waiting, 1))),
-        (Settled::Busy { delay: LONG_TTL, error: error() }, Some((JobState::Waiting, 1))),
-        (Settled::Dead { error: error() }, Some((JobState::Dead, 2))),
+        (Settled::busy(LONG_TTL, error()), Some((JobState::Waiting, 1))),
+        (Settled::dead(error()), Some((JobState::Dead, 2))),
     ];
     for (nth, (how, left)) in ends.into_iter().enumerate() {
         put(&other, &function, 1).await;
         let back = take(&other, "f", LONG_TTL).await;
-        let once = Settled::Again { delay: Duration::ZERO, error: error() };
+        let once = Settled::again(Duration::ZERO, error());
         assert!(other.deferrer().settle(back, once).await.unwrap());
         let job = take(&other, "f", LONG_TTL).await;
         if nth > 0 {
@@ -243,7 +237,7 @@ async fn a_late_worker_learns_that_another_one_has_ended_its_call(backend: &Back
     let (locks, name) = (manager(backend).await, name("others"));
     let function = noting(&name, &Calls::default());
     let deferrer = locks.deferrer();
-    let late = || Settled::Again { delay: LONG_TTL, error: "too late".to_owned() };
+    let late = || Settled::again(LONG_TTL, "too late");
     let (silent, other) = returned_jobs(&locks, &function).await;
     let mut taken = take(&locks, &name, LONG_TTL).await;
     assert_eq!(taken.id, silent.id);

@@ -216,7 +216,7 @@ async fn a_call_that_went_to_another_worker_is_settled_by_that_one(backend: &Bac
     put(&locks, &function, 5).await;
     let deferrer = locks.deferrer();
     let take = async |lease: Duration| {
-        let order = TakeOptions { functions: vec![name.as_str().into()], most: 1, lease };
+        let order = TakeOptions::new([name.as_str()], 1, lease);
         let mut taken = deferrer.take(order, Box::pin(pending())).await.unwrap();
         taken.pop().expect("one")
     };

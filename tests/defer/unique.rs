@@ -66,20 +66,19 @@ async fn calls_of_processes_that_seed_alike_are_two(backend: &Backend) {
 }
 
 async fn click(deferrer: &dyn Deferrer, function: &str, id: &str, delay: Duration) -> String {
-    let (function, id, arguments) = (function.into(), id.to_owned(), "[1]".to_owned());
-    let job =
-        NewJob { function, id, arguments, key: "k".to_owned(), delay, unique: true, attempts: 10 };
+    let mut job = NewJob::new(function, id, "[1]", "k");
+    (job.delay, job.unique) = (delay, true);
     deferrer.put(job).await.expect("stored").id
 }
 
 async fn take(deferrer: &dyn Deferrer, function: &str, lease: Duration) -> Job {
-    let order = TakeOptions { functions: vec![function.into()], most: 1, lease };
+    let order = TakeOptions::new([function], 1, lease);
     let mut taken = deferrer.take(order, Box::pin(pending())).await.expect("taken");
     taken.pop().expect("one")
 }
 
 fn busy_again(delay: Duration) -> Settled {
-    Settled::Again { delay, error: "busy".to_owned() }
+    Settled::again(delay, "busy")
 }
 
 #[on(memory, redis, both_runtimes)]
@@ -117,9 +116,8 @@ async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Back
     let deferrer = &*locks.deferrer();
     // Its worker gives it back, or is not heard of, or it was given up and a person has it tried
     // again.
-    for (nth, how) in [Some(Settled::Untried), None, Some(Settled::Dead { error: "no".to_owned() })]
-        .into_iter()
-        .enumerate()
+    for (nth, how) in
+        [Some(Settled::Untried), None, Some(Settled::dead("no"))].into_iter().enumerate()
     {
         let (one, other) = (format!("one{nth}"), format!("other{nth}"));
         click(deferrer, &name, &one, Duration::ZERO).await;
@@ -157,10 +155,10 @@ async fn a_call_that_always_fails_becomes_a_dead_letter_however_often_it_is_stor
         click(deferrer, &name, &format!("click{nth}"), Duration::ZERO).await;
         let error = || format!("error {nth}");
         let how = match nth {
-            ATTEMPTS => Settled::Dead { error: error() },
+            ATTEMPTS => Settled::dead(error()),
             // To be busy is no failure, and is counted as well.
-            _ if nth % 2 == 0 => Settled::Busy { delay: LONG_TTL, error: error() },
-            _ => Settled::Again { delay: LONG_TTL, error: error() },
+            _ if nth % 2 == 0 => Settled::busy(LONG_TTL, error()),
+            _ => Settled::again(LONG_TTL, error()),
         };
         assert!(deferrer.settle(job, how).await.unwrap());
         if nth < ATTEMPTS {

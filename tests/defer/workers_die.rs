@@ -162,10 +162,9 @@ async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
         let over = ledger.fates.values().filter(|fate| fate.done > 0).count();
         while stored < over + WAITING {
             let call = stored as u64;
-            let function = if is_bad(call) { "bad" } else { "good" }.into();
+            let function = if is_bad(call) { "bad" } else { "good" };
             let (id, arguments) = (format!("id{call}"), format!("[{call}]"));
-            let (key, delay) = (format!("order:{call}"), Duration::ZERO);
-            let job = NewJob { function, id, arguments, key, delay, unique: false, attempts: 10 };
+            let job = NewJob::new(function, id, arguments, format!("order:{call}"));
             locks.deferrer().put(job).await.expect("stored");
             stored += 1;
         }

@@ -10,15 +10,8 @@ use super::*;
 
 /// Stores a call that is due in an hour.
 async fn defer_an_hour(locks: &LockManager) {
-    let new = NewJob {
-        function: "orders::audit".into(),
-        id: "first".to_owned(),
-        arguments: "[42]".to_owned(),
-        key: "order:42".to_owned(),
-        delay: HOUR,
-        unique: false,
-        attempts: 3,
-    };
+    let mut new = NewJob::new("orders::audit", "first", "[42]", "order:42");
+    (new.delay, new.attempts) = (HOUR, 3);
     locks.deferrer().put(new).await.expect("stored");
 }
 

@@ -15,7 +15,7 @@ use crate::defer::outcome::{CallEnd, JobOutcome};
 use crate::defer::running::{RunningCall, is_running, new_id};
 use crate::engine::current::Current;
 use crate::jobs::call::{Job, NewJob};
-use crate::jobs::limits::check_size;
+use crate::jobs::limits::{ATTEMPTS, check_size};
 use crate::manager::lock_manager::LockManager;
 use crate::store::dispatch::Store;
 use crate::value::backoff::{Backoff, jittered};
@@ -23,8 +23,6 @@ use crate::value::error::LockError;
 use crate::value::random;
 use crate::value::unavailability::Unavailability;
 
-/// Default number of attempts.
-const ATTEMPTS: u32 = 10;
 /// Default delay before the first attempt.
 const DELAY: Duration = Duration::from_secs(30);
 /// Longest delay before the first attempt, as a queue that is not used for 30 days expires.

@@ -260,7 +260,7 @@ impl Held {
             self.lease().remaining(Moment::now())
         };
         remaining.map_err(|cause| {
-            let lost = Lost::new(self.request().listed(), cause);
+            let lost = Lost::of(self.request().listed(), cause);
             if cause != LossCause::Released && !self.loss_reported.swap(true, Ordering::AcqRel) {
                 if matches!(cause, LossCause::NotRenewed | LossCause::Taken) {
                     self.manager().store().servers().lock_lost(self.request());

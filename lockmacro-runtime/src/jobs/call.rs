@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::jobs::limits::ATTEMPTS;
+
 /// A call to store. Its `Debug` shows the length of the arguments, and not the arguments.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NewJob {
     /// The function's name, the same in every process.
     pub function: Arc<str>,
@@ -23,8 +26,38 @@ pub struct NewJob {
     pub attempts: u32,
 }
 
+impl NewJob {
+    /// Makes a call that is due at once, is not unique, and may be taken ten times. Its other fields
+    /// can be set.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use lockmacro_runtime::defer::NewJob;
+    ///
+    /// let mut job = NewJob::new("orders::audit", "7f3a", "[42]", "order:42");
+    /// job.delay = Duration::from_secs(30);
+    /// ```
+    pub fn new(
+        function: impl Into<Arc<str>>,
+        id: impl Into<String>,
+        arguments: impl Into<String>,
+        key: impl Into<String>,
+    ) -> Self {
+        Self {
+            function: function.into(),
+            id: id.into(),
+            arguments: arguments.into(),
+            key: key.into(),
+            delay: Duration::ZERO,
+            unique: false,
+            attempts: ATTEMPTS,
+        }
+    }
+}
+
 /// A call that is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stored {
     /// The id of the call, or of the earlier call that replaces it.
     pub id: String,
@@ -32,9 +65,24 @@ pub struct Stored {
     pub due: Duration,
 }
 
+impl Stored {
+    /// Makes the answer to a call that was stored.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::defer::{NewJob, Stored};
+    /// let new = NewJob::new("orders::audit", "7f3a", "[42]", "order:42");
+    /// let stored = Stored::new(new.id, new.delay);
+    /// # assert_eq!(stored.id, "7f3a");
+    /// ```
+    pub fn new(id: impl Into<String>, due: Duration) -> Self {
+        Self { id: id.into(), due }
+    }
+}
+
 /// A call that a worker has taken. Its `Debug` shows the length of the arguments, and not the
 /// arguments.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Job {
     /// The function's name.
     pub function: Arc<str>,
@@ -53,8 +101,32 @@ pub struct Job {
     pub taken: u64,
 }
 
+impl Job {
+    /// Makes a call that was never taken: `attempt`, `busy` and `taken` are 0. Set them before a
+    /// worker is given the call.
+    ///
+    /// ```
+    /// use lockmacro_runtime::defer::Job;
+    ///
+    /// let mut job = Job::new("orders::audit", "7f3a", "[42]", "order:42");
+    /// job.attempt += 1;
+    /// job.taken += 1;
+    /// ```
+    pub fn new(
+        function: impl Into<Arc<str>>,
+        id: impl Into<String>,
+        arguments: impl Into<String>,
+        key: impl Into<String>,
+    ) -> Self {
+        let (function, id) = (function.into(), id.into());
+        let (arguments, key) = (arguments.into(), key.into());
+        Self { function, id, arguments, key, attempt: 0, busy: 0, taken: 0 }
+    }
+}
+
 /// The calls that a worker asks for.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct TakeOptions {
     /// The functions whose calls are taken.
     pub functions: Vec<Arc<str>>,
@@ -64,12 +136,33 @@ pub struct TakeOptions {
     pub lease: Duration,
 }
 
-/// How the work on a call has ended.
+impl TakeOptions {
+    /// Makes the request of a worker, for tests of your own queue.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use lockmacro_runtime::defer::TakeOptions;
+    ///
+    /// let options = TakeOptions::new(["orders::audit"], 1, Duration::from_secs(30));
+    /// # assert_eq!(&*options.functions[0], "orders::audit");
+    /// ```
+    pub fn new(
+        functions: impl IntoIterator<Item: Into<Arc<str>>>,
+        most: usize,
+        lease: Duration,
+    ) -> Self {
+        Self { functions: functions.into_iter().map(Into::into).collect(), most, lease }
+    }
+}
+
+/// How the work on a call has ended. The variants are complete, as a queue has to know every one.
+/// They may gain further fields, so match them with `..`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
     /// It is done, and removed.
     Done,
     /// It failed, and is due again.
+    #[non_exhaustive]
     Again {
         /// The time until it is due.
         delay: Duration,
@@ -78,6 +171,7 @@ pub enum Settled {
     },
     /// Its lock was busy, or the lock's server failed: it is due again, and does not count as
     /// tried. `attempt` is one less, and `busy` one more.
+    #[non_exhaustive]
     Busy {
         /// The time until it is due.
         delay: Duration,
@@ -85,6 +179,7 @@ pub enum Settled {
         error: String,
     },
     /// It failed for good: a dead letter.
+    #[non_exhaustive]
     Dead {
         /// Why it failed.
         error: String,
@@ -93,7 +188,44 @@ pub enum Settled {
     Untried,
 }
 
-/// The state of a call.
+impl Settled {
+    /// Makes the end of a call that failed, for tests of your own queue.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::defer::Settled;
+    /// let how = Settled::again(Duration::from_secs(60), "out of stock");
+    /// assert!(matches!(how, Settled::Again { error, .. } if error == "out of stock"));
+    /// ```
+    pub fn again(delay: Duration, error: impl Into<String>) -> Self {
+        Settled::Again { delay, error: error.into() }
+    }
+
+    /// Makes the end of a call whose lock was busy, for tests of your own queue.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::defer::Settled;
+    /// let how = Settled::busy(Duration::from_secs(30), "web-3:audit holds it");
+    /// assert!(matches!(how, Settled::Busy { delay, .. } if delay.as_secs() == 30));
+    /// ```
+    pub fn busy(delay: Duration, error: impl Into<String>) -> Self {
+        Settled::Busy { delay, error: error.into() }
+    }
+
+    /// Makes the end of a call that failed for good, for tests of your own queue.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::defer::Settled;
+    /// let how = Settled::dead("no such order");
+    /// assert!(matches!(how, Settled::Dead { error, .. } if error == "no such order"));
+    /// ```
+    pub fn dead(error: impl Into<String>) -> Self {
+        Settled::Dead { error: error.into() }
+    }
+}
+
+/// The state of a call. The variants are complete: a queue has to know each of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobState {
     /// It waits until it is due and a worker takes it.
@@ -117,6 +249,7 @@ impl JobState {
 
 /// A call in a list. Its `Debug` shows the length of the arguments, and not the arguments.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct JobInfo {
     /// The function's name.
     pub function: Arc<str>,
@@ -137,11 +270,43 @@ pub struct JobInfo {
     pub in_millis: i64,
 }
 
+impl JobInfo {
+    /// Makes the entry of a call in a list, without an error. Set the error if there was one.
+    ///
+    /// ```
+    /// use lockmacro_runtime::defer::{Job, JobInfo, Page};
+    ///
+    /// let waiting = Job::new("orders::audit", "7f3a", "[42]", "order:42");
+    /// let mut info = JobInfo::new(waiting, 30_000);
+    /// info.error = Some("out of stock".to_owned());
+    /// let page = Page::new(1, vec![info]);
+    /// ```
+    pub fn new(job: Job, in_millis: i64) -> Self {
+        let Job { function, id, arguments, key, attempt, busy, taken: _ } = job;
+        Self { function, id, arguments, key, attempts: attempt, busy, error: None, in_millis }
+    }
+}
+
 /// Some of the calls in one state.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Page {
     /// The number of all calls in this state.
     pub total: usize,
     /// The calls of this page.
     pub jobs: Vec<JobInfo>,
+}
+
+impl Page {
+    /// Makes a page of a list of `total` calls.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::defer::{Job, JobInfo, Page};
+    /// let first = Job::new("orders::audit", "7f3a", "[42]", "order:42");
+    /// let page = Page::new(10, vec![JobInfo::new(first, 0)]);
+    /// # assert_eq!(page.jobs.len(), 1);
+    /// ```
+    pub fn new(total: usize, jobs: Vec<JobInfo>) -> Self {
+        Self { total, jobs }
+    }
 }

@@ -54,7 +54,7 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     /// The default implementation allows everything.
     ///
     /// # Errors
-    /// [`LockError::AccessDenied`], which ends the worker. A worker ignores any other error here.
+    /// [`LockError::access_denied`], which ends the worker. A worker ignores any other error here.
     fn allowed(&self, functions: Vec<Arc<str>>) -> Answer<'_, ()> {
         let _ = functions;
         Box::pin(ready(Ok(())))

@@ -9,6 +9,8 @@ pub const WAITING_MAX: usize = 1_000_000;
 /// Largest number of dead letters of one function. The latest ones are kept.
 pub const DEAD_MAX: usize = 10_000;
 
+/// Default number of attempts.
+pub(crate) const ATTEMPTS: u32 = 10;
 /// Default limit of the arguments of one call, in bytes.
 pub(crate) const SIZE_MAX: usize = 1 << 20;
 

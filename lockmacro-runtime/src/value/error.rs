@@ -14,7 +14,8 @@ use crate::value::unavailability::Unavailability;
 /// The reason why a body did not run, or why its result must not be trusted.
 ///
 /// No message contains a password or the random part of a token. Variants with fields may gain
-/// further fields, so match them with `..`.
+/// further fields, so match them with `..`, and make them for your tests with
+/// [`busy`](LockError::busy) and the like.
 ///
 /// # What to do
 /// - Try again later, or show the holder: [`Busy`], [`TimedOut`], [`QueueFull`], for which

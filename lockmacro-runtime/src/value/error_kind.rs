@@ -1,11 +1,10 @@
-//! Kinds of errors: busy, unavailable, transient; and constructors of some errors.
+//! Kinds of errors: busy, unavailable, transient; and the message of a busy one.
 
 use std::fmt;
 
 use crate::value::error::LockError;
 #[cfg(feature = "defer")]
 use crate::value::key::LockKey;
-use crate::value::unavailability::Unavailability;
 
 impl LockError {
     /// The server that has failed, where the error names one.
@@ -76,34 +75,6 @@ impl LockError {
             *message = Some(text.to_string());
         }
         self
-    }
-
-    /// Makes an [`Unavailable`](LockError::Unavailable) error, for your own
-    /// [`Deferrer`](crate::jobs::deferrer::Deferrer). The detail is shown to users and in logs: do
-    /// not put a password into it.
-    ///
-    /// ```
-    /// # use lockmacro_runtime::{LockError, Unavailability};
-    /// let error = LockError::unavailable(Unavailability::Refused, "the queue is down");
-    /// assert!(error.is_unavailable());
-    /// ```
-    #[cfg(feature = "defer")]
-    pub fn unavailable(reason: Unavailability, detail: impl Into<String>) -> Self {
-        Self::unavailable_at(None, reason, detail)
-    }
-
-    /// The same for a failure of a server, which `Display` names.
-    pub(crate) fn unavailable_at(
-        server: Option<Box<str>>,
-        reason: Unavailability,
-        detail: impl Into<String>,
-    ) -> Self {
-        LockError::Unavailable { reason, detail: detail.into(), server }
-    }
-
-    /// Makes an [`InvalidUrl`](LockError::InvalidUrl) error.
-    pub(crate) fn invalid_url(detail: impl Into<String>) -> Self {
-        LockError::InvalidUrl { detail: detail.into() }
     }
 
     /// Whether another try may succeed soon. Of a Redlock, a majority of nodes has to be left

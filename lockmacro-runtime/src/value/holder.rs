@@ -48,6 +48,19 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// Makes a holder whose other fields are not known, for tests of code that handles one.
+    ///
+    /// ```
+    /// use lockmacro_runtime::Holder;
+    ///
+    /// let mut holder = Holder::new("web-3:audit");
+    /// holder.note = Some("Ann Example".to_owned());
+    /// assert_eq!(holder.to_string(), "web-3:audit (Ann Example)");
+    /// ```
+    pub fn new(owner: impl Into<String>) -> Self {
+        Self { owner: Some(owner.into()), ..Self::default() }
+    }
+
     /// Reads the part of a token before the random digits.
     pub(crate) fn of(shown: Option<String>, free_within: Option<Duration>) -> Self {
         let unread = |owner| Self { owner, free_within, ..Self::default() };

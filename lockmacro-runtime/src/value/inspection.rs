@@ -20,6 +20,25 @@ pub struct Found<T> {
     pub more: bool,
 }
 
+impl<T> Found<T> {
+    /// Makes a complete result without odd keys, for tests of code that handles one.
+    ///
+    /// ```
+    /// use lockmacro_runtime::inspect::{Found, HeldLock};
+    ///
+    /// fn shown(held: &Found<HeldLock>) -> String {
+    ///     format!("{} locks{}", held.found.len(), if held.more { ", and more" } else { "" })
+    /// }
+    ///
+    /// let mut held = Found::new(vec![HeldLock::new("order:42")]);
+    /// held.more = true;
+    /// assert_eq!(shown(&held), "1 locks, and more");
+    /// ```
+    pub fn new(found: Vec<T>) -> Self {
+        Self { found, odd: Vec::new(), more: false }
+    }
+}
+
 /// A key with an unexpected value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -28,6 +47,21 @@ pub struct Odd {
     pub key: String,
     /// The unexpected finding.
     pub what: String,
+}
+
+impl Odd {
+    /// Makes an odd key, for tests of code that handles one.
+    ///
+    /// ```
+    /// use lockmacro_runtime::inspect::{Found, Odd};
+    ///
+    /// let mut functions = Found::new(vec!["orders::audit".to_owned()]);
+    /// functions.odd.push(Odd::new("lm1:jobs:x", "it is a list"));
+    /// assert_eq!(functions.odd[0].what, "it is a list");
+    /// ```
+    pub fn new(key: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { key: key.into(), what: what.into() }
+    }
 }
 
 /// A lock that was held at the time of the inspection.
@@ -55,6 +89,36 @@ pub struct HeldLock {
     pub(crate) token: Option<Token>,
 }
 
+impl HeldLock {
+    /// Makes a lock of which nothing but its key is known, for tests of code that handles one. As no
+    /// holder is known, [`take_away`](crate::LockManager::take_away) refuses it with
+    /// [`LockError::KeyNotALock`](crate::LockError::KeyNotALock).
+    ///
+    /// ```
+    /// use lockmacro_runtime::inspect::HeldLock;
+    ///
+    /// fn row(lock: &HeldLock) -> String {
+    ///     format!("{} | {}", lock.key, lock.owner.as_deref().unwrap_or("?"))
+    /// }
+    ///
+    /// let mut lock = HeldLock::new("order:42");
+    /// lock.owner = Some("web-3:audit".to_owned());
+    /// assert_eq!(row(&lock), "order:42 | web-3:audit");
+    /// ```
+    pub fn new(key: impl Into<LockKey>) -> Self {
+        Self {
+            key: key.into(),
+            owner: None,
+            note: None,
+            since: None,
+            left: None,
+            sharing: None,
+            waiters: None,
+            token: None,
+        }
+    }
+}
+
 /// A process in the queue of a lock. Its callers wait in a line of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -69,4 +133,19 @@ pub struct QueuedWaiter {
     /// Number of callers in its process that waited when it asked last; `None` when that is not
     /// known.
     pub callers: Option<usize>,
+}
+
+impl QueuedWaiter {
+    /// Makes a waiter whose other fields are not known, for tests of code that handles one.
+    ///
+    /// ```
+    /// use lockmacro_runtime::inspect::QueuedWaiter;
+    ///
+    /// let mut waiter = QueuedWaiter::new("web-3:audit");
+    /// waiter.callers = Some(2);
+    /// assert_eq!((waiter.owner.as_deref(), waiter.note), (Some("web-3:audit"), None));
+    /// ```
+    pub fn new(owner: impl Into<String>) -> Self {
+        Self { owner: Some(owner.into()), note: None, left: None, callers: None }
+    }
 }

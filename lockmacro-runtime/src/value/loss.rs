@@ -31,7 +31,20 @@ pub struct Lost {
 }
 
 impl Lost {
-    pub(crate) fn new(keys: Listed<'_>, cause: LossCause) -> Self {
+    /// Makes the loss of a lock on one key, for tests of code that handles it.
+    ///
+    /// ```
+    /// use lockmacro_runtime::{LockError, LossCause, Lost};
+    ///
+    /// let error = LockError::from(Lost::new("order:42", LossCause::Expired));
+    /// assert!(error.to_string().starts_with("the lock `order:42` was lost"));
+    /// ```
+    pub fn new(key: impl Into<LockKey>, cause: LossCause) -> Self {
+        Self { key: key.into(), more: Vec::new(), cause }
+    }
+
+    /// The loss of a lock on any number of keys.
+    pub(crate) fn of(keys: Listed<'_>, cause: LossCause) -> Self {
         Self { key: keys.first.clone(), more: keys.more.to_vec(), cause }
     }
 
@@ -109,6 +122,7 @@ impl fmt::Display for LossCause {
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum OnLost {
     /// An async body is dropped at its next await, and the caller gets
     /// [`LockError::Lost`](crate::LockError::Lost). A blocking body cannot be stopped: it is

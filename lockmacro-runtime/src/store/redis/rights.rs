@@ -9,7 +9,7 @@ use redis::{Pipeline, Value};
 
 use crate::protocol::request::Request;
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::error::{CallError, access_denied, unexpected};
+use crate::store::redis::client::error::{CallError, unexpected};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::scripts::RIGHTS;
 #[cfg(feature = "defer")]
@@ -292,7 +292,7 @@ impl Redis {
 
 fn lacking(denied: &[String]) -> CallError {
     let detail = format!("the user lacks +{}", denied.join(" +"));
-    CallError::Final(access_denied(detail))
+    CallError::Final(LockError::access_denied(detail))
 }
 
 #[cfg(test)]

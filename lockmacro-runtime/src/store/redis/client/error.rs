@@ -205,7 +205,7 @@ impl From<RedisError> for CallError {
             return full;
         }
         if DENIED.iter().any(|text| detail.contains(text)) {
-            return CallError::Final(access_denied(detail));
+            return CallError::Final(LockError::access_denied(detail));
         }
         if let Some(code) = error.code() {
             return of_reply(code, error.detail().unwrap_or_default());
@@ -226,10 +226,6 @@ impl From<RedisError> for CallError {
 /// The error for a connection that has to be replaced.
 fn broken(reason: Unavailability, detail: String, applied: Applied) -> CallError {
     CallError::Transient(Transient::new(reason, detail, applied).replacing())
-}
-
-pub(crate) fn access_denied(detail: String) -> LockError {
-    LockError::AccessDenied { detail, server: None, keys: None }
 }
 
 fn no_login(detail: String) -> LockError {
@@ -263,7 +259,7 @@ fn of_reply(code: &str, text: &str) -> CallError {
         // The code of grant.lua.
         "FENCESUSEDUP" => CallError::Final(unavailable(Unavailability::FencesUsedUp, detail)),
         "NOAUTH" | "WRONGPASS" => CallError::Final(no_login(detail)),
-        "NOPERM" => CallError::Final(access_denied(detail)),
+        "NOPERM" => CallError::Final(LockError::access_denied(detail)),
         // A new connection may find the primary, where a name stands for it.
         "READONLY" => transient(Unavailability::ReadOnly, true),
         // The server was made a replica while it waited for its own replicas.
