@@ -32,12 +32,13 @@
 //!
 //! # Guarantees
 //!
-//! Two bodies under the same key never overlap, on two conditions:
+//! Two callers never hold the same exclusive lock at once, on two conditions:
 //!
 //! - the *rates* of the clients' clocks differ by less than 0.5 %;
 //! - the server neither loses acknowledged writes nor jumps its clock.
 //!
-//! Outside of these conditions no Redis lock can guarantee exclusion. A resource that checks the
+//! Outside of these conditions no Redis lock can guarantee exclusion. A body that cannot be
+//! [stopped](guide::lost) may run on after its lock is lost. A resource that checks the
 //! [fence](mod@fence) is still safe, because the fence of each grant is larger than every earlier
 //! one.
 //!

@@ -101,7 +101,7 @@ impl LockManager {
     ///
     /// Call it at the end of `main`, so that dropped locks are released before the process ends. If
     /// an abandoned request may still arrive at the server, the background thread stays for up to
-    /// 6 s to release its lock.
+    /// 7.5 s to release its lock.
     ///
     /// ```
     /// # use std::time::Duration;

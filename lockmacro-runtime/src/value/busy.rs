@@ -126,8 +126,10 @@ impl LockError {
 
     /// Returns since when the lock is held, by the clock of the holder's machine and to a second.
     ///
-    /// `None` where it is not known: for a foreign client, and for a holder that was ready to wait,
-    /// as its token was made before the grant.
+    /// `None` where the holder or the time is not known: for every error but
+    /// [`Busy`](LockError::Busy) and [`TimedOut`](LockError::TimedOut), for a foreign client, where
+    /// nobody can have a majority of a Redlock, and for a holder that was ready to wait, as its
+    /// token was made before the grant.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};

@@ -81,6 +81,7 @@ pub struct HeldLock {
     /// lock, the longest. `None` when it has no end.
     pub left: Option<Duration>,
     /// Number of holders, of which `owner` is the last that came; `None` for an exclusive lock.
+    /// Shared callers of one manager that asked together count as one.
     pub sharing: Option<usize>,
     /// Number of places in the queue: one for the exclusive callers of a process, and one for each
     /// caller that wants to share the lock. `None` when the key of the queue has an unexpected
