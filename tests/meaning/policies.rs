@@ -32,8 +32,8 @@ async fn both(manager: &LockManager, key: &str) -> Locked<Duration> {
 #[on(memory, redis, cluster, redlock)]
 async fn a_lease_is_that_of_the_policy_or_of_the_argument(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
-    let policys = audit(manager.clone(), key.clone()).await.expect("free");
-    assert!(policys > ms(50_000) && policys <= LONG_TTL, "{policys:?}");
+    let of_policy = audit(manager.clone(), key.clone()).await.expect("free");
+    assert!(of_policy > ms(50_000) && of_policy <= LONG_TTL, "{of_policy:?}");
     let own = assign(&manager, &key).await.expect("free");
     assert!(own > ms(20_000) && own <= ms(30_000), "{own:?}");
     let both = both(&manager, &backend.key("{order}")).await.expect("free");

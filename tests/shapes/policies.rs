@@ -137,7 +137,7 @@ async fn jobs_that_are_skipped_when_busy_wait_as_their_policy_says() {
 const KEPT: LockPolicy = SHORT.on_lost(OnLost::Finish);
 
 #[tokio::test]
-async fn what_happens_at_a_loss_is_the_policys_or_the_attributes() {
+async fn a_loss_is_handled_as_the_policy_or_the_attribute_says() {
     #[distributed_lock(key = "<id>", policy = KEPT, manager = locks)]
     async fn finish(locks: &LockManager, id: u64) -> Result<u64, LockError> {
         tokio::time::sleep(ms(130)).await;
