@@ -24,11 +24,12 @@ impl IntoResponse for OrderError {
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let retry_after = self.0.retry_after_secs().map(|secs| [(RETRY_AFTER, secs.to_string())]);
-        (status, retry_after, ()).into_response()
+        let message = self.0.message().unwrap_or_default().to_owned();
+        (status, retry_after, message).into_response()
     }
 }
 
-#[distributed_lock(key = "order:<id>", ttl = "300s")]
+#[distributed_lock(key = "order:<id>", ttl = "300s", message = "order <id> is being processed")]
 async fn audit(Path(id): Path<u64>) -> Result<String, OrderError> {
     sleep(Duration::from_millis(500)).await; // the work
     Ok(format!("order {id} is audited"))

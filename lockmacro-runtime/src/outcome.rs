@@ -53,11 +53,11 @@ impl<T, E: LockFailure> LockOutcome for Result<T, E> {
 /// An error type that a [`LockError`] can be converted to: every type that is `From<LockError>`.
 #[diagnostic::on_unimplemented(
     message = "the errors of the lock cannot become `{Self}`: write \
-               `impl From<LockError> for {Self}`, or with thiserror a \
-               variant `Lock(#[from] LockError)`",
+               `impl From<LockError> for {Self}`, or for a type of another \
+               crate the argument `map_err = path`",
     label = "`{Self}` is not `From<LockError>`",
-    note = "for an error type of another crate, write `map_err = path` with the path \
-            of a `fn(LockError) -> {Self}`"
+    note = "with thiserror, `From` is a variant `Lock(#[from] LockError)`",
+    note = "`map_err` takes the path of a `fn(LockError) -> {Self}`"
 )]
 pub trait LockFailure: Sized {
     /// Converts the error of the lock.

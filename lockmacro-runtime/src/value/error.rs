@@ -355,7 +355,10 @@ pub enum LockError {
     /// program starts, or name a manager.
     ///
     /// [`LockManager::install`]: crate::LockManager::install
-    #[error("no lock manager is installed: call `LockManager::install` when the program starts")]
+    #[error(
+        "no lock manager is installed: call `LockManager::install` when the program starts; in a \
+         test, `LockManager::scope` does not cover tasks that are spawned inside it"
+    )]
     NotInstalled,
     /// Another manager is installed already. It stays, because locks of two servers would not
     /// exclude each other.
