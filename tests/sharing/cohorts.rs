@@ -6,11 +6,12 @@ use std::time::Duration;
 use futures::future::join_all;
 use futures::poll;
 use lockmacro_runtime::{LockError, LockManager};
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Admin, Backend, Server, eventually, on};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::{Locked, TEST_TIMEOUT, held, is_busy, lock, ms, released, soon, waiting};
+use crate::{LONG_TTL, Locked, TEST_TIMEOUT, held, is_busy, lock, ms, released, soon, waiting};
 
 const KEY: &str = "order:42";
 
@@ -34,6 +35,13 @@ async fn served(turn: Option<Duration>) -> (Server, LockManager) {
     released([warm]).await;
     released([waits.await.expect("no panic").expect("free")]).await;
     (server, manager)
+}
+
+/// Waits until a waiter is in the queue, where it can be seen.
+async fn stands(backend: &Backend, key: &str) {
+    let mut queue = Queue::of(backend, key);
+    let stands = || std::future::ready(queue.length().is_none_or(|length| length > 0));
+    eventually("it waits", TEST_TIMEOUT, stands).await;
 }
 
 #[tokio::test]
@@ -62,7 +70,7 @@ async fn a_hundred_waiting_readers_enter_together_for_a_few_commands() {
     for _ in 0..100 {
         readers.spawn(waiting(&manager, KEY).shared().acquire());
     }
-    let mut queue = lockmacro_tests::queue::Queue::at(&server, KEY);
+    let mut queue = Queue::at(&server, KEY);
     queue.reaches(2).await;
     released([writer]).await;
     let guards = timeout(TEST_TIMEOUT, readers.join_all()).await.expect("all are let in");
@@ -87,7 +95,15 @@ async fn without_turns_each_caller_asks_for_itself() {
 async fn the_last_of_those_who_came_together_releases_the_lock(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key(KEY);
-    let mut guards = join_all((0..5).map(|_| held(lock(&ours, &key).shared()))).await;
+    let writer = held(lock(&theirs, &key)).await;
+    let readers = (0..6).map(|_| tokio::spawn(waiting(&ours, &key).shared().acquire()));
+    let readers: Vec<_> = readers.collect();
+    stands(backend, &key).await;
+    released([writer]).await;
+    let readers = readers.into_iter().map(|reader| async { reader.await.expect("no panic") });
+    let mut guards = join_all(readers.map(soon)).await;
+    // The first one may have a token of its own.
+    released([guards.remove(0)]).await;
     while let Some(guard) = guards.pop() {
         assert!(is_busy(lock(&theirs, &key)).await, "{} of them hold it", guards.len() + 1);
         // However each of them ends.
@@ -105,8 +121,9 @@ async fn callers_that_give_up_leave_the_lock_to_the_others(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key(KEY);
     let writer = held(lock(&theirs, &key)).await;
-    let mut readers: Vec<_> =
-        (0..6).map(|_| tokio::spawn(waiting(&ours, &key).shared().acquire())).collect();
+    let mut readers = vec![tokio::spawn(waiting(&ours, &key).shared().acquire())];
+    stands(backend, &key).await;
+    readers.extend((0..5).map(|_| tokio::spawn(waiting(&ours, &key).shared().acquire())));
     let brief = (0..3).map(|_| lock(&ours, &key).shared().wait(ms(200)).acquire());
     for refused in join_all(brief).await {
         assert!(matches!(refused, Err(LockError::TimedOut { .. })), "{refused:?}");
@@ -125,13 +142,12 @@ async fn callers_that_give_up_leave_the_lock_to_the_others(backend: &Backend) {
 #[on(memory, redis, cluster)]
 async fn each_of_those_who_came_together_has_a_lease_of_its_own(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let (key, ttl) = (backend.key(KEY), ms(600));
-    let first = lock(&ours, &key).shared().ttl(ttl).renew();
+    let (key, ttl) = (backend.key(KEY), ms(2_000));
     let shared = || lock(&ours, &key).shared().ttl(ttl);
-    let all = [first, shared().renew(), shared(), shared()];
+    let all = [shared().renew(), shared().renew(), shared(), shared()];
     let guards = join_all(all.map(held)).await;
-    // Outlasts three leases.
-    tokio::time::sleep(ttl * 3).await;
+    // Outlasts two leases.
+    tokio::time::sleep(ttl * 2).await;
     let are_held: Vec<_> = guards.iter().map(lockmacro_runtime::LockGuard::is_held).collect();
     assert_eq!(are_held, [true, true, false, false]);
     assert!(is_busy(lock(&theirs, &key)).await);
@@ -149,8 +165,9 @@ async fn a_reader_that_is_not_polled_holds_up_neither_readers_nor_writers(backen
     assert!(poll!(&mut first).is_pending(), "the answer is on its way");
     let mut together: Vec<_> =
         (0..3).map(|_| Box::pin(lock(&ours, &key).shared().acquire())).collect();
-    let granted = timeout(ms(1), join_all(together.iter_mut())).await;
-    assert!(granted.is_err(), "the first one has not its answer");
+    for one in &mut together {
+        assert!(poll!(one).is_pending(), "the first one has not its answer");
+    }
     drop(first);
     let mut last = together.pop().expect("three");
     released(join_all(together.into_iter().map(soon)).await).await;
@@ -176,6 +193,58 @@ async fn a_reader_that_is_not_polled_holds_up_neither_readers_nor_writers(backen
     released([soon(last).await]).await;
     backend.becomes_free(&key, TEST_TIMEOUT).await;
     backend.keeps_nothing().await;
+}
+
+/// A caller without `wait` that came together with one that waits.
+#[on(redis, cluster)]
+async fn a_caller_that_does_not_wait_is_answered_while_others_wait_for_the_server(
+    backend: &Backend,
+) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key(KEY);
+    let writer = held(lock(&theirs, &key)).await;
+    let mut first = Box::pin(waiting(&ours, &key).shared().acquire());
+    assert!(poll!(&mut first).is_pending());
+    let mut waits = Box::pin(waiting(&ours, &key).shared().acquire());
+    let mut brief = Box::pin(lock(&ours, &key).shared().wait(ms(1)).acquire());
+    let mut at_once = Box::pin(lock(&ours, &key).shared().acquire());
+    assert!(poll!(&mut waits).is_pending() && poll!(&mut brief).is_pending());
+    assert!(poll!(&mut at_once).is_pending());
+    let refused = timeout(TEST_TIMEOUT, at_once).await.expect("answered");
+    assert!(matches!(refused, Err(LockError::Busy { .. })), "{refused:?}");
+    let refused = timeout(TEST_TIMEOUT, brief).await.expect("answered");
+    assert!(matches!(refused, Err(LockError::TimedOut { .. })), "{refused:?}");
+    released([writer]).await;
+    let (first, waits) = tokio::join!(soon(first), soon(waits));
+    released([first, waits]).await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
+    backend.keeps_nothing().await;
+}
+
+#[tokio::test]
+async fn a_server_that_fails_keeps_nobody_of_a_cohort_for_longer_than_alone() {
+    let server = Server::start();
+    let builder = LockManager::builder().timeout(ms(500));
+    let manager = builder.connect(&server.url()).await.expect("the server is there");
+    released([held(lock(&manager, KEY).shared()).await]).await;
+    server.pause();
+    let ask = |wait: Option<Duration>| {
+        let lock = lock(&manager, KEY).shared();
+        match wait {
+            Some(wait) => Box::pin(lock.wait(wait).acquire()),
+            None => Box::pin(lock.acquire()),
+        }
+    };
+    let (mut first, mut waits) = (ask(Some(LONG_TTL)), ask(Some(LONG_TTL)));
+    let (at_once, brief) = (ask(None), ask(Some(ms(700))));
+    assert!(poll!(&mut first).is_pending() && poll!(&mut waits).is_pending());
+    let refused = timeout(TEST_TIMEOUT, async { tokio::join!(at_once, brief) }).await;
+    let (at_once, brief) = refused.expect("not for as long as the others wait");
+    let (at_once, brief) = (at_once.expect_err("no server"), brief.expect_err("no server"));
+    assert!(at_once.is_unavailable() && brief.is_unavailable(), "{at_once}, {brief}");
+    server.resume();
+    let (first, waits) = tokio::join!(soon(first), soon(waits));
+    released([first, waits]).await;
 }
 
 #[on(memory, redis, cluster)]

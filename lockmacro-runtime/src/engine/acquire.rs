@@ -9,7 +9,7 @@ use crate::engine::acquired::{Acquired, Outcome, Rare, Wanted};
 use crate::engine::acquisition::{Acquire, Acquisition, Refusal};
 use crate::engine::asker::Asker;
 use crate::engine::blocking::may_block;
-use crate::engine::cohort::Member;
+use crate::engine::cohort_member::Member;
 use crate::engine::cohort_request::{Shares, arrives};
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::current::Current;

@@ -21,7 +21,7 @@ use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::parking;
-use crate::value::time::Moment;
+use crate::value::time::{LastMoment, Moment};
 
 /// Pause before a lock that was lost at once is requested again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
@@ -37,8 +37,16 @@ pub(crate) struct Acquisition {
     is_first: bool,
     /// The process that made it. A forked process has a copy, and must not release it.
     process: u32,
-    /// Number of holders that share the token, and have not ended.
-    sharers: Option<Arc<AtomicUsize>>,
+    sharers: Option<Arc<Sharers>>,
+}
+
+/// The holders of a cohort, which have one token.
+#[derive(Debug, Default)]
+struct Sharers {
+    /// Number of holders that have not ended.
+    count: AtomicUsize,
+    /// Until when the holders that have ended may have extended the lock.
+    kept_until: LastMoment,
 }
 
 /// Why the lock was not granted.
@@ -188,14 +196,14 @@ impl Acquisition {
     /// One acquisition for each of these callers, which share the token: the last of them to end
     /// releases it.
     pub(crate) fn shared_by(
-        self,
+        &self,
         drafts: &[Arc<Request>],
         kept_until: Moment,
     ) -> Vec<Result<Self, Refusal>> {
-        let sharers = Arc::new(AtomicUsize::new(0));
+        let sharers = Arc::<Sharers>::default();
         let share = |draft: &Arc<Request>| {
             self.manager.count_in().map_err(Refusal::Failed)?;
-            sharers.fetch_add(1, Ordering::AcqRel);
+            sharers.count.fetch_add(1, Ordering::AcqRel);
             let request = Arc::new(draft.with_token_of(&self.request, kept_until));
             let mut share = self.of_same_token(request);
             share.sharers = Some(Arc::clone(&sharers));
@@ -217,16 +225,20 @@ impl Acquisition {
     /// Ends a holder that shares the token with others that have not ended. Returns false for the
     /// last one, which releases the token.
     fn leaves_sharers(&self) -> bool {
-        let Some(sharers) = &self.sharers else { return false };
-        if !self.is_counted.load(Ordering::Acquire) || self.is_a_copy() {
+        let Some(sharers) = self.sharers.as_ref().filter(|_| !self.is_a_copy()) else {
             return false;
+        };
+        if !self.is_counted.load(Ordering::Acquire) {
+            return true;
         }
+        sharers.kept_until.note(Moment::now().after(self.request.lasts()));
         let others = |count: usize| count.checked_sub(1).filter(|others| *others > 0);
-        let is_left = sharers.fetch_update(Ordering::AcqRel, Ordering::Acquire, others).is_ok();
-        if is_left {
-            drop(self.leaves());
+        let update = sharers.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, others);
+        match update {
+            Ok(_) => drop(self.leaves()),
+            Err(_) => self.request.renewed_until(sharers.kept_until.get()),
         }
-        is_left
+        update.is_ok()
     }
 
     /// The next owner of the token. The lock is counted as in flight already.

@@ -4,36 +4,17 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
+use std::task::Waker;
 
 use tokio::sync::Notify;
 
-use crate::engine::acquisition::{Acquire, Acquisition, Refusal};
-use crate::engine::blocking::blocked;
-use crate::engine::core::Core;
-use crate::engine::forming::FormingKey;
-use crate::engine::telemetry::WaitingGauge;
-use crate::engine::timer::Timer;
+use crate::engine::acquisition::{Acquisition, Refusal};
 use crate::protocol::answer::{Grant, Queueing};
 use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
-use crate::value::parking::{park, unparks_here};
 use crate::value::sync::Mutex;
 use crate::value::time::Moment;
-use crate::value::unavailability::Unavailability;
-
-/// Longest time for which a blocked thread does not look by itself.
-const LONGEST_PARK: Duration = Duration::from_secs(60);
-/// Round trips for which a cohort forms at most, and the bounds of that time. The caller whose
-/// request has to be answered first may not be polled.
-const ROUND_TRIPS: u32 = 4;
-const FORMS_MIN: Duration = Duration::from_millis(5);
-const FORMS_MAX: Duration = Duration::from_millis(100);
-
-/// Sends the request of the cohort that forms for a key.
-type Sends = fn(&Arc<Core>, &FormingKey);
 
 /// Callers that ask for a key together.
 #[derive(Debug, Default)]
@@ -48,12 +29,21 @@ struct State {
     members: Vec<Slot>,
     /// The request was sent, or is about to be.
     is_formed: bool,
-    /// The holder as last told, when, and the number of waiters ahead.
-    contended: Option<(OtherHolder, Moment, u32)>,
+    /// The last answer to the request, while it waits.
+    last: Option<Result<Busy, LockError>>,
+}
+
+/// Another holder has the lock.
+#[derive(Debug, Clone)]
+struct Busy {
+    holder: OtherHolder,
+    /// Number of waiters ahead.
+    rank: u32,
+    told: Moment,
 }
 
 #[derive(Debug)]
-enum Slot {
+pub(crate) enum Slot {
     Waits(Arc<Request>, Option<Waker>),
     Found(Box<Found>),
     /// The member has left, or has what was found.
@@ -62,7 +52,7 @@ enum Slot {
 
 /// What a member has been waiting for.
 #[derive(Debug)]
-enum Found {
+pub(crate) enum Found {
     Granted(Acquisition, Grant),
     Refused(Refusal),
     /// The member has to ask for itself.
@@ -70,27 +60,28 @@ enum Found {
 }
 
 impl Cohort {
-    /// Takes a caller in, before the request is sent.
-    pub(crate) fn join(self: Arc<Self>, core: &Arc<Core>, draft: Request, sends: Sends) -> Member {
-        let draft = Arc::new(draft);
-        let nth = {
-            let mut state = self.state.lock();
-            state.members.push(Slot::Waits(Arc::clone(&draft), None));
-            state.members.len() - 1
-        };
-        let (core, waiting) = (Arc::clone(core), WaitingGauge::new(Arc::clone(&draft)));
-        let round_trips = core.store().servers().round_trip(&draft.key) * ROUND_TRIPS;
-        let forms_until = Moment::now().after(round_trips.clamp(FORMS_MIN, FORMS_MAX));
-        let forms = Some((forms_until, sends));
-        let (timer, is_late, asking) = (None, false, None);
-        Member { cohort: self, nth, core, draft, waiting, timer, forms, is_late, asking }
+    /// Takes a caller in, before the request is sent. Returns the caller's number.
+    pub(crate) fn join(&self, draft: Arc<Request>) -> usize {
+        let mut state = self.state.lock();
+        state.members.push(Slot::Waits(draft, None));
+        state.members.len() - 1
     }
 
     /// The request is about to be sent. Returns whether anybody waits for it.
-    pub(crate) fn is_formed(&self) -> bool {
-        let mut state = self.state.lock();
-        state.is_formed = true;
-        state.members.iter().any(|slot| matches!(slot, Slot::Waits(..)))
+    pub(crate) fn forms(&self) -> bool {
+        self.state.lock().is_formed = true;
+        self.waiting() > 0
+    }
+
+    /// Whether the request was sent, or is about to be.
+    pub(crate) fn was_formed(&self) -> bool {
+        self.state.lock().is_formed
+    }
+
+    /// Number of members that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        let state = self.state.lock();
+        state.members.iter().filter(|slot| matches!(slot, Slot::Waits(..))).count()
     }
 
     /// The drafts of the members that wait.
@@ -98,16 +89,43 @@ impl Cohort {
         self.state.lock().drafts()
     }
 
-    /// The lock is not free: members that do not wait are refused.
-    pub(crate) fn contended(&self, holder: &OtherHolder, rank: u32) {
+    /// The lock is not free: members that do not wait are refused, unless a release of their own
+    /// process is in flight.
+    pub(crate) fn contended(&self, holder: &OtherHolder, rank: u32, is_released: bool) {
         self.answer(|state| {
-            state.contended = Some((holder.clone(), Moment::now(), rank));
-            state.find(|draft| draft.until.is_none().then(|| refused(draft, holder, None)))
+            let (holder, now) = (holder.clone(), Moment::now());
+            let busy = Busy { holder, rank, told: now };
+            state.last = Some(Ok(busy.clone()));
+            state.find(|draft| match draft.until {
+                None if is_released => None,
+                Some(until) if now < until => None,
+                _ => Some(Found::Refused(busy.refusal(draft))),
+            })
         });
     }
 
+    /// There was no answer, and the request is repeated.
+    pub(crate) fn unanswered(&self, error: &LockError) {
+        self.answer(|state| {
+            state.last = Some(Err(error.clone()));
+            let now = Moment::now();
+            state.find(|draft| {
+                let is_over = draft.until.is_some_and(|until| until <= now);
+                is_over.then(|| Found::Refused(Refusal::Failed(error.clone())))
+            })
+        });
+    }
+
+    /// The refusal of a member whose time is over; `None` while there was no answer.
+    pub(crate) fn over(&self, draft: &Request) -> Option<Refusal> {
+        match self.state.lock().last.as_ref()? {
+            Ok(busy) => Some(busy.refusal(draft)),
+            Err(error) => Some(Refusal::Failed(error.clone())),
+        }
+    }
+
     /// The members have the lock.
-    pub(crate) fn granted(&self, acquisition: Acquisition, grant: &Grant) {
+    pub(crate) fn granted(&self, acquisition: &Acquisition, grant: &Grant) {
         self.answer(|state| {
             let kept_until = Moment::now().after(grant.ttl);
             let mut shares = acquisition.shared_by(&state.drafts(), kept_until).into_iter();
@@ -119,15 +137,15 @@ impl Cohort {
         });
     }
 
+    /// The members are refused.
     pub(crate) fn refused(&self, refusal: &Refusal) {
         self.answer(|state| {
             state.find(|draft| {
                 Some(match refusal {
-                    Refusal::Contended { holder, queue, .. } => match (queue, draft.until) {
-                        (Queueing::Left(rank), Some(_)) => refused(draft, holder, Some(*rank)),
-                        (Queueing::Full, Some(_)) => full(draft),
-                        _ => refused(draft, holder, None),
-                    },
+                    Refusal::Contended { holder, queue, .. } => {
+                        let queue = if draft.until.is_some() { *queue } else { Queueing::Outside };
+                        Found::Refused(contended(draft, holder.clone(), queue))
+                    }
                     Refusal::Failed(error) => Found::Refused(Refusal::Failed(error.clone())),
                 })
             })
@@ -157,7 +175,7 @@ impl Cohort {
     pub(crate) async fn all_over(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.state.lock().members.iter().all(|slot| matches!(slot, Slot::Over)) {
+            if self.state.lock().members.iter().all(Slot::needs_nothing) {
                 return;
             }
             changed.await;
@@ -167,13 +185,69 @@ impl Cohort {
     /// Changes the state, and wakes the members without the mutex.
     fn answer(&self, change: impl FnOnce(&mut State) -> Vec<Waker>) {
         let wakers = change(&mut self.state.lock());
-        wakers.into_iter().for_each(Waker::wake);
+        self.changed.notify_one();
+        Wakes(wakers).all();
     }
 
-    fn leave(&self, nth: usize) -> Slot {
+    /// Takes what was found for a member, or has its task woken when there is something.
+    pub(crate) fn look(&self, nth: usize, waker: &Waker) -> Option<Found> {
+        match self.state.lock().members.get_mut(nth)? {
+            Slot::Waits(_, registered) => {
+                registered.replace(waker.clone());
+                return None;
+            }
+            Slot::Found(_) => {}
+            Slot::Over => return None,
+        }
+        match self.leave(nth) {
+            Slot::Found(found) => Some(*found),
+            Slot::Waits(..) | Slot::Over => None,
+        }
+    }
+
+    /// A member leaves. What was found for it is to be dropped without the mutex.
+    pub(crate) fn leave(&self, nth: usize) -> Slot {
         let left = self.state.lock().members.get_mut(nth).map(|s| mem::replace(s, Slot::Over));
         self.changed.notify_one();
         left.unwrap_or(Slot::Over)
+    }
+}
+
+impl Slot {
+    /// Whether neither the request is for this member, nor a part of the lock.
+    fn needs_nothing(&self) -> bool {
+        match self {
+            Slot::Waits(..) => false,
+            Slot::Found(found) => !matches!(**found, Found::Granted(..)),
+            Slot::Over => true,
+        }
+    }
+}
+
+impl Busy {
+    /// The refusal of a member.
+    fn refusal(&self, draft: &Request) -> Refusal {
+        let left = self.holder.left.map(|left| left.saturating_sub(self.told.elapsed()));
+        let holder = OtherHolder { left, ..self.holder.clone() };
+        let queue = draft.until.map_or(Queueing::Outside, |_| Queueing::Left(self.rank));
+        contended(draft, holder, queue)
+    }
+}
+
+/// Wakes members. The code of a waker may panic, and the others are woken nevertheless.
+struct Wakes(Vec<Waker>);
+
+impl Wakes {
+    fn all(&mut self) {
+        while let Some(waker) = self.0.pop() {
+            waker.wake();
+        }
+    }
+}
+
+impl Drop for Wakes {
+    fn drop(&mut self) {
+        self.all();
     }
 }
 
@@ -199,200 +273,6 @@ impl State {
         }
         wakers
     }
-}
-
-/// A caller in a cohort. Dropping it leaves the cohort.
-pub(crate) struct Member {
-    cohort: Arc<Cohort>,
-    nth: usize,
-    core: Arc<Core>,
-    draft: Arc<Request>,
-    #[expect(dead_code, reason = "counts while the caller waits")]
-    waiting: WaitingGauge<Arc<Request>>,
-    timer: Option<Timer>,
-    /// Until when the cohort may form, and what sends its request then.
-    forms: Option<(Moment, Sends)>,
-    /// Its wait is over, and it waits for a first answer.
-    is_late: bool,
-    /// It asks for itself.
-    asking: Option<Box<Acquire>>,
-}
-
-type Granted = Result<(Acquisition, Grant), Refusal>;
-
-impl Member {
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
-    pub(crate) fn draft(&self) -> &Arc<Request> {
-        &self.draft
-    }
-
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Granted> {
-        loop {
-            if let Some(asking) = &mut self.asking {
-                let (acquisition, answer) = ready!(asking.poll(cx));
-                return Poll::Ready(answer.map(|grant| (acquisition, grant)));
-            }
-            match self.look(cx.waker()) {
-                Some(Found::Nothing) => match self.alone().and_then(asking) {
-                    Ok(asking) => self.asking = Some(Box::new(asking)),
-                    Err(refusal) => return Poll::Ready(Err(refusal)),
-                },
-                Some(Found::Granted(acquisition, grant)) => {
-                    return Poll::Ready(Ok((acquisition, grant)));
-                }
-                Some(Found::Refused(refusal)) => return Poll::Ready(Err(refusal)),
-                None => {
-                    let Some(left) = self.left() else { return Poll::Pending };
-                    ready!(self.timer.get_or_insert_with(|| Timer::new(left)).poll(cx));
-                    self.timer = None;
-                    if !self.hurries()
-                        && let Some(refusal) = self.over()
-                    {
-                        return Poll::Ready(Err(refusal));
-                    }
-                }
-            }
-        }
-    }
-
-    /// The same for blocking callers.
-    pub(crate) fn block(&mut self) -> Granted {
-        let waker = unparks_here();
-        let found = blocked(|| {
-            loop {
-                if let Some(found) = self.look(&waker) {
-                    return found;
-                }
-                let left = self.left();
-                if left.is_some_and(|left| left.is_zero()) {
-                    if !self.hurries()
-                        && let Some(refusal) = self.over()
-                    {
-                        return Found::Refused(refusal);
-                    }
-                    continue;
-                }
-                park(left.unwrap_or(LONGEST_PARK).min(LONGEST_PARK));
-            }
-        });
-        match found {
-            Found::Granted(acquisition, grant) => Ok((acquisition, grant)),
-            Found::Refused(refusal) => Err(refusal),
-            Found::Nothing => {
-                let mut acquisition = self.alone()?;
-                match acquisition.acquire_blocking(None) {
-                    Some(answer) => answer.map(|grant| (acquisition, grant)),
-                    None => Err(Refusal::Failed(LockError::ShutDown)),
-                }
-            }
-        }
-    }
-
-    fn look(&self, waker: &Waker) -> Option<Found> {
-        let found = {
-            let mut state = self.cohort.state.lock();
-            match state.members.get_mut(self.nth) {
-                Some(Slot::Waits(_, registered)) => {
-                    registered.replace(waker.clone());
-                    None
-                }
-                Some(Slot::Found(_)) => Some(()),
-                Some(Slot::Over) | None => None,
-            }
-        };
-        let Slot::Found(found) = found.map(|()| self.cohort.leave(self.nth))? else { return None };
-        Some(match *found {
-            // Too little of the lease may be left.
-            Found::Granted(_, grant) if grant.sent.elapsed() >= grant.ttl / 2 => Found::Nothing,
-            found => found,
-        })
-    }
-
-    fn alone(&self) -> Result<Acquisition, Refusal> {
-        let request = self.draft.with_new_token().map_err(Refusal::Failed)?;
-        Ok(Acquisition::new(Arc::clone(&self.core), request))
-    }
-
-    /// How long until the caller has to do something: until its cohort has formed for long enough,
-    /// or its wait is over. `None` for ever, or until the answer of a request that ends by itself.
-    fn left(&self) -> Option<Duration> {
-        let until = match (self.forms, self.draft.until) {
-            (Some((forms, _)), until) => until.map_or(forms, |until| until.min(forms)),
-            (None, Some(until)) if self.is_late => until.after(answer_time(&self.core)),
-            (None, until) => until?,
-        };
-        Some(until.since(Moment::now())).filter(|left| *left < LONGEST_WAIT)
-    }
-
-    /// Has the request of the cohort sent, if it forms still. Returns whether the time for that is
-    /// over only now.
-    fn hurries(&mut self) -> bool {
-        let Some((_, sends)) = self.forms.take() else { return false };
-        if !self.cohort.state.lock().is_formed {
-            sends(&self.core, &forming_key(&self.core, &self.draft));
-        }
-        true
-    }
-
-    /// The wait is over. Returns the refusal of the caller, unless the caller waits for a first
-    /// answer.
-    fn over(&mut self) -> Option<Refusal> {
-        let state = self.cohort.state.lock();
-        let refusal = match &state.contended {
-            Some((holder, at, rank)) => {
-                let left = holder.left.map(|left| left.saturating_sub(at.elapsed()));
-                let holder = OtherHolder { left, ..holder.clone() };
-                contended(&self.draft, holder, Queueing::Left(*rank))
-            }
-            None if !self.is_late => {
-                self.is_late = true;
-                return None;
-            }
-            None => {
-                let detail = "no answer while the caller waited";
-                let reason = Unavailability::Timeout;
-                Refusal::Failed(LockError::unavailable_at(None, reason, detail))
-            }
-        };
-        Some(refusal)
-    }
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        // What it was granted is released without the mutex.
-        drop(self.cohort.leave(self.nth));
-    }
-}
-
-/// The cohort of a request.
-pub(crate) fn forming_key(core: &Core, request: &Request) -> FormingKey {
-    let (ttl, process) = (request.ttl, core.process());
-    FormingKey { key: request.key.as_str().into(), ttl, process }
-}
-
-/// Longer waits have no timer.
-const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-
-/// Longest time for one answer.
-fn answer_time(core: &Core) -> Duration {
-    core.store().servers().answer_time().max(Duration::from_secs(1)) * 2
-}
-
-fn asking(acquisition: Acquisition) -> Result<Acquire, Refusal> {
-    acquisition.acquire().map_err(|refused| refused.1)
-}
-
-fn refused(draft: &Request, holder: &OtherHolder, rank: Option<u32>) -> Found {
-    let queue = rank.map_or(Queueing::Outside, Queueing::Left);
-    Found::Refused(contended(draft, holder.clone(), queue))
-}
-
-fn full(draft: &Request) -> Found {
-    Found::Refused(contended(draft, OtherHolder::default(), Queueing::Full))
 }
 
 fn contended(draft: &Request, holder: OtherHolder, queue: Queueing) -> Refusal {

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::pin::pin;
+use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -10,13 +11,15 @@ use futures_util::future::{Either, select};
 use tokio::time::timeout;
 
 use crate::engine::acquisition::Acquisition;
-use crate::engine::cohort::{Cohort, Member, forming_key};
+use crate::engine::cohort::Cohort;
+use crate::engine::cohort_member::Member;
 use crate::engine::core::Core;
 use crate::engine::forming::FormingKey;
 use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::{Request, Witness};
 use crate::store::dispatch::Store;
 use crate::value::error::LockError;
+use crate::value::key::LockKey;
 use crate::value::limits::CONFIRM_WINDOW;
 use crate::value::mode::Mode;
 use crate::value::sync::Mutex;
@@ -40,9 +43,9 @@ pub(crate) fn arrives(core: &Arc<Core>, request: Request) -> Shares {
     if !may_join {
         return Shares::Apart(request);
     }
-    core.check_fork();
-    let key = forming_key(core, &request);
-    let join = |cohort: Arc<Cohort>, request| cohort.join(core, request, send_next);
+    let (ttl, process) = (request.ttl, core.process());
+    let key = FormingKey { key: request.key.as_str().into(), ttl, process };
+    let join = |cohort, request| Member::new(cohort, core, key.clone(), request, send_next);
     match core.forming().enter(&key, request, join) {
         Ok(member) => Shares::Joins(member),
         Err(mut request) => {
@@ -69,7 +72,8 @@ impl Unanswered {
 
     /// The request has an answer.
     fn answered(&self) {
-        if self.is_over.swap(true, Ordering::AcqRel) {
+        // A forked process has a copy of its parent's request, and must not act for it.
+        if self.is_over.swap(true, Ordering::AcqRel) || self.key.process != process::id() {
             return;
         }
         send_next(&self.core, &self.key);
@@ -122,13 +126,18 @@ struct Sent {
 impl Witness for Watch<Sent> {
     fn contended(&self, holder: &OtherHolder, rank: u32) {
         if let Some(sent) = self.0.upgrade() {
-            sent.cohort.contended(holder, rank);
+            let key = LockKey::from(&*sent.unanswered.key.key);
+            let is_released = sent.unanswered.core.releasing().is_in_flight(&key);
+            sent.cohort.contended(holder, rank, is_released);
             sent.unanswered.answered();
         }
     }
 
-    fn failed(&self, _: LockError) {
-        self.0.upgrade().iter().for_each(|sent| sent.unanswered.answered());
+    fn failed(&self, error: LockError) {
+        if let Some(sent) = self.0.upgrade() {
+            sent.cohort.unanswered(&error);
+            sent.unanswered.answered();
+        }
     }
 
     fn undecided(&self, _: &OtherHolder) {
@@ -136,7 +145,7 @@ impl Witness for Watch<Sent> {
     }
 
     fn callers(&self) -> usize {
-        self.0.upgrade().map_or(1, |sent| sent.cohort.drafts().len())
+        self.0.upgrade().map_or(1, |sent| sent.cohort.waiting())
     }
 }
 
@@ -149,7 +158,7 @@ impl Drop for Sent {
 /// Sends the request of the cohort that forms for a key.
 fn send_next(core: &Arc<Core>, key: &FormingKey) {
     while let Some(cohort) = core.forming().answered::<Cohort>(key) {
-        if cohort.is_formed() {
+        if cohort.forms() {
             return send(core, key, cohort);
         }
     }
@@ -187,9 +196,11 @@ async fn ask(core: Arc<Core>, sent: Arc<Sent>, store: Arc<Store>) {
         }
     };
     match answer {
-        Ok(grant) => cohort.granted(acquisition, &grant),
+        Ok(grant) => cohort.granted(&acquisition, &grant),
         Err(refusal) => cohort.refused(&refusal),
     }
+    // Without a member that takes a part, this releases the lock.
+    drop(acquisition);
     sent.unanswered.answered();
     if timeout(CONFIRM_WINDOW, cohort.all_over()).await.is_err() {
         cohort.evict();
@@ -200,7 +211,9 @@ async fn ask(core: Arc<Core>, sent: Arc<Sent>, store: Arc<Store>) {
 fn request(cohort: &Cohort, sent: &Arc<Sent>) -> Option<Request> {
     let drafts = cohort.drafts();
     let until = drafts.iter().filter_map(|draft| draft.until).max();
-    let mut request = drafts.first()?.with_new_token().ok()?;
+    // A caller that waits does not know since when it will hold the lock, and its token says so.
+    let first = drafts.iter().find(|draft| draft.until.is_some()).or(drafts.first())?;
+    let mut request = first.with_new_token().ok()?;
     request.until = until;
     if until.is_some() {
         request.is_watched_by(Arc::new(Watch(Arc::downgrade(sent))));

@@ -169,6 +169,15 @@ impl Core {
         turn(self.defaults.turn, self.store().servers().round_trip(key))
     }
 
+    /// Longest time for one answer. A store in memory answers at once, but the background thread
+    /// that sends the request may be slower.
+    pub(crate) fn answer_time(&self) -> Duration {
+        match self.store().servers().answer_time() {
+            Duration::ZERO => Duration::from_secs(1),
+            answer => answer,
+        }
+    }
+
     /// Whether locks are passed on inside the process, or shared there by one token.
     pub(crate) fn passes_on(&self) -> bool {
         self.defaults.turn != Some(Duration::ZERO)

@@ -278,7 +278,8 @@ impl Held {
         let places = mem::take(&mut *self.places.lock());
         let waits = Cell::new(false);
         Place::tell(places.all(), |place| waits.set(place.lost() || waits.get()));
-        if waits.get() {
+        // Others that share the token may renew it.
+        if waits.get() || self.acquisition.has_sharers() {
             self.acquisition.abandon();
         }
     }

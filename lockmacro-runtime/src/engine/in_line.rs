@@ -177,9 +177,9 @@ impl InLine {
         let until = match (self.draft.until, self.is_last) {
             (Some(until), false) => until,
             // The waiter has this much longer for the answer to a request in flight.
-            (Some(until), true) => until.after(answer_time(&self.core)),
+            (Some(until), true) => until.after(self.core.answer_time()),
             // One answer to another caller's request, and one to a request of the line after it.
-            (None, _) => self.since.after(answer_time(&self.core) * 2),
+            (None, _) => self.since.after(self.core.answer_time() * 2),
         };
         Some(until.since(Moment::now())).filter(|left| *left < LONGEST_TIMER)
     }
@@ -233,14 +233,5 @@ impl Drop for InLine {
         if let Some(place) = self.place.take() {
             place.leave();
         }
-    }
-}
-
-/// Longest time for one answer. A store in memory answers at once, but the background thread that
-/// sends the request may be slower.
-fn answer_time(core: &Core) -> Duration {
-    match core.store().servers().answer_time() {
-        Duration::ZERO => RELEASE_MAX,
-        answer => answer,
     }
 }

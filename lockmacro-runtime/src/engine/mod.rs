@@ -12,6 +12,7 @@ pub(crate) mod cleanup;
 pub(crate) mod cleanup_queue;
 pub(crate) mod cleanup_retry;
 pub(crate) mod cohort;
+pub(crate) mod cohort_member;
 pub(crate) mod cohort_request;
 pub(crate) mod core;
 pub(crate) mod current;

@@ -151,6 +151,9 @@ impl Request {
         let mut request = request.with(self.several().to_vec(), given, min_hold);
         request.name.clone_from(&self.name);
         (request.fenced, request.until, request.asked) = (self.fenced, self.until, self.asked);
+        if let Some(witness) = self.rare.get().and_then(|rare| rare.witness.clone()) {
+            request.is_watched_by(witness);
+        }
         Ok(request)
     }
 
