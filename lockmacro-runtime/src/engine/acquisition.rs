@@ -2,7 +2,7 @@
 //! any time releases the lock in the background.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use std::{mem, process};
@@ -16,12 +16,13 @@ use crate::engine::telemetry::WaitingGauge;
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing, Released};
 use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
+use crate::protocol::sharers::Sharers;
 use crate::store::dispatch::Store;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::parking;
-use crate::value::time::{LastMoment, Moment};
+use crate::value::time::Moment;
 
 /// Pause before a lock that was lost at once is requested again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
@@ -37,16 +38,6 @@ pub(crate) struct Acquisition {
     is_first: bool,
     /// The process that made it. A forked process has a copy, and must not release it.
     process: u32,
-    sharers: Option<Arc<Sharers>>,
-}
-
-/// The holders of a cohort, which have one token.
-#[derive(Debug, Default)]
-struct Sharers {
-    /// Number of holders that have not ended.
-    count: AtomicUsize,
-    /// Until when the holders that have ended may have extended the lock.
-    kept_until: LastMoment,
 }
 
 /// Why the lock was not granted.
@@ -60,8 +51,7 @@ impl Acquisition {
     /// An acquisition whose request was not sent yet.
     pub(crate) fn new(manager: Arc<Core>, request: Request) -> Self {
         let (is_counted, process) = (AtomicBool::new(false), manager.process());
-        let (request, is_first, sharers) = (Arc::new(request), true, None);
-        Self { manager, request, is_counted, is_first, process, sharers }
+        Self { manager, request: Arc::new(request), is_counted, is_first: true, process }
     }
 
     /// Requests the lock on the caller's runtime.
@@ -203,11 +193,8 @@ impl Acquisition {
         let sharers = Arc::<Sharers>::default();
         let share = |draft: &Arc<Request>| {
             self.manager.count_in().map_err(Refusal::Failed)?;
-            sharers.count.fetch_add(1, Ordering::AcqRel);
-            let request = Arc::new(draft.with_token_of(&self.request, kept_until));
-            let mut share = self.of_same_token(request);
-            share.sharers = Some(Arc::clone(&sharers));
-            Ok(share)
+            let request = draft.sharing(&self.request, kept_until, &sharers);
+            Ok(self.of_same_token(Arc::new(request)))
         };
         let shares: Vec<_> = drafts.iter().map(share).collect();
         if shares.iter().any(Result::is_ok) {
@@ -219,33 +206,32 @@ impl Acquisition {
 
     /// Whether it was granted to a cohort.
     pub(crate) fn has_sharers(&self) -> bool {
-        self.sharers.is_some()
+        self.request.sharers().is_some()
     }
 
     /// Ends a holder that shares the token with others that have not ended. Returns false for the
     /// last one, which releases the token.
     fn leaves_sharers(&self) -> bool {
-        let Some(sharers) = self.sharers.as_ref().filter(|_| !self.is_a_copy()) else {
+        let Some(sharers) = self.request.sharers().filter(|_| !self.is_a_copy()) else {
             return false;
         };
         if !self.is_counted.load(Ordering::Acquire) {
             return true;
         }
-        sharers.kept_until.note(Moment::now().after(self.request.lasts()));
-        let others = |count: usize| count.checked_sub(1).filter(|others| *others > 0);
-        let update = sharers.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, others);
-        match update {
-            Ok(_) => drop(self.leaves()),
-            Err(_) => self.request.renewed_until(sharers.kept_until.get()),
+        match sharers.leave(Moment::now().after(self.request.lasts())) {
+            Ok(()) => drop(self.leaves()),
+            Err(kept_until) => {
+                self.request.renewed_until(kept_until);
+                return false;
+            }
         }
-        update.is_ok()
+        true
     }
 
     /// The next owner of the token. The lock is counted as in flight already.
     fn of_same_token(&self, request: Arc<Request>) -> Self {
         let (is_counted, is_first, process) = (AtomicBool::new(true), false, self.process);
-        let (manager, sharers) = (Arc::clone(&self.manager), None);
-        Self { manager, request, is_counted, is_first, process, sharers }
+        Self { manager: Arc::clone(&self.manager), request, is_counted, is_first, process }
     }
 
     /// The same through another connection to the store.

@@ -21,11 +21,15 @@ enum At {
     /// A caller of one key. `None` for a caller that does not wait. Boxed, to keep the other
     /// callers small.
     Line(Place, Option<Box<Wait>>),
-    /// A caller of several keys. `None` outside of every line.
-    Lines(Option<Box<HeadOfLines>>),
+    /// Any other caller, boxed for the same reason. `None` outside of every line.
+    Elsewhere(Option<Box<Elsewhere>>),
+}
+
+enum Elsewhere {
+    /// A caller of several keys.
+    Lines(Box<HeadOfLines>),
     /// A caller that shares its key. The next cohort is sent when this is dropped.
-    #[expect(dead_code, reason = "dropped with the answer")]
-    Shares(Arc<Unanswered>),
+    Shares(#[expect(dead_code, reason = "dropped with the answer")] Arc<Unanswered>),
 }
 
 struct Wait {
@@ -41,17 +45,17 @@ impl Asker {
 
     /// A caller of several keys.
     pub(crate) fn of_several(heads: Box<HeadOfLines>) -> Self {
-        Self(At::Lines(Some(heads)))
+        Self(At::Elsewhere(Some(Box::new(Elsewhere::Lines(heads)))))
     }
 
     /// A caller that belongs to no line.
     pub(crate) fn outside() -> Self {
-        Self(At::Lines(None))
+        Self(At::Elsewhere(None))
     }
 
     /// A caller that shares its key with a cohort that forms.
     pub(crate) fn of_shared(unanswered: Arc<Unanswered>) -> Self {
-        Self(At::Shares(unanswered))
+        Self(At::Elsewhere(Some(Box::new(Elsewhere::Shares(unanswered)))))
     }
 
     /// Until when the caller waits in its line if the lock is busy; `None` for a caller that does
@@ -59,7 +63,7 @@ impl Asker {
     pub(crate) fn until(&self) -> Option<Moment> {
         match &self.0 {
             At::Line(_, Some(wait)) => Some(wait.until),
-            At::Line(_, None) | At::Lines(_) | At::Shares(_) => None,
+            At::Line(_, None) | At::Elsewhere(_) => None,
         }
     }
 
@@ -78,11 +82,13 @@ impl Asker {
     ) -> Poll<()> {
         let (wait, core) = match (&mut self.0, asked) {
             (At::Line(_, Some(wait)), Some(asked)) => (&mut **wait, asked.manager()),
-            (At::Lines(Some(heads)), _) => {
-                heads.poll(cx);
+            (At::Elsewhere(other), _) => {
+                if let Some(Elsewhere::Lines(heads)) = other.as_deref_mut() {
+                    heads.poll(cx);
+                }
                 return Poll::Pending;
             }
-            (At::Line(..) | At::Lines(None) | At::Shares(_), _) => return Poll::Pending,
+            (At::Line(..), _) => return Poll::Pending,
         };
         let Wait { until, timer } = wait;
         let timer = timer.get_or_insert_with(|| {
@@ -94,7 +100,9 @@ impl Asker {
 
     /// Notes that the caller's thread is blocked until the answer.
     pub(crate) fn blocks(&self) {
-        if let At::Lines(Some(heads)) = &self.0 {
+        if let At::Elsewhere(Some(other)) = &self.0
+            && let Elsewhere::Lines(heads) = &**other
+        {
             heads.block();
         }
     }
@@ -103,10 +111,10 @@ impl Asker {
     pub(crate) fn granted(mut self) -> Places {
         match self.take() {
             At::Line(place, _) => Places::One(place),
-            At::Lines(heads) => {
-                Places::Several(heads.map(|heads| heads.granted()).unwrap_or_default())
-            }
-            At::Shares(_) => Places::Several(Vec::new()),
+            At::Elsewhere(other) => Places::Several(match other.map(|other| *other) {
+                Some(Elsewhere::Lines(heads)) => heads.granted(),
+                Some(Elsewhere::Shares(_)) | None => Vec::new(),
+            }),
         }
     }
 
@@ -116,11 +124,12 @@ impl Asker {
         let until = self.until();
         let place = match self.take() {
             At::Line(place, _) => place,
-            At::Lines(heads) => {
-                heads?.refused(refusal);
+            At::Elsewhere(other) => {
+                if let Elsewhere::Lines(heads) = *other? {
+                    heads.refused(refusal);
+                }
                 return None;
             }
-            At::Shares(_) => return None,
         };
         let draft = until.map(|until| Arc::new(asked.request().for_waiting(Some(until))));
         let draft = match refusal {
@@ -152,7 +161,7 @@ impl Asker {
     }
 
     fn take(&mut self) -> At {
-        mem::replace(&mut self.0, At::Lines(None))
+        mem::replace(&mut self.0, At::Elsewhere(None))
     }
 }
 

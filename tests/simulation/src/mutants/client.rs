@@ -59,9 +59,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "self.ends.since(now) >= least", "true"),
     // Callers that share a key by one token.
     mutant("each of a cohort releases the token", "lease|exclusion", "engine/acquisition.rs",
-        "self.sharers.as_ref().filter(|_| !self.is_a_copy())",
-        "self.sharers.as_ref().filter(|_| !MUTANT)"),
-    mutant("nobody of a cohort releases the token", "idle|left|stuck", "engine/acquisition.rs",
+        "self.request.sharers().filter(|_| !self.is_a_copy())",
+        "self.request.sharers().filter(|_| !MUTANT)"),
+    mutant("nobody of a cohort releases the token", "idle|left|stuck", "protocol/sharers.rs",
         "count.checked_sub(1).filter(|others| *others > 0)", "count.checked_sub(1)"),
     mutant("a cohort asks for nothing", "stuck", "engine/cohort_request.rs",
         "return send(core, key, cohort);", "return std::mem::forget(cohort);"),
