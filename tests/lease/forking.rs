@@ -21,8 +21,21 @@ fn main() -> Done {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let manager = runtime.block_on(LockManager::connect(url))?;
     let ours = lock(&manager, "parent", ttl).acquire_blocking()?;
+    // One asks, and the other one is in a cohort that forms until the answer.
+    let writer = lock(&manager, "shared", ttl).acquire_blocking()?;
+    let shares = || Box::pin(lock(&manager, "shared", ttl).shared().wait_forever().acquire());
+    let mut readers = [shares(), shares()];
+    runtime.block_on(async {
+        for reader in &mut readers {
+            assert!(futures::poll!(reader).is_pending(), "a writer holds it");
+        }
+    });
     match fork()? {
         Fork::Child => {
+            // Nobody asks for the parent's callers.
+            let [first, second] = readers;
+            drop(first);
+            std::mem::forget(second);
             let done = child(&manager, ours, ttl);
             if let Err(error) = &done {
                 eprintln!("the child: {error}");
@@ -36,6 +49,14 @@ fn main() -> Done {
             }
             ours.check()?;
             ours.release_blocking()?;
+            writer.release_blocking()?;
+            runtime.block_on(async {
+                for guard in futures::future::try_join_all(readers).await? {
+                    guard.release().await?;
+                }
+                Done::Ok(())
+            })?;
+            lock(&manager, "shared", ttl).acquire_blocking()?.release_blocking()?;
             runtime.block_on(async {
                 lock(&manager, "parent", ttl).acquire().await?.release().await
             })?;
