@@ -73,7 +73,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("the turn of several keys wakes nobody", "stuck", "engine/local_queue.rs",
         "            effects.wake.extend(waiter.waker.take());\n            State::Asking",
         "            if !MUTANT { effects.wake.extend(waiter.waker.take()); }\n            State::Asking"),
-    mutant("a head that leaves tells no line", "late", "engine/head_of_lines.rs",
+    mutant("a head that leaves tells no line", "late|stuck", "engine/head_of_lines.rs",
         "        Place::tell(&self.places, |place| place.failed(None));", "();"),
     mutant("a lock on several keys ends in no line", "stuck", "engine/held.rs",
         "                Place::tell(places.all(), Place::ends);\n                Ended::Kept",
@@ -85,7 +85,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("a push is not heard", "idle", "store/redis/pubsub/channels.rs",
         "self.waiters.grant(number, hand_off);", "drop(hand_off);"),
     // Releases.
-    mutant("a dropped call is not released", "idle", "engine/acquisition.rs",
+    mutant("a dropped call is not released", "idle|left", "engine/acquisition.rs",
         "self.request.applied().may_be() || !self.request.several().is_empty()", "false"),
     mutant("a dropped guard is not released", "idle", "guard.rs",
         "self.held.abandon();", "self.held.request();"),

@@ -62,8 +62,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("one holder more than permits", LEASE, "count < limit)", "count <= limit)"),
     mutant("one holder more than permits, where nobody waits", LEASE,
         "count < tonumber(ARGV[7])", "count <= tonumber(ARGV[7])"),
-    mutant("a shared caller beside an exclusive holder", LEASE,
-        "if limit == 1 or not is_shared(held) then", "if limit == 1 then"),
     mutant("an exclusive caller beside shared holders", LEASE,
         "if limit == 1 or not is_shared(held) then",
         "limit = limit == 1 and 0 or limit if not is_shared(held) then"),
