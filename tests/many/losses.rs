@@ -141,6 +141,24 @@ async fn an_extension_is_refused_when_one_key_is_gone() {
     .await;
 }
 
+/// A body on a blocked thread cannot be stopped, and learns of the loss late.
+#[on(redis, slots)]
+async fn the_other_keys_are_kept_for_a_body_that_goes_on(backend: &Backend) {
+    let manager = backend.manager().await;
+    let keys = keys::<2>(backend);
+    let mut admin = backend.admin().expect("a server");
+    let guard = many(&manager, &keys).acquire().await.expect("free");
+    let lock = many(&manager, &keys[1..]).wait(IN_TIME);
+    let mut waits = tokio::spawn(async move { lock.acquire().await.map(drop) });
+    steal(&mut admin, &keys[0], &[]);
+    let error = guard.extend(LONG_TTL).await.expect_err("one was gone");
+    assert!(matches!(&error, LockError::Lost(_)), "{error}");
+    let early = tokio::time::timeout(ms(300), &mut waits).await;
+    assert!(early.is_err(), "another caller of the process has the second key: {early:?}");
+    drop(guard);
+    waits.await.expect("no panic").expect("the second key was released");
+}
+
 #[tokio::test]
 async fn a_body_that_runs_to_its_end_can_see_the_loss() {
     let backend = Backend::redis();

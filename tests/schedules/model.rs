@@ -224,13 +224,15 @@ impl World {
     /// The head of the queue, if its push reaches it, when the scripts ask it to poll:
     /// - the lock is kept for a while after its release;
     /// - the lock is free, because too many dead waiters were at the head;
-    /// - the head has left, and no client of this test holds the lock.
+    /// - the head has left, and another program holds the lock.
     pub fn asked_to_poll(&self, step: &Step) -> Option<usize> {
         let Event::Release { client, keep, .. } = step.event else { return None };
         let token = &self.clients[client].token;
         let held = step.before.held.as_ref() == Some(token);
         let is_pushed = if held {
             keep > 0 || step.after.held.is_none()
+        } else if step.before.held.is_none() {
+            step.after.held.is_none()
         } else {
             let ours = |held: &String| self.by_token(held).is_some() || self.is_kept(held);
             step.before.rank(token) == Some(0) && !step.after.held.as_ref().is_some_and(ours)

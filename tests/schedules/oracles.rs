@@ -139,6 +139,10 @@ fn owned(world: &World, step: &Step) -> Verdict {
             ensure(step.reply == Reply::Own(own), "the answer is not what is true")?;
             let spent = own && keep > 0;
             match after {
+                // A free lock is handed off, whoever releases it.
+                _ if before.is_none() => {
+                    ensure(waited || after.is_none(), "a grant to nobody")?;
+                }
                 _ if !own => ensure(untouched, "a lock of another one was changed")?,
                 Some(after) if spent => {
                     // The label stays, so that it is known for one of ours.
@@ -288,7 +292,7 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
     let own = |client: usize| world.holder(&step.before) == Some(client);
     let hands_over = match step.event {
         Event::Ask { .. } => true,
-        Event::Release { client, keep: 0 } => own(client),
+        Event::Release { client, keep } => keep == 0 && own(client) || step.before.held.is_none(),
         _ => false,
     };
     if hands_over && step.after.held.is_none() && step.reply != Reply::Refused {
@@ -367,7 +371,10 @@ fn idempotent(world: &World, step: &Step) -> Verdict {
         }
         Event::Release { client, .. } if world.clients[client].stage == Stage::Gone => {
             let nothing = before.held == after.held && before.keys == after.keys && same_queue;
-            ensure(nothing && before.fence == after.fence, "released twice, and it shows")
+            // A free lock is handed off, whoever releases it.
+            let hands_off = before.held.is_none() && !before.queue.is_empty();
+            let shows = !nothing || before.fence != after.fence;
+            ensure(hands_off || !shows, "released twice, and it shows")
         }
         _ => Ok(()),
     }

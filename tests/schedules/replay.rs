@@ -60,9 +60,11 @@ fn main(world: &World, step: &Step, actor: Option<String>) -> Option<Told> {
             Told::Asked { token, waits: max_queue > 0, reply }
         }
         Event::Set { .. } => Told::Set { token, granted: step.reply == Reply::Own(true) },
-        Event::Release { keep, .. } => {
-            Told::Released { token, held: step.reply == Reply::Own(true), keeps: keep > 0 }
-        }
+        Event::Release { keep, .. } => Told::Released {
+            token,
+            held: step.reply == Reply::Own(true),
+            keeps: keep > 0 && step.reply == Reply::Own(true),
+        },
         Event::Renew { .. } => Told::Renewed { token, held: step.reply == Reply::Own(true) },
         Event::ForeignSet if before.held.is_none() && after.held.is_some() => Told::Foreign,
         Event::Expire | Event::ForeignDelete if before.held.is_some() && after.held.is_none() => {

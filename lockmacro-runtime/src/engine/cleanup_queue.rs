@@ -181,16 +181,18 @@ impl CleanupQueue {
         }
     }
 
-    /// The manager was shut down: each lock that was released before is released one last time.
+    /// The manager was shut down: each lock that was released before is released one last time,
+    /// beside a release that is due before that.
     pub(crate) fn close(&self) {
         let (mut queues, now) = (self.queues(), Instant::now());
         queues.closed = Some(now + 2 * SHUTDOWN_PAUSE);
-        let released: Vec<_> = queues.released.iter().copied().collect();
-        for (number, due) in released {
+        let last = now + SHUTDOWN_PAUSE;
+        let later = queues.released.iter().filter(|(_, due)| *due > last);
+        for (number, due) in later.copied().collect::<Vec<_>>() {
             queues.released.remove(&(number, due));
             if let Some(mut item) = queues.retries.remove(&(due, number)) {
                 item.is_last = true;
-                queues.retry_at(item, now + SHUTDOWN_PAUSE);
+                queues.retry_at(item, last);
             }
         }
     }

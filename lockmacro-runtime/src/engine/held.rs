@@ -266,20 +266,24 @@ impl Held {
                     self.manager().store().servers().lock_lost(self.request());
                 }
                 telemetry::lost(self.request().labels(), &lost);
-                self.leaves_line();
+                self.leaves_line(cause);
             }
             lost
         })
     }
 
     /// Leaves the line of a lock that is lost. If another caller waits, the lock is released at
-    /// once.
-    fn leaves_line(&self) {
+    /// once, unless its body may still be protected by what is left of the lock.
+    fn leaves_line(&self, cause: LossCause) {
         let places = mem::take(&mut *self.places.lock());
         let waits = Cell::new(false);
         Place::tell(places.all(), |place| waits.set(place.lost() || waits.get()));
+        // A body on a blocked thread learns of the loss late. Until then the other keys, or nodes,
+        // keep everybody else out.
+        let is_partly_held = cause == LossCause::Taken
+            && (self.only().is_none() || self.manager().store().servers().are_several());
         // Others that share the token may renew it.
-        if waits.get() || self.acquisition.has_sharers() {
+        if waits.get() && !is_partly_held || self.acquisition.has_sharers() {
             self.acquisition.abandon();
         }
     }

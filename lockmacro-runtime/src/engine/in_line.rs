@@ -187,7 +187,7 @@ impl InLine {
     /// The refusal of a caller whose wait is over; `None` until there was a first answer.
     fn answered_late(&self) -> Option<Refusal> {
         let place = self.place.as_ref().filter(|_| self.is_last && self.late.is_none())?;
-        place.over(self.draft.until.is_some(), false)
+        place.over(self.draft.until.is_some(), false, self.since)
     }
 
     /// The wait is over. Returns the refusal of the caller, unless the caller waits for a first
@@ -198,7 +198,7 @@ impl InLine {
             return None;
         }
         let place = self.place.as_ref()?;
-        let refusal = place.over(waits, self.is_last || !waits);
+        let refusal = place.over(waits, self.is_last || !waits, self.since);
         self.is_last = true;
         refusal
     }

@@ -79,6 +79,8 @@ pub(crate) struct State {
     /// The token that a waiter has taken up, and until when the store may keep the lock. Shown to
     /// callers that arrive before the waiter is registered as the holder.
     pub(crate) taken_up: Option<(Arc<Request>, Moment)>,
+    /// When a holder of this process last ended.
+    pub(crate) held: Option<Moment>,
     /// When the watch looks at the line next; `None` when there is no watch.
     pub(crate) watched: Option<Moment>,
 }
@@ -168,6 +170,7 @@ impl Line {
             report: None,
             holder: None,
             taken_up: None,
+            held: None,
             watched: None,
         };
         let state = Mutex::new(state);

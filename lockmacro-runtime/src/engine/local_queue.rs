@@ -593,6 +593,10 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
             effects.request = Some(self.request);
             State::Requested { request: self.request, answered }
         };
+        if self.turn_of_several() {
+            // It may wait for its other keys. Callers that arrive now are refused, too.
+            self.refuse_if_busy(effects);
+        }
     }
 
     /// Withdraws the request of the queue if it is not for the next caller: there is none, or the

@@ -97,8 +97,8 @@ impl Place {
     }
 
     /// The refusal of a caller whose time is over. `None` while nothing is known of the lock,
-    /// unless this is the `last` check.
-    pub(crate) fn over(&self, waits: bool, last: bool) -> Option<Refusal> {
+    /// unless this is the `last` check. The caller came at `since`.
+    pub(crate) fn over(&self, waits: bool, last: bool, since: Moment) -> Option<Refusal> {
         let mut held = None;
         let state = self.line.state.lock();
         let is_ours = state.queue.turn_of_several()
@@ -106,7 +106,8 @@ impl Place {
             || state.queue.passed().is_some();
         match &state.last {
             Some(Err(error)) if !is_ours => return Some(Refusal::Failed(error.clone())),
-            None if !is_ours && last => {
+            // After a holder of this process, another caller has waited for a busy lock.
+            None if !is_ours && last && state.held.is_none_or(|held| held < since) => {
                 let detail = "no answer while the caller waited".to_owned();
                 let reason = Unavailability::Timeout;
                 return Some(Refusal::Failed(LockError::Unavailable {
@@ -115,7 +116,7 @@ impl Place {
                     server: None,
                 }));
             }
-            None if !is_ours => return None,
+            None if !is_ours && !last => return None,
             _ => {}
         }
         let ahead = match &state.last {
@@ -150,11 +151,10 @@ impl Place {
     ) -> Ended {
         self.line.with(|state| {
             let tenure = tenure.filter(|_| state.queue.has_waiters() && self.line.is_open());
+            let (turn, now) = (self.line.turn(state), Moment::now());
             if state.queue.holder() == Some(self.ticket) {
-                state.taken_up = None;
+                (state.taken_up, state.held) = (None, Some(now));
             }
-            let turn = self.line.turn(state);
-            let now = Moment::now();
             let (is_passed, effects) = state.queue.release(self.ticket, tenure, token, turn, now);
             let ended = if is_passed {
                 Ended::Passed

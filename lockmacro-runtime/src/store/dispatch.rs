@@ -115,7 +115,8 @@ impl Store {
     }
 
     /// Requests one key, or several keys that one call can take. With `until`, a failing server is
-    /// asked again until then, because the caller waits anyway.
+    /// asked again until then, because the caller waits anyway; and a Redlock repeats its attempts
+    /// no longer than that.
     pub(super) fn try_acquire<'a>(
         &'a self,
         request: &'a Request,
@@ -124,7 +125,7 @@ impl Store {
         match self {
             Store::Memory(memory) => Box::pin(async move { memory.acquire(request) }),
             Store::Redis(redis) => Box::pin(redis.acquire(request, until)),
-            Store::Redlock(redlock) => Box::pin(redlock.acquire(request)),
+            Store::Redlock(redlock) => Box::pin(redlock.acquire(request, until)),
         }
     }
 

@@ -126,7 +126,8 @@ impl<'a> OneByOne<'a> {
                 Some((until, shutdown)) if count == 1 && !last => {
                     store.wait(&part, until.saturating_duration_since(Instant::now()), shutdown)
                 }
-                until => store.try_acquire(&part, until.map(|(until, _)| until)),
+                Some((until, _)) => store.try_acquire(&part, Some(until)),
+                None => store.try_acquire(&part, self.half_of_lease()),
             };
             let answer = match self.while_held(&part, asked).await {
                 Ok(answer) => answer,
@@ -166,6 +167,14 @@ impl<'a> OneByOne<'a> {
                 }
             }
         }
+    }
+
+    /// When half of the lease of the held keys is over, for a caller that does not wait and does
+    /// not renew them. Only a Redlock may take that long for a part: its votes may be split.
+    fn half_of_lease(&self) -> Option<Instant> {
+        let is_slow = self.held > 0 && self.store.servers().are_several();
+        let half = self.since.after(self.ttl / 2);
+        is_slow.then(|| Instant::now() + half.since(Moment::now()))
     }
 
     fn add(&mut self, count: usize, grant: Grant) {

@@ -134,6 +134,8 @@ impl Replay {
             self.hold_elsewhere();
         } else if holds && gives_up {
             self.server.expire();
+        } else if gives_up && self.server.held.is_none() {
+            self.server.leave(token);
         } else {
             let (_, handed_off) = self.server.release(&RULES, token);
             self.handed_off = handed_off.map(|(token, _)| token);

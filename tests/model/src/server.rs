@@ -88,15 +88,16 @@ impl<T: Clone + Eq> Server<T> {
     /// `release.lua` and `release_uncontended.lua`. Returns whether the token held the lock.
     pub fn release(&mut self, rules: &Rules, token: &T) -> (bool, HandOff<T>) {
         let compares = rules.variant != Variant::ReleaseWithoutCompare;
-        if self.held.is_none() || compares && !self.is_held_by(token) {
-            if rules.variant != Variant::QueueEntryKept {
-                self.leave(token);
-            }
+        let was_held = self.held.is_some() && (!compares || self.is_held_by(token));
+        if !was_held && rules.variant != Variant::QueueEntryKept {
+            self.leave(token);
+        }
+        if self.held.is_some() && !was_held {
             return (false, None);
         }
         self.held = None;
         let handed_off = self.hand_off(rules);
-        (true, handed_off)
+        (was_held, handed_off)
     }
 
     /// `renew.lua`. Returns whether the token holds the lock.

@@ -269,7 +269,7 @@ impl Model for Sharing {
                 if self.variant != Variant::StaysInQueue {
                     state.queue.retain(|(waiter, _)| *waiter != token);
                 }
-                if state.holders.len() < before || was_head {
+                if state.holders.len() < before || was_head || before == 0 {
                     self.promote(&mut state);
                 }
             }

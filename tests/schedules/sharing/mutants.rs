@@ -143,8 +143,8 @@ const MUTANTS: &[Mutant<&[Invariant]>] = &[
         "those behind a head that leaves are not let in",
         &[GoesOn],
         Release,
-        "if was_head and is_shared(value) and promote",
-        "if false and promote",
+        "if not value or was_head and is_shared(value) then",
+        "if not value then",
     ),
     ("a key that outlives the last lease", &[Marked], Release, "    keep_for_the_last()\n", ""),
     (

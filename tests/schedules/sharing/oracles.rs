@@ -193,7 +193,8 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
         Event::Release { client, .. } => {
             let token = &world.clients[client].token;
             let was_head = step.before.queue.first().is_some_and(|(head, _)| head == token);
-            holds(&step.before, token) || was_head && step.before.is_shared()
+            let was_free = step.before.held.is_none();
+            was_free || holds(&step.before, token) || was_head && step.before.is_shared()
         }
         _ => false,
     };

@@ -10,6 +10,33 @@ fn no_simulation_fails() {
     println!("{found}");
 }
 
+/// Seeds that have found something in the engine, and what it was.
+const FOUND: [(u64, &str); 12] = [
+    (103_271, "a release after the lease left a free lock to the next tick of a waiter"),
+    (1_004_026, "a caller behind others of its process was told of a server without an answer"),
+    (1_024_625, "votes for a second key were split for longer than the lease of the first key"),
+    (1_056_971, "a lost key made its process release the other keys of a body that still ran"),
+    (1_063_506, "a caller of several keys made one that does not wait wait for its other keys"),
+    (
+        1_080_068,
+        "a lost majority made its process release the other nodes of a body that still ran",
+    ),
+    (1_104_451, "a shutdown put off the second release of a dropped call"),
+    (1_144_998, "a caller of several keys made one that does not wait wait for its other keys"),
+    (1_163_366, "the text of a script was sent for a caller that had been dropped before"),
+    (1_198_813, "a lost key made its process release the other keys of a body that still ran"),
+    (1_215_012, "votes for a second key were split for longer than the lease of the first key"),
+    (1_378_354, "a lost key made its process release the other keys of a body that still ran"),
+];
+
+#[test]
+fn what_was_found_stays_mended() {
+    for (seed, found) in FOUND {
+        let ended = run(seed, false);
+        assert!(ended.failure.is_none(), "seed {seed}: {found}: {:?}", ended.failure);
+    }
+}
+
 #[test]
 fn a_seed_has_one_trace() {
     for seed in 0..50 {

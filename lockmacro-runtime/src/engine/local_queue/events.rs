@@ -297,6 +297,19 @@ fn a_grant_to_a_request_of_before_is_released() {
 }
 
 #[test]
+fn a_caller_that_does_not_wait_is_refused_when_the_turn_of_several_keys_begins() {
+    let mut queue = Queue::default();
+    let Arrival::Asks(asker) = queue.arrive(false, true, at(0)) else { panic!("nobody waits") };
+    let several = wait(&mut queue, SEVERAL);
+    let Arrival::Waits(leaves) = queue.arrive(false, false, at(0)) else { panic!("not answered") };
+    queue.wait(leaves, PLAIN, true);
+    assert!(matches!(poll(&mut queue, leaves, 0).0, Found::Nothing));
+    assert_eq!(queue.asker_failed(asker, None, at(1)).wake, [leaves]);
+    assert!(matches!(poll(&mut queue, leaves, 1).0, Found::Refused(Verdict::Busy)));
+    assert!(matches!(poll(&mut queue, several, 1).0, Found::Turn));
+}
+
+#[test]
 fn a_caller_of_several_keys_asks_the_store_itself_when_its_turn_comes() {
     let (mut queue, tickets) = held(0);
     let (several, next) = (wait(&mut queue, SEVERAL), wait(&mut queue, PLAIN));

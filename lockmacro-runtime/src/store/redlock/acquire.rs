@@ -34,9 +34,14 @@ enum Failure {
 
 impl Redlock {
     /// Requests a lock on one key. While too few nodes answer, or no caller has a majority, it
-    /// repeats the attempt until the manager's timeout is over.
-    pub(crate) async fn acquire(&self, request: &Request) -> Result<Answer, Failed> {
-        let until = Instant::now() + self.timeout;
+    /// repeats the attempt until the manager's timeout is over, or until `until`.
+    pub(crate) async fn acquire(
+        &self,
+        request: &Request,
+        until: Option<Instant>,
+    ) -> Result<Answer, Failed> {
+        let longest = Instant::now() + self.timeout;
+        let until = until.map_or(longest, |until| until.min(longest));
         self.ask(request, Some(until), false).await
     }
 

@@ -22,7 +22,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("anybody's lock is released", LEASE,
         "local held = value == ARGV[1]", "local held = value"),
     mutant("anybody's uncontended lock is released", LEASE,
-        "if redis.call('GETEX', lock) ~= token then", "if not redis.call('GETEX', lock) then"),
+        "if held and held ~= token then", "if not held then"),
     mutant("a renewal does nothing", LEASE,
         "redis.call('PEXPIRE', key, math.max(redis.call('PTTL', key), tonumber(ARGV[2])))", ""),
     mutant("a fence is given again", "fences",

@@ -25,8 +25,8 @@ pub(crate) struct Bodies {
 /// Locks that are gone from servers, though processes may rely on them.
 struct Loss {
     at: Duration,
-    /// The only key that is gone.
-    key: Option<usize>,
+    /// The only key that is gone, and the last fence that had been granted under it.
+    key: Option<(usize, u64)>,
 }
 
 struct Body {
@@ -175,13 +175,17 @@ impl Bodies {
         });
     }
 
-    /// Locks are gone: that of a key, or those of all. For a while two processes may rely on one.
-    pub(crate) fn lose(&self, key: Option<usize>) {
-        self.losses.borrow_mut().push(Loss { at: sim().now(), key });
+    /// All locks are gone. For a while two processes may rely on one.
+    pub(crate) fn lose(&self) {
+        self.losses.borrow_mut().push(Loss { at: sim().now(), key: None });
         sim().traces.lose();
-        if key.is_none() {
-            sim().deferred.lose();
-        }
+        sim().deferred.lose();
+    }
+
+    /// The lock of one key is gone, whose last fence this was.
+    pub(crate) fn lose_key(&self, key: usize, last_fence: u64) {
+        self.losses.borrow_mut().push(Loss { at: sim().now(), key: Some((key, last_fence)) });
+        sim().traces.lose();
     }
 
     /// Whether a lock that is gone excuses an overlap.
@@ -196,13 +200,17 @@ impl Bodies {
         let sim = sim();
         let mut fences = self.fences.borrow_mut();
         let fences = fences.entry(key).or_default();
-        let forgot = |loss: &Loss| loss.key.is_none() && sim.now() < loss.at + LONGEST_TTL * 2;
+        // A grant of before the loss may arrive after those that came later.
+        let excuses = |loss: &Loss| match loss.key {
+            None => sim.now() < loss.at + LONGEST_TTL * 2,
+            Some((lost, last_fence)) => lost == key && fence <= last_fence,
+        };
         let later = |(other, exclusive): (&u64, &bool)| {
             let matters = is_exclusive || *exclusive || *other == fence;
             (matters && *other >= fence).then_some(*other)
         };
         if let Some(last) = fences.iter().rev().find_map(later)
-            && !self.losses.borrow().iter().any(forgot)
+            && !self.losses.borrow().iter().any(excuses)
         {
             sim.fails("fences", format_args!("{fence} under {key} after {last}"));
         }
@@ -212,6 +220,6 @@ impl Bodies {
 
 impl Loss {
     fn is_of(&self, key: usize) -> bool {
-        self.key.is_none_or(|lost| lost == key)
+        self.key.is_none_or(|(lost, _)| lost == key)
     }
 }

@@ -22,12 +22,17 @@ const WORKER: usize = 1_000;
 /// After this time all deferred calls have run. One that fails is tried again after minutes.
 const LONGEST: Duration = Duration::from_secs(1_200);
 
+/// The lease of a worker on a call.
+const LEASE: Duration = Duration::from_secs(30);
+
 /// How often it is looked whether they have.
 const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 pub(crate) struct Deferred {
     last: Cell<u64>,
+    /// When a server last lost its data.
+    lost: Cell<Option<Duration>>,
     calls: RefCell<BTreeMap<u64, Stored>>,
 }
 
@@ -44,6 +49,7 @@ struct Stored {
 impl Deferred {
     /// A server has lost its data.
     pub(crate) fn lose(&self) {
+        self.lost.set(Some(sim().now()));
         self.calls.borrow_mut().values_mut().for_each(|call| call.is_due = false);
     }
 
@@ -75,7 +81,10 @@ impl Deferred {
         let mut calls = self.calls.borrow_mut();
         let call = calls.entry(number).or_default();
         let others = call.running.filter(|running| !sim.process(*running).is_over());
-        if let Some(other) = others {
+        // A caller without an answer stores its call again, which a server without its data takes
+        // for a new one. The first worker may have taken it before the loss.
+        let is_excused = self.lost.get().is_some_and(|lost| sim.now() < lost + LEASE);
+        if let Some(other) = others.filter(|_| !is_excused) {
             sim.fails("deferred", format_args!("call {number} is run by p{other} as well"));
         }
         call.running = Some(process);
@@ -135,10 +144,13 @@ pub(crate) async fn later(locks: &LockManager, busy: LockError, key: usize) -> L
         sim.deferred.last.get()
     };
     trace!("defers the call {number} under {key}");
+    let began = sim().now();
     let stored = function(locks).manager(locks).later(busy, (number, key as u64)).await;
     if let LockError::Deferred { .. } = stored {
         trace!("the call {number} is stored");
-        sim().deferred.calls.borrow_mut().entry(number).or_default().is_due = true;
+        // The answer may be older than a loss.
+        let is_due = sim().deferred.lost.get().is_none_or(|lost| lost < began);
+        sim().deferred.calls.borrow_mut().entry(number).or_default().is_due = is_due;
     }
     stored
 }

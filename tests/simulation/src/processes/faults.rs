@@ -202,19 +202,21 @@ fn apply(scenario: &Scenario, fault: Fault) {
         }
         Fault::Failover { to, ends } => {
             if !network.fail_over(to, ends) {
-                sim.bodies.lose(None);
+                sim.bodies.lose();
             }
         }
         Fault::Rejoin => (0..scenario.hosts.len()).for_each(|host| start_host(host, true)),
         Fault::Delete { key } => {
-            let now = sim.now();
-            network.hosts.borrow_mut().iter_mut().for_each(|host| host.delete(key, now));
-            sim.bodies.lose(Some(key));
+            let (now, mut hosts) = (sim.now(), network.hosts.borrow_mut());
+            let last_fence = hosts.iter_mut().filter_map(|host| host.last_fence(key, now)).max();
+            hosts.iter_mut().for_each(|host| host.delete(key, now));
+            drop(hosts);
+            sim.bodies.lose_key(key, last_fence.unwrap_or(0));
         }
         Fault::Start { host, keeps } => {
             if !keeps && network.voters() == (host..host + 1) {
                 // What was granted before may be relied on until its lease is over.
-                sim.bodies.lose(None);
+                sim.bodies.lose();
             }
             start_host(host, keeps);
         }

@@ -54,6 +54,13 @@ impl Host {
         expires.is_none_or(|at| at >= until) && holders.iter().any(keeps)
     }
 
+    /// The last fence of a lock, as long as the server keeps it.
+    pub(crate) fn last_fence(&mut self, key: usize, now: Duration) -> Option<u64> {
+        let now = self.clock(now);
+        let (fence, _) = self.server.string(&format!("lm1:wf:{{{}}}", name_of(key)), now)?;
+        fence.parse().ok()
+    }
+
     /// Deletes a lock, as another program does.
     pub(crate) fn delete(&mut self, key: usize, now: Duration) {
         let client = self.server.connect();

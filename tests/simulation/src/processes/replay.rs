@@ -207,18 +207,19 @@ fn main(
             let reply = Reply::Granted(None);
             Some(Event::Asked { token: token.clone(), waits: false, reply })
         }
-        // The locks behind the first contended one are not looked at.
-        Some(Script::AcquireAll) if before != after => {
+        // The locks behind the first contended one are not looked at. One that is free is not taken
+        // because of another one, though its dead waiters are gone.
+        Some(Script::AcquireAll) if before != after && after.held.is_some() => {
             Some(Event::Asked { token: token.clone(), waits: false, reply: Reply::Busy })
         }
         Some(Script::Release) => {
-            let keeps = argument(2) != "0";
+            let keeps = held && argument(2) != "0";
             Some(Event::Released { token: token.clone(), held, keeps })
         }
         Some(Script::ReleaseUncontended) => {
             token = argument(1 + nth);
             let held = before.held.as_ref() == Some(&token);
-            let was_done = before.held != after.held || !held;
+            let was_done = before.queue.is_empty() || before.held.is_some() && !held;
             was_done.then(|| Event::Released { token: token.clone(), held, keeps: false })
         }
         Some(Script::Renew) => {

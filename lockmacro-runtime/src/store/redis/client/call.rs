@@ -1,5 +1,8 @@
 //! Calls to a node: one command, several together, or a script.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use redis::{Pipeline, RedisResult, Value};
@@ -162,9 +165,18 @@ impl Node {
             let (node, answer) = (self.clone(), answer.take());
             let text = call.by_text();
             async move {
-                let reply = node.call(text, budget).await;
-                // The caller may have been dropped.
-                answer.map(|answer| answer.send(reply));
+                // The runtime of the first task has ended: the script may be in flight.
+                let Some(mut answer) = answer else { return };
+                let mut reply = pin!(node.call(text, budget));
+                // A dropped caller has its lock released, and the script must not be sent after
+                // that.
+                let reply = poll_fn(|cx| match answer.poll_closed(cx) {
+                    Poll::Ready(()) => Poll::Ready(None),
+                    Poll::Pending => reply.as_mut().poll(cx).map(Some),
+                });
+                if let Some(reply) = reply.await {
+                    drop(answer.send(reply));
+                }
             }
         };
         self.inner.loading.run(send, budget.until).await;

@@ -1,5 +1,5 @@
--- Releases a lock if the token still holds it, and hands it off to the first waiter; removes the
--- token from the queue if it waits. Idempotent.
+-- Releases a lock if the token still holds it, and hands it off to the first waiter, also if the
+-- lock is free already; removes the token from the queue if it waits. Idempotent.
 --
 -- ARGV[1]  the token
 -- ARGV[2]  the time for which the key stays nevertheless, in milliseconds; 0 for none
@@ -13,13 +13,14 @@ if not held and not shares then
   if type(value) == 'table' then
     return value
   end
-  -- The release of another program sends no push: the head of the queue then asks often, and has
-  -- to learn that it is the head.
-  if was_head and not (value and is_ours(value)) then
-    push_to_head()
-  end
-  -- Those behind it may share the lock.
-  if was_head and is_shared(value) and promote(value, ARGV[3], ARGV[4]) == false then
+  -- A lease that has ended told nobody. And those behind the head may share the lock.
+  if not value or was_head and is_shared(value) then
+    if promote(value, ARGV[3], ARGV[4]) == false then
+      push_to_head()
+    end
+  elseif was_head and not is_ours(value) then
+    -- The release of another program sends no push: the head of the queue then asks often, and has
+    -- to learn that it is the head.
     push_to_head()
   end
   return 0

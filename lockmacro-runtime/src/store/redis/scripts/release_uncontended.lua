@@ -10,14 +10,14 @@
 --
 -- As in release_unqueued.lua the first command is a GETEX.
 local function release(lock, queue, token)
-  if redis.call('GETEX', lock) ~= token then
+  local held = redis.call('GETEX', lock)
+  if held and held ~= token then
     return 0
   end
   if redis.call('ZCARD', queue) > 0 then
     return 2
   end
-  redis.call('DEL', lock)
-  return 1
+  return held and redis.call('DEL', lock) or 0
 end
 
 if #ARGV == 1 then
