@@ -11,11 +11,24 @@ use crate::Failure;
 const RELEASE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
-/// `SET NX PX`, and a script that compares and deletes.
+/// The scripts of the library that acquire and release a shared lock.
+macro_rules! library {
+    ($($file:literal),+) => {
+        concat!($(include_str!(concat!(
+            "../../lockmacro-runtime/src/store/redis/scripts/",
+            $file
+        ))),+)
+    };
+}
+const SHARE: &str = library!("acquire_unqueued.lua", "queue.lua", "grant.lua", "acquire.lua");
+const END_SHARE: &str = library!("release_unqueued.lua", "queue.lua", "release.lua");
+
+/// `SET NX PX`, and a script that compares and deletes; or the scripts of a shared lock.
 #[derive(Clone)]
 pub struct Bare {
     connection: MultiplexedConnection,
     release: Script,
+    shared: [Script; 2],
 }
 
 impl Bare {
@@ -32,7 +45,8 @@ impl Bare {
     async fn with(url: &str, limit: Option<Duration>) -> Result<Self, Failure> {
         let config = AsyncConnectionConfig::new().set_response_timeout(limit);
         let connection = client(url)?.get_multiplexed_async_connection_with_config(&config).await?;
-        Ok(Self { connection, release: Script::new(RELEASE) })
+        let shared = [Script::new(SHARE), Script::new(END_SHARE)];
+        Ok(Self { connection, release: Script::new(RELEASE), shared })
     }
 
     /// Returns whether the key was free.
@@ -47,6 +61,26 @@ impl Bare {
         let mut release = self.release.key(key);
         let released: i64 = release.arg(token).invoke_async(&mut self.connection).await?;
         Ok(released == 1)
+    }
+
+    /// Takes and releases a shared lock. Returns whether it was free, and held.
+    pub async fn share(&mut self, key: &str, token: &str, ttl: Duration) -> Result<bool, Failure> {
+        let keys = ["q", "w", "f", "h"].map(|kind| format!("lm1:w{kind}:{{{key}}}"));
+        let ttl = ttl.as_millis();
+        let args = [
+            format!("{token} {ttl} 0 5000 604800000 0 0"),
+            format!("{token} 0 5000 604800000"),
+        ];
+        for (script, args) in self.shared.iter().zip(&args) {
+            let mut call = script.key(key);
+            keys.iter().for_each(|key| { call.key(key); });
+            args.split(' ').for_each(|arg| { call.arg(arg); });
+            let done: i64 = call.invoke_async(&mut self.connection).await?;
+            if done != 1 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// A round trip with nothing in it.

@@ -26,13 +26,16 @@ const TOKEN: &str = "bare/0123456789abcdef0123456789abcdef";
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Bare,
+    /// The two scripts of a shared lock, without the library.
+    BareScripts,
     Exclusive,
     Shared,
     Permits,
 }
 
-const KINDS: [(Kind, &str); 4] = [
+const KINDS: [(Kind, &str); 5] = [
     (Kind::Bare, "bare commands"),
+    (Kind::BareScripts, "bare scripts"),
     (Kind::Exclusive, "exclusive"),
     (Kind::Shared, "shared"),
     (Kind::Permits, "permits"),
@@ -56,28 +59,31 @@ async fn at(url: String, mut admin: Admin, rounds: u32) -> Result<(), Failure> {
     let locks = LockManager::builder().timeout(TTL).connect(&url).await?;
     let mut bare = Bare::connect(&url).await?;
     free(&locks, &mut bare, rounds).await?;
-    let (mut readers, mut gaps, mut commands, mut processors) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut readers, mut gaps, mut whole) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut commands, mut processors) = (Vec::new(), Vec::new());
     // The first round only warms up.
     for round in 0..=rounds {
         let round_trip = round_trip(&mut bare).await?;
         let together = together(&locks).await?.div_duration_f64(round_trip);
         admin.forget_calls();
         let (client, server) = (cpu(), server_cpu(&mut admin));
-        let gap = permits(&locks).await?.div_duration_f64(round_trip);
+        let times = permits(&locks).await?.map(|time| time.div_duration_f64(round_trip));
         let micros = |spent: Duration| spent.as_secs_f64() * 1e6 / CALLERS as f64;
         let spent = [micros(cpu() - client), micros(server_cpu(&mut admin) - server)];
         let calls = admin.calls().into_iter();
         let calls: u64 = calls.filter(|(name, _)| name == "evalsha").map(|(_, calls)| calls).sum();
         if round > 0 {
             readers.push(together);
-            gaps.push(gap);
+            gaps.push(times[0]);
+            whole.push(times[1]);
             commands.push(calls as f64 / CALLERS as f64);
             processors.push(spent);
         }
     }
     println!("\n{READERS} readers at once, all in: {} round trips", Spread::of(readers));
-    println!("{CALLERS} callers for {PERMITS} permits, gap: {} round trips", Spread::of(gaps));
+    let (gap, whole) = (Spread::of(gaps), Spread::of(whole));
+    println!("{CALLERS} callers for {PERMITS} permits, round trips for each body of a permit:");
+    println!("gap {gap}, with the arrival of all callers {whole}");
     let [client, server] = [0, 1].map(|of| Spread::of(processors.iter().map(|spent| spent[of])));
     println!("per acquisition: {} commands, µs of processor time:", Spread::of(commands));
     println!("client {client}, server {server}");
@@ -134,6 +140,10 @@ async fn pair(locks: &LockManager, bare: &mut Bare, kind: Kind) -> Result<(), Fa
             let done = (granted && released).then_some(());
             return done.ok_or_else(|| "the bare lock was not free".into());
         }
+        Kind::BareScripts => {
+            let done = bare.share("bench:0", TOKEN, TTL).await?;
+            return done.then_some(()).ok_or_else(|| "the bare lock was not free".into());
+        }
         Kind::Exclusive => lock,
         Kind::Shared => lock.shared(),
         Kind::Permits => lock.permits(PERMITS),
@@ -157,13 +167,21 @@ async fn together(locks: &LockManager) -> Result<Duration, Failure> {
     Ok(times?.into_iter().min().unwrap_or_default())
 }
 
-/// The time between two bodies of one permit, while many callers wait for few permits.
-async fn permits(locks: &LockManager) -> Result<Duration, Failure> {
+/// Many callers come at once for few permits, with empty bodies. Returns the median time from the
+/// beginning of a body to that of the next one under the same permit, and the whole time for each
+/// body of a permit.
+async fn permits(locks: &LockManager) -> Result<[Duration; 2], Failure> {
     let start = Instant::now();
     let callers = (0..CALLERS).map(|_| {
         let lock = Lock::new("bench:permits").permits(PERMITS).ttl(TTL).wait_forever();
-        tokio::spawn(lock.manager(locks).run(async { Ok::<_, LockError>(()) }))
+        let began = async move { Ok::<_, LockError>(start.elapsed()) };
+        tokio::spawn(lock.manager(locks).run(began))
     });
-    try_join_all(callers).await?.into_iter().collect::<Result<(), _>>()?;
-    Ok(start.elapsed() * PERMITS / CALLERS as u32)
+    let began: Result<Vec<_>, _> = try_join_all(callers).await?.into_iter().collect();
+    let (mut began, whole) = (began?, start.elapsed());
+    began.sort_unstable();
+    let gaps =
+        began.windows(PERMITS as usize + 1).map(|bodies| bodies[PERMITS as usize] - bodies[0]);
+    let gap = Spread::of(gaps.map(|gap| gap.as_secs_f64())).median;
+    Ok([Duration::from_secs_f64(gap), whole * PERMITS / CALLERS as u32])
 }

@@ -1,5 +1,6 @@
 //! A caller in a cohort, until it has the lock or is refused.
 
+use std::mem;
 use std::process;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
@@ -29,7 +30,7 @@ const ROUND_TRIPS: u32 = 4;
 const FORMS_MIN: Duration = Duration::from_millis(5);
 const FORMS_MAX: Duration = Duration::from_millis(100);
 
-/// Sends the request of the cohort that forms for a key.
+/// Sends the request of the cohort that forms for a key, before the last request is answered.
 type Sends = fn(&Arc<Core>, &FormingKey);
 
 /// A caller in a cohort. Dropping it leaves the cohort.
@@ -45,6 +46,8 @@ pub(crate) struct Member {
     timer: Option<Timer>,
     /// Until when the cohort may form, and what sends its request then.
     forms: Option<(Moment, Sends)>,
+    /// It lets those join that are ready to, and sends the request then.
+    yields: bool,
     /// Its wait is over, and it has some more time for a first answer.
     is_late: bool,
     /// It asks for itself.
@@ -60,16 +63,16 @@ impl Member {
         core: &Arc<Core>,
         key: FormingKey,
         draft: Request,
-        sends: Sends,
+        (soon, sends): (bool, Sends),
     ) -> Self {
         let (core, draft) = (Arc::clone(core), Arc::new(draft));
         let nth = cohort.join(Arc::clone(&draft));
         let waiting = Some(WaitingGauge::new(Arc::clone(&draft)));
         let round_trips = core.store().servers().round_trip(&draft.key) * ROUND_TRIPS;
-        let forms_until = Moment::now().after(round_trips.clamp(FORMS_MIN, FORMS_MAX));
-        let forms = Some((forms_until, sends));
-        let (timer, is_late, asking) = (None, false, None);
-        Self { cohort, nth, core, draft, key, waiting, timer, forms, is_late, asking }
+        let longest = if soon { Duration::ZERO } else { round_trips.clamp(FORMS_MIN, FORMS_MAX) };
+        let forms = Some((Moment::now().after(longest), sends));
+        let (timer, is_late, asking, yields) = (None, false, None, soon);
+        Self { cohort, nth, core, draft, key, waiting, timer, forms, yields, is_late, asking }
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -96,8 +99,14 @@ impl Member {
                 }
                 Some(Found::Refused(refusal)) => return Poll::Ready(Err(refusal)),
                 None => {
+                    if mem::take(&mut self.yields) {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
                     let Some(left) = self.left() else { return Poll::Pending };
-                    ready!(self.timer.get_or_insert_with(|| Timer::new(left)).poll(cx));
+                    if !left.is_zero() {
+                        ready!(self.timer.get_or_insert_with(|| Timer::new(left)).poll(cx));
+                    }
                     self.timer = None;
                     if !self.hurries()
                         && let Some(refusal) = self.over()

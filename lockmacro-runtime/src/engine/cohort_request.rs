@@ -45,7 +45,9 @@ pub(crate) fn arrives(core: &Arc<Core>, request: Request) -> Shares {
     }
     let (ttl, process) = (request.ttl, core.process());
     let key = FormingKey { key: request.key.as_str().into(), ttl, process };
-    let join = |cohort, request| Member::new(cohort, core, key.clone(), request, send_next);
+    let join = |cohort, request, sends_soon| {
+        Member::new(cohort, core, key.clone(), request, (sends_soon, send_early))
+    };
     match core.forming().enter(&key, request, join) {
         Ok(member) => Shares::Joins(member),
         Err(mut request) => {
@@ -155,7 +157,17 @@ impl Drop for Sent {
     }
 }
 
-/// Sends the request of the cohort that forms for a key.
+/// Sends the request of the cohort that forms for a key, before the last request is answered.
+fn send_early(core: &Arc<Core>, key: &FormingKey) {
+    match core.forming().early::<Cohort>(key) {
+        Some(cohort) if cohort.forms() => send(core, key, cohort),
+        // As if this request was sent and answered.
+        Some(_) => send_next(core, key),
+        None => {}
+    }
+}
+
+/// A request was answered: sends that of the cohort that forms for its key.
 fn send_next(core: &Arc<Core>, key: &FormingKey) {
     while let Some(cohort) = core.forming().answered::<Cohort>(key) {
         if cohort.forms() {

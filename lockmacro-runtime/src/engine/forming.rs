@@ -16,38 +16,67 @@ pub(crate) struct FormingKey {
     pub(crate) process: u32,
 }
 
-/// The keys with a request that has no answer yet. The cohort of a key forms until that answer.
+/// The keys with a request that has no answer yet. The cohort of a key forms until that answer,
+/// unless it is sent before.
 #[derive(Debug, Default)]
-pub(crate) struct Forming(Mutex<HashMap<FormingKey, Option<Arc<dyn Any + Send + Sync>>>>);
+pub(crate) struct Forming(Mutex<HashMap<FormingKey, Asked>>);
+
+/// A key with requests in flight.
+#[derive(Debug)]
+struct Asked {
+    /// Number of requests without an answer.
+    unanswered: usize,
+    /// The only request is that of a caller by itself.
+    is_alone: bool,
+    cohort: Option<Arc<dyn Any + Send + Sync>>,
+}
 
 impl Forming {
     /// Lets a caller `join` the cohort of a key, which is made if there is none. Gives the caller
     /// back, and records its request, if no other request for the key is without an answer.
+    ///
+    /// `join` is told whether the caller should send the request of the cohort soon. Of callers
+    /// that come at the same time, the first one asks by itself, and the others need not wait for
+    /// its answer.
     pub(crate) fn enter<C: Any + Default + Send + Sync, T, R>(
         &self,
         key: &FormingKey,
         caller: T,
-        join: impl FnOnce(Arc<C>, T) -> R,
+        join: impl FnOnce(Arc<C>, T, bool) -> R,
     ) -> Result<R, T> {
         let mut table = self.0.lock();
-        let Some(forming) = table.get_mut(key) else {
-            table.insert(key.clone(), None);
+        let Some(asked) = table.get_mut(key) else {
+            let alone = Asked { unanswered: 1, is_alone: true, cohort: None };
+            table.insert(key.clone(), alone);
             return Err(caller);
         };
-        let cohort = forming.clone().and_then(|cohort| cohort.downcast().ok());
+        let cohort = asked.cohort.clone().and_then(|cohort| cohort.downcast().ok());
+        let sends_soon = asked.is_alone && cohort.is_none();
         let cohort = cohort.unwrap_or_else(|| {
             let cohort = Arc::<C>::default();
-            *forming = Some(Arc::clone(&cohort) as _);
+            asked.cohort = Some(Arc::clone(&cohort) as _);
             cohort
         });
-        Ok(join(cohort, caller))
+        Ok(join(cohort, caller, sends_soon))
     }
 
-    /// The request has an answer. Returns the cohort, which has the next request.
+    /// A request has its answer. Returns the cohort, which has the next request.
     pub(crate) fn answered<C: Any + Send + Sync>(&self, key: &FormingKey) -> Option<Arc<C>> {
+        self.next(key, 1)
+    }
+
+    /// Returns the cohort, whose request is sent before the answer to the last one.
+    pub(crate) fn early<C: Any + Send + Sync>(&self, key: &FormingKey) -> Option<Arc<C>> {
+        self.next(key, 0)
+    }
+
+    fn next<C: Any + Send + Sync>(&self, key: &FormingKey, answered: usize) -> Option<Arc<C>> {
         let mut table = self.0.lock();
-        let next = table.get_mut(key).and_then(Option::take);
-        if next.is_none() {
+        let asked = table.get_mut(key)?;
+        let next = asked.cohort.take();
+        asked.unanswered = asked.unanswered.saturating_sub(answered) + usize::from(next.is_some());
+        asked.is_alone &= next.is_none();
+        if asked.unanswered == 0 {
             table.remove(key);
         }
         drop(table);
@@ -68,7 +97,7 @@ mod tests {
         });
         type Callers = Mutex<Vec<u32>>;
         let enter = |of, caller| {
-            let join = |cohort: Arc<Callers>, caller| cohort.lock().push(caller);
+            let join = |cohort: Arc<Callers>, caller, _| cohort.lock().push(caller);
             forming.enter(&key(of), caller, join).err()
         };
         let next = |of| {
@@ -82,5 +111,23 @@ mod tests {
         assert_eq!((next("a"), next("a")), (Some(vec![5]), None));
         assert_eq!(enter("a", 6), Some(6), "nothing is in flight");
         assert_eq!((next("b"), forming.0.lock().len()), (None, 1));
+    }
+
+    #[test]
+    fn the_first_cohort_beside_a_caller_by_itself_is_sent_early() {
+        let (forming, key) = (
+            Forming::default(),
+            FormingKey { key: "a".into(), ttl: Duration::from_secs(1), process: 7 },
+        );
+        let enter = || forming.enter(&key, (), |_: Arc<()>, (), sends_soon| sends_soon);
+        assert_eq!([enter(), enter(), enter()], [Err(()), Ok(true), Ok(false)]);
+        assert!(forming.early::<()>(&key).is_some());
+        assert_eq!(enter(), Ok(false), "two requests are in flight");
+        assert!(forming.answered::<()>(&key).is_some());
+        assert!(forming.answered::<()>(&key).is_none());
+        assert_eq!(enter(), Ok(false), "one request is in flight, of a cohort");
+        assert!(forming.answered::<()>(&key).is_some());
+        assert!(forming.answered::<()>(&key).is_none());
+        assert_eq!(enter(), Err(()), "nothing is in flight");
     }
 }

@@ -47,6 +47,13 @@ const MUTANTS: &[Mutant<&[Invariant]>] = &[
         "tonumber(ARGV[2])",
     ),
     (
+        "a holder that takes itself for the only one",
+        &[Stays],
+        ReleaseUnqueued,
+        "first[1] == ARGV[1] and not first[3]",
+        "first[1] == ARGV[1]",
+    ),
+    (
         "a release that frees the key of the other holders, where nobody waits",
         &[Stays, Limits, Marked, Answers],
         ReleaseUnqueued,
@@ -129,14 +136,14 @@ const MUTANTS: &[Mutant<&[Invariant]>] = &[
         "a key that expires with the lease that began last",
         &[Marked],
         Queue,
-        "redis.call('SET', KEYS[1], value, 'PX', keep_for_the_last())",
+        "redis.call('SET', KEYS[1], value, 'PX', keep_holders())",
         "redis.call('SET', KEYS[1], value, 'PX', px)",
     ),
     (
         "a key that does not expire",
         &[Marked, Ends],
         Queue,
-        "redis.call('SET', KEYS[1], value, 'PX', keep_for_the_last())",
+        "redis.call('SET', KEYS[1], value, 'PX', keep_holders())",
         "redis.call('SET', KEYS[1], value)",
     ),
     (

@@ -74,7 +74,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "redis.call('ZADD', holders, string.format('%.0f', math.max(ends, now + ARGV[2])), ARGV[1])",
         ""),
     mutant("a shared key expires with the lease that began last", LEASE,
-        "redis.call('SET', KEYS[1], value, 'PX', keep_for_the_last())",
+        "redis.call('SET', KEYS[1], value, 'PX', keep_holders())",
         "redis.call('SET', KEYS[1], value, 'PX', px)"),
     // Deferred calls.
     mutant("a call that was taken is still due", "deferred",

@@ -117,10 +117,14 @@ local function push_to_head()
   end
 end
 
--- The number of those that share the lock. The others' leases are over.
+-- The number of those that share the lock, by the name of their key. The others' leases are over.
+local counted = {}
 local function count_holders()
-  redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', micros(now_ms()))
-  return redis.call('ZCARD', KEYS[5])
+  if not counted[KEYS[5]] then
+    redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', micros(now_ms()))
+    counted[KEYS[5]] = redis.call('ZCARD', KEYS[5])
+  end
+  return counted[KEYS[5]]
 end
 
 -- Whether a request is granted beside `held`, the value of the lock.
@@ -136,13 +140,17 @@ local function may_enter(held, limit)
   return count > 0 and (limit == 0 or count < limit)
 end
 
--- Keeps a shared lock until the last lease ends; returns how long.
-local function keep_for_the_last()
+-- Keeps the holders until the last lease ends; returns how long.
+local function keep_holders()
   local ends = redis.call('ZRANGE', KEYS[5], -1, -1, 'WITHSCORES')[2]
   local left = micros(math.max(ends - now_ms(), 1))
   redis.call('PEXPIRE', KEYS[5], left)
-  redis.call('PEXPIRE', KEYS[1], left)
   return left
+end
+
+-- Keeps a shared lock until the last lease ends.
+local function keep_for_the_last()
+  redis.call('PEXPIRE', KEYS[1], keep_holders())
 end
 
 -- Grants the lock to a token for `px` milliseconds; returns the lock's new value.
@@ -154,10 +162,12 @@ local function enter(token, limit, px, held)
   if not held then
     -- Another program may have deleted the lock of earlier holders.
     redis.call('DEL', KEYS[5])
+    counted[KEYS[5]] = nil
   end
-  redis.call('ZADD', KEYS[5], micros(now_ms() + px), token)
+  local new = redis.call('ZADD', KEYS[5], micros(now_ms() + px), token)
+  counted[KEYS[5]] = counted[KEYS[5]] and counted[KEYS[5]] + new
   local value = string.gsub(token, '[^/]+$', 'shared')
-  redis.call('SET', KEYS[1], value, 'PX', keep_for_the_last())
+  redis.call('SET', KEYS[1], value, 'PX', keep_holders())
   return value
 end
 

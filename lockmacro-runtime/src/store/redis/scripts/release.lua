@@ -36,11 +36,14 @@ if shares then
   end
   if count_holders() > 0 then
     rest = value
-    keep_for_the_last()
   end
 end
+local entered_before = entered
 if shares or ARGV[2] == '0' then
   local first, stays = promote(rest, ARGV[3], ARGV[4])
+  if rest and entered == entered_before then
+    keep_for_the_last()
+  end
   if not stays then
     redis.call('DEL', KEYS[1])
   end

@@ -5,12 +5,21 @@
 -- write a script may continue to write.
 local value = redis.pcall('GETEX', KEYS[1])
 local held = value == ARGV[1]
--- The end of the token's lease, if it shares the lock.
-local shares = not held and type(value) == 'string' and string.sub(value, -7) == '/shared'
-  and redis.call('ZSCORE', KEYS[5], ARGV[1])
+-- The end of the token's lease, if it shares the lock, and whether it is the only one to do so.
+local shares, is_only
+if not held and type(value) == 'string' and string.sub(value, -7) == '/shared' then
+  local first = redis.call('ZRANGE', KEYS[5], 0, 1, 'WITHSCORES')
+  is_only = first[1] == ARGV[1] and not first[3]
+  shares = is_only and first[2] or redis.call('ZSCORE', KEYS[5], ARGV[1])
+end
 if (held or shares) and ARGV[2] == '0' and redis.call('ZCARD', KEYS[2]) == 0 then
   if held then
     redis.call('DEL', KEYS[1])
+    return 1
+  end
+  if is_only then
+    -- The key ends with this lease, and is there.
+    redis.call('DEL', KEYS[1], KEYS[5])
     return 1
   end
   redis.call('ZREM', KEYS[5], ARGV[1])
