@@ -67,14 +67,16 @@ impl Bare {
     pub async fn share(&mut self, key: &str, token: &str, ttl: Duration) -> Result<bool, Failure> {
         let keys = ["q", "w", "f", "h"].map(|kind| format!("lm1:w{kind}:{{{key}}}"));
         let ttl = ttl.as_millis();
-        let args = [
-            format!("{token} {ttl} 0 5000 604800000 0 0"),
-            format!("{token} 0 5000 604800000"),
-        ];
+        let args =
+            [format!("{token} {ttl} 0 5000 604800000 0 0"), format!("{token} 0 5000 604800000")];
         for (script, args) in self.shared.iter().zip(&args) {
             let mut call = script.key(key);
-            keys.iter().for_each(|key| { call.key(key); });
-            args.split(' ').for_each(|arg| { call.arg(arg); });
+            keys.iter().for_each(|key| {
+                call.key(key);
+            });
+            args.split(' ').for_each(|arg| {
+                call.arg(arg);
+            });
             let done: i64 = call.invoke_async(&mut self.connection).await?;
             if done != 1 {
                 return Ok(false);

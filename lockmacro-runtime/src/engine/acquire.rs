@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::{iter, mem};
 
+use crate::engine::acquire_future::Acquire;
 use crate::engine::acquired::{Acquired, Outcome, Rare, Wanted};
-use crate::engine::acquisition::{Acquire, Acquisition, Refusal};
+use crate::engine::acquisition::{Acquisition, Refusal};
 use crate::engine::asker::Asker;
-use crate::engine::blocking::may_block;
 use crate::engine::cohort_member::Member;
 use crate::engine::cohort_request::{Shares, arrives};
 use crate::engine::core::{Core, inside_runtime};
@@ -28,7 +28,7 @@ use crate::value::holder::about;
 use crate::value::key::LockKey;
 use crate::value::key_set::in_order;
 use crate::value::limits::check_ttl;
-use crate::value::time::{Moment, wall_clock};
+use crate::value::time::wall_clock;
 use crate::value::token::Token;
 
 impl LockSpec {
@@ -100,13 +100,13 @@ fn check_modes(key: &LockKey, more: &[LockKey]) -> Result<(), LockError> {
     }
 }
 
-enum Prepared {
+pub(crate) enum Prepared {
     Joined(Acquired),
     ToAsk(Arc<Core>, Request, Wanted),
 }
 
 /// The first state of a caller.
-enum Start {
+pub(crate) enum Start {
     /// The caller asks the store for itself.
     Asks(Acquisition, Asker),
     Waits(InLine),
@@ -118,7 +118,7 @@ enum Start {
 }
 
 /// Starts a caller at the line of its request's key.
-fn start(manager: &Arc<Core>, request: Request) -> Start {
+pub(crate) fn start(manager: &Arc<Core>, request: Request) -> Start {
     let drawn = |mut request: Request, asker| match request.draw_token() {
         Ok(()) => Start::Asks(Acquisition::new(Arc::clone(manager), request), asker),
         Err(error) => Start::Refused(request, Refusal::Failed(error)),
@@ -185,7 +185,7 @@ pub(crate) enum Acquiring {
     Asking(Acquire, Asker, Wanted),
     Waiting(InLine, Wanted),
     /// With others that share the key.
-    Joined(Box<Member>, Wanted),
+    InCohort(Box<Member>, Wanted),
     Over,
 }
 
@@ -209,7 +209,7 @@ impl Future for Acquiring {
                 Acquiring::Waiting(in_line, _) => {
                     Next::Found(Box::new(ready!(in_line.poll(cx, InLine::take_up))))
                 }
-                Acquiring::Joined(member, _) => Next::Shared(Box::new(ready!(member.poll(cx)))),
+                Acquiring::InCohort(member, _) => Next::Cohort(Box::new(ready!(member.poll(cx)))),
                 Acquiring::Over => return Poll::Pending,
             };
             match (mem::replace(&mut *self, Acquiring::Over), next) {
@@ -246,8 +246,8 @@ impl Future for Acquiring {
                 (Acquiring::Waiting(in_line, wanted), Next::Found(found)) => {
                     return Poll::Ready(wanted.guard(waited(&in_line, *found)));
                 }
-                (Acquiring::Joined(member, wanted), Next::Shared(found)) => {
-                    return Poll::Ready(wanted.guard(joined(&member, *found)));
+                (Acquiring::InCohort(member, wanted), Next::Cohort(found)) => {
+                    return Poll::Ready(wanted.guard(in_cohort(&member, *found)));
                 }
                 _ => return Poll::Pending,
             }
@@ -263,7 +263,7 @@ enum Next {
     /// The caller's own request takes too long.
     Unanswered,
     Found(Box<Result<TakenUp, Refusal>>),
-    Shared(Box<Result<(Acquisition, Grant), Refusal>>),
+    Cohort(Box<Result<(Acquisition, Grant), Refusal>>),
 }
 
 /// Not inlined, so that later polls do not reserve its stack frame. `Err` ends the future with its
@@ -292,7 +292,7 @@ fn started(
             }
         },
         Start::Waits(in_line) => return Ok(Acquiring::Waiting(in_line, wanted)),
-        Start::Joins(member) => return Ok(Acquiring::Joined(Box::new(member), wanted)),
+        Start::Joins(member) => return Ok(Acquiring::InCohort(Box::new(member), wanted)),
         Start::Arrives(lines) => return Ok(Acquiring::Arriving(Box::new(lines), wanted)),
         Start::Refused(request, refusal) => Outcome::Refused(manager, Arc::new(request), refusal),
     };
@@ -307,7 +307,7 @@ fn asking((acquisition, asker): (Acquisition, Asker)) -> Result<(Acquire, Asker)
 
 /// Handles the answer to a caller that has asked the store for itself. Returns the caller as a
 /// waiter in the line, or the outcome of its request.
-fn answered(
+pub(crate) fn answered(
     acquisition: Acquisition,
     asker: Asker,
     answer: Result<Grant, Refusal>,
@@ -323,7 +323,7 @@ fn answered(
     })
 }
 
-fn waited(in_line: &InLine, found: Result<TakenUp, Refusal>) -> Outcome {
+pub(crate) fn waited(in_line: &InLine, found: Result<TakenUp, Refusal>) -> Outcome {
     match found {
         Ok(taken_up) => Outcome::TakenUp(taken_up),
         Err(refusal) => {
@@ -332,7 +332,7 @@ fn waited(in_line: &InLine, found: Result<TakenUp, Refusal>) -> Outcome {
     }
 }
 
-fn joined(member: &Member, found: Result<(Acquisition, Grant), Refusal>) -> Outcome {
+pub(crate) fn in_cohort(member: &Member, found: Result<(Acquisition, Grant), Refusal>) -> Outcome {
     match found {
         Ok((acquisition, grant)) => Outcome::Granted(acquisition, grant, Asker::outside()),
         Err(refusal) => {
@@ -341,57 +341,12 @@ fn joined(member: &Member, found: Result<(Acquisition, Grant), Refusal>) -> Outc
     }
 }
 
-pub(crate) fn acquire_blocking(
+/// Prepares the spec and reports its errors. Frees the box of the spec.
+pub(crate) fn prepared(
     spec: Box<LockSpec>,
     fenced: bool,
     errors: Errors,
-) -> Result<Acquired, LockError> {
-    let (manager, request, wanted) = match prepared(spec, fenced, errors)? {
-        Prepared::Joined(guard) => return Ok(guard),
-        Prepared::ToAsk(manager, request, wanted) => (manager, request, wanted),
-    };
-    may_block().inspect_err(|error| wanted.report(&request, error))?;
-    let refused =
-        |request, refusal| Box::new(Outcome::Refused(Arc::clone(&manager), request, refusal));
-    let waits = match start(&manager, request) {
-        Start::Asks(acquisition, asker) => asked_blocking(acquisition, asker),
-        Start::Arrives(mut lines) => match lines.block() {
-            Ok((acquisition, asker)) => asked_blocking(acquisition, asker),
-            Err(refusal) => Err(refused(Arc::clone(lines.request()), refusal)),
-        },
-        Start::Waits(in_line) => Ok(in_line),
-        Start::Joins(mut member) => {
-            let found = member.block();
-            return wanted.guard(joined(&member, found));
-        }
-        Start::Refused(request, refusal) => Err(refused(Arc::new(request), refusal)),
-    };
-    let mut in_line = match waits {
-        Ok(in_line) => in_line,
-        Err(outcome) => return wanted.guard(*outcome),
-    };
-    let found = in_line.block(InLine::take_up);
-    wanted.guard(waited(&in_line, found))
-}
-
-/// Has a caller ask the store for itself, and blocks until the answer. Returns the caller as a
-/// waiter in the line, or the outcome of its request.
-fn asked_blocking(mut acquisition: Acquisition, asker: Asker) -> Result<InLine, Box<Outcome>> {
-    asker.blocks();
-    let longest = Asker::longest(acquisition.manager());
-    let within = asker.until().map(|until| longest.min(until.since(Moment::now())));
-    match acquisition.acquire_blocking(within) {
-        Some(answer) => answered(acquisition, asker, answer),
-        None => asker.unanswered(&acquisition).ok_or_else(|| {
-            let (manager, request) = (acquisition.manager(), acquisition.request());
-            let refusal = Refusal::Failed(LockError::ShutDown);
-            Box::new(Outcome::Refused(Arc::clone(manager), Arc::clone(request), refusal))
-        }),
-    }
-}
-
-/// Prepares the spec and reports its errors. Frees the box of the spec.
-fn prepared(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Result<Prepared, LockError> {
+) -> Result<Prepared, LockError> {
     let name = spec.name.clone();
     let prepared = spec.prepare(fenced, errors).inspect_err(refused);
     prepared.inspect_err(|error| {

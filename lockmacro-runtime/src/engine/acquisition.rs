@@ -1,11 +1,10 @@
 //! A token, from before it is sent until it is known to be gone. Dropping the [`Acquisition`] at
 //! any time releases the lock in the background.
 
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use std::{mem, process};
 
 use tokio::time::{sleep, timeout};
 
@@ -13,7 +12,7 @@ use crate::engine::blocking::blocked;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::in_flight::InFlightGuard;
 use crate::engine::telemetry::WaitingGauge;
-use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing, Released};
+use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
 use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::protocol::sharers::Sharers;
@@ -52,22 +51,6 @@ impl Acquisition {
     pub(crate) fn new(manager: Arc<Core>, request: Request) -> Self {
         let (is_counted, process) = (AtomicBool::new(false), manager.process());
         Self { manager, request: Arc::new(request), is_counted, is_first: true, process }
-    }
-
-    /// Requests the lock on the caller's runtime.
-    pub(crate) fn acquire(self) -> Result<Acquire, Box<(Self, Refusal)>> {
-        match self.enter() {
-            Ok(()) => Ok(self.asking()),
-            Err(refusal) => Err(Box::new((self, refusal))),
-        }
-    }
-
-    fn asking(self) -> Acquire {
-        let (manager, request) = (&self.manager, &self.request);
-        let (store, shutdown) = (manager.shared_store(), manager.shutdown());
-        let asked = manager.releasing().acquire(store, request, shutdown);
-        let _waiting = WaitingGauge::new(Arc::clone(&self.request));
-        Acquire::Asking { asked, _waiting, acquisition: self }
     }
 
     /// Requests the lock on the background thread, and blocks until it has the answer; `None` when
@@ -278,13 +261,13 @@ impl Acquisition {
 
     /// Whether to request the lock again, because the lock was lost before its caller had it. A
     /// waiter does so until its deadline, and a caller that does not wait does so once.
-    fn is_to_restart(&self, answer: &Result<Answer, Failed>) -> bool {
+    pub(crate) fn is_to_restart(&self, answer: &Result<Answer, Failed>) -> bool {
         matches!(answer, Ok(Answer::Lost(_)))
             && self.request.until.map_or(self.is_first, |until| Moment::now() < until)
     }
 
     /// Releases what is left of the lock, and requests it with another token.
-    async fn restart(mut self) -> (Self, Result<(), Refusal>) {
+    pub(crate) async fn restart(mut self) -> (Self, Result<(), Refusal>) {
         if !self.is_a_copy() {
             // After an error, dropping the replaced acquisition releases it in the background.
             _ = self.release().await;
@@ -350,66 +333,6 @@ impl Acquisition {
     /// Takes the guard that counts it as in flight; `None` when it was taken before.
     fn leaves(&self) -> Option<InFlightGuard> {
         self.is_counted.swap(false, Ordering::AcqRel).then(|| self.manager.guard())
-    }
-}
-
-/// An acquisition that requests its lock. Written by hand, as every waiter carries one: the future
-/// of an `async fn` would keep its arguments as well, and has no type that can be named without a
-/// box.
-pub(crate) enum Acquire {
-    /// The fields are dropped in this order: the request before the acquisition that releases it.
-    Asking {
-        asked: Asked<'static, Result<Answer, Failed>>,
-        _waiting: WaitingGauge<Arc<Request>>,
-        acquisition: Acquisition,
-    },
-    /// Boxed, as it is rare.
-    Restarting(Asked<'static, (Acquisition, Result<(), Refusal>)>),
-    Over,
-}
-
-impl Acquire {
-    pub(crate) fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<(Acquisition, Result<Grant, Refusal>)> {
-        loop {
-            *self = match self {
-                Acquire::Asking { asked, .. } => {
-                    let answer = ready!(asked.as_mut().poll(cx));
-                    let Some(acquisition) = self.asked() else { return Poll::Pending };
-                    if !acquisition.is_to_restart(&answer) {
-                        let granted = acquisition.take_answer(answer);
-                        return Poll::Ready((acquisition, granted));
-                    }
-                    Acquire::Restarting(Box::pin(acquisition.restart()))
-                }
-                Acquire::Restarting(restart) => match ready!(restart.as_mut().poll(cx)) {
-                    (acquisition, Ok(())) => acquisition.asking(),
-                    (acquisition, Err(refusal)) => {
-                        *self = Acquire::Over;
-                        return Poll::Ready((acquisition, Err(refusal)));
-                    }
-                },
-                Acquire::Over => return Poll::Pending,
-            }
-        }
-    }
-
-    /// The acquisition whose request is in flight.
-    pub(crate) fn asking(&self) -> Option<&Acquisition> {
-        match self {
-            Acquire::Asking { acquisition, .. } => Some(acquisition),
-            Acquire::Restarting(_) | Acquire::Over => None,
-        }
-    }
-
-    /// Takes the acquisition out once its request was answered. It no longer counts as waiting.
-    fn asked(&mut self) -> Option<Acquisition> {
-        match mem::replace(self, Acquire::Over) {
-            Acquire::Asking { acquisition, .. } => Some(acquisition),
-            Acquire::Restarting(_) | Acquire::Over => None,
-        }
     }
 }
 

@@ -43,14 +43,14 @@ struct Busy {
 }
 
 #[derive(Debug)]
-pub(crate) enum Slot {
+enum Slot {
     Waits(Arc<Request>, Option<Waker>),
     Found(Box<Found>),
     /// The member has left, or has what was found.
     Over,
 }
 
-/// What a member has been waiting for.
+/// The outcome of a member's wait.
 #[derive(Debug)]
 pub(crate) enum Found {
     Granted(Acquisition, Grant),
@@ -199,17 +199,18 @@ impl Cohort {
             Slot::Found(_) => {}
             Slot::Over => return None,
         }
-        match self.leave(nth) {
-            Slot::Found(found) => Some(*found),
-            Slot::Waits(..) | Slot::Over => None,
-        }
+        self.leave(nth).map(|found| *found)
     }
 
     /// A member leaves. What was found for it is to be dropped without the mutex.
-    pub(crate) fn leave(&self, nth: usize) -> Slot {
+    pub(crate) fn leave(&self, nth: usize) -> Option<Box<Found>> {
         let left = self.state.lock().members.get_mut(nth).map(|s| mem::replace(s, Slot::Over));
         self.changed.notify_one();
-        left.unwrap_or(Slot::Over)
+        match left {
+            Some(Slot::Found(found)) => Some(found),
+            // A waker may run code when it is dropped, which is done here without the mutex.
+            Some(Slot::Waits(..) | Slot::Over) | None => None,
+        }
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use crate::engine::acquisition::{Acquire, Acquisition, Refusal};
+use crate::engine::acquire_future::Acquire;
+use crate::engine::acquisition::{Acquisition, Refusal};
 use crate::engine::blocking::blocked;
 use crate::engine::cohort::{Cohort, Found};
 use crate::engine::core::Core;

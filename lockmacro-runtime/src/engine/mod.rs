@@ -1,6 +1,8 @@
 //! One lock, from the request to the release.
 
 pub(crate) mod acquire;
+pub(crate) mod acquire_blocking;
+pub(crate) mod acquire_future;
 pub(crate) mod acquired;
 pub(crate) mod acquisition;
 pub(crate) mod asker;

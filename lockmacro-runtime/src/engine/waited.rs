@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use crate::engine::line::{Contended, Line};
 use crate::engine::local_queue::Effects;
 use crate::protocol::other_holder::OtherHolder;
-use crate::protocol::request::Witness;
+use crate::protocol::witness::Witness;
 use crate::value::error::LockError;
 use crate::value::time::Moment;
 

@@ -27,8 +27,8 @@ pub struct NewJob {
 }
 
 impl NewJob {
-    /// Makes a call that is due at once, is not unique, and may be taken ten times. Its other fields
-    /// can be set.
+    /// Makes a call that is due at once, is not unique, and may be taken ten times. Its other
+    /// fields can be set.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -9,3 +9,4 @@ pub(crate) mod request;
 pub(crate) mod sharers;
 pub(crate) mod shutdown;
 pub(crate) mod vote;
+pub(crate) mod witness;

@@ -1,7 +1,6 @@
 //! A request for a lock, as a store sees it.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,6 +9,7 @@ use std::time::Duration;
 use crate::protocol::attempts::Attempts;
 use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::sharers::Sharers;
+use crate::protocol::witness::Witness;
 use crate::value::applied::{Applied, AtomicApplied};
 use crate::value::error::LockError;
 use crate::value::key::{Listed, LockKey};
@@ -61,21 +61,6 @@ struct Rare {
     witness: Option<Arc<dyn Witness>>,
     /// The holders that share the token.
     sharers: Option<Arc<Sharers>>,
-}
-
-/// The answers to a request that waits, before its last one.
-pub(crate) trait Witness: fmt::Debug + Send + Sync {
-    /// Another holder has the lock.
-    fn contended(&self, holder: &OtherHolder, rank: u32);
-
-    /// There was no answer, and the request is repeated.
-    fn failed(&self, error: LockError);
-
-    /// `holder` is not known to have the lock, and the request is repeated.
-    fn undecided(&self, holder: &OtherHolder);
-
-    /// Number of callers that the request is for.
-    fn callers(&self) -> usize;
 }
 
 impl Request {

@@ -9,8 +9,8 @@ use crate::value::key::LockKey;
 use crate::value::unavailability::Unavailability;
 
 impl LockError {
-    /// Makes a [`Busy`](LockError::Busy) error, for tests of code that handles it. Give it a message
-    /// with [`with_message`](LockError::with_message).
+    /// Makes a [`Busy`](LockError::Busy) error, for tests of code that handles it. Give it a
+    /// message with [`with_message`](LockError::with_message).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -29,8 +29,8 @@ impl LockError {
         LockError::Busy { key, holder, retry_after, message: None }
     }
 
-    /// Makes a [`TimedOut`](LockError::TimedOut) error, for tests of code that handles it. `rank` is
-    /// the number of waiters ahead of the caller. Give it a message with
+    /// Makes a [`TimedOut`](LockError::TimedOut) error, for tests of code that handles it. `rank`
+    /// is the number of waiters ahead of the caller. Give it a message with
     /// [`with_message`](LockError::with_message).
     ///
     /// ```
@@ -76,8 +76,8 @@ impl LockError {
         LockError::Deferred { key: key.into(), id: id.into(), due }
     }
 
-    /// Makes an [`Unavailable`](LockError::Unavailable) error, for your own queue of deferred calls,
-    /// and for tests. The detail is shown to users and in logs: do not put a password into it.
+    /// Makes an [`Unavailable`](LockError::Unavailable) error, for your own queue of deferred
+    /// calls, and for tests. The detail is shown to users and in logs: do not put a password into it.
     ///
     /// ```
     /// # use lockmacro_runtime::{LockError, Unavailability};

@@ -91,8 +91,8 @@ pub struct HeldLock {
 }
 
 impl HeldLock {
-    /// Makes a lock of which nothing but its key is known, for tests of code that handles one. As no
-    /// holder is known, [`take_away`](crate::LockManager::take_away) refuses it with
+    /// Makes a lock of which nothing but its key is known, for tests of code that handles one. As
+    /// no holder is known, [`take_away`](crate::LockManager::take_away) refuses it with
     /// [`LockError::KeyNotALock`](crate::LockError::KeyNotALock).
     ///
     /// ```

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
 
-use crate::processes::scenario::{Call, How};
+use crate::processes::call::{Call, How};
 use crate::processes::sim::sim;
 use crate::processes::thread::{ask, blocks, now, sleeps};
 use crate::processes::work::{Body, name_of, sharing, with};

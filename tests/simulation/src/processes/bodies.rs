@@ -8,7 +8,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::processes::scenario::{Call, LONGEST_TTL, Sharing};
+use crate::processes::call::{Call, Sharing};
+use crate::processes::scenario::LONGEST_TTL;
 use crate::processes::sim::sim;
 
 #[derive(Default)]

@@ -12,7 +12,8 @@ use lockmacro_runtime::{Lock, LockError, LockManager};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use crate::processes::scenario::{Call, Plan, ms};
+use crate::processes::call::Call;
+use crate::processes::scenario::{Plan, ms};
 use crate::processes::sim::sim;
 use crate::processes::work::{here, name_of, run_body};
 

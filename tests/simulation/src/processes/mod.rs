@@ -4,6 +4,7 @@
 mod sim;
 mod blocking;
 mod bodies;
+mod call;
 mod deferred;
 mod faults;
 mod host;

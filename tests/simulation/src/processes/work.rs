@@ -9,8 +9,9 @@ use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use tokio::time::sleep;
 
 use crate::processes::blocking;
+use crate::processes::call::{Call, How, Sharing, Wait};
 use crate::processes::deferred::{self, Working};
-use crate::processes::scenario::{Call, How, LONGEST_TTL, Plan, Scenario, Sharing, Store, Wait};
+use crate::processes::scenario::{LONGEST_TTL, Plan, Scenario, Store};
 use crate::processes::sim::sim;
 
 /// How long a manager may take to shut down.
