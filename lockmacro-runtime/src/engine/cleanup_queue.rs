@@ -245,7 +245,8 @@ impl CleanupQueue {
             }
             let mut item = queues.retries.remove(&(due, number))?;
             queues.released.remove(&(number, due));
-            if item.is_last || !is_lost(&item.request) {
+            let ends = queues.closed.is_some() && item.guard.is_none();
+            if ends || item.is_last || !is_lost(&item.request) {
                 return Some(item);
             }
             if queues.probed.is_none_or(|last| now.duration_since(last) >= LONGEST_PAUSE) {

@@ -279,7 +279,7 @@ impl Held {
         let waits = Cell::new(false);
         Place::tell(places.all(), |place| waits.set(place.lost() || waits.get()));
         // A body on a blocked thread learns of the loss late. Until then the other keys, or nodes,
-        // keep everybody else out.
+        // may keep others out.
         let is_partly_held = cause == LossCause::Taken
             && (self.only().is_none() || self.manager().store().servers().are_several());
         // Others that share the token may renew it.

@@ -80,7 +80,7 @@ pub(crate) struct State {
     /// callers that arrive before the waiter is registered as the holder.
     pub(crate) taken_up: Option<(Arc<Request>, Moment)>,
     /// When a holder of this process last ended.
-    pub(crate) held: Option<Moment>,
+    pub(crate) holder_ended: Option<Moment>,
     /// When the watch looks at the line next; `None` when there is no watch.
     pub(crate) watched: Option<Moment>,
 }
@@ -170,7 +170,7 @@ impl Line {
             report: None,
             holder: None,
             taken_up: None,
-            held: None,
+            holder_ended: None,
             watched: None,
         };
         let state = Mutex::new(state);

@@ -277,6 +277,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
             effects.unused = self.take(at).and_then(|waiter| waiter.waker);
             return (Found::Refused(verdict), effects);
         }
+        // What follows may refuse this waiter, too.
         match mem::replace(&mut self.state, State::Idle) {
             State::Passed { to, tenure, token, .. } if to == ticket => {
                 if tenure.serves(&self.waiters[at].caller, now) && is_sound(&tenure) {
@@ -293,6 +294,10 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
                 self.state = other;
                 self.withdraw_for_next(now, &mut effects);
             }
+        }
+        if let Some(verdict) = self.waiters[at].verdict.take() {
+            effects.unused = self.take(at).and_then(|waiter| waiter.waker);
+            return (Found::Refused(verdict), effects);
         }
         if self.is_asked_by(ticket) {
             if let State::Asking { since, .. } = &mut self.state {

@@ -106,8 +106,8 @@ impl Place {
             || state.queue.passed().is_some();
         match &state.last {
             Some(Err(error)) if !is_ours => return Some(Refusal::Failed(error.clone())),
-            // After a holder of this process, another caller has waited for a busy lock.
-            None if !is_ours && last && state.held.is_none_or(|held| held < since) => {
+            // A caller that came before a holder of its process ended has waited for a busy lock.
+            None if !is_ours && last && state.holder_ended.is_none_or(|ended| ended < since) => {
                 let detail = "no answer while the caller waited".to_owned();
                 let reason = Unavailability::Timeout;
                 return Some(Refusal::Failed(LockError::Unavailable {
@@ -153,7 +153,7 @@ impl Place {
             let tenure = tenure.filter(|_| state.queue.has_waiters() && self.line.is_open());
             let (turn, now) = (self.line.turn(state), Moment::now());
             if state.queue.holder() == Some(self.ticket) {
-                (state.taken_up, state.held) = (None, Some(now));
+                (state.taken_up, state.holder_ended) = (None, Some(now));
             }
             let (is_passed, effects) = state.queue.release(self.ticket, tenure, token, turn, now);
             let ended = if is_passed {

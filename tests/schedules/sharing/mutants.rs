@@ -47,11 +47,18 @@ const MUTANTS: &[Mutant<&[Invariant]>] = &[
         "tonumber(ARGV[2])",
     ),
     (
+        "those who enter together are not counted",
+        &[Limits],
+        Queue,
+        "counted[KEYS[5]] and counted[KEYS[5]] + new",
+        "counted[KEYS[5]]",
+    ),
+    (
         "a holder that takes itself for the only one",
         &[Stays],
         ReleaseUnqueued,
-        "first[1] == ARGV[1] and not first[3]",
-        "first[1] == ARGV[1]",
+        "first_two[1] == ARGV[1] and not first_two[3]",
+        "first_two[1] == ARGV[1]",
     ),
     (
         "a release that frees the key of the other holders, where nobody waits",

@@ -310,6 +310,24 @@ fn a_caller_that_does_not_wait_is_refused_when_the_turn_of_several_keys_begins()
 }
 
 #[test]
+fn a_caller_that_does_not_wait_is_refused_when_its_own_poll_begins_such_a_turn() {
+    let (mut queue, tickets) = held(0);
+    let several = wait(&mut queue, SEVERAL);
+    assert_eq!(release(&mut queue, tickets[0], 0).1.request, None);
+    let _ = queue.lapse(UNANSWERED, TURN, at(50));
+    let Arrival::Asks(asker) = queue.arrive(false, false, at(50)) else { panic!("nobody asks") };
+    let Arrival::Waits(leaves) = queue.arrive(false, false, at(50)) else { panic!("not answered") };
+    queue.wait(leaves, PLAIN, true);
+    let request = queue.asker_failed(asker, None, at(51)).request.expect("for the one awake");
+    let granted = Tenure { was_held: false, ..tenure(51) };
+    assert!(queue.granted(request, granted, "token", at(52)).release.is_none());
+    assert!(matches!(poll(&mut queue, several, 53).0, Found::Nothing));
+    let (found, effects) = queue.poll(leaves, |_| false, |_| Some(leaves), at(53));
+    assert!(matches!(found, Found::Refused(Verdict::Busy)), "{found:?}");
+    assert_eq!((effects.release, effects.wake.as_slice()), (Some("token"), &[several][..]));
+}
+
+#[test]
 fn a_caller_of_several_keys_asks_the_store_itself_when_its_turn_comes() {
     let (mut queue, tickets) = held(0);
     let (several, next) = (wait(&mut queue, SEVERAL), wait(&mut queue, PLAIN));

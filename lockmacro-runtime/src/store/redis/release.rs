@@ -27,22 +27,30 @@ const ROUND_TRIPS: u32 = 4;
 impl Redis {
     pub(crate) async fn release(&self, request: &Request) -> Result<Released, LockError> {
         let keep = request.keep();
+        let mut earlier = Applied::No;
         let is_plain = request.several().is_empty() && request.key.mode().is_exclusive();
         if is_plain && !request.may_be_awaited() && keep.is_zero() {
             let args = [request.token.expose()];
             let call = RELEASE_UNCONTENDED.with(request.keys(), &args);
             match self.own(call, self.brief()).await {
-                Ok((Own::Awaited, _)) | Err(CallError::Split(_)) => {}
+                Ok((Own::Awaited, applied)) => earlier = applied,
+                Err(CallError::Split(_)) => {}
                 Ok(answer) => return Ok(released(answer)),
                 Err(error) => return Err(error.into_error(&request.key)),
             }
         }
         // Boxed, because it is seldom needed.
-        Box::pin(self.hand_off(request, keep)).await
+        Box::pin(self.hand_off(request, keep, earlier)).await
     }
 
-    /// Releases a lock and hands it off to the first waiter.
-    async fn hand_off(&self, request: &Request, keep: Duration) -> Result<Released, LockError> {
+    /// Releases a lock and hands it off to the first waiter. `earlier`: whether a release before
+    /// this one was applied.
+    async fn hand_off(
+        &self,
+        request: &Request,
+        keep: Duration,
+        earlier: Applied,
+    ) -> Result<Released, LockError> {
         let keep = keep.as_millis().to_string();
         let args = [request.token.expose(), &keep, &CONFIRM_WINDOW_MS, &self.fence_retention];
         let script = if request.several().is_empty() { &RELEASE } else { &RELEASE_ALL };
@@ -54,7 +62,8 @@ impl Redis {
             }
             answer => answer,
         };
-        answer.map(released).map_err(|error| error.into_error(&request.key))
+        let answer = answer.map(|(own, again)| released((own, earlier.and(again))));
+        answer.map_err(|error| error.into_error(&request.key))
     }
 
     pub(crate) async fn renew(&self, request: &Request, ttl: Duration) -> Result<bool, LockError> {
@@ -167,7 +176,7 @@ impl Redis {
 enum Own {
     Held,
     NotHeld,
-    /// Held, with waiters in the queue; nothing was done.
+    /// Held or free, with waiters in the queue; nothing was done.
     Awaited,
 }
 

@@ -201,10 +201,13 @@ impl Bodies {
         let sim = sim();
         let mut fences = self.fences.borrow_mut();
         let fences = fences.entry(key).or_default();
-        // A grant of before the loss may arrive after those that came later.
-        let excuses = |loss: &Loss| match loss.key {
-            None => sim.now() < loss.at + LONGEST_TTL * 2,
-            Some((lost, last_fence)) => lost == key && fence <= last_fence,
+        // A grant of before the loss of a key may arrive after those that came later. No fence is
+        // granted twice because of such a loss.
+        let is_new = !fences.contains_key(&fence);
+        let excuses = |loss: &Loss| {
+            let is_recent = sim.now() < loss.at + LONGEST_TTL * 2;
+            let is_older = |(lost, last)| lost == key && fence <= last && is_new;
+            is_recent && loss.key.is_none_or(is_older)
         };
         let later = |(other, exclusive): (&u64, &bool)| {
             let matters = is_exclusive || *exclusive || *other == fence;

@@ -42,6 +42,8 @@ pub(crate) struct Deferred {
 struct Stored {
     /// Its caller was told that it is stored, and the server has not lost it since.
     is_due: bool,
+    /// When its caller began to store it.
+    began: Duration,
     /// The process whose worker runs it.
     running: Option<usize>,
     done: u32,
@@ -84,7 +86,8 @@ impl Deferred {
         let others = call.running.filter(|running| !sim.process(*running).is_over());
         // A caller without an answer stores its call again, which a server without its data takes
         // for a new one. The first worker may have taken it before the loss.
-        let is_excused = self.lost.get().is_some_and(|lost| sim.now() < lost + LEASE);
+        let excuses = |lost: Duration| call.began < lost && sim.now() < lost + LEASE;
+        let is_excused = self.lost.get().is_some_and(excuses);
         if let Some(other) = others.filter(|_| !is_excused) {
             sim.fails("deferred", format_args!("call {number} is run by p{other} as well"));
         }
@@ -146,6 +149,7 @@ pub(crate) async fn later(locks: &LockManager, busy: LockError, key: usize) -> L
     };
     trace!("defers the call {number} under {key}");
     let began = sim().now();
+    sim().deferred.calls.borrow_mut().entry(number).or_default().began = began;
     let stored = function(locks).manager(locks).later(busy, (number, key as u64)).await;
     if let LockError::Deferred { .. } = stored {
         trace!("the call {number} is stored");

@@ -158,28 +158,33 @@ impl Node {
         call: ScriptCall<'_>,
         budget: Budget,
     ) -> Result<Value, CallError> {
-        // Of many callers of a new server only one sends the text.
+        // Of many callers of a new server only one sends the text. If that one is dropped, the next
+        // one does.
         let (answer, mut answered) = oneshot::channel();
         let mut answer = Some(answer);
-        let send = || {
-            let (node, answer) = (self.clone(), answer.take());
-            let text = call.by_text();
-            async move {
-                // The runtime of the first task has ended: the script may be in flight.
-                let Some(mut answer) = answer else { return };
-                let mut reply = pin!(node.call(text, budget));
-                // A dropped caller has its lock released, and the script must not be sent after
-                // that.
-                let reply = poll_fn(|cx| match answer.poll_closed(cx) {
-                    Poll::Ready(()) => Poll::Ready(None),
-                    Poll::Pending => reply.as_mut().poll(cx).map(Some),
-                });
-                if let Some(reply) = reply.await {
-                    drop(answer.send(reply));
+        loop {
+            let send = || {
+                let (node, answer) = (self.clone(), answer.take());
+                let text = call.by_text();
+                async move {
+                    // The runtime of the first task has ended: the script may be in flight.
+                    let Some(mut answer) = answer else { return true };
+                    let mut reply = pin!(node.call(text, budget));
+                    // A dropped caller has its lock released, and the script must not be sent
+                    // after that.
+                    let reply = poll_fn(|cx| match answer.poll_closed(cx) {
+                        Poll::Ready(()) => Poll::Ready(None),
+                        Poll::Pending => reply.as_mut().poll(cx).map(Some),
+                    });
+                    let reply = reply.await;
+                    reply.map(|reply| answer.send(reply)).is_some()
                 }
+            };
+            let was_sent = self.inner.loading.run(send, budget.until).await;
+            if answer.is_none() || was_sent != Some(false) {
+                break;
             }
-        };
-        self.inner.loading.run(send, budget.until).await;
+        }
         if answer.is_none() {
             // Without a reply the script may still be in flight.
             return answered

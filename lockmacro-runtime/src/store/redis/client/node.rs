@@ -40,7 +40,7 @@ pub(crate) struct Inner {
     live: Mutex<Option<Arc<Connection>>>,
     pub(crate) timeout: Duration,
     connecting: SingleFlight<Result<Arc<Connection>, CallError>>,
-    pub(crate) loading: SingleFlight<()>,
+    pub(crate) loading: SingleFlight<bool>,
     pub(crate) blocking_pool: BlockingPool,
     pub(crate) health: Arc<Health>,
     /// The earliest time at which one unanswered call is enough to discard the connection, and the

@@ -117,8 +117,11 @@ local function push_to_head()
   end
 end
 
--- The number of those that share the lock, by the name of their key. The others' leases are over.
+-- The numbers of holders that are known, by the names of KEYS[5]. What changes KEYS[5] after the first
+-- count has to change the number, too.
 local counted = {}
+
+-- The number of those that share the lock. The others' leases are over.
 local function count_holders()
   if not counted[KEYS[5]] then
     redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', micros(now_ms()))

@@ -8,9 +8,9 @@ local held = value == ARGV[1]
 -- The end of the token's lease, if it shares the lock, and whether it is the only one to do so.
 local shares, is_only
 if not held and type(value) == 'string' and string.sub(value, -7) == '/shared' then
-  local first = redis.call('ZRANGE', KEYS[5], 0, 1, 'WITHSCORES')
-  is_only = first[1] == ARGV[1] and not first[3]
-  shares = is_only and first[2] or redis.call('ZSCORE', KEYS[5], ARGV[1])
+  local first_two = redis.call('ZRANGE', KEYS[5], 0, 1, 'WITHSCORES')
+  is_only = first_two[1] == ARGV[1] and not first_two[3]
+  shares = is_only and first_two[2] or redis.call('ZSCORE', KEYS[5], ARGV[1])
 end
 if (held or shares) and ARGV[2] == '0' and redis.call('ZCARD', KEYS[2]) == 0 then
   if held then
@@ -18,7 +18,7 @@ if (held or shares) and ARGV[2] == '0' and redis.call('ZCARD', KEYS[2]) == 0 the
     return 1
   end
   if is_only then
-    -- The key ends with this lease, and is there.
+    -- The key is there, so nobody else was let in, even if the lease has just ended.
     redis.call('DEL', KEYS[1], KEYS[5])
     return 1
   end
