@@ -13,6 +13,7 @@ use crate::engine::unreported::Errors;
 use crate::value::error::LockError;
 use crate::value::time::Moment;
 
+/// Acquires the lock of a spec, and blocks the thread until the answer.
 pub(crate) fn acquire_blocking(
     spec: Box<LockSpec>,
     fenced: bool,

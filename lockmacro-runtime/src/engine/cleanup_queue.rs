@@ -349,7 +349,6 @@ mod tests {
 
     use super::*;
     use crate::engine::in_flight::InFlight;
-
     use crate::value::token::Token;
 
     fn request(key: &str) -> Arc<Request> {
@@ -373,5 +372,29 @@ mod tests {
         assert_eq!((lost.len(), well.len()), (1, 10));
         advance(2 * LONGEST_PAUSE).await;
         assert_eq!(due().len(), 1, "one a second at the lost server");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_shutdown_a_lost_server_puts_off_no_release_and_each_keeps_its_time() {
+        let (queue, in_flight) = (CleanupQueue::new(MAX_BYTES), InFlight::default());
+        let (soon, late) = (Duration::from_millis(20), 2 * SHUTDOWN_PAUSE);
+        for pause in [soon, soon, late] {
+            queue.add(request("lost"), in_flight.join());
+            let mut item = queue.next_untried().unwrap();
+            // It was released before.
+            (item.guard, item.untried) = (None, None);
+            queue.queues().retry_at(item, Instant::now() + pause);
+        }
+        queue.close();
+        let due = || std::iter::from_fn(|| queue.next_retry(|_| true)).collect::<Vec<_>>();
+        let are_last = |items: &[Item]| items.iter().map(|item| item.is_last).collect::<Vec<_>>();
+        advance(soon).await;
+        let first = due();
+        assert_eq!(are_last(&first), [false, false]);
+        advance(SHUTDOWN_PAUSE).await;
+        assert_eq!(are_last(&due()), [true]);
+        first.into_iter().for_each(|item| queue.retry_after(item, soon));
+        advance(SHUTDOWN_PAUSE).await;
+        assert_eq!(are_last(&due()), [true, true]);
     }
 }

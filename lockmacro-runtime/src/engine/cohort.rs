@@ -191,15 +191,14 @@ impl Cohort {
 
     /// Takes what was found for a member, or has its task woken when there is something.
     pub(crate) fn look(&self, nth: usize, waker: &Waker) -> Option<Found> {
-        match self.state.lock().members.get_mut(nth)? {
-            Slot::Waits(_, registered) => {
-                registered.replace(waker.clone());
-                return None;
-            }
-            Slot::Found(_) => {}
-            Slot::Over => return None,
-        }
-        self.leave(nth).map(|found| *found)
+        // A waker may run code when it is cloned or dropped, which is done without the mutex.
+        let new = waker.clone();
+        let (waits, _last) = match self.state.lock().members.get_mut(nth)? {
+            Slot::Waits(_, registered) => (true, registered.replace(new)),
+            Slot::Found(_) => (false, None),
+            Slot::Over => (true, None),
+        };
+        if waits { None } else { self.leave(nth).map(|found| *found) }
     }
 
     /// A member leaves. What was found for it is to be dropped without the mutex.
@@ -208,7 +207,6 @@ impl Cohort {
         self.changed.notify_one();
         match left {
             Some(Slot::Found(found)) => Some(found),
-            // A waker may run code when it is dropped, which is done here without the mutex.
             Some(Slot::Waits(..) | Slot::Over) | None => None,
         }
     }

@@ -271,13 +271,10 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
     ) -> (Found<T>, Effects<T, W>) {
         let mut effects = Effects::default();
         let Ok(at) = self.find(ticket) else { return (Found::Nothing, effects) };
-        let waiter = &mut self.waiters[at];
-        let was_asleep = mem::take(&mut waiter.asleep);
-        if let Some(verdict) = waiter.verdict.take() {
-            effects.unused = self.take(at).and_then(|waiter| waiter.waker);
-            return (Found::Refused(verdict), effects);
+        let was_asleep = mem::take(&mut self.waiters[at].asleep);
+        if let Some(refused) = self.take_verdict(at, &mut effects) {
+            return (refused, effects);
         }
-        // What follows may refuse this waiter, too.
         match mem::replace(&mut self.state, State::Idle) {
             State::Passed { to, tenure, token, .. } if to == ticket => {
                 if tenure.serves(&self.waiters[at].caller, now) && is_sound(&tenure) {
@@ -295,9 +292,9 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
                 self.withdraw_for_next(now, &mut effects);
             }
         }
-        if let Some(verdict) = self.waiters[at].verdict.take() {
-            effects.unused = self.take(at).and_then(|waiter| waiter.waker);
-            return (Found::Refused(verdict), effects);
+        // The turn that has begun may be that of another caller, and refuse this one.
+        if let Some(refused) = self.take_verdict(at, &mut effects) {
+            return (refused, effects);
         }
         if self.is_asked_by(ticket) {
             if let State::Asking { since, .. } = &mut self.state {
@@ -644,6 +641,13 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         }
     }
 
+    /// Takes a waiter out that was refused.
+    fn take_verdict(&mut self, at: usize, effects: &mut Effects<T, W>) -> Option<Found<T>> {
+        let verdict = self.waiters[at].verdict.take()?;
+        effects.unused = self.take(at).and_then(|waiter| waiter.waker);
+        Some(Found::Refused(verdict))
+    }
+
     fn decide(&mut self, at: usize, verdict: Verdict, effects: &mut Effects<T, W>) {
         let waiter = &mut self.waiters[at];
         self.leaving_if_busy -= usize::from(waiter.leaves_if_busy);
@@ -723,3 +727,5 @@ impl<C, W> Waiter<C, W> {
 mod events;
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod several_keys;

@@ -1,4 +1,4 @@
-//! What a waiting request tells the caller, or callers, that it is for.
+//! The receiver of the answers to a request that waits.
 
 use std::fmt;
 

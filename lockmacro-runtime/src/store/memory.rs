@@ -207,9 +207,9 @@ impl Memory {
                 if request.until.is_some() {
                     let own = |waiting: &MemoryWaiter| waiting.token == request.token;
                     table.dequeue(key, |queue| queue.iter().position(own));
+                    // Those behind it may share the lock.
+                    table.hand_off(key, now, &self.waiters);
                 }
-                // The lock may be free, or those behind the token may share it.
-                table.hand_off(key, now, &self.waiters);
                 all = false;
                 continue;
             };

@@ -77,7 +77,8 @@ impl LockError {
     }
 
     /// Makes an [`Unavailable`](LockError::Unavailable) error, for your own queue of deferred
-    /// calls, and for tests. The detail is shown to users and in logs: do not put a password into it.
+    /// calls, and for tests. The detail is shown to users and in logs: do not put a password into
+    /// it.
     ///
     /// ```
     /// # use lockmacro_runtime::{LockError, Unavailability};

@@ -18,6 +18,8 @@ pub(crate) struct Bodies {
     number: Cell<u64>,
     /// The fences under each key, and whether they are of exclusive bodies.
     fences: RefCell<BTreeMap<usize, BTreeMap<u64, bool>>>,
+    /// When the last lease of a worker that has ended its body was over, by process and worker.
+    last_leases: RefCell<BTreeMap<(usize, usize), Duration>>,
     losses: RefCell<Vec<Loss>>,
     /// The keys that are kept by a `min_hold`, and until when.
     kept: RefCell<BTreeMap<usize, Duration>>,
@@ -32,6 +34,7 @@ struct Loss {
 
 struct Body {
     process: usize,
+    worker: usize,
     began: Duration,
     keys: Vec<usize>,
     sharing: Sharing,
@@ -43,7 +46,7 @@ struct Body {
 
 impl Bodies {
     /// The body of a call begins, whose lease lasts for `left`, by the clock of its process.
-    pub(crate) fn enter(&self, call: &Call, left: Duration, fences: &[u64]) -> u64 {
+    pub(crate) fn enter(&self, worker: usize, call: &Call, left: Duration, fences: &[u64]) -> u64 {
         let (number, keys) = (self.number.replace(self.number.get() + 1), &call.keys);
         let process = sim().current().expect("a process");
         let (now, kept) = (sim().now(), self.kept.borrow());
@@ -55,7 +58,7 @@ impl Bodies {
         let (ttl, until) = (process.clock.truly(call.ttl), Duration::ZERO);
         let (process, keys) = (process.nth, keys.clone());
         let sharing = call.sharing;
-        let body = Body { process, began: now, keys: keys.clone(), sharing, ttl, until };
+        let body = Body { process, worker, began: now, keys: keys.clone(), sharing, ttl, until };
         self.open.borrow_mut().insert(number, body);
         for (nth, key) in keys.iter().enumerate() {
             sim().traces.began(number, *key, fences.get(nth).copied());
@@ -142,10 +145,17 @@ impl Bodies {
 
     /// A body has ended.
     pub(crate) fn leave(&self, number: u64) {
-        if self.open.borrow_mut().remove(&number).is_some() {
+        if let Some(body) = self.open.borrow_mut().remove(&number) {
+            self.last_leases.borrow_mut().insert((body.process, body.worker), body.until);
             sim().traces.ended(number);
             trace!("body {number} ends");
         }
+    }
+
+    /// Until when the last body of a worker of this process could rely on its lock.
+    pub(crate) fn last_lease(&self, worker: usize) -> Duration {
+        let process = sim().current().expect("a process").nth;
+        self.last_leases.borrow().get(&(process, worker)).copied().unwrap_or_default()
     }
 
     /// The body that began at `began` has ended, and its key is kept for `min_hold` since its

@@ -121,7 +121,7 @@ async fn one_call(worker: usize, call: &Call, locks: &LockManager) {
         Some(Ok(())) => trace!("{worker} is done"),
         Some(Err(error)) => {
             trace!("{worker} fails: {error}");
-            expected(call, &error);
+            expected(worker, call, &error);
             if !sim().has_faults && call.wait == Wait::No && matches!(error, LockError::Busy { .. })
             {
                 soon(sim().now() - began);
@@ -147,7 +147,7 @@ fn soon(took: Duration) {
 
 /// While nothing fails, a call fails only because of other callers, or because its body takes too
 /// long.
-fn expected(call: &Call, error: &LockError) {
+fn expected(worker: usize, call: &Call, error: &LockError) {
     let is_expected = match error {
         LockError::Busy { .. } | LockError::TimedOut { .. } | LockError::Deferred { .. } => true,
         LockError::Lost(lost) => match lost.cause() {
@@ -155,9 +155,9 @@ fn expected(call: &Call, error: &LockError) {
             // The first release of a process that has waiters waits until they have subscribed. A
             // lease that is short, or almost over, may end meanwhile, after its body.
             LossCause::Taken => {
-                let held = sim().network.longest_grant() + call.body;
-                let is_late = !call.renew && held > call.ttl.mul_f64(0.8);
-                is_late || call.ttl < Duration::from_secs(1)
+                let is_late = !call.renew && call.body > call.ttl.mul_f64(0.8);
+                let is_over = !call.renew && sim().bodies.last_lease(worker) <= sim().now();
+                is_late || is_over || call.ttl < Duration::from_secs(1)
             }
             _ => false,
         },
@@ -336,7 +336,7 @@ impl Body {
     pub(crate) fn enter(worker: usize, call: &Call, left: Duration, fences: &[u64]) -> Self {
         let sim = sim();
         sim.waits.check();
-        let number = sim.bodies.enter(call, left, fences);
+        let number = sim.bodies.enter(worker, call, left, fences);
         sim.waits.ends(worker);
         let kept = call.min_hold.map(|min_hold| (call.keys[0], min_hold));
         Self { number, began: sim.now(), kept }

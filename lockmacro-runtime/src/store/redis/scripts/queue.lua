@@ -117,8 +117,8 @@ local function push_to_head()
   end
 end
 
--- The numbers of holders that are known, by the names of KEYS[5]. What changes KEYS[5] after the first
--- count has to change the number, too.
+-- The known numbers of holders, by the names of KEYS[5]. A write to KEYS[5] after the first count
+-- has to change the number, too.
 local counted = {}
 
 -- The number of those that share the lock. The others' leases are over.
