@@ -120,9 +120,11 @@ impl Queue {
         Some(unsettled)
     }
 
-    /// Makes a call a dead letter.
+    /// Makes a call a dead letter, later than every other one.
     pub(crate) fn make_dead(&mut self, id: &str, now: Duration) {
-        self.set_state(id, JobState::Dead, now);
+        let last = self.of(JobState::Dead).next_back().map(|(at, _)| at);
+        let at = last.map_or(now, |last| now.max(last + Duration::from_nanos(1)));
+        self.set_state(id, JobState::Dead, at);
         if self.of(JobState::Dead).count() > DEAD_MAX
             && let Some((_, oldest)) = self.first(JobState::Dead)
         {
@@ -142,9 +144,14 @@ impl Queue {
     }
 
     /// The calls in one state, in the order of their times.
-    pub(crate) fn of(&self, state: JobState) -> impl Iterator<Item = (Duration, &String)> {
-        let all = self.times.range((state, Duration::ZERO, String::new())..);
-        all.take_while(move |(its, ..)| *its == state).map(|(_, at, id)| (*at, id))
+    pub(crate) fn of(
+        &self,
+        state: JobState,
+    ) -> impl DoubleEndedIterator<Item = (Duration, &String)> {
+        let first = (state, Duration::ZERO, String::new());
+        // No call has this time.
+        let end = (state, Duration::MAX, String::new());
+        self.times.range(first..end).map(|(_, at, id)| (*at, id))
     }
 
     pub(crate) fn first(&self, state: JobState) -> Option<(Duration, String)> {

@@ -8,7 +8,8 @@
 --          one more makes it a dead letter
 -- KEYS[2]  the waiting calls: a sorted set of ids by due time
 -- KEYS[3]  the running calls: a sorted set of ids by the end of their worker's lease
--- KEYS[4]  the dead letters: a sorted set of ids by the time when they were abandoned
+-- KEYS[4]  the dead letters: a sorted set of ids by the time when they were abandoned, each later
+--          than the one before
 -- KEYS[5]  the only calls of a key: a hash of ids by the keys of their locks
 -- KEYS[6]  idle workers: a sorted set of "number|channel" by the time when they look again
 -- KEYS[7]  what has ended: a sorted set by the time when it is forgotten, of the ids of calls, of
@@ -125,7 +126,10 @@ end
 -- Makes a call a dead letter; only the latest dead letters are kept.
 local function make_dead_letter(id, error, most)
   redis.call('HSET', KEYS[1], id .. '#e', error)
-  redis.call('ZADD', KEYS[4], number(now), id)
+  -- Two of one millisecond would be ordered by their ids, which are random.
+  local last = tonumber(redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')[2])
+  local abandoned = last and math.max(now, last + 0.01) or now
+  redis.call('ZADD', KEYS[4], string.format('%.2f', abandoned), id)
   while redis.call('ZCARD', KEYS[4]) > tonumber(most) do
     forget(redis.call('ZPOPMIN', KEYS[4])[1])
   end
