@@ -48,6 +48,7 @@
 //! - `defer`: `on_busy = defer("30s")`, and the worker for it.
 //! - `look`: inspection of locks, their holders and their waiters.
 //! - `cli`: the tool `lockmacro`, which shows locks in a terminal.
+//! - `axum`: a [`LockError`] is a response of axum 0.8.
 //! - `serde`: a [`Fence`] can be serialized.
 //! - `tls`: encrypted connections, `rediss://`.
 //! - `metrics`: [counters, gauges and histograms](guide::logs#metrics) by the `metrics` crate.
@@ -64,6 +65,8 @@ compile_error!("lockmacro-runtime runs on Linux and other Unix systems: it needs
 // Before other modules with methods of it, so that the page of `LockManager` begins with `connect`.
 mod manager;
 
+#[cfg(feature = "axum")]
+mod axum;
 #[cfg(feature = "defer")]
 pub mod defer;
 mod engine;

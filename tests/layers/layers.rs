@@ -14,7 +14,16 @@ use imports::Imports;
 const ROOMS: &[(&str, &[&str])] = &[
     (
         "what to lock",
-        &["guide.rs", "expansion.rs", "lock.rs", "many.rs", "run/", "inspect.rs", "defer/"],
+        &[
+            "axum.rs",
+            "guide.rs",
+            "expansion.rs",
+            "lock.rs",
+            "many.rs",
+            "run/",
+            "inspect.rs",
+            "defer/",
+        ],
     ),
     ("manager", &["guard.rs", "outcome.rs", "manager/"]),
     ("engine", &["engine/"]),

@@ -22,7 +22,8 @@ use crate::value::unavailability::Unavailability;
 ///   [`is_busy`](LockError::is_busy) holds.
 /// - Nothing, because the call is stored: `Deferred`. It could not be: `TooLarge`, `NoDeferrer`,
 ///   `DuplicateName`.
-/// - Check what the body did, or roll it back: [`Lost`](LockError::Lost).
+/// - Check what the body did, or roll it back: [`Lost`](LockError::Lost), for which
+///   [`is_lost`](LockError::is_lost) holds.
 /// - Repair the servers: [`Unavailable`], [`NoQuorum`], [`InsufficientReplicas`],
 ///   [`ConnectionLimit`], for which [`is_unavailable`](LockError::is_unavailable) holds.
 /// - Change what the server or the URL says: [`KeyNotALock`], [`AccessDenied`],
@@ -36,14 +37,10 @@ use crate::value::unavailability::Unavailability;
 /// ```
 /// use lockmacro_runtime::LockError;
 ///
-/// fn status(error: &LockError) -> u16 {
-///     match error {
-///         error if error.is_busy() => 423,
-///         error if error.is_unavailable() => 503,
-///         _ => 500,
-///     }
+/// fn answer(error: &LockError) -> (u16, Option<u64>, &str) {
+///     (error.http_status(), error.retry_after_secs(), error.public_message())
 /// }
-/// # assert_eq!(status(&LockError::NotInstalled), 500);
+/// # assert_eq!(answer(&LockError::NotInstalled).0, 500);
 /// ```
 ///
 /// [`Busy`]: LockError::Busy

@@ -1,4 +1,4 @@
-//! Kinds of errors: busy, unavailable, transient; and the message of a busy one.
+//! Kinds of errors: busy, unavailable, lost, transient; and the message of a busy one.
 
 use std::fmt;
 
@@ -54,6 +54,18 @@ impl LockError {
                 | InsufficientReplicas { .. }
                 | ConnectionLimit { .. }
         )
+    }
+
+    /// Returns whether the lock was lost while the body ran: [`Lost`](LockError::Lost). The work
+    /// that the body has done stands.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{LockError, LossCause, Lost};
+    /// let lost = LockError::from(Lost::new("order:42", LossCause::Expired));
+    /// assert!(lost.is_lost() && !lost.is_busy() && !lost.is_unavailable());
+    /// ```
+    pub fn is_lost(&self) -> bool {
+        matches!(self, LockError::Lost(_))
     }
 
     /// Sets the message of a busy lock, like [`Lock::message`](crate::Lock::message). Any other

@@ -8,6 +8,7 @@ pub(crate) mod companion;
 pub(crate) mod defaults;
 pub(crate) mod duration;
 pub(crate) mod error;
+pub(crate) mod error_answer;
 pub(crate) mod error_constructors;
 pub(crate) mod error_kind;
 pub(crate) mod escaped;
