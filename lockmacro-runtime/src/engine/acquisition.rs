@@ -198,13 +198,15 @@ impl Acquisition {
         let Some(sharers) = self.request.sharers().filter(|_| !self.is_a_copy()) else {
             return false;
         };
-        if !self.is_counted.load(Ordering::Acquire) {
+        // Marked first: a loss and the end of the body may be noticed at once.
+        if !self.is_counted.swap(false, Ordering::AcqRel) {
             return true;
         }
         match sharers.leave(Moment::now().after(self.request.lasts())) {
-            Ok(()) => drop(self.leaves()),
+            Ok(()) => drop(self.manager.guard()),
             Err(kept_until) => {
                 self.request.renewed_until(kept_until);
+                self.is_counted.store(true, Ordering::Release);
                 return false;
             }
         }
@@ -339,5 +341,66 @@ impl Acquisition {
 impl Drop for Acquisition {
     fn drop(&mut self) {
         self.abandon();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::{hint, thread};
+
+    use super::*;
+    use crate::store::memory::Memory;
+    use crate::value::defaults::Defaults;
+    use crate::value::token::Token;
+
+    fn core() -> Arc<Core> {
+        let (store, defaults) = (Store::Memory(Memory::new()), Defaults::default());
+        #[cfg(feature = "defer")]
+        let core = Core::over(store, None, defaults, None, 1_024);
+        #[cfg(not(feature = "defer"))]
+        let core = Core::over(store, None, defaults);
+        core
+    }
+
+    /// Two holders that share a token, of which nothing is left to release.
+    fn two_holders(core: &Arc<Core>) -> [Acquisition; 2] {
+        let token = Token::new("test", "", "").unwrap();
+        let request = Request::new("order:1".into(), token, Duration::from_secs(60));
+        request.set_applied(Applied::No);
+        let granted = Acquisition::new(Arc::clone(core), request);
+        granted.enter().unwrap();
+        let drafts = [(); 2].map(|()| Arc::clone(granted.request()));
+        let shares = granted.shared_by(&drafts, Moment::now());
+        let shares: Vec<_> = shares.into_iter().map(Result::unwrap).collect();
+        shares.try_into().unwrap()
+    }
+
+    #[test]
+    fn a_holder_that_two_threads_end_at_once_is_counted_out_once() {
+        let core = core();
+        let rounds: Vec<_> = (0..500).map(|_| two_holders(&core)).collect();
+        let (arrived, released) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        // As the thread that notices a loss and the one whose body ends.
+        let ends_each = || {
+            for (nth, [holder, _]) in rounds.iter().enumerate() {
+                // Both go on within nanoseconds, which a `Barrier` does not achieve.
+                arrived.fetch_add(1, Ordering::SeqCst);
+                while arrived.load(Ordering::SeqCst) < 2 * (nth + 1) {
+                    hint::spin_loop();
+                }
+                if !holder.leaves_sharers() {
+                    released.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(ends_each);
+            scope.spawn(ends_each);
+        });
+        assert_eq!(released.into_inner(), 0, "tokens that another holder still has");
+        for [_, other] in &rounds {
+            assert!(!other.leaves_sharers(), "the last holder releases the token");
+        }
     }
 }
