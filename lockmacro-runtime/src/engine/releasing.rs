@@ -73,10 +73,8 @@ impl Releasing {
         }
         let (store, request, shutdown) = (store.clone(), request.clone(), shutdown.clone());
         Box::pin(async move {
-            let first = match asked.await {
-                Ok(Answer::Contended { earlier, .. }) => earlier,
-                answer => return answer,
-            };
+            let answer = asked.await;
+            let Ok(Answer::Contended { earlier: first, .. }) = answer else { return answer };
             let until = Instant::now() + (store.servers().answer_time() * ANSWERS).max(WAIT_MIN);
             let over = Box::pin(async {
                 for releases in releases {
@@ -88,6 +86,10 @@ impl Releasing {
             });
             let over = shutdown.unless(over).await;
             over.map_err(|failed| Failed { applied: first, ..failed })?;
+            if request.was_released() {
+                // Of several keys, those that were free.
+                return Ok(Answer::Lost(Box::new(answer)));
+            }
             let mut again = store.acquire(&request, &shutdown).await;
             if let Ok(Answer::Contended { earlier, .. } | Answer::Granted(Grant { earlier, .. })) =
                 &mut again

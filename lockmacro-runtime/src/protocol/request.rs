@@ -37,6 +37,8 @@ pub(crate) struct Request {
     applied: AtomicApplied,
     /// A waiter waits for the release.
     awaited: AtomicBool,
+    /// A release of the token was sent.
+    released: AtomicBool,
     /// A waiter like this asks from the queue if the lock is not free.
     pub(crate) only_if_free: bool,
     rare: OnceLock<Box<Rare>>,
@@ -66,8 +68,21 @@ struct Rare {
 impl Request {
     pub(crate) fn new(key: LockKey, token: Token, ttl: Duration) -> Self {
         let (name, fenced, until, asked) = ("".into(), false, None, Moment::now());
-        let (applied, awaited, only_if_free, rare) = Default::default();
-        Self { key, token, ttl, name, fenced, asked, until, applied, awaited, only_if_free, rare }
+        let (applied, awaited, released, only_if_free, rare) = Default::default();
+        Self {
+            key,
+            token,
+            ttl,
+            name,
+            fenced,
+            asked,
+            until,
+            applied,
+            awaited,
+            released,
+            only_if_free,
+            rare,
+        }
     }
 
     /// The same request for `several` keys, unless that is empty. `given` is the first one in the
@@ -122,6 +137,7 @@ impl Request {
             name: self.name.clone(),
             applied: AtomicApplied::default(),
             awaited: AtomicBool::new(false),
+            released: AtomicBool::new(self.was_released()),
             rare: OnceLock::from(Box::new(rare)),
             ..*self
         }
@@ -234,6 +250,17 @@ impl Request {
         self.until.is_some() || self.awaited.load(Ordering::Acquire)
     }
 
+    /// Records that a release of the token is sent. A late copy of it would delete a lock that the
+    /// token is granted afterwards.
+    pub(crate) fn note_released(&self) {
+        self.released.store(true, Ordering::Release);
+    }
+
+    /// Whether a release of the token was sent. Then only another token may ask for the lock.
+    pub(crate) fn was_released(&self) -> bool {
+        self.released.load(Ordering::Acquire)
+    }
+
     /// Makes the token one that may be sent.
     pub(crate) fn draw_token(&mut self) -> Result<(), LockError> {
         self.token = self.token.another()?;
@@ -264,6 +291,7 @@ impl Request {
     fn shares_token_of(&mut self, other: &Self) {
         self.token = other.token.clone();
         self.applied.set(other.applied.get());
+        self.released = AtomicBool::new(other.was_released());
         if other.known().next().is_some() {
             let attempts = other.all_attempts().iter().map(Arc::clone).collect::<Box<[_]>>();
             let _ = self.rare().all_attempts.set(attempts);

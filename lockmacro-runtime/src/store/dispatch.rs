@@ -1,6 +1,7 @@
 //! The store of locks: one of three kinds, and the dispatch to it. Every kind has the same meaning;
 //! only the possible failures differ.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,9 +19,11 @@ use crate::store::redis::jobs::queue::RedisJobs;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::store::Redlock;
 use crate::store::servers::Servers;
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::time::{Instant, Moment};
+use crate::value::unavailability::Unavailability;
 
 #[derive(Debug)]
 pub(crate) enum Store {
@@ -59,11 +62,16 @@ impl Store {
 
     /// Requests a lock, waits for it if the request says so, and waits for replicas if the store
     /// needs their acknowledgement. The future borrows nothing, so that its caller can store it.
+    ///
+    /// The lock counts as lost, and nothing is sent, if a release of the token was sent before.
     pub(crate) fn acquire(
         self: &Arc<Self>,
         request: &Arc<Request>,
         shutdown: &Arc<Shutdown>,
     ) -> Asked<'static, Result<Answer, Failed>> {
+        if request.was_released() {
+            return Box::pin(ready(Ok(Answer::Lost(Box::new(Err(released()))))));
+        }
         let (store, request) = (Arc::clone(self), Arc::clone(request));
         let wait = request.until.map(|until| until.since(Moment::now()));
         if self.is_replicated() {
@@ -188,11 +196,13 @@ impl Store {
     }
 
     /// Removes the token, or keeps the key for the rest of the request's `min_hold`. Returns
-    /// whether the lock was held; of several keys, whether all were. Idempotent.
+    /// whether the lock was held; of several keys, whether all were. Idempotent. The token never
+    /// asks for the lock again, see [`acquire`](Store::acquire).
     pub(crate) fn release<'a>(
         &'a self,
         request: &'a Request,
     ) -> Asked<'a, Result<Released, LockError>> {
+        request.note_released();
         if self.is_in_parts(request) {
             return self.release_parts(request);
         }
@@ -236,6 +246,13 @@ impl Store {
             Store::Memory(_) | Store::Redlock(_) => self.renew(request, left),
         }
     }
+}
+
+/// The failure of a request with a token whose release was sent.
+fn released() -> Failed {
+    let detail = "the lock was released before its caller had it";
+    let error = LockError::unavailable_at(None, Unavailability::Local, detail);
+    Failed { error, applied: Applied::Unknown }
 }
 
 #[cfg(feature = "defer")]

@@ -11,7 +11,9 @@ fn no_simulation_fails() {
 }
 
 /// Seeds that have found something in the engine, and what it was.
-const FOUND: [(u64, &str); 12] = [
+const FOUND: [(u64, &str); 15] = [
+    (735, "the keys that were free were released, and asked for again with the same token"),
+    (1_414, "the keys that were free were released, and asked for again with the same token"),
     (103_271, "a release after the lease left a free lock to the next tick of a waiter"),
     (1_004_026, "a caller behind others of its process was told of a server without an answer"),
     (1_024_625, "votes for a second key were split for longer than the lease of the first key"),
@@ -27,6 +29,7 @@ const FOUND: [(u64, &str); 12] = [
     (1_198_813, "a lost key made its process release the other keys of a body that still ran"),
     (1_215_012, "votes for a second key were split for longer than the lease of the first key"),
     (1_378_354, "a lost key made its process release the other keys of a body that still ran"),
+    (5_052_687, "a lock was asked for with a token whose release was in flight"),
 ];
 
 #[test]

@@ -94,6 +94,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("the task that renews goes on for ever", "left", "engine/background.rs",
         "    fn drop(&mut self) {\n        self.renewals.close();",
         "    fn drop(&mut self) {\n        if !MUTANT { self.renewals.close(); }"),
+    mutant("a released token asks for a lock again", "token", "protocol/request.rs",
+        "self.released.load(Ordering::Acquire)", "false"),
     mutant("re-entry finds no outer lock", "re-entry", "engine/reentry.rs",
         "wanted(held) && !held.was_released()", "wanted(held) && held.was_released()"),
     // Replicas.

@@ -19,6 +19,7 @@ mod scenario;
 mod show;
 mod stream;
 mod thread;
+mod tokens;
 mod waits;
 mod work;
 mod world;

@@ -168,6 +168,8 @@ impl Network {
 
     /// A client writes.
     pub(crate) fn write(&self, link: usize, bytes: &[u8]) {
+        let process = self.link(link, |link| link.process);
+        sim().tokens.sent(link, process, bytes);
         if self.link(link, |link| link.lost.0) {
             trace!("-> #{link} lost: {}", Shown(bytes));
             return;

@@ -14,6 +14,7 @@ use crate::processes::deferred::Deferred;
 use crate::processes::network::Network;
 use crate::processes::process::{Clock, Process};
 use crate::processes::replay::Traces;
+use crate::processes::tokens::Tokens;
 use crate::processes::waits::Waits;
 
 /// Steps at one moment after which the tasks count as running in a circle.
@@ -49,6 +50,7 @@ pub(crate) struct Sim {
     pub(crate) waits: Waits,
     pub(crate) traces: Traces,
     pub(crate) deferred: Deferred,
+    pub(crate) tokens: Tokens,
     trace: RefCell<Option<String>>,
     failure: RefCell<Option<Failure>>,
     polls: Cell<u64>,
@@ -79,6 +81,7 @@ impl Sim {
             waits: Waits::default(),
             traces: Traces::default(),
             deferred: Deferred::default(),
+            tokens: Tokens::default(),
             trace: RefCell::new(traced.then(String::new)),
             failure: RefCell::default(),
             polls: Cell::new(0),

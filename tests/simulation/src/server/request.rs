@@ -6,13 +6,13 @@ const MOST_ARGUMENTS: i64 = 1 << 20;
 
 /// The bytes of a client that are not yet a request.
 #[derive(Debug, Default)]
-pub(super) struct Input {
+pub(crate) struct Input {
     bytes: Vec<u8>,
     read: usize,
 }
 
 impl Input {
-    pub(super) fn add(&mut self, bytes: &[u8]) {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.read);
         self.read = 0;
         self.bytes.extend_from_slice(bytes);
@@ -20,7 +20,7 @@ impl Input {
 
     /// The next request, if all of it is there: a command and its arguments, or nothing for an
     /// empty line. The error is that of a client that does not speak the protocol.
-    pub(super) fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>, String> {
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>, String> {
         let mut reader = Reader { bytes: &self.bytes, at: self.read };
         let request = match reader.bytes.get(reader.at) {
             None => return Ok(None),

@@ -1,0 +1,104 @@
+//! The tokens in what processes send. Once a release of a token was sent, a process never asks for
+//! the lock with that token again: a late copy of the release would delete the lock of its body.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::slice;
+
+use sha1_smol::Sha1;
+
+use crate::mutants;
+use crate::processes::sim::sim;
+use crate::server::Input;
+
+#[derive(Default)]
+pub(crate) struct Tokens {
+    /// The bytes of each link that are not yet a command.
+    inputs: RefCell<BTreeMap<usize, Input>>,
+    /// What the scripts that were sent do, by their hashes.
+    scripts: RefCell<BTreeMap<Vec<u8>, Option<Script>>>,
+    /// The tokens whose release was sent, by process and lock.
+    released: RefCell<BTreeSet<(usize, Vec<u8>, Vec<u8>)>>,
+}
+
+#[derive(Clone, Copy)]
+enum Script {
+    Acquires,
+    Releases,
+    /// Each of several locks, by its own token.
+    ReleasesEach,
+}
+
+/// What is written only in one of the scripts.
+const BEGINNINGS: [(&str, Script); 6] = [
+    ("-- Asks for a lock: ", Script::Acquires),
+    ("-- Asks for several locks: ", Script::Acquires),
+    ("-- Releases a lock if ", Script::Releases),
+    ("-- Releases a lock without ", Script::Releases),
+    ("-- The same as release_migrating.lua ", Script::Releases),
+    ("-- Releases locks, ", Script::ReleasesEach),
+];
+
+impl Tokens {
+    /// A process writes to a server.
+    pub(crate) fn sent(&self, link: usize, process: usize, bytes: &[u8]) {
+        // Each attempt at several nodes has a token of its own, and a slow vote of one that was
+        // withdrawn may go on: no grant is made of it.
+        let is_redlock = sim().network.voters().len() > 1;
+        if is_redlock || mutants::expected().is_some_and(|oracle| oracle != "token") {
+            return;
+        }
+        let mut inputs = self.inputs.borrow_mut();
+        let input = inputs.entry(link).or_default();
+        input.add(bytes);
+        while let Ok(Some(command)) = input.next() {
+            self.command(process, &command);
+        }
+    }
+
+    fn command(&self, process: usize, command: &[Vec<u8>]) {
+        let (script, keys, arguments) = match command {
+            [name, key, token, ..] if name == b"SET" => {
+                (Script::Acquires, slice::from_ref(key), slice::from_ref(token))
+            }
+            [name, script, count, rest @ ..] if name.starts_with(b"EVAL") => {
+                let Some(script) = self.script(name == b"EVAL", script) else { return };
+                let count = str::from_utf8(count).ok().and_then(|count| count.parse().ok());
+                let Some((keys, arguments)) = rest.split_at_checked(count.unwrap_or(0)) else {
+                    return;
+                };
+                (script, keys, arguments)
+            }
+            _ => return,
+        };
+        let released = &mut *self.released.borrow_mut();
+        let locks = keys.iter().filter(|key| !key.starts_with(b"lm1:"));
+        for (nth, lock) in locks.enumerate() {
+            let nth = if let Script::ReleasesEach = script { nth } else { 0 };
+            let of = (process, lock.clone(), arguments[nth].clone());
+            match script {
+                Script::Releases | Script::ReleasesEach => drop(released.insert(of)),
+                Script::Acquires if released.contains(&of) => {
+                    let [lock, token] = [&of.1, &of.2].map(|text| String::from_utf8_lossy(text));
+                    let text = format_args!("p{process} asks for {lock} again with {token}");
+                    sim().fails("token", text);
+                }
+                Script::Acquires => {}
+            }
+        }
+    }
+
+    /// What a script does. Its text is sent before its hash is of any use.
+    fn script(&self, is_text: bool, script: &[u8]) -> Option<Script> {
+        let scripts = &mut *self.scripts.borrow_mut();
+        if !is_text {
+            return *scripts.get(script)?;
+        }
+        let hash = Sha1::from(script).digest().to_string().into_bytes();
+        *scripts.entry(hash).or_insert_with(|| {
+            let text = String::from_utf8_lossy(script);
+            let found = BEGINNINGS.iter().find(|(with, _)| text.contains(with));
+            found.map(|(_, script)| *script)
+        })
+    }
+}
