@@ -147,8 +147,15 @@ const MUTANTS: &[Mutant<Invariant>] = &[
         "a kept lock that is pushed as a grant",
         GoesOn,
         Queue,
-        "    if id then\n      publish(channel, push_of(id, '0', 0))",
+        "    if id then\n      push_to_ask(id, channel)",
         "    if id then\n      publish(channel, push_of(id, '0', 5))",
+    ),
+    (
+        "a push to ask again by which a grant can be forged",
+        GoesOn,
+        Queue,
+        "string.sub(id, 1, NUMBER_DIGITS) .. '|0|0|0'",
+        "id .. '|0|0|0'",
     ),
     (
         "a hand-off that is not pushed",

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::model::{CONFIRM_WINDOW, Event, FENCE_TTL, Reply, Stage, Step, WAITER_LEASE, World};
-use crate::store::{FENCE, LOCK, Look, QUEUE, RECORDS};
+use crate::store::{FENCE, LOCK, Look, QUEUE, RECORDS, SECRET};
 
 /// Dead waiters that one call passes.
 const DEAD_AT_ONCE: usize = 128;
@@ -336,13 +336,16 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
                 return Err(format!("c{number} received {:?}", step.pushes));
             };
             let during = step.before.at..=step.after.at;
-            let is_right = push.number == number && push.px == px && during.contains(&push.at);
+            let is_own = (push.number, push.secret) == (number, Some(SECRET));
+            let is_right = is_own && push.px == px && during.contains(&push.at);
             ensure(is_right, format!("c{number} received {push:?}"))?;
         }
     }
     if let Some(number) = world.asked_to_poll(step) {
-        let received: Vec<_> = step.pushes.iter().map(|push| (push.number, push.px)).collect();
-        ensure(received == [(number, 0)], format!("c{number} received {received:?}"))?;
+        // Whoever sees this push must not be able to send a grant.
+        let received: Vec<_> =
+            step.pushes.iter().map(|push| (push.number, push.secret, push.px)).collect();
+        ensure(received == [(number, None, 0)], format!("c{number} received {received:?}"))?;
     }
     Ok(())
 }

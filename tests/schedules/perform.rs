@@ -6,7 +6,7 @@ use redis::{Cmd, Value};
 
 use crate::model::{CONFIRM_WINDOW, Client, Event, FENCE_TTL, Reply};
 use crate::schedule::{LAST, Schedule, Stop};
-use crate::store::{FENCE, LOCK, Look, QUEUE, RECORDS, Which, block};
+use crate::store::{FENCE, LOCK, Look, NUMBER_DIGITS, QUEUE, RECORDS, SECRET, Which, block};
 
 impl Schedule<'_> {
     /// Performs an event, and reads the state after it.
@@ -100,9 +100,10 @@ impl Schedule<'_> {
             [asking.ttl, CONFIRM_WINDOW, FENCE_TTL, max_queue as u64, lease, client as u64];
         let [ttl, confirm_window, fence_ttl, max_queue, lease_ms, number] =
             numbers.map(|number| number.to_string());
+        let id = format!("{number:0>NUMBER_DIGITS$}{SECRET:020}");
         let flag = |flag: bool| if flag { "1" } else { "0" };
         let fenced = flag(asking.fenced);
-        let record = format!("{ttl}|{fenced}|{}|{number}|{channel}|1|1", flag(answered));
+        let record = format!("{ttl}|{fenced}|{}|{id}|{channel}|1|1", flag(answered));
         let mut args =
             vec![asking.token.as_str(), &ttl, fenced, &confirm_window, &fence_ttl, &max_queue, "1"];
         if max_queue != "0" {

@@ -14,6 +14,9 @@ pub const FENCE: &str = "lm1:wf:{order:1}";
 pub const HOLDERS: &str = "lm1:wh:{order:1}";
 /// The keys of a lock, in the order in which the scripts take them.
 const KEYS: [&str; 5] = [LOCK, QUEUE, RECORDS, FENCE, HOLDERS];
+/// The digits of a waiter's number in its id, and the secret after them.
+pub const NUMBER_DIGITS: usize = 20;
+pub const SECRET: u64 = 7_777;
 /// Processes that wait.
 pub const PROCESSES: usize = 3;
 
@@ -136,6 +139,8 @@ impl Look {
 pub struct Push {
     pub process: usize,
     pub number: usize,
+    /// The rest of the waiter's id, if the push has it.
+    pub secret: Option<u64>,
     /// The first and the last fence, if it has fences.
     pub fences: Option<(u64, u64)>,
     pub at: u64,
@@ -146,10 +151,12 @@ impl Push {
     fn read(process: usize, grant: &[u8]) -> Push {
         let grant = String::from_utf8_lossy(grant);
         let part: Vec<_> = grant.split('|').collect();
-        let [number, fences, at, px] = part[..] else { panic!("a grant: {grant}") };
+        let [id, fences, at, px] = part[..] else { panic!("a grant: {grant}") };
         let read = |text: &str| text.parse().unwrap_or_else(|_| panic!("a grant: {grant}"));
         let fences = (fences != "0").then(|| block(fences));
-        Push { process, number: read(number) as usize, fences, at: read(at), px: read(px) }
+        let (number, secret) = id.split_at_checked(NUMBER_DIGITS).unwrap_or((id, ""));
+        let (number, secret) = (read(number) as usize, secret.parse().ok());
+        Push { process, number, secret, fences, at: read(at), px: read(px) }
     }
 }
 

@@ -9,6 +9,7 @@ mod leases;
 mod misuse;
 mod order;
 mod reentry;
+mod server;
 mod several;
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};

@@ -7,6 +7,7 @@ mod dropped;
 mod faults;
 mod fleet;
 mod foreign;
+mod forged;
 mod full;
 mod holders;
 mod late;

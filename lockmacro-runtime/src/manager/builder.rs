@@ -395,7 +395,8 @@ impl LockManagerBuilder {
             let replicated = ReplicaAcks::new(acks, timeout)?;
             servers.replicated.get_or_insert(replicated);
         }
-        Ok(Store::Redis(Arc::new(Redis::new(&servers, self.timeout))))
+        let redis = Redis::new(&servers, self.timeout, self.defaults.prefix());
+        Ok(Store::Redis(Arc::new(redis)))
     }
 
     async fn asked(self, store: Store) -> Result<LockManager, LockError> {

@@ -2,6 +2,7 @@
 //! poll. A waiter repeats its request now and then, because a push can get lost.
 
 use std::future::poll_fn;
+use std::hash::BuildHasher;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,14 +10,19 @@ use std::task::{Context, Poll, Waker};
 
 use crate::store::abandoned::AbandonedTokens;
 use crate::store::hand_off::HandOff;
-use crate::value::random::HashMap;
+use crate::value::random::{HashMap, Hashing};
 use crate::value::sync::{Mutex, MutexGuard};
+
+/// Digits of a waiter's number in its id, as in `queue.lua`.
+pub(crate) const NUMBER_DIGITS: usize = 20;
 
 /// The waiters of one connection, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     last: AtomicU64,
     entries: Mutex<HashMap<u64, Arc<Entry>>>,
+    /// Makes the secrets: nobody else can compute one, even from all the others.
+    secrets: Hashing,
     pub(crate) abandoned: Arc<AbandonedTokens>,
 }
 
@@ -24,6 +30,8 @@ pub(crate) struct Waiters {
 struct Entry {
     slot: u16,
     number: u64,
+    /// The secret of the last request, until a grant with it has arrived.
+    secret: Mutex<Option<u64>>,
     received: Mutex<Received>,
 }
 
@@ -84,6 +92,17 @@ impl Waiters {
         entry.is_some()
     }
 
+    /// Passes on a grant that anybody may have sent who may publish: only the first one with the
+    /// secret of the waiter's last request counts. Any other makes the waiter repeat its request.
+    pub(crate) fn grant_by_push(&self, number: u64, secret: u64, hand_off: HandOff) {
+        let entry = self.entries().get(&number).map(Arc::clone);
+        if entry.is_none_or(|entry| entry.secret.lock().take_if(|own| *own == secret).is_some()) {
+            self.grant(number, hand_off);
+        } else {
+            self.alarm(number);
+        }
+    }
+
     /// Makes one waiter repeat its request.
     pub(crate) fn alarm(&self, number: u64) {
         if let Some(entry) = self.entries().get(&number) {
@@ -138,6 +157,16 @@ impl Waiter {
         self.entry.number
     }
 
+    /// The id for one request, see `queue.lua`: its number, and a new secret, so that no push to an
+    /// earlier request tells anything about it.
+    pub(crate) fn next_id(&self) -> String {
+        let (waiters, number) = (&self.waiters, self.number());
+        let nth = waiters.last.fetch_add(1, Ordering::Relaxed);
+        let secret = waiters.secrets.hash_one((number, nth));
+        *self.entry.secret.lock() = Some(secret);
+        format!("{number:020}{secret:020}")
+    }
+
     /// The slot of the key that it waits for.
     pub(crate) fn slot(&self) -> u16 {
         self.entry.slot
@@ -174,6 +203,26 @@ mod tests {
         waiters.grant(waiter.number(), hand_off());
         waiters.alarm_where(|slot| slot == 7);
         assert_eq!(waiter.signal().await, Signal::Granted(Box::new(hand_off())));
+    }
+
+    #[tokio::test]
+    async fn a_grant_counts_once_and_by_the_secret_of_the_last_request_only() {
+        let waiters = Arc::new(Waiters::default());
+        let waiter = waiters.join(7, 1);
+        let number = waiter.number();
+        let secret_of = |id: String| id[20..].parse::<u64>().unwrap();
+        let [earlier, last] = [waiter.next_id(), waiter.next_id()].map(secret_of);
+        for forged in [earlier, last ^ 1, number, 0] {
+            waiters.grant_by_push(number, forged, hand_off());
+            assert_eq!(waiter.signal().await, Signal::Unknown);
+        }
+        let longer = HandOff { ttl: Duration::from_secs(60), ..hand_off() };
+        waiters.grant_by_push(number, last, hand_off());
+        // Everybody knows the secret by now.
+        waiters.grant_by_push(number, last, longer);
+        assert_eq!(waiter.signal().await, Signal::Granted(Box::new(hand_off())));
+        waiters.grant_by_push(number, last, longer);
+        assert_eq!(waiter.signal().await, Signal::Unknown);
     }
 
     #[tokio::test]

@@ -36,7 +36,7 @@ const MUTANTS: &[Mutant<&[Invariant]>] = &[
         "holders of a deleted key that count, where nobody waits",
         &[Limits, GoesOn, Answers, Marked, InOrder],
         AcquireUnqueued,
-        "    redis.call('DEL', KEYS[5])\n",
+        "      redis.call('DEL', KEYS[5])\n",
         "",
     ),
     (
@@ -45,6 +45,13 @@ const MUTANTS: &[Mutant<&[Invariant]>] = &[
         AcquireUnqueued,
         "math.max(redis.call('PTTL', KEYS[1]), tonumber(ARGV[2]))",
         "tonumber(ARGV[2])",
+    ),
+    (
+        "live holders that are removed with the dead ones",
+        &[Stays],
+        AcquireUnqueued,
+        "if dead > count then\n        redis.call('ZPOPMIN', KEYS[5], math.min(dead,",
+        "if dead >= 0 then\n        redis.call('ZPOPMIN', KEYS[5], math.min(dead + 1,",
     ),
     (
         "those who enter together are not counted",

@@ -20,6 +20,8 @@ pub(crate) struct Rights {
     pub(crate) every_key: AtomicBool,
     /// It was logged that waiters are served slowly.
     pub(crate) slow: AtomicBool,
+    /// It was logged that the user may use channels of others.
+    pub(crate) wide: AtomicBool,
     /// Templates of keys whose companion keys the user may use, too.
     pub(crate) templates: Mutex<HashSet<Cow<'static, str>>>,
     /// Functions whose deferred calls the user may store and take, by the keys of their calls.

@@ -2,8 +2,8 @@
 //! would stay for its whole ttl.
 
 use std::collections::BTreeSet;
+use std::slice;
 use std::sync::atomic::Ordering;
-use std::{iter, slice};
 
 use redis::{Pipeline, Value};
 
@@ -48,13 +48,12 @@ const NEEDED: [&str; 19] = [
 /// The commands for pushed grants, on one server and in a cluster. Without them waiters poll.
 const SUBSCRIBE_COMMANDS: [[&str; 3]; 2] =
     [["subscribe", "publish", "pubsub|numsub"], ["ssubscribe", "spublish", "pubsub|shardnumsub"]];
-/// The channels of all managers.
-const CHANNELS: &str = "&lm1:*";
 
 /// In a reply of check_rights.lua: the mark before a command that the server does not know, and the
-/// entry for a channel that is denied.
+/// entries for a channel that is denied and for one that is allowed without need.
 const UNKNOWN: char = '?';
 const CHANNEL: &str = "&";
+const OTHER_CHANNEL: &str = "*";
 
 /// The commands that the deferred calls of a function need, besides those that call scripts.
 #[cfg(feature = "defer")]
@@ -82,22 +81,34 @@ impl Redis {
     /// The rights to commands remain unknown where the user may use only some keys. Rights that a
     /// lock has found out since stay known, unless one is denied.
     pub(crate) async fn ask_rights(&self, receives: bool, budget: Budget) -> Result<(), CallError> {
-        let channel = receives.then(|| self.grants.channel(0));
-        let reply = self.nodes.rights(self.is_replicated(), channel, budget).await;
-        let RightsReply { every_key, lacking, server } = reply.inspect_err(|error| {
-            if !matches!(error, CallError::Transient(_)) {
-                self.rights.commands.store(false, Ordering::Relaxed);
-            }
-        })?;
+        let channels = || [self.grants.channel(0), self.grants.channel_of_others().to_owned()];
+        let channels = receives.then(channels);
+        let reply = self.nodes.rights(self.is_replicated(), channels, budget).await;
+        let RightsReply { every_key, lacking, other_channels, server } =
+            reply.inspect_err(|error| {
+                if !matches!(error, CallError::Transient(_)) {
+                    self.rights.commands.store(false, Ordering::Relaxed);
+                }
+            })?;
         self.rights.every_key.store(every_key, Ordering::Relaxed);
         self.rights.commands.fetch_or(every_key, Ordering::Relaxed);
         self.rights.asked.store(true, Ordering::Relaxed);
+        let channels = self.grants.pattern();
         if !lacking.is_empty() && !self.rights.slow.swap(true, Ordering::Relaxed) {
-            let lacking = lacking.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+            let named =
+                |right: &String| if right == CHANNEL { &channels } else { right }.to_owned();
+            let lacking = lacking.iter().map(named).collect::<Vec<_>>().join(" ");
             tracing::warn!(
                 %server,
                 lacking,
                 "the user lacks rights without which waiters are served slowly"
+            );
+        }
+        if other_channels && !self.rights.wide.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                %server,
+                enough = channels,
+                "the user may use channels that its locks do not need"
             );
         }
         Ok(())
@@ -118,7 +129,7 @@ impl Redis {
             }
         }
         let keys = slice::from_ref(&request.key);
-        let needed = needed(String::new(), self.is_replicated());
+        let needed = needed(<[String; 2]>::default(), self.is_replicated());
         let needed: Vec<_> = needed.iter().map(String::as_str).collect();
         match self.nodes.eval(RIGHTS.with(keys, &needed), budget).await {
             // The slot of this lock is being moved: the next lock asks again.
@@ -140,10 +151,10 @@ impl Redis {
     }
 }
 
-/// The arguments of check_rights.lua: the channel, and the commands.
-fn needed(channel: String, acks: bool) -> Vec<String> {
+/// The arguments of check_rights.lua: the channels, and the commands.
+fn needed(channels: [String; 2], acks: bool) -> Vec<String> {
     let commands = NEEDED.into_iter().chain(acks.then_some("wait")).map(str::to_owned);
-    iter::once(channel).chain(commands).collect()
+    channels.into_iter().chain(commands).collect()
 }
 
 impl Topology {
@@ -151,11 +162,11 @@ impl Topology {
     async fn rights(
         &self,
         acks: bool,
-        channel: Option<String>,
+        channels: Option<[String; 2]>,
         budget: Budget,
     ) -> Result<RightsReply, CallError> {
-        let receives = channel.is_some();
-        let mut needed = needed(channel.unwrap_or_default(), acks);
+        let receives = channels.is_some();
+        let mut needed = needed(channels.unwrap_or_default(), acks);
         let is_cluster = matches!(self, Topology::Cluster(_));
         let subscribe =
             SUBSCRIBE_COMMANDS[usize::from(is_cluster)].into_iter().filter(|_| receives);
@@ -180,9 +191,10 @@ impl Cluster {
             match rights {
                 Ok(Ok(reply)) => {
                     (all.every_key, answered) = (all.every_key && reply.every_key, true);
-                    if !reply.lacking.is_empty() {
+                    if !reply.lacking.is_empty() || reply.other_channels {
                         all.server = reply.server;
                         all.lacking.extend(reply.lacking);
+                        all.other_channels |= reply.other_channels;
                     }
                 }
                 // A node without an answer may be back before it is needed.
@@ -231,7 +243,9 @@ struct RightsReply {
     every_key: bool,
     /// The missing rights that only waiters would use.
     lacking: BTreeSet<String>,
-    /// A server with such missing rights.
+    /// Only some keys are allowed, and channels beside those that waiters use.
+    other_channels: bool,
+    /// A server with such missing rights or channels.
     server: String,
 }
 
@@ -247,7 +261,8 @@ fn read(reply: Value) -> Result<RightsReply, CallError> {
         let right = right.trim_start_matches(UNKNOWN);
         right == CHANNEL || SUBSCRIBE_COMMANDS.as_flattened().contains(&right)
     };
-    let (of_waiters, denied): (Vec<_>, Vec<_>) = denied.partition(is_of_waiters);
+    let (of_others, denied): (Vec<_>, Vec<_>) = denied.partition(|right| right == OTHER_CHANNEL);
+    let (of_waiters, denied): (Vec<_>, Vec<_>) = denied.into_iter().partition(is_of_waiters);
     let (unknown, denied): (Vec<_>, Vec<_>) =
         denied.into_iter().partition(|command| command.starts_with(UNKNOWN));
     if let Some(command) = unknown.first() {
@@ -262,10 +277,11 @@ fn read(reply: Value) -> Result<RightsReply, CallError> {
     // A command that the server does not know is no matter of rights.
     let of_waiters = of_waiters.into_iter().filter(|right| !right.starts_with(UNKNOWN));
     let lacking = of_waiters.map(|right| match &*right {
-        CHANNEL => CHANNELS.to_owned(),
+        CHANNEL => CHANNEL.to_owned(),
         command => format!("+{command}"),
     });
-    Ok(RightsReply { every_key, lacking: lacking.collect(), server: String::new() })
+    let (lacking, other_channels) = (lacking.collect(), !of_others.is_empty());
+    Ok(RightsReply { every_key, lacking, other_channels, server: String::new() })
 }
 
 #[cfg(feature = "defer")]
@@ -281,7 +297,7 @@ impl Redis {
         if known().contains(function) {
             return Ok(());
         }
-        let needed: Vec<_> = iter::once("").chain(NEEDED_FOR_CALLS).collect();
+        let needed: Vec<_> = ["", ""].into_iter().chain(NEEDED_FOR_CALLS).collect();
         let call = jobs::RIGHTS.with(slice::from_ref(function), &needed);
         let reply = read(self.nodes.eval(call, budget).await?);
         reply.map_err(|error| self.at_server_of(function, error))?;

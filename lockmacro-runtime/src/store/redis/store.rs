@@ -64,14 +64,15 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    /// Locks on these servers, not connected yet. No call takes longer than `timeout`.
-    pub(crate) fn new(servers: &Deployment, timeout: Duration) -> Self {
+    /// Locks on these servers, not connected yet. No call takes longer than `timeout`. The keys have
+    /// the prefix already; the names of channels get it here.
+    pub(crate) fn new(servers: &Deployment, timeout: Duration, key_prefix: &str) -> Self {
         let (is_cluster, fails_over) = match servers.at {
             Addresses::One(Target::At(_)) => (false, false),
             Addresses::One(Target::Named(_)) => (false, true),
             Addresses::Cluster(_) => (true, true),
         };
-        let (grants, changes) = (Grants::new(is_cluster), Arc::default());
+        let (grants, changes) = (Grants::new(is_cluster, key_prefix), Arc::default());
         let nodes = Topology::new(servers, timeout, &changes, Arc::clone(&grants) as _);
         let (slots, rights) = (Arc::new(AtomicBool::new(is_cluster)), Arc::default());
         let fence_retention = servers.fence_retention.unwrap_or(RETENTION).as_millis();
@@ -279,7 +280,7 @@ impl Redis {
     /// Locks on the server of a URL.
     pub(crate) fn at(url: &str, timeout: Duration) -> Self {
         let servers = Url::parse(url).and_then(|url| Deployment::of(&url, timeout));
-        Self::new(&servers.unwrap(), timeout)
+        Self::new(&servers.unwrap(), timeout, "")
     }
 }
 

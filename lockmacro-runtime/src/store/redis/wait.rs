@@ -164,7 +164,7 @@ impl Redis {
         let received = node.listen(waiter.slot(), budget).await?;
         let ttl = request.ttl.as_millis().to_string();
         let (fenced, probe) = (u8::from(request.fenced), u8::from(received));
-        let (number, channel) = (waiter.number(), self.grants.channel(waiter.slot()));
+        let (id, channel) = (waiter.next_id(), self.grants.channel(waiter.slot()));
         let limit = request.key.mode().limit().to_string();
         let args = [
             request.token.expose(),
@@ -175,7 +175,7 @@ impl Redis {
             &QUEUE_MAX.to_string(),
             &limit,
             &WAITER_TTL.as_millis().to_string(),
-            &format!("{ttl}|{fenced}|{probe}|{number}|{channel}|{}|{limit}", request.callers()),
+            &format!("{ttl}|{fenced}|{probe}|{id}|{channel}|{}|{limit}", request.callers()),
         ];
         let (sent, before) = (Moment::now(), node.connection());
         request.set_applied(Applied::Unknown);

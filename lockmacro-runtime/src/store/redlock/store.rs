@@ -53,7 +53,7 @@ impl Redlock {
         if nodes.iter().any(|node| node.replicated.is_some()) {
             return Err(no_replicas());
         }
-        let redis = nodes.iter().map(|node| Redis::new(node, timeout)).collect();
+        let redis = nodes.iter().map(|node| Redis::new(node, timeout, "")).collect();
         let nodes = Arc::new(Nodes::new(redis, names, rules));
         Ok(Self { nodes, timeout, rules, round_trip: Arc::default() })
     }

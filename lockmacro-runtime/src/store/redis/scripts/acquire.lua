@@ -48,7 +48,7 @@ local function clear_dead_heads()
     end
     leave(head)
     if lives then
-      publish(channel, push_of(id, '0', 0))
+      push_to_ask(id, channel)
     end
   end
 end
@@ -111,6 +111,10 @@ if may_enter(held, limit) then
       end
     end
     return fences
+  end
+  if first == false and held then
+    -- An earlier head was told to ask, and this call may have let it in.
+    push_to_head()
   end
 end
 

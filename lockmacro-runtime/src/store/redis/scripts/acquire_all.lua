@@ -50,6 +50,9 @@ for nth = 1, locks do
       -- Waiters come first.
       first, held = promote(held, confirm_window, fence_ttl)
     end
+    if first == false and held then
+      push_to_head()
+    end
     if first ~= nil or not may_enter(held, limit) then
       local left = held and time_left(held, limit) or 0
       return { left, string.sub(held or '', 1, 256), nth - 1 }

@@ -4,11 +4,13 @@
 -- KEYS     a lock and its companion keys, or the keys of the deferred calls of one function; none
 --          to ask for all locks
 -- ARGV[1]  the channel of grants; empty without waiters
+-- ARGV[2]  a channel that these locks do not use
 -- ARGV     the rest: names of commands
 -- returns  1, or 0 when the user may write some keys only and the rights to commands on keys cannot
 --          be known without a key; then the denied commands, those that the server does not know
---          with a `?` before them; and a `&` when the channel is denied. On a server before Redis 7
---          1, and no command
+--          with a `?` before them; a `&` when the channel is denied; and a `*` when the other one
+--          is allowed to a user who may write some keys only. On a server before Redis 7 1, and no
+--          command
 local may = redis.acl_check_cmd
 if not may then
   return { 1 }
@@ -54,20 +56,24 @@ for _, command in ipairs(writes) do
   some = some or allowed(command)
 end
 local reply = { some and 1 or 0 }
-local channel, channel_allowed = ARGV[1], true
-for nth = 2, #ARGV do
+local channel, other, channel_allowed, other_allowed = ARGV[1], ARGV[2], true, false
+for nth = 3, #ARGV do
   local command = ARGV[nth]
   local name = command:match('^[^|]+')
   if some or channels[name] or keyless[name] then
     local yes, known = allowed(command)
     if not yes then
       reply[#reply + 1] = (known and '' or '?') .. command
-    elseif channels[name] and not may_use_channel(name, channel) then
-      channel_allowed = false
+    elseif channels[name] then
+      channel_allowed = channel_allowed and may_use_channel(name, channel)
+      other_allowed = other_allowed or not some and may_use_channel(name, other)
     end
   end
 end
 if not channel_allowed then
   reply[#reply + 1] = '&'
+end
+if other_allowed then
+  reply[#reply + 1] = '*'
 end
 return reply

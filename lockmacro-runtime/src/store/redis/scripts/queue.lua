@@ -7,6 +7,9 @@
 -- KEYS[5]  the holders that share the lock: a sorted set of tokens by the end of their leases, in
 --          milliseconds
 --
+-- The id of a waiter is its number, in NUMBER_DIGITS digits, and then a secret of its last request.
+-- Only a grant carries the secret: a client that sees all pushes learns it too late to forge one.
+--
 -- A request has a limit: it is granted while fewer holders share the lock. The limit of an
 -- exclusive request is 1. A shared one has no limit, which is 0.
 --
@@ -14,6 +17,7 @@
 -- refuses a script that begins with it (READONLY), where GET would return old data. A full server
 -- accepts it, and checks no write after the first one.
 
+local NUMBER_DIGITS = 20
 -- Most fences of one grant: for the holders of one process, one after the other.
 local FENCES_AT_ONCE = 256
 -- Larger numbers are not exact, and a fence would be issued twice.
@@ -87,14 +91,18 @@ local function is_in_a_slot(channel)
   return string.sub(channel, 1, 5) == 'lm1:{'
 end
 
--- The push to a waiter: the lock is granted for `px` milliseconds from now on; with 0 the waiter
--- has to ask again.
+-- The push to a waiter: the lock is granted for `px` milliseconds from now on.
 local function push_of(id, fences, px)
   return id .. '|' .. fences .. '|' .. micros(now_us()) .. '|' .. px
 end
 
 local function publish(channel, push)
   return redis.pcall(is_in_a_slot(channel) and 'SPUBLISH' or 'PUBLISH', channel, push)
+end
+
+-- Makes a waiter ask again.
+local function push_to_ask(id, channel)
+  publish(channel, string.sub(id, 1, NUMBER_DIGITS) .. '|0|0|0')
 end
 
 -- Whether a waiter's channel has subscribers here. Asked before a push is sent: a subscriber on
@@ -112,7 +120,7 @@ local function push_to_head()
   if head then
     local _, _, _, _, id, channel = record_of(head)
     if id then
-      publish(channel, push_of(id, '0', 0))
+      push_to_ask(id, channel)
     end
   end
 end
@@ -224,7 +232,7 @@ local function promote(held, confirm_window, fence_ttl, caller)
     else
       if lives then
         -- Dead, and the next one is checked; or subscribed elsewhere, or there is no fence for it.
-        publish(channel, push_of(id, '0', 0))
+        push_to_ask(id, channel)
       end
       dead = dead + 1
     end

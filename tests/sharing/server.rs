@@ -1,0 +1,108 @@
+//! What only a server can show: rights that are missing, and crowds of holders and waiters.
+
+use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
+use lockmacro_tests::{Admin, Server};
+
+use crate::{LONG_TTL, SOON, held, is_busy, lock, released};
+
+const KEY: &str = "report";
+const HOLDERS: &str = "lm1:wh:{report}";
+/// Most waiters that one call lets in, as in queue.lua.
+const ENTER_AT_ONCE: u64 = 256;
+
+async fn manager(server: &Server) -> LockManager {
+    LockManager::connect(&server.url()).await.expect("the server is there")
+}
+
+/// A server before Redis 7 finds out about a right only when the script uses it.
+#[tokio::test]
+async fn a_right_that_is_missing_leaves_no_key_that_nobody_holds() {
+    for right in ["-zadd", "-zcard", "-pexpire", "-set"] {
+        let server = Server::start();
+        let mut admin = server.admin();
+        let grant = ["ACL", "SETUSER", "clerk", "reset", "on", ">secret", "~*", "&*", "+@all"];
+        admin.ask::<()>(&grant);
+        let url = server.url_as("clerk", "secret");
+        let manager = LockManager::connect(&url).await.expect("let in");
+        admin.ask::<()>(&["ACL", "SETUSER", "clerk", right]);
+        let error = lock(&manager, KEY).shared().acquire().await.expect_err("denied");
+        assert!(matches!(error, LockError::AccessDenied { .. }), "{right}: {error:?}");
+        assert_eq!(admin.get(KEY), None, "{right}");
+        if right == "-zadd" {
+            assert_eq!(admin.keys(), Vec::<String>::new());
+        }
+    }
+}
+
+/// Adds waiters that share, which another process answers for.
+fn crowd(admin: &mut Admin, others: u64) {
+    let script = "for nth = 1, ARGV[1] do
+        local token = string.format('other/%032d', nth)
+        redis.call('ZADD', KEYS[1], nth, token)
+        redis.call('HSET', KEYS[2], token, '9999999999999|60000|0|0|' .. nth .. '|lm1:other|1|0')
+    end
+    redis.call('PEXPIRE', KEYS[1], 60000)
+    redis.call('PEXPIRE', KEYS[2], 60000)";
+    let (queue, records) = (format!("lm1:wq:{{{KEY}}}"), format!("lm1:ww:{{{KEY}}}"));
+    admin.ask::<()>(&["EVAL", script, "2", &queue, &records, &others.to_string()]);
+}
+
+/// The waiters that are told to ask again, until there are so many of them.
+fn told_to_ask(pushes: &mut redis::PubSub<'_>, count: usize) -> Vec<u64> {
+    let mut told = Vec::new();
+    while told.len() < count {
+        let push = pushes.get_message().unwrap_or_else(|error| panic!("{told:?}, then {error}"));
+        let text: String = push.get_payload().expect("text");
+        if let Some(id) = text.strip_suffix("|0") {
+            told.push(id.split('|').next().and_then(|id| id.parse().ok()).expect("a number"));
+        }
+    }
+    told
+}
+
+#[tokio::test]
+async fn a_crowd_is_let_in_on_and_on_also_when_another_caller_asks_in_between() {
+    let server = Server::start();
+    let (writer, reader) = (manager(&server).await, manager(&server).await);
+    let client = redis::Client::open(server.url()).expect("an address");
+    let mut connection = client.get_connection().expect("let in");
+    let mut pushes = connection.as_pubsub();
+    pushes.subscribe("lm1:other").expect("allowed");
+    pushes.set_read_timeout(Some(SOON)).expect("a timeout");
+    let guard = held(lock(&writer, KEY)).await;
+    crowd(&mut server.admin(), 4 * ENTER_AT_ONCE);
+    released([guard]).await;
+    assert_eq!(told_to_ask(&mut pushes, 1), [ENTER_AT_ONCE + 1]);
+    // That one does not ask yet, and is let in together with those behind it.
+    assert!(is_busy(lock(&reader, KEY).shared()).await);
+    assert_eq!(told_to_ask(&mut pushes, 1), [2 * ENTER_AT_ONCE + 1]);
+    // The same for one that asks for several keys.
+    let several = Lock::many([LockKey::from(KEY).shared(), "another".into()]).ttl(LONG_TTL);
+    let error = several.manager(&reader).acquire().await.expect_err("others come first");
+    assert!(error.is_busy(), "{error:?}");
+    assert_eq!(told_to_ask(&mut pushes, 1), [3 * ENTER_AT_ONCE + 1]);
+}
+
+/// While others hold the lock, its holders never expire as a whole.
+#[tokio::test]
+async fn holders_that_died_do_not_pile_up() {
+    const DEAD: u64 = 300;
+    let server = Server::start();
+    let mut admin = server.admin();
+    let first = manager(&server).await;
+    let _guard = held(lock(&first, KEY).shared()).await;
+    for nth in 0..DEAD {
+        admin.ask::<()>(&["ZADD", HOLDERS, &(1_000 + nth).to_string(), &format!("dead/{nth}")]);
+    }
+    let mut guards = Vec::new();
+    let mut lengths = vec![DEAD + 1];
+    for _ in 0..4 {
+        guards.push(held(lock(&manager(&server).await, KEY).shared()).await);
+        lengths.push(admin.ask(&["ZCARD", HOLDERS]));
+    }
+    // A bounded number in one call.
+    assert!(lengths.windows(2).all(|pair| pair[0] <= pair[1] + 127), "{lengths:?}");
+    let live = 1 + guards.len() as u64;
+    assert_eq!(lengths.last(), Some(&live), "{lengths:?}");
+    released(guards).await;
+}
