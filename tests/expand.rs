@@ -69,6 +69,8 @@ mod words;
 mod bodies;
 #[path = "expand/keys.rs"]
 mod key_forms;
+#[path = "expand/pairs.rs"]
+mod pairs;
 #[path = "expand/snapshots.rs"]
 mod snapshots;
 #[path = "expand/templates.rs"]

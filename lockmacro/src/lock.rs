@@ -270,15 +270,18 @@ impl Printer<'_> {
     fn note(&self, template: &Template) -> TokenStream {
         match template.as_plain() {
             Some(text) => quote_spanned!(self.site=> #text),
-            None => {
-                let note = self.message(template);
-                quote_spanned!(self.site=> ::std::fmt::format(#note))
-            }
+            // A macro, because the temporaries of `format_args!` would live until the body ends.
+            None => self.formatted(&quote_spanned!(self.site=> ::std::format), template),
         }
     }
 
     /// Output: `format_args!("order {} is being audited", id)`
     pub(crate) fn message(&self, template: &Template) -> TokenStream {
+        self.formatted(&quote_spanned!(self.site=> ::core::format_args), template)
+    }
+
+    /// Output: `name!("order {} is being audited", id)`
+    fn formatted(&self, name: &TokenStream, template: &Template) -> TokenStream {
         let mut format = String::new();
         for part in &template.parts {
             match part {
@@ -288,7 +291,7 @@ impl Printer<'_> {
         }
         let values = template.exprs();
         let site = template.literal.span().resolved_at(self.site);
-        quote_spanned!(site=> ::core::format_args!(#format, #(#values),*))
+        quote_spanned!(site=> #name!(#format, #(#values),*))
     }
 }
 

@@ -16,6 +16,7 @@ mod methods;
 mod nesting;
 mod others;
 mod outcomes;
+mod pairs;
 mod policies;
 mod unlocked;
 mod waits;

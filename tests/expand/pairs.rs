@@ -1,0 +1,120 @@
+//! Which arguments may stand beside which: the suite `shapes` runs a function for each such pair.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::expand::attribute;
+use crate::known::KNOWN;
+
+/// The forms of every argument, each under the name of its row.
+const FORMS: [(&str, &str); 37] = [
+    ("key", "key = \"order:<id>\""),
+    ("key_of_a_call", "key = note.key(id)"),
+    ("key_of_branches", "key = if id > 0 { \"order:<id>\" } else { \"order\" }"),
+    ("keys", "key = [\"order:<id>\", shared(\"note:<id>:<note>\")]"),
+    ("keys_of_an_iterator", "key = keys([note.key(id)])"),
+    ("ttl", "ttl = \"30s\""),
+    ("ttl_of_a_call", "ttl = note.lease()"),
+    ("renew", "renew"),
+    ("max_hold", "max_hold = \"60s\""),
+    ("min_hold", "min_hold = \"1ms\""),
+    ("wait", "wait = \"5s\""),
+    ("wait_forever", "wait = forever"),
+    ("shared", "shared"),
+    ("permits", "permits = 3"),
+    ("permits_of_a_call", "permits = note.permits()"),
+    ("on_busy", "on_busy = error"),
+    ("skip", "on_busy = skip"),
+    ("fallback", "on_busy = fallback(later)"),
+    ("defer", "on_busy = defer(\"30s\")"),
+    ("on_lost", "on_lost = error"),
+    ("finish", "on_lost = finish"),
+    ("recovering", "on_lost = undone"),
+    ("release", "release = background"),
+    ("guard", "guard = _guard"),
+    ("fence", "fence = _fence"),
+    ("fences", "fence = [_order, _note]"),
+    ("message", "message = \"order <id> is audited\""),
+    ("message_of_a_call", "message = \"<note.text()> is audited\""),
+    ("holder_note", "holder_note = \"<note>\""),
+    ("manager", "manager = installed()"),
+    ("manager_of_branches", "manager = if id > 0 { installed() } else { installed() }"),
+    ("map_err", "map_err = std::convert::identity"),
+    ("name", "name = \"orders.audit\""),
+    ("runtime", "crate = ::lockmacro_runtime"),
+    ("policy", "policy = POLICY"),
+    ("when", "when = !note.text().is_empty()"),
+    ("unlocked", "unlocked = audit_held"),
+];
+
+fn argument(form: &str) -> &str {
+    form.split(' ').next().unwrap_or(form)
+}
+
+#[test]
+fn each_argument_has_a_form() {
+    let known: BTreeSet<_> = KNOWN.iter().map(|(name, _)| *name).collect();
+    let formed: BTreeSet<_> = FORMS.iter().map(|(_, form)| argument(form)).collect();
+    assert_eq!(known, formed, "each argument has a form here, and nothing else has");
+}
+
+/// Whether the attribute takes a function with these arguments.
+fn is_allowed(one: &str, other: &str) -> bool {
+    let key = if argument(one) == "key" { "" } else { "key = \"order:<id>\", " };
+    let arguments: TokenStream = format!("{key}{one}, {other}").parse().unwrap();
+    let function = quote! {
+        async fn audit(id: u64, note: Note) -> Result<Option<u64>, LockError> { Ok(Some(id)) }
+    };
+    !attribute(arguments, function).to_string().contains("compile_error")
+}
+
+/// Writes words in lines of at most 100 columns.
+fn wrapped(text: &mut String, first: &str, start: &str, words: impl Iterator<Item = String>) {
+    let mut line = first.to_owned();
+    for word in words {
+        if line.len() + word.len() > 100 {
+            writeln!(text, "{}", line.trim_end()).unwrap();
+            line = start.to_owned();
+        }
+        line += &word;
+        line.push(' ');
+    }
+    writeln!(text, "{}", line.trim_end()).unwrap();
+}
+
+/// Each form, and the forms after it that may stand beside it.
+fn rows() -> String {
+    let mut text =
+        "// Written by the suite `expand`, with BLESS=1.\n\nrows! { (id, note)\n".to_owned();
+    for (nth, (row, one)) in FORMS.iter().enumerate() {
+        let others = FORMS[nth + 1..].iter().filter(|(_, form)| argument(form) != argument(one));
+        let (allowed, refused): (Vec<_>, Vec<_>) =
+            others.partition(|(_, other)| is_allowed(one, other));
+        let forms = [*one].into_iter().chain(allowed.iter().map(|(_, other)| *other));
+        let forms = forms.map(|form| format!("[{form}]"));
+        wrapped(&mut text, &format!("    {row} {{ "), "        ", forms);
+        if !refused.is_empty() {
+            let refused = refused.iter().map(|(row, _)| (*row).to_owned());
+            wrapped(&mut text, "        // Refused: ", "        // ", refused);
+        }
+        text.push_str("    }\n");
+    }
+    text + "}\n"
+}
+
+#[test]
+fn a_function_is_spawned_for_each_allowed_pair() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("shapes/pairs.allowed.rs");
+    let rows = rows();
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &rows).unwrap();
+    }
+    assert!(
+        rows == std::fs::read_to_string(&path).unwrap_or_default(),
+        "other arguments may stand beside each other now: `BLESS=1` writes them"
+    );
+}
