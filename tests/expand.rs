@@ -46,8 +46,12 @@ mod runtime;
 mod second_name;
 #[path = "../lockmacro/src/sharing.rs"]
 mod sharing;
+#[path = "../lockmacro/src/slips.rs"]
+mod slips;
 #[path = "../lockmacro/src/spans.rs"]
 mod spans;
+#[path = "../lockmacro/src/stray.rs"]
+mod stray;
 #[path = "../lockmacro/src/taking.rs"]
 mod taking;
 #[path = "../lockmacro/src/template.rs"]
@@ -69,6 +73,8 @@ mod words;
 mod bodies;
 #[path = "expand/keys.rs"]
 mod key_forms;
+#[path = "expand/messages.rs"]
+mod messages;
 #[path = "expand/pairs.rs"]
 mod pairs;
 #[path = "expand/snapshots.rs"]

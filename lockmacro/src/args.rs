@@ -12,6 +12,7 @@ use crate::known::KNOWN;
 use crate::path::ungroup;
 use crate::policy::{self, OnBusy, OnLost};
 use crate::sharing::Sharing;
+use crate::stray;
 use crate::taking::{is_taking, taking_parts};
 use crate::template::Template;
 use crate::values::{
@@ -284,16 +285,8 @@ fn name(
 ) -> std::result::Result<Ident, (Option<&'static str>, Error)> {
     let ahead = input.fork();
     if let Ok(literal) = ahead.parse::<LitStr>() {
-        let text = literal.value();
-        let message = if ahead.peek(Token![=]) {
-            format!("an argument's name stands without quotes: write `{text} = ..`")
-        } else if before.is_some_and(|before| before == "key") {
-            format!("several keys stand in brackets: write `key = [\"..\", {text:?}]`")
-        } else {
-            format!("this string has no name: write `key = {text:?}`")
-        };
-        let about =
-            KNOWN.iter().find(|(known, _)| *known == text).map_or("key", |(known, _)| known);
+        let (about, message) =
+            stray::refusal(&literal.value(), before.map(Ident::to_string), &ahead);
         return Err((Some(about), Error::new(literal.span(), message)));
     }
     if !input.peek(Ident::peek_any) {

@@ -13,8 +13,11 @@ use crate::defer::says_nothing;
 use crate::duration::{TTL_DEFAULT, Time, Wait};
 use crate::item::{Function, Shape};
 use crate::key::Key;
+use crate::literal;
+use crate::path::variable;
 use crate::policy::{OnBusy, OnLost};
 use crate::sharing::Sharing;
+use crate::template::Template;
 use crate::values::Fences;
 
 type Check = fn(&Args, &Function) -> Result<()>;
@@ -28,11 +31,12 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
     };
     args.bind(&function.template_names());
     // Each check names its arguments: it is left out when one of them has a mistake itself.
-    let checks: [(&[&str], Check); 16] = [
+    let checks: [(&[&str], Check); 17] = [
         (&["key"], check_key),
         (&["key", "shared", "permits"], check_sharing),
         (&["message"], check_message),
         (&["holder_note"], check_holder_note),
+        (&["name"], check_name),
         (&["on_busy", "message"], check_message_is_shown),
         (&["ttl", "renew", "max_hold"], check_renewal),
         (&["ttl", "renew", "min_hold"], check_min_hold),
@@ -55,7 +59,34 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
 }
 
 fn check_key(args: &Args, function: &Function) -> Result<()> {
+    let before = if args.key.is_one() { "key = " } else { "" };
+    for key in args.key.each() {
+        if let Key::Expr(expr) = key
+            && let Some(name) = variable(expr)
+            && function.is_number(name)
+        {
+            let message = format!(
+                "a key is text, and `{name}` is none: write `{before}\"<{name}>\"`, or with a word \
+                 before it, as in `{before}\"order:<{name}>\"`"
+            );
+            return Err(Error::new_spanned(expr, message));
+        }
+    }
     args.key.check_names(&function.template_names())
+}
+
+/// Checks that a name has no text that was meant as a placeholder.
+fn check_name(args: &Args, function: &Function) -> Result<()> {
+    let Some(name) = &args.name else { return Ok(()) };
+    let names = function.template_names();
+    let has_values =
+        Template::parse(name.clone()).is_ok_and(|template| template.exprs().next().is_some());
+    if !has_values && literal::mistake(&name.value(), &names).is_none() {
+        return Ok(());
+    }
+    let message = "`name` takes no placeholders, because it is the same for all calls: write one \
+                   such as `name = \"orders.audit\"`, and values into `holder_note`";
+    Err(Error::new(name.span(), message))
 }
 
 /// Checks that only one argument says who may hold a key.
@@ -90,13 +121,14 @@ fn check_sharing(args: &Args, _: &Function) -> Result<()> {
 }
 
 fn check_holder_note(args: &Args, function: &Function) -> Result<()> {
-    let note = args.holder_note.as_ref();
-    note.map_or(Ok(()), |note| note.check_names(&function.template_names()))
+    let Some(note) = &args.holder_note else { return Ok(()) };
+    note.check_note()?;
+    note.check_names(&function.template_names(), false)
 }
 
 fn check_message(args: &Args, function: &Function) -> Result<()> {
     let names = function.template_names();
-    args.message.as_ref().map_or(Ok(()), |message| message.check_names(&names))
+    args.message.as_ref().map_or(Ok(()), |message| message.check_names(&names, false))
 }
 
 /// Checks that a fallback or a worker can call a function with the same arguments.

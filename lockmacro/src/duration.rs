@@ -7,6 +7,7 @@ use syn::spanned::Spanned as _;
 use syn::{Error, Expr, ExprLit, Lit, Result, UnOp};
 
 use crate::path::is_path;
+use crate::slips::{near, word};
 
 /// The lease of a lock without `ttl`, and the shortest and the longest lease, as in the runtime.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
@@ -78,12 +79,8 @@ pub(crate) fn wait(value: Expr) -> Result<Wait> {
         return Ok(Wait::Never);
     }
     let span = value.span();
-    let literal = match &value {
-        Expr::Lit(syn::ExprLit { lit: Lit::Str(text), .. }) => text.value(),
-        _ => String::new(),
-    };
-    if let word @ ("forever" | "never") = literal.trim() {
-        return Err(Error::new(span, format!("write it without quotes: `wait = {word}`")));
+    if let Some(message) = wait_meant(&value) {
+        return Err(Error::new(span, message));
     }
     let limit = time("wait", value)?;
     match limit.literal() {
@@ -92,6 +89,28 @@ pub(crate) fn wait(value: Expr) -> Result<Wait> {
             "this wait is too long: `wait` is at most \"24h\", or write `wait = forever`",
         )),
         _ => Ok(Wait::For(limit)),
+    }
+}
+
+/// The mend for a word that is neither a time nor, probably, the name of one.
+fn wait_meant(value: &Expr) -> Option<String> {
+    let word = word(value)?;
+    let is_name = match value {
+        // `FOREVER` may be a constant.
+        Expr::Path(_) => !word.contains(char::is_lowercase),
+        other => !matches!(other, Expr::Lit(_)),
+    };
+    if is_name {
+        return None;
+    }
+    let words =
+        ["true", "false", "none", "None", "infinite", "infinity", "unlimited", "indefinitely"];
+    match words.contains(&word.as_str()) {
+        true => Some(format!(
+            "`{word}` is no duration: write `wait = forever` to wait until the lock is free, or \
+             `wait = never` to request it once"
+        )),
+        false => near(value, "wait", &["forever", "never"]),
     }
 }
 

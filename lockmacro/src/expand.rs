@@ -165,11 +165,11 @@ impl<'a> Printer<'a> {
             }
             None => (quote_spanned!(site=> __lock), None),
         };
-        let guard = self
-            .args
-            .guard
-            .as_ref()
-            .map(|guard| quote_spanned!(site=> let #guard = &__lock.share();));
+        let guard = self.args.guard.as_ref().map(|guard| {
+            let there = guard.span().resolved_at(site);
+            let shared = without_share(guard);
+            quote_spanned!(there=> let #shared = __lock.share(); let #guard = &#shared;)
+        });
         let (first, acquired) = self.acquired(lock, &quote_spanned!(site=> __held))?;
         let run = self.run(&quote_spanned!(site=> __lock), &self.body());
         Ok(quote_spanned!(site=> #first let #held = #acquired; #fences #guard #run))
@@ -342,6 +342,12 @@ impl<'a> Printer<'a> {
             quote_spanned!(there=> move || #block)
         }
     }
+}
+
+/// The variable behind `guard = lock`: the compiler names it to a body that moves the guard into a
+/// task, where `lock.share()` is right.
+pub(crate) fn without_share(guard: &Ident) -> Ident {
+    Ident::new(&format!("{}_without_share", guard.unraw()), guard.span())
 }
 
 /// The name of a function's locks and stored calls in logs and metrics.

@@ -67,6 +67,21 @@ impl Function {
         self.names().into_iter().chain(constants).collect()
     }
 
+    /// Whether this is an argument with a value that is certainly no text: a number, or `&u64`.
+    pub(crate) fn is_number(&self, name: &Ident) -> bool {
+        self.sig.inputs.iter().any(|input| match input {
+            FnArg::Typed(typed) => {
+                let is_it = matches!(&*typed.pat, Pat::Ident(pat) if pat.ident == *name);
+                let mut ty = &*typed.ty;
+                while let Type::Reference(reference) = ty {
+                    ty = &reference.elem;
+                }
+                is_it && is_plain(ty)
+            }
+            FnArg::Receiver(_) => false,
+        })
+    }
+
     /// The names to call another function with that has the same arguments.
     pub(crate) fn call_arguments(&self, policy: &str) -> Result<Vec<Ident>> {
         let name = |input: &FnArg| match input {

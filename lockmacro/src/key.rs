@@ -30,10 +30,12 @@ pub(crate) enum Key {
 
 impl Key {
     pub(crate) fn parse(value: Expr) -> Result<Self> {
+        if let Some(error) = Sharing::refusal(&value, "key = ") {
+            return Err(error);
+        }
         match value {
             Expr::Array(keys) => Self::several(keys),
             Expr::Call(call) if is_path(&call.func, "keys") => Self::keys(call),
-            Expr::Call(call) if Sharing::word(&call).is_some() => Err(Sharing::of_only_key(&call)),
             other if is_list(&other) => Err(Error::new_spanned(
                 other,
                 "several keys are a list in brackets: write \
@@ -111,6 +113,9 @@ impl Key {
                     "each of several keys is text or an expression giving `impl Into<LockKey>`: \
                      write all keys in one list, or `key = keys(..)` alone",
                 ));
+            }
+            if let Some(error) = Sharing::refusal(&value, "") {
+                return Err(error);
             }
             let place = value.clone();
             let key = match value {
@@ -221,7 +226,7 @@ impl Key {
     /// Checks the placeholders, and refuses them where they are not filled in.
     pub(crate) fn check_names(&self, names: &[Ident]) -> Result<()> {
         match self {
-            Key::Template(template) => template.check_names(names),
+            Key::Template(template) => template.check_names(names, true),
             Key::Shared(key, _) => key.check_names(names),
             Key::Several(keys) => keys.iter().try_for_each(|key| key.check_names(names)),
             Key::Branches(branches) => {

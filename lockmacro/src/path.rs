@@ -2,12 +2,23 @@
 
 use std::mem;
 
+use proc_macro2::Ident;
 use syn::visit_mut::{self, VisitMut};
 use syn::{Expr, Type};
 
 /// Whether an expression is this name and nothing else.
 pub(crate) fn is_path(expr: &Expr, name: &str) -> bool {
     matches!(expr, Expr::Path(path) if path.path.is_ident(name))
+}
+
+/// The variable inside parentheses and behind `&`.
+pub(crate) fn variable(expr: &Expr) -> Option<&Ident> {
+    match expr {
+        Expr::Path(path) => path.path.get_ident(),
+        Expr::Paren(paren) => variable(&paren.expr),
+        Expr::Reference(reference) => variable(&reference.expr),
+        _ => None,
+    }
 }
 
 /// Removes the invisible groups around `$k:expr`, `$f:path` or `$r:ty` of a `macro_rules!`, at

@@ -8,7 +8,7 @@ use crate::spans::{respan, without_suggestions};
 /// `<order.id>`: an expression that starts at the function's arguments.
 pub(crate) struct Placeholder {
     pub(crate) expr: Expr,
-    /// The names that it starts at: one, none for `<Self::NAME>`, several for `<hash(a, b)>`.
+    /// The names that it starts at: one, none for `<T::NAME>`, several for `<hash(a, b)>`.
     pub(crate) roots: Vec<Ident>,
     /// The text between the angle brackets.
     pub(crate) text: String,
@@ -59,9 +59,16 @@ impl Placeholder {
         ))
     }
 
-    /// The message for a placeholder that starts at none of `names`, but at `root`.
-    pub(crate) fn unknown_root(&self, root: &Ident, names: &[Ident]) -> String {
+    /// The message for a placeholder that starts at none of `names`, but at `root`. `instead` is the
+    /// mend for a constant.
+    pub(crate) fn unknown_root(&self, root: &Ident, names: &[Ident], instead: &str) -> String {
         let place = &self.place;
+        let is_path = matches!(&self.expr, Expr::Path(path) if path.path.segments.len() > 1);
+        if is_path || is_constant(root, names) {
+            return format!(
+                "{place} is no argument of this function: for a constant, write {instead}"
+            );
+        }
         if root == "self" {
             return format!(
                 "{place}: this function has no `self`; write one of its arguments instead"
@@ -109,6 +116,14 @@ pub(crate) fn roots_of(text: &str) -> Vec<Ident> {
         Ok((value, "")) => value.roots,
         _ => Vec::new(),
     }
+}
+
+/// Whether a name is probably that of a constant, and not of one of `names` in capitals.
+fn is_constant(name: &Ident, names: &[Ident]) -> bool {
+    let text = name.to_string();
+    !text.contains(char::is_lowercase)
+        && text.contains(char::is_uppercase)
+        && !names.iter().any(|name| name.to_string().to_uppercase() == text)
 }
 
 /// The possible ends of a placeholder: each `>` outside brackets and quotes.
@@ -168,10 +183,13 @@ fn parse_expr(text: &str, span: Span) -> Option<Expr> {
 fn roots(expr: &Expr) -> Option<Vec<Ident>> {
     match expr {
         Expr::Path(path) if path.qself.is_none() => {
-            let first = &path.path.segments.first()?.ident;
-            match path.path.get_ident() {
-                Some(name) => Some(vec![name.clone()]),
-                None => (first == "Self").then(Vec::new),
+            let (first, last) = (path.path.segments.first()?, path.path.segments.last()?);
+            let is_of_a_type = first.ident.to_string().starts_with(char::is_uppercase);
+            match path.path.segments.len() {
+                1 if !first.arguments.is_none() => None,
+                2.. if is_of_a_type => Some(Vec::new()),
+                // The constant of a module has a name that is no argument.
+                _ => Some(vec![last.ident.clone()]),
             }
         }
         Expr::Field(field) if !matches!(&field.member, Member::Named(name) if name == "await") => {

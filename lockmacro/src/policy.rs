@@ -1,9 +1,11 @@
 //! The policies for a busy lock, for a lost lock and for the release.
 
-use syn::{Error, Expr, ExprLit, ExprPath, Lit, Path, Result};
+use syn::{Error, Expr, ExprPath, Path, Result};
 
 use crate::defer::Defer;
+use crate::known::KNOWN;
 use crate::path::is_path;
+use crate::slips::{near, word};
 use crate::words;
 
 /// The policy for a lock that another holder has.
@@ -42,12 +44,29 @@ pub(crate) fn on_busy(value: Expr) -> Result<OnBusy> {
         _ if is_path(&value, "defer") => {
             "`defer` says after how long the call is tried again: write `on_busy = defer(\"30s\")`"
         }
-        _ => {
+        other => &busy_meant(other).unwrap_or_else(|| {
             "unknown policy: write `on_busy = error`, `on_busy = skip`, `on_busy = fallback(path)` \
-             or `on_busy = defer(\"30s\")`, without quotes around the policy"
-        }
+             or `on_busy = defer(\"30s\")`"
+                .to_owned()
+        }),
     };
-    Err(Error::new_spanned(value, message))
+    Err(Error::new_spanned(&value, message))
+}
+
+/// The mend for another value of `on_busy`, if it has a word in it that is known.
+fn busy_meant(value: &Expr) -> Option<String> {
+    let policies = ["error", "skip", "fallback(path)", "defer(\"30s\")"];
+    if let Some(near) = near(value, "on_busy", &policies) {
+        return Some(near);
+    }
+    let word = word(value)?;
+    if let Some((known, example)) = KNOWN.iter().find(|(known, _)| *known == word) {
+        return Some(format!("`{known}` is an argument: write `{example}` in place of `on_busy`"));
+    }
+    match words::advice(&word)? {
+        (Some("on_busy" | "wait"), advice) => Some(format!("unknown policy `{word}`: {advice}")),
+        _ => None,
+    }
 }
 
 pub(crate) fn on_lost(value: Expr) -> Result<OnLost> {
@@ -55,13 +74,24 @@ pub(crate) fn on_lost(value: Expr) -> Result<OnLost> {
         _ if is_path(&value, "cancel") => Ok(OnLost::Cancel),
         _ if is_path(&value, "error") => Ok(OnLost::Error),
         _ if is_path(&value, "finish") => Ok(OnLost::Finish),
-        Expr::Path(path) => Ok(OnLost::Recover(path)),
-        other => Err(Error::new_spanned(
-            other,
-            "unknown policy: write `on_lost = cancel`, `on_lost = error` or `on_lost = finish`, \
-             without quotes, or the path of a function that gets the `Lost` and the body's value, \
-             as in `on_lost = rollback` or `on_lost = Self::rollback`",
-        )),
+        other => match (near(&other, "on_lost", &["cancel", "error", "finish"]), other) {
+            (None, Expr::Path(path)) => Ok(OnLost::Recover(path)),
+            (Some(near), other) => {
+                let own = match &other {
+                    Expr::Path(path) => path.path.get_ident(),
+                    _ => None,
+                };
+                let own =
+                    own.map(|own| format!(" For a function of this name, write `self::{own}`"));
+                Err(Error::new_spanned(&other, near + &own.unwrap_or_default()))
+            }
+            (None, other) => Err(Error::new_spanned(
+                other,
+                "unknown policy: write `on_lost = cancel`, `on_lost = error` or `on_lost = \
+                 finish`, or the path of a function that gets the `Lost` and the body's value, as \
+                 in `on_lost = rollback` or `on_lost = Self::rollback`",
+            )),
+        },
     }
 }
 
@@ -70,18 +100,10 @@ pub(crate) fn release(value: Expr) -> Result<bool> {
     if is_path(&value, "background") {
         return Ok(true);
     }
-    let near = |name: &str| words::is_slip(name, "background");
-    let message = match &value {
-        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if near(&text.value()) => {
-            "write `release = background`, without quotes"
-        }
-        Expr::Path(path) if path.path.get_ident().is_some_and(|name| near(&name.to_string())) => {
-            "unknown release: did you mean `background`?"
-        }
-        _ => {
-            "unknown release: write `release = background`, so that the value does not wait for \
-             the release, or remove `release`, so that it does"
-        }
-    };
+    let message = near(&value, "release", &["background"]).unwrap_or_else(|| {
+        "unknown release: write `release = background`, so that the value does not wait for the \
+         release, or remove `release`, so that it does"
+            .to_owned()
+    });
     Err(Error::new_spanned(value, message))
 }

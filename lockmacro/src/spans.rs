@@ -16,7 +16,7 @@ pub(crate) fn respan(tokens: TokenStream, span: Span) -> TokenStream {
     tokens.into_iter().map(respan_tree).collect()
 }
 
-/// Gives fields, methods and `Self::NAME` a span of this macro, at the same place.
+/// Gives fields, methods and paths such as `T::NAME` a span of this macro, at the same place.
 ///
 /// The compiler suggests no similar name for them then. It would suggest to write that name in
 /// place of the whole literal.
@@ -48,9 +48,7 @@ impl VisitMut for Members {
     }
 
     fn visit_path_mut(&mut self, path: &mut Path) {
-        if path.segments.first().is_some_and(|first| first.ident == "Self") {
-            path.segments.iter_mut().skip(1).for_each(|next| Self::visit_name(&mut next.ident));
-        }
+        path.segments.iter_mut().skip(1).for_each(|next| Self::visit_name(&mut next.ident));
         visit_mut::visit_path_mut(self, path);
     }
 }

@@ -9,6 +9,8 @@ use crate::placeholder::Placeholder;
 
 /// The longest key, in bytes, the same as in the runtime.
 const KEY_MAX: usize = 1024;
+/// The longest note, in bytes, the same as in the runtime.
+const NOTE_MAX: usize = 64;
 /// The runtime's own keys start with this.
 const RESERVED: &str = "lm1:";
 
@@ -137,11 +139,7 @@ impl Template {
                 return self.fault(mistake);
             }
         }
-        let length = self.parts.iter().map(|part| match part {
-            Part::Literal(text) => text.len(),
-            Part::Value(_) => 1,
-        });
-        let length: usize = length.sum();
+        let length = self.shortest();
         if length > KEY_MAX {
             return self.fault(format!(
                 "this key has {length} bytes or more and {KEY_MAX} are allowed: write a shorter one"
@@ -150,13 +148,56 @@ impl Template {
         Ok(())
     }
 
+    /// Checks that not every call has a note that is cut.
+    pub(crate) fn check_note(&self) -> Result<()> {
+        let length = self.shortest();
+        if length > NOTE_MAX {
+            return self.fault(format!(
+                "this note has {length} bytes or more, and {NOTE_MAX} are kept: write a shorter one"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The length with the shortest values, in bytes.
+    fn shortest(&self) -> usize {
+        let length = self.parts.iter().map(|part| match part {
+            Part::Literal(text) => text.len(),
+            Part::Value(_) => 1,
+        });
+        length.sum()
+    }
+
+    /// The expression that makes the same text: `format!("order:{id}")` for `order:<id>`.
+    pub(crate) fn formatted(&self) -> String {
+        let (mut format, mut values) = (String::new(), String::new());
+        for part in &self.parts {
+            match part {
+                Part::Literal(text) => format.push_str(&text.replace('{', "{{").replace('}', "}}")),
+                Part::Value(value) if is_name(&value.expr) => {
+                    format.push_str(&format!("{{{}}}", value.text));
+                }
+                Part::Value(value) => {
+                    format.push_str("{}");
+                    values.push_str(&format!(", {}", value.text));
+                }
+            }
+        }
+        format!("format!({format:?}{values})")
+    }
+
     /// Checks that every value starts at one of `names`, and that no literal was meant as a value.
-    pub(crate) fn check_names(&self, names: &[Ident]) -> Result<()> {
+    /// Only a key may be an expression.
+    pub(crate) fn check_names(&self, names: &[Ident], is_key: bool) -> Result<()> {
         for part in &self.parts {
             match part {
                 Part::Value(value) => {
                     if let Some(root) = value.roots.iter().find(|root| !names.contains(root)) {
-                        return self.fault(value.unknown_root(root, names));
+                        let instead = match is_key {
+                            true => format!("`{}` in place of the text", self.formatted()),
+                            false => "its text in place of it".to_owned(),
+                        };
+                        return self.fault(value.unknown_root(root, names, &instead));
                     }
                 }
                 Part::Literal(text) => {
@@ -172,4 +213,9 @@ impl Template {
     fn fault<T>(&self, message: impl std::fmt::Display) -> Result<T> {
         Err(Error::new(self.literal.span(), message))
     }
+}
+
+/// Whether a format may have the expression in its braces.
+fn is_name(expr: &Expr) -> bool {
+    matches!(expr, Expr::Path(path) if path.path.get_ident().is_some())
 }

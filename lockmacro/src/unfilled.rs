@@ -5,8 +5,9 @@ use syn::visit::{self, Visit};
 use syn::{BinOp, Block, Expr, ExprAssign, ExprBinary, ExprCall, ExprMethodCall, ExprPath, LitStr};
 use syn::{Local, Macro, Pat, Stmt};
 
+use crate::path::variable;
 use crate::placeholder::roots_in;
-use crate::template::{Part, Template};
+use crate::template::Template;
 use crate::text::{arguments, is_conversion, is_format, is_replacement, literal};
 
 /// The first text in an expression that has a placeholder for one of these names: a mistake, unless
@@ -34,21 +35,7 @@ fn formatted(text: &str) -> Option<String> {
     if text.contains(['{', '}']) {
         return None;
     }
-    let template = Template::parse(LitStr::new(text, Span::call_site())).ok()?;
-    let (mut format, mut values) = (String::new(), String::new());
-    for part in &template.parts {
-        match part {
-            Part::Literal(text) => format.push_str(text),
-            Part::Value(value) if matches!(&value.expr, Expr::Path(_)) => {
-                format.push_str(&format!("{{{}}}", value.text));
-            }
-            Part::Value(value) => {
-                format.push_str("{}");
-                values.push_str(&format!(", {}", value.text));
-            }
-        }
-    }
-    Some(format!("format!({format:?}{values})"))
+    Some(Template::parse(LitStr::new(text, Span::call_site())).ok()?.formatted())
 }
 
 struct Texts {
@@ -273,16 +260,6 @@ impl<'ast> Visit<'ast> for HandedOn {
             }
             None => self.visit_names(mac.tokens.clone()),
         }
-    }
-}
-
-/// The variable inside parentheses and behind `&`.
-fn variable(expr: &Expr) -> Option<&Ident> {
-    match expr {
-        Expr::Path(path) => path.path.get_ident(),
-        Expr::Paren(paren) => variable(&paren.expr),
-        Expr::Reference(reference) => variable(&reference.expr),
-        _ => None,
     }
 }
 

@@ -7,6 +7,7 @@ use syn::{Error, Expr, ExprLit, ExprPath, Lit, LitStr, Path, Result, Token, brac
 
 use crate::known::example;
 use crate::runtime;
+use crate::slips::unquoted;
 use crate::template::Template;
 
 /// The body's names for the fences.
@@ -127,6 +128,9 @@ pub(crate) fn parse_manager(value: Expr) -> Result<Expr> {
 }
 
 pub(crate) fn parse_map_err(value: Expr) -> Result<ExprPath> {
+    if let Some(error) = unquoted::<ExprPath>(&value, "map_err") {
+        return Err(error);
+    }
     match value {
         Expr::Path(path) => Ok(path),
         other => Err(Error::new_spanned(
@@ -142,7 +146,14 @@ pub(crate) fn parse_name(value: Expr) -> Result<LitStr> {
         Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. })
             if !text.value().trim().is_empty() =>
         {
-            Ok(text)
+            match text.value().contains(char::is_control) {
+                false => Ok(text),
+                true => Err(Error::new(
+                    text.span(),
+                    "a name has no control characters: write one such as `name = \
+                     \"orders.audit\"`",
+                )),
+            }
         }
         other => Err(Error::new_spanned(
             other,
@@ -153,6 +164,9 @@ pub(crate) fn parse_name(value: Expr) -> Result<LitStr> {
 }
 
 pub(crate) fn parse_runtime(value: Expr) -> Result<Path> {
+    if let Some(error) = unquoted::<Path>(&value, "crate") {
+        return Err(error);
+    }
     match value {
         Expr::Path(path) if path.qself.is_none() => {
             let is_plain = |segment: &syn::PathSegment| segment.arguments.is_none();
@@ -166,10 +180,6 @@ pub(crate) fn parse_runtime(value: Expr) -> Result<Path> {
             }
             runtime_expected(&path)
         }
-        Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => {
-            let message = format!("write the path without quotes: `crate = {}`", text.value());
-            Err(Error::new(text.span(), message))
-        }
         other => runtime_expected(&other),
     }
 }
@@ -181,12 +191,11 @@ fn runtime_expected(value: &impl quote::ToTokens) -> Result<Path> {
 }
 
 pub(crate) fn parse_policy(value: Expr) -> Result<ExprPath> {
+    if let Some(error) = unquoted::<ExprPath>(&value, "policy") {
+        return Err(error);
+    }
     match value {
         Expr::Path(path) => Ok(path),
-        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
-            let message = format!("write the path without quotes: `policy = {}`", text.value());
-            Err(Error::new(text.span(), message))
-        }
         other => Err(Error::new_spanned(
             other,
             "a policy is a constant with a name: write `const ORDERS: LockPolicy = ..;` beside the \
@@ -196,11 +205,10 @@ pub(crate) fn parse_policy(value: Expr) -> Result<ExprPath> {
 }
 
 pub(crate) fn parse_when(value: Expr) -> Result<Expr> {
+    if let Some(error) = unquoted::<Expr>(&value, "when") {
+        return Err(error);
+    }
     let message = match &value {
-        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
-            let message = format!("write the expression without quotes: `when = {}`", text.value());
-            return Err(Error::new(text.span(), message));
-        }
         Expr::Lit(ExprLit { lit: Lit::Bool(always), .. }) => match always.value {
             true => "with `when = true` the body always has the lock: remove `when`",
             false => "with `when = false` the body never has the lock: remove the attribute",

@@ -73,6 +73,8 @@ fn placeholders_are_names_fields_indexes_and_method_calls() {
 #[test]
 fn placeholders_may_be_computed() {
     template!("<N>:<Self::NAME>".value(&N).literal(":").value(&Self::NAME));
+    template!("<T::NAME>:<Order::ID>".value(&T::NAME).literal(":").value(&Order::ID));
+    template!("<hash(id, T::SALT)>".value(&hash(id, T::SALT)));
     template!("<Self::NAMES[0].len()>".value(&Self::NAMES[0].len()));
     template!("<hash(id)>".value(&hash(id)));
     template!("<keys::hash(&order.id, 7, self.salt)>".value(&keys::hash(&order.id, 7, self.salt)));
@@ -80,7 +82,7 @@ fn placeholders_may_be_computed() {
     template!("<Self::hash::<u64>(id)>".value(&Self::hash::<u64>(id)));
     is_refused("<hash(sn)>", "`<hash(sn)>` in column 1: `sn` is no argument of this function");
     is_refused("<hash(id, sn)>", "`sn` is no argument");
-    is_refused("<M>", "`M` is no argument of this function, which has `self`, `id`");
+    is_refused("<M>", "`<M>` in column 1 is no argument of this function: for a constant, write");
 }
 
 #[test]
@@ -138,7 +140,8 @@ fn placeholders_that_are_none_are_named_with_their_column() {
         "<f(7)>",
         "<f(id, id + 1)>",
         "<f(id)(id)>",
-        "<Other::ID>",
+        "<T::name()>",
+        "<T::<u8>>",
         "<&id>",
         "<*id>",
         "<5>",

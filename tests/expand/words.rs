@@ -6,11 +6,15 @@ use quote::quote;
 use crate::expand::attribute;
 use crate::known::KNOWN;
 
-/// The errors that a function with these arguments gets.
 fn errors(args: TokenStream) -> Vec<String> {
     let item = quote!(
         async fn audit(id: u64) -> Result<(), Error> {}
     );
+    errors_of(args, item)
+}
+
+/// The errors that a function with these arguments gets.
+pub(crate) fn errors_of(args: TokenStream, item: TokenStream) -> Vec<String> {
     let file: syn::File = syn::parse2(attribute(args, item)).unwrap();
     let error = |item: syn::Item| match item {
         syn::Item::Macro(error) => Some(error.mac.parse_body::<syn::LitStr>().unwrap().value()),
@@ -47,7 +51,7 @@ fn words_of_other_libraries_get_the_right_argument() {
         (&["id", "resource", "lock_key"], "`key = \"order:<id>\"`"),
         (&["read_lock", "reader"], "`shared`"),
         (&["semaphore", "max_concurrency", "limit"], "`permits = 3`"),
-        (&["background", "unlock"], "`release = background`"),
+        (&["background"], "`release = background`"),
         (&["msg"], "`message = \"order"),
     ] {
         for word in words {

@@ -174,6 +174,61 @@ async fn placeholders_may_be_computed() {
     assert_locked!(&locks, "stock:2:h12", Shard::count(&locks, 7, [1, 2]).await.unwrap());
 }
 
+#[tokio::test]
+async fn a_placeholder_may_be_a_constant_of_a_type_parameter() {
+    trait Kind: Sync {
+        const NAME: &str;
+        fn is(&self) -> bool;
+    }
+    struct Stock<T>(T);
+    impl Kind for u32 {
+        const NAME: &str = "bin:a";
+        fn is(&self) -> bool {
+            *self == 5
+        }
+    }
+    impl<T: Kind> Stock<T> {
+        #[distributed_lock(key = "<T::NAME>:<id>", ttl = "30s", manager = locks)]
+        async fn count(&self, locks: &LockManager, id: u64) -> Result<bool, LockError> {
+            Ok(held(locks, "bin%3Aa:7").await && self.0.is())
+        }
+    }
+    #[distributed_lock(key = "<id>:<K::NAME>", ttl = "30s", manager = locks)]
+    async fn audit<K: Kind>(locks: &LockManager, kind: &K, id: u64) -> Result<bool, LockError> {
+        Ok(held(locks, "7:bin%3Aa").await && kind.is())
+    }
+    let locks = LockManager::memory();
+    let stock = Stock(5);
+    assert_locked!(&locks, "bin%3Aa:7", stock.count(&locks, 7).await.unwrap());
+    assert_locked!(&locks, "7:bin%3Aa", audit(&locks, &5, 7).await.unwrap());
+}
+
+/// The keys that messages propose in place of `"<PREFIX>:<id>"`.
+#[tokio::test]
+async fn a_key_may_format_a_constant() {
+    mod kinds {
+        pub const ORDER: &str = "order";
+    }
+    const PREFIX: &str = "shop";
+    static SHOP: &str = "acme";
+    struct Shelf<const N: usize>;
+    #[distributed_lock(
+        key = format!("{PREFIX}:{SHOP}:{{{}}}:{id}", kinds::ORDER), ttl = "30s", manager = locks
+    )]
+    async fn audit(locks: &LockManager, id: u64) -> Result<bool, LockError> {
+        Ok(held(locks, "shop:acme:{order}:7").await)
+    }
+    impl<const N: usize> Shelf<N> {
+        #[distributed_lock(key = format!("shelf:{N}:{id}"), ttl = "30s", manager = locks)]
+        async fn count(&self, locks: &LockManager, id: u64) -> Result<bool, LockError> {
+            Ok(held(locks, "shelf:3:7").await)
+        }
+    }
+    let locks = LockManager::memory();
+    assert_locked!(&locks, "shop:acme:{order}:7", audit(&locks, 7).await.unwrap());
+    assert_locked!(&locks, "shelf:3:7", Shelf::<3>.count(&locks, 7).await.unwrap());
+}
+
 /// A constant's text is known at run time alone.
 #[tokio::test]
 async fn a_constant_that_looks_like_a_template_is_logged_once() {

@@ -1,0 +1,47 @@
+//! A string that stands alone in the attribute.
+
+use syn::Token;
+use syn::parse::ParseStream;
+
+use crate::known::KNOWN;
+use crate::placeholder::roots_in;
+use crate::words;
+
+/// The argument that was probably meant, and the message for the string `text` after the argument
+/// `before`. `rest` is the input behind the string.
+///
+/// A text without placeholders is no second key: every call would have it.
+pub(crate) fn refusal(
+    text: &str,
+    before: Option<String>,
+    rest: ParseStream,
+) -> (&'static str, String) {
+    if let Some((known, example)) = KNOWN.iter().find(|(known, _)| *known == text) {
+        let message = match known == example {
+            _ if rest.peek(Token![=]) => {
+                format!("an argument's name stands without quotes: write `{text} = ..`")
+            }
+            true => format!("`{text}` is an argument: write `{text}` without quotes"),
+            false => format!(
+                "`{text}` is an argument: write `{example}`, with the name outside of quotes"
+            ),
+        };
+        return (known, message);
+    }
+    let message = match before.as_deref() {
+        _ if rest.peek(Token![=]) => {
+            format!("an argument's name stands without quotes: write `{text} = ..`")
+        }
+        Some("key") if !roots_in(text).is_empty() => {
+            format!("several keys stand in brackets: write `key = [\"..\", {text:?}]`")
+        }
+        Some(_) if roots_in(text).is_empty() => match words::mend(text) {
+            Some((meant, mend)) => return (meant.unwrap_or("key"), format!("{text:?}: {mend}")),
+            None => "this string belongs to no argument: write the argument's name before it, as \
+                     in `wait = \"5s\"`, or remove it"
+                .to_owned(),
+        },
+        _ => format!("this string has no name: write `key = {text:?}`"),
+    };
+    ("key", message)
+}
