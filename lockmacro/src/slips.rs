@@ -15,6 +15,7 @@ pub(crate) fn near(value: &Expr, argument: &str, known: &[&str]) -> Option<Strin
     })?;
     Some(match value {
         Expr::Lit(_) if word == name(near) => without_quotes(argument, near),
+        _ if word == name(near) => format!("write it as `{argument} = {near}`"),
         _ => format!("unknown value `{word}`: did you mean `{argument} = {near}`?"),
     })
 }

@@ -16,32 +16,31 @@ pub(crate) fn refusal(
     before: Option<String>,
     rest: ParseStream,
 ) -> (&'static str, String) {
-    if let Some((known, example)) = KNOWN.iter().find(|(known, _)| *known == text) {
-        let message = match known == example {
-            _ if rest.peek(Token![=]) => {
-                format!("an argument's name stands without quotes: write `{text} = ..`")
-            }
-            true => format!("`{text}` is an argument: write `{text}` without quotes"),
-            false => format!(
-                "`{text}` is an argument: write `{example}`, with the name outside of quotes"
-            ),
-        };
-        return (known, message);
-    }
-    let message = match before.as_deref() {
+    let known = KNOWN.iter().find(|(known, _)| *known == text);
+    let (about, message) = match (known, before.as_deref()) {
         _ if rest.peek(Token![=]) => {
-            format!("an argument's name stands without quotes: write `{text} = ..`")
+            (None, format!("an argument's name stands without quotes: write `{text} = ..`"))
         }
-        Some("key") if !roots_in(text).is_empty() => {
-            format!("several keys stand in brackets: write `key = [\"..\", {text:?}]`")
+        (Some((bare, example)), _) if bare == example => {
+            (None, format!("`{text}` is an argument: write `{text}` without quotes"))
         }
-        Some(_) if roots_in(text).is_empty() => match words::mend(text) {
-            Some((meant, mend)) => return (meant.unwrap_or("key"), format!("{text:?}: {mend}")),
-            None => "this string belongs to no argument: write the argument's name before it, as \
-                     in `wait = \"5s\"`, or remove it"
-                .to_owned(),
+        (Some((_, example)), _) => (
+            None,
+            format!("`{text}` is an argument: write `{example}`, with the name outside of quotes"),
+        ),
+        (None, Some("key")) if !roots_in(text).is_empty() => {
+            (None, format!("several keys stand in brackets: write `key = [\"..\", {text:?}]`"))
+        }
+        (None, Some(_)) if roots_in(text).is_empty() => match words::mend(text) {
+            Some((meant, mend)) => (meant, format!("{text:?}: {mend}")),
+            None => (
+                None,
+                "this string belongs to no argument: write the argument's name before it, as in \
+                 `wait = \"5s\"`, or remove it"
+                    .to_owned(),
+            ),
         },
-        _ => format!("this string has no name: write `key = {text:?}`"),
+        _ => (None, format!("this string has no name: write `key = {text:?}`")),
     };
-    ("key", message)
+    (about.or(known.map(|(known, _)| *known)).unwrap_or("key"), message)
 }
