@@ -5,8 +5,6 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
-
 use crate::orders::{Batch, Request, Share, Task};
 use crate::record::Findings;
 use crate::report::{Outcome, Report};
@@ -23,7 +21,6 @@ pub struct Summary<'a> {
     bodies: u32,
     beside_lost: u32,
     faults: Vec<String>,
-    bar: ProgressBar,
 }
 
 impl<'a> Summary<'a> {
@@ -34,11 +31,6 @@ impl<'a> Summary<'a> {
                 share.requests.iter().map(|request| ((share.desk.clone(), request.line), request))
             })
             .collect();
-        // Nothing is drawn where standard error is not a terminal.
-        let bar = ProgressBar::new(u64::try_from(requests.len()).unwrap_or(u64::MAX));
-        if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} requests") {
-            bar.set_style(style);
-        }
         let summary = Self {
             batch,
             requests,
@@ -48,10 +40,9 @@ impl<'a> Summary<'a> {
             bodies: 0,
             beside_lost: 0,
             faults: Vec::new(),
-            bar,
         };
         for line in &batch.unreadable {
-            summary.tell(line);
+            say(line);
         }
         summary
     }
@@ -65,19 +56,16 @@ impl<'a> Summary<'a> {
         };
         let text = text.unwrap_or_default();
         match outcome {
-            Outcome::Done => self.tell(&format!("{desk}: {request}")),
+            Outcome::Done => say(format!("{desk}: {request}")),
             Outcome::RolledBack => {
-                self.tell(&format!(
-                    "{desk}: ROLLED BACK {} (line {line}): {text}",
-                    request.order_no
-                ));
+                say(format!("{desk}: ROLLED BACK {} (line {line}): {text}", request.order_no));
             }
             Outcome::Deferred => {
                 self.busy_answers += 1;
-                self.tell(&format!("{desk}: LATER {} (line {line}): {text}", request.order_no));
+                say(format!("{desk}: LATER {} (line {line}): {text}", request.order_no));
             }
             Outcome::Failed => {
-                self.tell(&format!("{desk}: FAILED {} (line {line}): {text}", request.order_no));
+                say(format!("{desk}: FAILED {} (line {line}): {text}", request.order_no));
             }
             Outcome::Busy | Outcome::Refused => {
                 self.busy_answers += 1;
@@ -86,22 +74,17 @@ impl<'a> Summary<'a> {
                     || "it has no expiry".to_owned(),
                     |ms| format!("free in {:.1?} at the latest", Duration::from_millis(ms)),
                 );
-                self.tell(&format!("{desk}: BUSY {text} (held by {holder}; {retry})"));
+                say(format!("{desk}: BUSY {text} (held by {holder}; {retry})"));
             }
         }
         if outcome != Outcome::Busy {
             self.ends.push((desk, line, outcome));
-            self.bar.inc(1);
         }
     }
 
     /// Keeps another fault.
     pub fn add_fault(&mut self, fault: String) {
         self.faults.push(fault);
-    }
-
-    fn tell(&self, line: &str) {
-        self.bar.suspend(|| say(line));
     }
 
     /// Compares the reports with the requests, and with the record that the bodies have written.
@@ -151,7 +134,6 @@ impl<'a> Summary<'a> {
 
     /// Prints the summary, and returns whether all is well.
     pub fn print(&self) -> bool {
-        self.bar.finish_and_clear();
         let orders: HashSet<&str> =
             self.batch.requests.iter().map(|request| request.order_no.as_str()).collect();
         let ended = |task: Option<Task>, end: Outcome| {

@@ -1,6 +1,7 @@
 //! A handler of actix-web: 423 Locked with `Retry-After` while another request has the order.
 //!
-//! `cargo run --example actix`, and twice at once: `curl -i -X POST localhost:3000/orders/42/audit`
+//! `cargo run -p lockmacro-recipes --example actix`, and twice at once:
+//! `curl -i -X POST localhost:3000/orders/42/audit`
 
 use std::{error::Error, io, net::TcpListener};
 

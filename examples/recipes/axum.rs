@@ -1,6 +1,7 @@
 //! A web handler: 423 Locked with `Retry-After` while another request is at the same order.
 //!
-//! `cargo run --example axum`, then twice at once: `curl -i -X POST localhost:3000/orders/42/audit`
+//! `cargo run -p lockmacro-recipes --example axum`, then twice at once:
+//! `curl -i -X POST localhost:3000/orders/42/audit`
 
 use axum::response::{IntoResponse, Response};
 use axum::{Router, routing::post};

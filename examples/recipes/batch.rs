@@ -1,6 +1,6 @@
 //! A batch: the orders that are busy are reported, and the others are done.
 //!
-//! `cargo run --example batch`
+//! `cargo run -p lockmacro-recipes --example batch`
 
 use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
 

@@ -1,6 +1,6 @@
 //! Work that is needed only under a condition: look, lock, and look again.
 //!
-//! `cargo run --example condition`
+//! `cargo run -p lockmacro-recipes --example condition`
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

@@ -1,6 +1,6 @@
 //! A job with an interval, on every machine, of which one does each run.
 //!
-//! `cargo run --example cron`. With `REDIS_URL` the machines may be processes.
+//! `cargo run -p lockmacro-recipes --example cron`. With `REDIS_URL` the machines may be processes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,7 +1,7 @@
 //! A lock over two requests: one opens a form, and a later one saves it. Whoever opens the same form
 //! meanwhile learns who has it.
 //!
-//! `cargo run --example edit_session`
+//! `cargo run -p lockmacro-recipes --example edit_session`
 
 use std::collections::HashMap;
 use std::error::Error;

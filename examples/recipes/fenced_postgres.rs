@@ -1,7 +1,8 @@
 //! Rows that refuse a late writer, in PostgreSQL: the fence is checked in the write's own
 //! transaction.
 //!
-//! `DATABASE_URL=postgres://localhost/postgres cargo run --example fenced_postgres`
+//! `DATABASE_URL=postgres://localhost/postgres
+//! cargo run -p lockmacro-recipes --example fenced_postgres`
 
 use lockmacro_runtime::{Fence, Lock, LockError, LockManager};
 use tokio_postgres::{Client, Error, NoTls};

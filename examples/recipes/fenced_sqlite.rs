@@ -1,6 +1,6 @@
 //! Rows that refuse a late writer, in SQLite: the fence is checked in the write's own transaction.
 //!
-//! `cargo run --example fenced_sqlite`
+//! `cargo run -p lockmacro-recipes --example fenced_sqlite`
 
 use lockmacro_runtime::{Fence, Lock, LockError, LockManager};
 use rusqlite::{Connection, Result, TransactionBehavior};

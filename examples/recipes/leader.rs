@@ -1,6 +1,6 @@
 //! One process leads, and another one takes over when it ends.
 //!
-//! `cargo run --example leader`
+//! `cargo run -p lockmacro-recipes --example leader`
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use tokio::time::{Duration, sleep};

@@ -1,6 +1,6 @@
 //! The settings of a team in one place, dry runs without a lock, and a batch under one lock.
 //!
-//! `cargo run --example policy`
+//! `cargo run -p lockmacro-recipes --example policy`
 
 use std::time::Duration;
 

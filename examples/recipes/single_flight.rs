@@ -1,6 +1,6 @@
 //! Many callers want a value that is slow to make. One makes it, and the others find it made.
 //!
-//! `cargo run --example single_flight`
+//! `cargo run -p lockmacro-recipes --example single_flight`
 
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -1,6 +1,6 @@
 //! Many tenants on one server: the tenant in the key, or a prefix for all keys of a service.
 //!
-//! `cargo run --example tenant`
+//! `cargo run -p lockmacro-recipes --example tenant`
 
 use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
 

@@ -1,6 +1,6 @@
 //! A gRPC method: ABORTED while another call is at the same order, with a delay for gRPC's retries.
 //!
-//! `cargo run --example tonic`, then the call in `tonic/shop.proto`, twice at once.
+//! `cargo run -p lockmacro-recipes --example tonic`, then the call in `tonic/shop.proto`, twice.
 
 use lockmacro_runtime::{LockError, LockManager, distributed_lock};
 use shop::{Order, Report, orders_server::Orders, orders_server::OrdersServer};

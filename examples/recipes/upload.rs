@@ -1,6 +1,6 @@
 //! An upload of many parts: each part extends the lease, so that a stuck upload ends soon.
 //!
-//! `cargo run --example upload`
+//! `cargo run -p lockmacro-recipes --example upload`
 
 use lockmacro_runtime::{LockError, LockManager, distributed_lock};
 use tokio::time::{Duration, sleep};

@@ -143,7 +143,7 @@ async fn the_two_commands_for_other_languages_exclude_and_are_excluded() {
 
 /// Runs some lines of Python beside `protocol/lock.py`, connected to the server as `s`.
 fn python(server: &Server, lines: &str) -> String {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/protocol");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../protocol");
     let port = server.port();
     let program = format!(
         "import socket, sys\nsys.path.insert(0, {folder:?})\nfrom lock import acquire, release\n\

@@ -43,7 +43,7 @@ mod words;
 
 use proc_macro::TokenStream;
 
-// Its examples need the runtime, which needs this crate: `lockmacro-examples` runs them.
+// Its examples need the runtime, which needs this crate: `lockmacro-examples-tests` runs them.
 #[cfg_attr(not(doctest), doc = include_str!("attribute.md"))]
 #[proc_macro_attribute]
 pub fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {

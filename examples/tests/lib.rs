@@ -1,4 +1,4 @@
-//! Programs to run and to copy: `cargo run --example <name>`. `README.md` has a list.
+//! Runs the code blocks of documents that belong to no crate with the runtime.
 
 /// Compiles and runs the programs of the README.
 #[cfg(doctest)]
