@@ -56,6 +56,7 @@ pages! {
     tls "tls.md"
     tool "tool.md"
     trouble "trouble.md"
+    virtual_time "virtual-time.md"
     waiting "waiting.md"
     without_the_lock "without-the-lock.md"
 }

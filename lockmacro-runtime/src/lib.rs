@@ -52,7 +52,7 @@
 //! - `serde`: a [`Fence`] can be serialized.
 //! - `tls`: encrypted connections, `rediss://`.
 //! - `metrics`: [counters, gauges and histograms](guide::logs#metrics) by the `metrics` crate.
-//! - `test-util`: leases in virtual time, [for tests](guide::testing#time-in-tests).
+//! - `test-util`: leases in virtual time, [for tests](guide::virtual_time).
 //! - `simulation`: not part of the public API.
 
 #![forbid(unsafe_code)]

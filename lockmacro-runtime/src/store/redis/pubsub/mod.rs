@@ -1,4 +1,4 @@
-//! Delivery of grants: channels and subscriptions, and the answers to releases of the same process.
+//! Delivery of grants to waiters: the channels on which they arrive, and the subscriptions to them.
 
 pub(crate) mod channels;
 pub(crate) mod subscribe;
