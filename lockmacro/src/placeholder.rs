@@ -59,8 +59,8 @@ impl Placeholder {
         ))
     }
 
-    /// The message for a placeholder that starts at none of `names`, but at `root`. `instead` is the
-    /// mend for a constant.
+    /// The message for a placeholder that starts at none of `names`, but at `root`. `instead` mends
+    /// a constant.
     pub(crate) fn unknown_root(&self, root: &Ident, names: &[Ident], instead: &str) -> String {
         let place = &self.place;
         let is_path = matches!(&self.expr, Expr::Path(path) if path.path.segments.len() > 1);

@@ -64,8 +64,8 @@ impl Sharing {
         ["shared", "permits"].into_iter().find(|word| is_path(&call.func, word))
     }
 
-    /// The refusal of `key = shared("a:<x>")`, and of a word of another library around the text of a
-    /// key. In the mend `before` stands in front of the key: nothing in a list.
+    /// The refusal of `key = shared("a:<x>")`, and of a word of another library around the text of
+    /// a key. In the mend `before` stands in front of the key: nothing in a list.
     pub(crate) fn refusal(value: &Expr, before: &str) -> Option<Error> {
         let Expr::Call(call) = value else { return None };
         let name = variable(&call.func)?;
