@@ -42,6 +42,35 @@ async fn the_rights_that_the_page_names_are_enough_and_each_is_needed() {
         admin.ask::<()>(&["ACL", "SETUSER", "shop", &right.replace('+', "-")]);
         let error = look(&server).await.expect_err(right);
         assert!(matches!(error, LockError::AccessDenied { .. }), "{right}: {error:?}");
+        assert!(error.to_string().contains(&right[1..]), "{right} is named: {error}");
+    }
+}
+
+/// Also where the server tells only that a script was denied.
+#[tokio::test]
+async fn the_tool_names_the_right_that_its_user_lacks() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let more = rights("Inspection needs");
+    let mut words = vec!["ACL", "SETUSER", "shop", "reset", "on", ">password"];
+    let locks = rights("ACL SETUSER shop");
+    words.extend(locks.iter().chain(&more).map(String::as_str));
+    admin.ask::<()>(&words);
+    let _held = hold(&manager(&server, "desk").await, "order:1").await;
+    let url = server.url_as("shop", "password");
+    for (right, command) in [
+        ("zcard", &["locks", "order:*"][..]),
+        ("getrange", &["locks", "order:*"]),
+        ("scan", &["locks", "order:*"]),
+        ("zrange", &["queue", "order:1"]),
+        ("getex", &["release", "order:1", "--force", "--yes"]),
+    ] {
+        admin.ask::<()>(&["ACL", "SETUSER", "shop", &format!("-{right}")]);
+        let said = tool_at(&url, command).await;
+        assert_eq!(said.code, Some(1), "{right}: {said:?}");
+        let is_named = [format!("the user lacks +{right},"), format!("'{right}' command")];
+        assert!(is_named.iter().any(|named| said.err.contains(named)), "{right}: {said:?}");
+        admin.ask::<()>(&["ACL", "SETUSER", "shop", &format!("+{right}")]);
     }
 }
 

@@ -112,6 +112,21 @@ async fn a_user_made_of_the_line_can_lock_every_kind_of_key_and_leaves_nothing()
     }
 }
 
+/// Redis 6.2 gives a new user all channels.
+#[tokio::test]
+async fn the_line_is_for_a_user_who_has_all_channels_too() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    for features in ["none", "wait"] {
+        admin.ask::<()>(&["ACL", "SETUSER", "shop", "reset", "allchannels"]);
+        let line = printed(&["order:*", "--features", features]).await;
+        admin.ask::<()>(&line.split_whitespace().collect::<Vec<_>>());
+        let shown: Vec<String> = admin.ask(&["ACL", "LIST"]);
+        let shop = shown.iter().find(|user| user.starts_with("user shop ")).expect("it is made");
+        assert!(!shop.contains("&*"), "{shop}");
+    }
+}
+
 #[tokio::test]
 async fn a_waiter_with_the_rights_of_the_line_gets_a_push_and_does_not_poll() {
     let server = Server::start();
@@ -190,7 +205,10 @@ async fn all_that_wait_in_one_slot(locks: &LockManager, key: &str) -> Result<(),
 async fn a_pattern_with_a_tag_has_one_form_and_one_that_no_rule_can_name_is_refused() {
     let line = printed(&["{order:*}:audit", "--user", "web", "--features", "none"]).await;
     assert!(
-        line.starts_with("ACL SETUSER web on >password ~{order:*}:audit ~lm1:t?:{order:*}:audit +"),
+        line.starts_with(
+            "ACL SETUSER web on >password resetchannels ~{order:*}:audit \
+             ~lm1:t?:{order:*}:audit +"
+        ),
         "{line}"
     );
     assert!(!line.contains("&lm1:") && !line.contains("publish"), "{line}");

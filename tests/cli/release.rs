@@ -32,6 +32,26 @@ async fn a_lock_that_is_taken_away_goes_to_the_first_waiter_and_its_holder_notic
 }
 
 #[tokio::test]
+async fn a_shared_lock_is_taken_away_from_a_number_of_holders() {
+    let server = Server::start();
+    let mut guards = Vec::new();
+    for label in ["desk", "night", "door"] {
+        let lock = Lock::new("order:1").ttl(LONG_TTL).shared();
+        let lock = lock.manager(&manager(&server, label).await);
+        guards.push(lock.acquire().await.expect("shared"));
+    }
+    let words = ["release", "order:1", "--force"];
+    let said = at_a_terminal(&server, &words, "no\n").await;
+    let question = "`order:1` is held by door and 2 others for another ";
+    assert!(said.err.contains(question), "{said:?}");
+    // Callers of the holders' processes may wait there, and are not seen.
+    assert!(said.err.contains(", and nobody waits in other processes. Its body"), "{said:?}");
+    let said = tool(&server, &["release", "order:1", "--force", "--yes"]).await;
+    let expected = "`order:1` was taken away from 3 holders, of which door came last\n";
+    assert_eq!((said.code, &*said.out), (Some(0), expected));
+}
+
+#[tokio::test]
 async fn a_lock_that_changed_hands_meanwhile_stays() {
     let server = Server::start();
     let locks = manager(&server, "desk").await;
@@ -44,7 +64,8 @@ async fn a_lock_that_changed_hands_meanwhile_stays() {
     assert!(!locks.take_away(&seen).await.unwrap());
     let said = tool(&server, &["release", "order:1", "--force", "--yes", "--json"]).await;
     assert_eq!(said.code, Some(1));
-    assert_eq!(said.json(), json!({ "key": "order:1", "holder": null, "released": false }));
+    let nothing = json!({ "key": "order:1", "holder": null, "released": false, "holders": 0 });
+    assert_eq!(said.json(), nothing);
 }
 
 #[tokio::test]

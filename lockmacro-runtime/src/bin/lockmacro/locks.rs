@@ -110,15 +110,23 @@ pub async fn release(
         return Err("that is not the key: nothing was done".into());
     }
     let taken = manager.take_away(&lock).await?;
-    Ok(outcome(&key, lock.owner, taken, json))
+    Ok(outcome(&key, Some(&lock), taken, json))
 }
 
-fn outcome(key: &str, owner: Option<String>, taken: bool, json: bool) -> Report {
+fn outcome(key: &str, lock: Option<&HeldLock>, taken: bool, json: bool) -> Report {
+    let holders = lock.map_or(0, |lock| lock.sharing.unwrap_or(1));
+    let owner = lock.and_then(|lock| lock.owner.as_deref());
     let text = if json {
-        document(&json!({ "key": key, "holder": owner, "released": taken }))
+        let lost = if taken { holders } else { 0 };
+        document(&json!({ "key": key, "holder": owner, "released": taken, "holders": lost }))
     } else {
-        let (key, owner) = (plain(key), owner.map(|owner| plain(&owner)));
+        let (key, owner) = (plain(key), owner.map(plain));
         match owner {
+            Some(owner) if taken && holders > 1 => {
+                format!(
+                    "`{key}` was taken away from {holders} holders, of which {owner} came last\n"
+                )
+            }
             Some(owner) if taken => format!("`{key}` was taken away from {owner}\n"),
             Some(owner) => format!("`{key}` was gone meanwhile: {owner} does not hold it\n"),
             None => format!("nothing holds `{key}`\n"),
@@ -134,10 +142,11 @@ fn held(lock: &HeldLock) -> String {
         Some(_) => format!("for another {}", time(lock.left)),
         None => "without an expiry".to_owned(),
     };
+    // The holder's process needs no place in the queue for its own callers.
     let waiters = match lock.waiters {
-        Some(0) => "nobody waits".to_owned(),
-        Some(1) => "1 waits".to_owned(),
-        Some(waiters) => format!("{waiters} wait"),
+        Some(0) => "nobody waits in other processes".to_owned(),
+        Some(1) => "1 waits in the queue".to_owned(),
+        Some(waiters) => format!("{waiters} wait in the queue"),
         None => "its queue is broken".to_owned(),
     };
     format!("`{key}` is held by {owner} {left}, and {waiters}")

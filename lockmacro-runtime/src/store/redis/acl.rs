@@ -70,7 +70,8 @@ const PUBSUB: &str = "pubsub";
 /// The keys, channels and commands of a user, in the form that `ACL SETUSER` takes.
 pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
     let has = |one: Use| uses.contains(&one);
-    let mut rights = vec![format!("~{pattern}")];
+    // Some servers give a new user all channels, and refuse to add one to them.
+    let mut rights = vec!["resetchannels".to_owned(), format!("~{pattern}")];
     rights.extend(companions(pattern));
     let mut commands: BTreeSet<String> =
         LOCKS.iter().flat_map(|script| script.commands()).collect();

@@ -9,8 +9,9 @@ use redis::{Pipeline, Value};
 
 use crate::protocol::request::Request;
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::error::{CallError, unexpected};
+use crate::store::redis::client::error::{CallError, DENIED_IN_A_SCRIPT, unexpected};
 use crate::store::redis::client::node::Node;
+use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::scripts::RIGHTS;
 #[cfg(feature = "defer")]
 use crate::store::redis::scripts::jobs;
@@ -142,6 +143,35 @@ impl Redis {
 }
 
 impl Redis {
+    /// The same error, with the commands that the user lacks where the server says only that a
+    /// script was denied one.
+    pub(crate) async fn with_denied_commands(
+        &self,
+        denied: CallError,
+        call: ScriptCall<'_>,
+        budget: Budget,
+    ) -> CallError {
+        let first = &call.keys[..call.keys.len().min(1)];
+        let is_unnamed = matches!(&denied, CallError::Final(LockError::AccessDenied { detail, .. })
+            if detail.contains(DENIED_IN_A_SCRIPT));
+        if !is_unnamed || first.is_empty() {
+            return denied;
+        }
+        // Those of waiters fail no script.
+        let is_of_waiters = |command: &str| ["publish", "spublish", "pubsub"].contains(&command);
+        let commands: BTreeSet<_> =
+            call.script.commands().filter(|command| !is_of_waiters(command)).collect();
+        let needed: Vec<_> =
+            ["", ""].into_iter().chain(commands.iter().map(String::as_str)).collect();
+        let reply = self.nodes.eval(RIGHTS.with(first, &needed), budget).await;
+        match reply.map(read) {
+            Ok(Err(named @ CallError::Final(LockError::AccessDenied { .. }))) => {
+                self.at_server_of(&first[0], named)
+            }
+            _ => denied,
+        }
+    }
+
     /// The same error with the address of the server of the key, if it is known.
     fn at_server_of(&self, key: &LockKey, error: CallError) -> CallError {
         match self.server_of(key) {

@@ -254,8 +254,12 @@ impl Redis {
         budget: Budget,
     ) -> Result<Value, CallError> {
         let reply = self.nodes.eval(call, budget).await;
-        if let Err(CallError::CrossSlot) = reply {
-            self.slots.store(true, Ordering::Relaxed);
+        match reply {
+            Err(CallError::CrossSlot) => self.slots.store(true, Ordering::Relaxed),
+            Err(denied @ CallError::Final(LockError::AccessDenied { .. })) => {
+                return Err(Box::pin(self.with_denied_commands(denied, call, budget)).await);
+            }
+            _ => {}
         }
         reply
     }

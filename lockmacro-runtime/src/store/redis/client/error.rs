@@ -157,13 +157,12 @@ impl CallError {
     }
 }
 
+/// The text of a denial that names no command.
+pub(crate) const DENIED_IN_A_SCRIPT: &str = "The user executing the script";
 /// Texts of denials without the code NOPERM: of a command in a script, and of SELECT while
 /// connecting.
-const DENIED: [&str; 3] = [
-    "The user executing the script",
-    "has no permissions to run",
-    "DENIED Redis is running in protected",
-];
+const DENIED: [&str; 3] =
+    [DENIED_IN_A_SCRIPT, "has no permissions to run", "DENIED Redis is running in protected"];
 
 /// Removes the arguments that a server quotes with an unknown command: one may be a token or a
 /// password.

@@ -20,7 +20,6 @@ pub(crate) struct Script {
 
 impl Script {
     /// The commands that the script calls by their names, in lower case.
-    #[cfg(feature = "look")]
     pub(crate) fn commands(&self) -> impl Iterator<Item = String> {
         let calls = self.code.split("redis.").skip(1);
         calls.filter_map(|call| {
