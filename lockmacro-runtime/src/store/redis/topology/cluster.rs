@@ -291,11 +291,11 @@ mod tests {
         let Deployment { at: Addresses::Cluster(at), settings, .. } = servers.unwrap() else {
             panic!("a cluster")
         };
-        let cluster = Cluster::new(&at, &settings, timeout, &Arc::default(), Grants::new(true));
+        let cluster = Cluster::new(&at, &settings, timeout, &Arc::default(), Grants::new(true, ""));
         let node =
             |cluster: &Cluster, host| Node::with(cluster.connector((host, 7000)).unwrap(), timeout);
         let (main, background) =
-            (node(&cluster, "one"), node(&cluster.apart(Grants::new(true)), "one"));
+            (node(&cluster, "one"), node(&cluster.apart(Grants::new(true, "")), "one"));
         assert!(Arc::ptr_eq(main.round_trip(), background.round_trip()));
         assert!(!Arc::ptr_eq(main.round_trip(), node(&cluster, "two").round_trip()));
     }
