@@ -4,6 +4,7 @@ mod acquiring;
 mod dropped;
 mod failover;
 mod held;
+mod late_release;
 mod settings;
 mod several;
 mod under_load;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::times::{CONFIRM_WINDOW, FAILOVER, FAILOVER_TTL, ms};
-use lockmacro_tests::{Server, eventually};
+use lockmacro_tests::{Call, Server, eventually};
 
 const KEY: &str = "order:42";
 
