@@ -9,6 +9,7 @@ mod full;
 mod late;
 mod loading;
 mod logs;
+mod lost;
 mod network;
 mod outages;
 mod refusals;

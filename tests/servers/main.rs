@@ -3,6 +3,7 @@
 
 mod encrypted;
 mod logins;
+mod not_ours;
 mod rotating;
 mod scripts;
 mod sentinel;

@@ -110,11 +110,7 @@ impl Place {
             None if !is_ours && last && state.holder_ended.is_none_or(|ended| ended < since) => {
                 let detail = "no answer while the caller waited".to_owned();
                 let reason = Unavailability::Timeout;
-                return Some(Refusal::Failed(LockError::Unavailable {
-                    reason,
-                    detail,
-                    server: None,
-                }));
+                return Some(Refusal::Failed(LockError::unavailable(reason, detail)));
             }
             None if !is_ours && !last => return None,
             _ => {}

@@ -118,6 +118,31 @@ impl LockManagerBuilder {
         self
     }
 
+    /// Sets whether a caller without a `wait` gets its error at once while its server is lost, by
+    /// default yes.
+    ///
+    /// A server is lost when it has answered nothing for a quarter of the
+    /// [timeout](LockManagerBuilder::timeout). From then on each such caller waits for an answer
+    /// to a probe, which all of them share, for at most 40 ms and five round trips. Without an
+    /// answer it fails, and [`LockError::retry_after`] is a second. The first answer ends this.
+    /// Renewals and releases go on as before, and so do callers with a `wait`.
+    ///
+    /// It applies to each server of a cluster by itself, and not to a Redlock. With `false` each
+    /// caller tries for the whole timeout. A URL sets the same with `?fail_fast=no`, and takes
+    /// precedence over this method.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::builder().fail_fast(false).connect("memory://").await?;
+    /// # drop(locks);
+    /// # Ok(()) }
+    /// ```
+    pub fn fail_fast(mut self, at_once: bool) -> Self {
+        self.defaults.asks_lost = !at_once;
+        self
+    }
+
     /// Requires `acks` replicas of the lock's server to acknowledge each lock within `timeout`:
     /// before its body starts, and with every renewal.
     ///
@@ -395,7 +420,8 @@ impl LockManagerBuilder {
             let replicated = ReplicaAcks::new(acks, timeout)?;
             servers.replicated.get_or_insert(replicated);
         }
-        let redis = Redis::new(&servers, self.timeout, self.defaults.prefix());
+        let mut redis = Redis::new(&servers, self.timeout, self.defaults.prefix());
+        redis.fails_fast = !self.defaults.asks_lost;
         Ok(Store::Redis(Arc::new(redis)))
     }
 

@@ -28,7 +28,7 @@ impl LockManager {
     ///
     /// A URL can carry more settings, each with the name of its method of the builder:
     ///
-    /// - `?default_ttl=1m&default_wait=2s&key_prefix=shop:`, with every URL;
+    /// - `?default_ttl=1m&default_wait=2s&key_prefix=shop:&fail_fast=no`, with every URL;
     /// - `?fence_retention=30d`, with every URL but `memory://`;
     /// - `?replicated=1&replicated_timeout=100ms`, with the first four kinds of URLs: see
     ///   [`LockManagerBuilder::replicated`].
@@ -46,7 +46,9 @@ impl LockManager {
     ///
     /// # Errors
     /// [`LockError::InvalidUrl`], [`LockError::InvalidSetting`], or the failure of the server. The
-    /// server is asked once, so that a wrong password is found when the program starts.
+    /// server is asked once, so that a wrong password is found when the program starts. A replica
+    /// is [`LockError::Unavailable`], and the error names its primary. A database that the server
+    /// does not have is [`LockError::InvalidSetting`].
     pub async fn connect(url: &str) -> Result<Self, LockError> {
         Self::builder().connect(url).await
     }

@@ -39,7 +39,8 @@ impl LockManager {
     /// Checks that the servers answer and that the user has the rights that locks need, for a
     /// readiness probe or after a [`lazy`](crate::LockManagerBuilder::lazy) start.
     ///
-    /// It takes one round trip. Of a Redlock, a majority has to answer. A server that fails or does
+    /// It takes two round trips. A server that is a replica is refused, unless sentinels or a
+    /// cluster name the primary. Of a Redlock, a majority has to answer. A server that fails or does
     /// not answer is asked again until the manager's
     /// [timeout](crate::LockManagerBuilder::timeout) is over.
     ///

@@ -18,7 +18,8 @@ impl LockError {
     /// - It is always between 1 s and 30 s, or between the
     ///   [bounds of the manager](crate::LockManagerBuilder::retry_after).
     ///
-    /// `None` for every error that is not [busy](LockError::is_busy).
+    /// It is a second for [`Unavailable`](LockError::Unavailable) where the call failed at once, as
+    /// its server was lost: see [`fail_fast`](crate::LockManagerBuilder::fail_fast). `None` for every other error that is not [busy](LockError::is_busy).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -44,6 +45,7 @@ impl LockError {
             Busy { retry_after, .. }
             | TimedOut { retry_after, .. }
             | QueueFull { retry_after, .. } => Some(*retry_after),
+            LockError::Unavailable { retry_after, .. } => *retry_after,
             _ => None,
         }
     }

@@ -27,6 +27,8 @@ pub(crate) struct Defaults {
     /// `None` where the length depends on the round trip.
     pub(crate) turn: Option<Duration>,
     pub(crate) retry_after: Option<(Duration, Duration)>,
+    /// Whether a call also asks a server that is known to be lost.
+    pub(crate) asks_lost: bool,
     /// The error of the first setting with an invalid value.
     pub(crate) fault: Option<Box<LockError>>,
 }
@@ -90,6 +92,10 @@ impl Defaults {
             "default_ttl" => self.set_ttl(duration(value)),
             "default_wait" => self.set_wait(duration(value)),
             "turn" => self.set_turn(duration(value)),
+            "fail_fast" => match value {
+                "yes" | "no" => self.asks_lost = value == "no",
+                _ => self.refuse("fail_fast", "write `yes` or `no`"),
+            },
             "key_prefix" => {
                 let decoded = percent_encoding::percent_decode_str(value).decode_utf8();
                 self.set_prefix(decoded.map_or_else(|_| "{".to_owned(), Cow::into_owned));
@@ -190,6 +196,8 @@ mod tests {
             ("turn=1001ms", "1s"),
             ("turn=-1ms", "0s"),
             ("turn=20", "`20ms`"),
+            ("fail_fast", "`no`"),
+            ("fail_fast=off", "`no`"),
             ("key_prefix={shop}:", "without braces"),
             ("key_prefix=%7Bshop", "without braces"),
             ("key_prefix=%FF", "UTF-8"),

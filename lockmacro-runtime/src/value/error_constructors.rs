@@ -95,7 +95,7 @@ impl LockError {
         reason: Unavailability,
         detail: impl Into<String>,
     ) -> Self {
-        LockError::Unavailable { reason, detail: detail.into(), server }
+        LockError::Unavailable { reason, detail: detail.into(), server, retry_after: None }
     }
 
     /// Makes an [`AccessDenied`](LockError::AccessDenied) error, for your own queue of deferred

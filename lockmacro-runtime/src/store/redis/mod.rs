@@ -8,11 +8,13 @@ pub(crate) mod inspect;
 #[cfg(feature = "defer")]
 pub(crate) mod jobs;
 pub(crate) mod known_rights;
+pub(crate) mod lost;
 pub(crate) mod pubsub;
 pub(crate) mod release;
 pub(crate) mod replica_acks;
 pub(crate) mod reply;
 pub(crate) mod rights;
+pub(crate) mod role;
 pub(crate) mod scripts;
 pub(crate) mod several_keys;
 pub(crate) mod single_node;

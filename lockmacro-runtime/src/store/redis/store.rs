@@ -61,6 +61,8 @@ pub(crate) struct Redis {
     /// The retention of a key's last fence in milliseconds, as the scripts take it.
     pub(crate) fence_retention: Arc<str>,
     pub(crate) rights: Arc<Rights>,
+    /// Whether callers without a wait fail at once while their server is lost.
+    pub(crate) fails_fast: bool,
 }
 
 impl Redis {
@@ -86,6 +88,7 @@ impl Redis {
             replicated: servers.replicated,
             fence_retention: fence_retention.to_string().into(),
             rights,
+            fails_fast: false,
         }
     }
 
@@ -98,11 +101,15 @@ impl Redis {
         Self { nodes, changes, grants, slots, fence_retention, rights, ..*self }
     }
 
-    /// Connects and checks the user's rights.
+    /// Connects, checks the user's rights, and refuses a replica.
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         // No error here names a key.
         let nothing = LockKey::from("");
-        let ready = Retry::new(self.budget()).repeat(|budget, _| self.rights(true, budget)).await;
+        let ready = |budget, _| async move {
+            self.rights(true, budget).await?;
+            self.refuse_replica(budget).await
+        };
+        let ready = Retry::new(self.budget()).repeat(ready).await;
         ready.map_err(|error| error.into_error(&nothing))
     }
 
@@ -152,6 +159,12 @@ impl Redis {
         request: &Request,
         until: Option<Instant>,
     ) -> Result<Answer, Failed> {
+        // The first request of a waiter does not wait either.
+        if until.is_none() && !request.only_if_free && self.is_any_lost() {
+            Box::pin(self.refuse_lost(request))
+                .await
+                .map_err(|error| Failed { error, applied: Applied::No })?;
+        }
         let waiting = until.map(|until| self.budget_while_waiting(until));
         let mut retry = Retry::new(waiting.unwrap_or_else(|| self.budget()));
         let ask = |budget, earlier: Applied| async move {

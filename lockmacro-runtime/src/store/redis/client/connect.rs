@@ -11,8 +11,9 @@ use tokio::time::timeout;
 
 use crate::store::redis::client::connection::{Connection, Delivery};
 use crate::store::redis::client::connector::Connector;
-use crate::store::redis::client::error::{CallError, full};
-use crate::store::redis::client::rejection::greeting;
+use crate::store::redis::client::database::not_there;
+use crate::store::redis::client::error::{CallError, DB};
+use crate::store::redis::client::rejection::explained;
 use crate::store::redis::client::resp2::Resp2Subscription;
 use crate::store::redis::client::sentinel::{is_primary, no_primary};
 use crate::store::redis::client::settings::Settings;
@@ -55,20 +56,17 @@ impl Connector {
         } else {
             self.open_and_ask(&settings, &at, delivery).await
         };
-        let mut opened = opened.map_err(|error| self.or_next_login(error));
-        match &mut opened {
-            Ok(connection) => connection.generation = self.changes.opened(&at),
-            Err(CallError::Transient(transient))
-                if transient.reason == Unavailability::Disconnected && !transient.login =>
-            {
-                let text = greeting(&at).await;
-                if let Some(full) = text.as_deref().and_then(full) {
-                    return Err(full);
-                }
+        match opened.map_err(|error| self.or_next_login(error)) {
+            Ok(mut connection) => {
+                connection.generation = self.changes.opened(&at);
+                Ok(connection)
             }
-            Err(_) => {}
+            Err(CallError::Transient(error)) if !error.login => Err(explained(&at, error).await),
+            Err(CallError::Final(LockError::InvalidSetting { setting: DB, detail })) => {
+                Err(not_there(&settings, &at, detail).await)
+            }
+            Err(error) => Err(error),
         }
-        opened
     }
 
     async fn open_primary(

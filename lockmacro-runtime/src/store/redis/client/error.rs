@@ -151,7 +151,7 @@ impl CallError {
             }
             CallError::Split(Transient { reason, detail, server, .. })
             | CallError::Transient(Transient { reason, detail, server, .. }) => {
-                LockError::Unavailable { reason, detail, server }
+                LockError::unavailable_at(server, reason, detail)
             }
         }
     }
@@ -227,6 +227,14 @@ fn broken(reason: Unavailability, detail: String, applied: Applied) -> CallError
     CallError::Transient(Transient::new(reason, detail, applied).replacing())
 }
 
+/// The setting that names the database. A URL of a host has it as its path.
+pub(crate) const DB: &str = "db";
+
+/// The error for a database that the server does not have.
+pub(crate) fn no_database(detail: String) -> CallError {
+    CallError::Final(LockError::InvalidSetting { setting: DB, detail })
+}
+
 fn no_login(detail: String) -> LockError {
     LockError::Authentication { detail, server: None }
 }
@@ -279,6 +287,12 @@ fn of_reply(code: &str, text: &str) -> CallError {
         _ if text.contains("access a non local key") => {
             let reason = Unavailability::ClusterDown;
             CallError::Transient(Transient::new(reason, detail, Applied::Unknown))
+        }
+        // The replies to SELECT, which is sent with the login.
+        _ if text.contains("DB index is out of range")
+            || text.contains("SELECT is not allowed") =>
+        {
+            no_database(detail)
         }
         _ => CallError::Final(unavailable(Unavailability::Protocol, detail)),
     }

@@ -48,6 +48,8 @@ pub(crate) struct Health {
 struct Outage {
     since: Instant,
     last: Instant,
+    /// Of the last failure.
+    reason: Unavailability,
     /// Failed calls of callers; each may have sent several commands, or none.
     failed_calls: u64,
     locks_lost: u64,
@@ -199,13 +201,14 @@ impl Health {
             *outage = Some(Outage {
                 since: now,
                 last: now,
+                reason,
                 failed_calls: 0,
                 locks_lost: 0,
                 logged: false,
             });
         }
         let Some(noted) = &mut *outage else { return };
-        noted.last = now;
+        (noted.last, noted.reason) = (now, reason);
         let (since, failed_calls) = (now.duration_since(noted.since), noted.failed_calls);
         if noted.logged || since < least || (state == NEW && failed_calls == 0) {
             return;
@@ -230,6 +233,19 @@ impl Health {
     /// Notes that a lock of this server was lost.
     pub(crate) fn lock_lost(&self) {
         self.note(|outage| outage.locks_lost += 1);
+    }
+
+    /// Why the server gives no answer and for how long it has not, if it is lost. A server that
+    /// answers, and refuses, is asked by each caller.
+    pub(crate) fn silent(&self) -> Option<(Unavailability, Duration)> {
+        use Unavailability::{BusyScript, Disconnected, Loading, Refused, Timeout};
+        if self.state.load(Ordering::Relaxed) == UP {
+            return None;
+        }
+        let outage = self.outage.lock();
+        let Outage { reason, since, .. } = outage.as_ref().filter(|outage| outage.logged)?;
+        matches!(reason, BusyScript | Disconnected | Loading | Refused | Timeout)
+            .then(|| (*reason, since.elapsed()))
     }
 
     /// Whether the server is lost.

@@ -8,6 +8,7 @@ pub(crate) mod connect;
 pub(crate) mod connection;
 pub(crate) mod connector;
 pub(crate) mod credentials;
+pub(crate) mod database;
 pub(crate) mod error;
 pub(crate) mod failover;
 pub(crate) mod health;

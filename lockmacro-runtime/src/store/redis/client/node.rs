@@ -41,6 +41,9 @@ pub(crate) struct Inner {
     pub(crate) timeout: Duration,
     connecting: SingleFlight<Result<Arc<Connection>, CallError>>,
     pub(crate) loading: SingleFlight<bool>,
+    /// One caller asks for all whether a lost server is back, and not before this time.
+    pub(crate) probing: SingleFlight<bool>,
+    pub(crate) next_probe: Mutex<Option<Instant>>,
     pub(crate) blocking_pool: BlockingPool,
     pub(crate) health: Arc<Health>,
     /// The earliest time at which one unanswered call is enough to discard the connection, and the
@@ -65,6 +68,8 @@ impl Node {
             timeout,
             connecting: SingleFlight::new(timeout),
             loading: SingleFlight::new(timeout),
+            probing: SingleFlight::new(timeout),
+            next_probe: Mutex::default(),
             blocking_pool: BlockingPool::default(),
             next_discard: Mutex::default(),
             closed: AtomicBool::new(false),
@@ -121,6 +126,7 @@ impl Node {
         }
         self.inner.connecting.abort();
         self.inner.loading.abort();
+        self.inner.probing.abort();
         self.inner.blocking_pool.close();
         self.inner.connector.close();
     }

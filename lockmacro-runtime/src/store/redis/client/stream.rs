@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, RedisResult};
-use tokio::io::AsyncRead;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 #[cfg(feature = "simulation")]
@@ -40,13 +40,16 @@ pub(crate) async fn subscription(client: &Client) -> RedisResult<PubSub> {
     client.get_async_pubsub().await
 }
 
+/// A stream of bytes in both directions.
+pub(crate) trait Bytes: AsyncRead + AsyncWrite + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Send> Bytes for S {}
+
 /// Opens a stream without a login; `None` to a server that wants TLS.
-pub(crate) async fn unused(
-    address: &ConnectionAddr,
-) -> io::Result<Option<Pin<Box<dyn AsyncRead + Send>>>> {
+pub(crate) async fn unused(address: &ConnectionAddr) -> io::Result<Option<Pin<Box<dyn Bytes>>>> {
     #[cfg(feature = "simulation")]
     if let Some(world) = world::current() {
-        return Ok(Some(world.open(&address.to_string()).await?));
+        return Ok(Some(Box::pin(world.open(&address.to_string()).await?)));
     }
     Ok(Some(match address {
         ConnectionAddr::Tcp(host, port) => {

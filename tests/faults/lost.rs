@@ -1,0 +1,177 @@
+//! Callers while their server is lost.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder, Unavailability};
+use lockmacro_tests::times::SOON;
+use lockmacro_tests::{Proxy, Server, eventually, on_a_plain_thread};
+
+use crate::{LONG_TTL, Locked, TEST_TIMEOUT, lock, ms, reason, works};
+
+/// How long one caller tries, and for how long a server answers nothing before it is lost.
+const PATIENT: Duration = Duration::from_secs(4);
+const ANSWER: Duration = Duration::from_secs(1);
+
+fn builder() -> LockManagerBuilder {
+    LockManager::builder().timeout(PATIENT)
+}
+
+/// The first call finds that the server is lost.
+async fn loses(manager: &LockManager) {
+    let error = lock(manager).acquire().await.expect_err("no server");
+    assert_eq!(error.retry_after(), None, "it has tried itself");
+}
+
+fn is_told_at_once(error: &LockError, reason_of: Unavailability) {
+    assert_eq!(error.retry_after(), Some(ms(1_000)), "{error}");
+    assert_eq!(reason(error.clone()), reason_of, "{error}");
+}
+
+/// The median of ten calls is far below the time of one answer.
+async fn fail_at_once(manager: &LockManager, reason: Unavailability) {
+    let mut took = Vec::new();
+    for _ in 0..10 {
+        let start = Instant::now();
+        let error = lock(manager).acquire().await.expect_err("lost");
+        took.push(start.elapsed());
+        is_told_at_once(&error, reason);
+    }
+    took.sort();
+    assert!(took[5] < ANSWER / 4, "{took:?}");
+}
+
+/// The first probe that is answered ends the state: nobody has to wait for anything else.
+async fn is_back(manager: &LockManager) {
+    let run = || async { lock(manager).run(async { Locked::Ok(7) }).await.is_ok() };
+    eventually("the server is back", SOON, run).await;
+    works(manager).await;
+}
+
+#[tokio::test]
+async fn callers_of_a_lost_server_fail_at_once_until_it_is_back() {
+    let mut server = Server::start();
+    let manager = builder().connect(&server.url()).await.expect("there");
+    server.kill();
+    loses(&manager).await;
+    fail_at_once(&manager, Unavailability::Refused).await;
+    let of_thread = manager.clone();
+    let start = Instant::now();
+    let blocking = on_a_plain_thread(move || lock(&of_thread).acquire_blocking()).await;
+    is_told_at_once(&blocking.expect_err("lost"), Unavailability::Refused);
+    assert!(start.elapsed() < ANSWER, "{:?}", start.elapsed());
+    server.restart();
+    is_back(&manager).await;
+}
+
+#[tokio::test]
+async fn callers_of_a_stopped_server_fail_at_once_until_it_goes_on() {
+    let server = Server::start();
+    let manager = builder().connect(&server.url()).await.expect("there");
+    server.pause();
+    loses(&manager).await;
+    fail_at_once(&manager, Unavailability::Timeout).await;
+    server.resume();
+    is_back(&manager).await;
+    // What the first caller may have left is released.
+    let mut admin = server.admin();
+    eventually("free", TEST_TIMEOUT, || std::future::ready(admin.keys().is_empty())).await;
+}
+
+#[tokio::test]
+async fn callers_of_several_keys_and_of_shared_ones_fail_at_once_as_well() {
+    let mut server = Server::start();
+    let manager = builder().connect(&server.url()).await.expect("there");
+    server.kill();
+    loses(&manager).await;
+    let start = Instant::now();
+    let several = Lock::many(["a", "b"]).manager(&manager).acquire().await;
+    is_told_at_once(&several.expect_err("lost"), Unavailability::Refused);
+    let shared = Lock::new("c").shared().manager(&manager).acquire().await;
+    is_told_at_once(&shared.expect_err("lost"), Unavailability::Refused);
+    let (_, fenced) = (Lock::new("d"), Lock::new("d").manager(&manager).acquire_fenced().await);
+    is_told_at_once(&fenced.expect_err("lost"), Unavailability::Refused);
+    assert!(start.elapsed() < ANSWER, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn many_callers_of_a_lost_server_share_one_probe() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let manager = builder().connect(&proxy.url()).await.expect("there");
+    proxy.stall(true);
+    loses(&manager).await;
+    let (before, start) = (proxy.accepted(), Instant::now());
+    let call = |nth: usize| Lock::new(format!("order:{nth}")).manager(&manager).acquire();
+    for error in join_all((0..500).map(call)).await {
+        is_told_at_once(&error.expect_err("lost"), Unavailability::Timeout);
+    }
+    assert!(start.elapsed() < PATIENT, "{:?}", start.elapsed());
+    let opened = proxy.accepted() - before;
+    assert!(opened <= 10, "{opened} connections");
+    proxy.stall(false);
+    is_back(&manager).await;
+    let sent: u64 = {
+        let calls = server.admin().calls();
+        calls.iter().filter(|(name, _)| name == "set").map(|(_, calls)| calls).sum()
+    };
+    assert!(sent < 50, "{sent} requests for 500 callers");
+}
+
+#[tokio::test]
+async fn a_caller_with_a_wait_goes_on_while_the_server_is_lost() {
+    let mut server = Server::start();
+    let manager = builder().connect(&server.url()).await.expect("there");
+    server.kill();
+    loses(&manager).await;
+    let other = || Lock::new("other").ttl(LONG_TTL).manager(&manager);
+    let waiting = tokio::spawn(other().wait(TEST_TIMEOUT).acquire());
+    fail_at_once(&manager, Unavailability::Refused).await;
+    // A caller that comes after the waiter knows its last error.
+    let start = Instant::now();
+    let error = other().acquire().await.expect_err("lost");
+    assert_eq!(reason(error), Unavailability::Refused);
+    assert!(start.elapsed() < ANSWER, "{:?}", start.elapsed());
+    assert!(!waiting.is_finished(), "it waits");
+    server.restart();
+    let guard = waiting.await.expect("no panic").expect("granted");
+    guard.release().await.expect("released");
+}
+
+#[tokio::test]
+async fn a_release_goes_on_while_the_server_is_lost() {
+    let server = Server::start();
+    let manager = builder().connect(&server.url()).await.expect("there");
+    let other = Lock::new("other").ttl(LONG_TTL).manager(&manager);
+    let guard = other.acquire().await.expect("free");
+    server.pause();
+    loses(&manager).await;
+    drop(guard);
+    fail_at_once(&manager, Unavailability::Timeout).await;
+    server.resume();
+    let mut admin = server.admin();
+    let released = || std::future::ready(admin.keys().is_empty());
+    eventually("released before its lease is over", TEST_TIMEOUT, released).await;
+}
+
+#[tokio::test]
+async fn a_setting_has_each_caller_try_for_itself() {
+    let timeout = ms(600);
+    let mut server = Server::start();
+    let by_url = format!("{}?fail_fast=no", server.url());
+    let builder = || LockManager::builder().timeout(timeout);
+    let managers = [
+        builder().connect(&by_url).await.expect("there"),
+        builder().fail_fast(false).connect(&server.url()).await.expect("there"),
+    ];
+    server.kill();
+    for manager in &managers {
+        for _ in 0..3 {
+            let start = Instant::now();
+            let error = lock(manager).acquire().await.expect_err("no server");
+            assert_eq!(error.retry_after(), None);
+            assert!(start.elapsed() > timeout / 2, "{:?}", start.elapsed());
+        }
+    }
+    assert!(LockManager::builder().connect("memory://?fail_fast=0").await.is_err());
+}
