@@ -30,6 +30,9 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 /// finds that.
 pub(crate) type Taken<F> = fn(&mut InLine, Found<Acquisition>) -> Option<F>;
 
+/// How long a caller without a wait stays in the line of a lost server, whose waiters go on asking.
+const LOST: Duration = Duration::from_millis(40);
+
 /// A waiter in the line. Dropping it leaves the line.
 pub(crate) struct InLine {
     place: Option<Place>,
@@ -178,10 +181,16 @@ impl InLine {
             (Some(until), false) => until,
             // The waiter has this much longer for the answer to a request in flight.
             (Some(until), true) => until.after(self.core.answer_time()),
+            (None, _) if self.fails_fast() => self.since.after(LOST),
             // One answer to another caller's request, and one to a request of the line after it.
             (None, _) => self.since.after(self.core.answer_time() * 2),
         };
         Some(until.since(Moment::now())).filter(|left| *left < LONGEST_TIMER)
+    }
+
+    /// Whether the waiters before this caller are known to have no answer.
+    fn fails_fast(&self) -> bool {
+        !self.core.defaults().asks_lost && self.core.store().servers().is_lost(&self.draft)
     }
 
     /// The refusal of a caller whose wait is over; `None` until there was a first answer.
