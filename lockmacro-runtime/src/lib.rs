@@ -119,6 +119,7 @@ pub use value::unavailability::Unavailability;
 #[doc(hidden)]
 pub mod __same_version_as_lockmacro_0_1_0 {
     pub use crate::expansion::{constant_key, not_held, not_held_in_any_mode, not_held_under};
+    use crate::run::report::AnyResult;
     pub use crate::value::policy_check::checked;
     // For `crate = path`: a wrong path gives one error message, at the path.
     pub use crate::*;
@@ -143,25 +144,10 @@ pub mod __same_version_as_lockmacro_0_1_0 {
     }
 
     /// Checks the type of the function given as `map_err`, so that an error points at its path.
-    pub fn map<R: AnyResult>(
-        map: fn(crate::LockError) -> R::Error,
-    ) -> fn(crate::LockError) -> R::Error {
+    pub fn map<R: AnyResult<Error = E>, E>(
+        map: fn(crate::LockError) -> E,
+    ) -> fn(crate::LockError) -> E {
         map
-    }
-
-    /// A `Result`, by whatever name.
-    #[diagnostic::on_unimplemented(
-        message = "`map_err` makes the error of a `Result`, and `{Self}` is none",
-        label = "this is not a `Result`",
-        note = "remove `map_err`, or return a `Result`"
-    )]
-    pub trait AnyResult {
-        /// The type of its `Err`.
-        type Error;
-    }
-
-    impl<T, E> AnyResult for Result<T, E> {
-        type Error = E;
     }
 
     /// Makes the closure of a body one that is called once, and so may return what it borrows.

@@ -13,7 +13,7 @@ use crate::path::ungroup;
 use crate::policy::{self, OnBusy, OnLost};
 use crate::sharing::Sharing;
 use crate::stray;
-use crate::taking::{is_taking, taking_parts};
+use crate::taking::{is_taking, taken_parts, taking_parts};
 use crate::template::Template;
 use crate::values::{
     Fences, equals, parse_bare, parse_binding, parse_fences, parse_manager, parse_map_err,
@@ -84,16 +84,17 @@ impl Args {
     }
 
     /// The expressions that may move an argument before the body gets it.
-    pub(crate) fn taking(&self) -> impl Iterator<Item = &Expr> {
+    pub(crate) fn taking(&self) -> Vec<&Expr> {
         let wait = self.wait.as_ref().and_then(Wait::limit);
         let times = [&self.ttl, &self.max_hold, &self.min_hold].into_iter().flatten().chain(wait);
         let each = self.key.each();
         let templates = each.iter().filter_map(|key| key.template());
         let templates = templates.chain(&self.message).chain(&self.holder_note);
         let calls = templates.flat_map(Template::exprs).filter(|expr| is_taking(expr));
-        let keys = each.iter().filter_map(|key| key.expr()).chain(calls).chain(self.permits());
-        let keys = keys.chain(times.filter_map(Time::expr)).chain(&self.manager);
-        keys.chain(self.when.iter().flat_map(taking_parts))
+        let keys = each.iter().filter_map(|key| key.expr()).flat_map(taken_parts);
+        // A time, a number and a condition are copied, and a manager is borrowed.
+        let others = times.filter_map(Time::expr).chain(self.permits()).chain(&self.manager);
+        calls.chain(keys).chain(others.chain(&self.when).flat_map(taking_parts)).collect()
     }
 
     /// The numbers of permits.

@@ -1,6 +1,7 @@
 //! Functions that return a boxed async block, which `#[async_trait]` makes of `async fn`s.
 
-use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::quote_spanned;
 use syn::{Error, GenericArgument, Path, PathArguments, PathSegment, Result, Type, TypeParamBound};
 
 /// The tokens around the async block's braces.
@@ -86,6 +87,31 @@ pub(crate) fn unbox(body: TokenStream, output: Span) -> Result<(Boxed, Group)> {
         "the work of this future starts after the function has returned, when the lock would be \
          gone: write an `async fn`, or make `Box::pin(async move { .. })` the whole body",
     ))
+}
+
+/// Uses those second bindings of arguments for which `is_used`, so that the compiler does not warn of
+/// an argument that only the attribute uses.
+///
+/// Input: `let id = id; …`, as `#[async_trait]` begins a body
+///
+/// Output: `let id = id; let _ = &id; …`
+pub(crate) fn with_uses(body: TokenStream, is_used: impl Fn(&Ident) -> bool) -> TokenStream {
+    let trees: Vec<TokenTree> = body.into_iter().collect();
+    let mut tokens = TokenStream::new();
+    for (nth, tree) in trees.iter().enumerate() {
+        tokens.extend([tree.clone()]);
+        let before = |back: usize| nth.checked_sub(back).map(|at| &trees[at]);
+        let is = |back: usize, text: &str| before(back).is_some_and(|it| it.to_string() == text);
+        let is_binding = is(0, ";") && is(2, "=") && (is(4, "let") || is(4, "mut") && is(5, "let"));
+        if let (true, Some(TokenTree::Ident(name)), Some(TokenTree::Ident(of))) =
+            (is_binding, before(3), before(1))
+            && name == of
+            && is_used(name)
+        {
+            tokens.extend(quote_spanned!(name.span()=> let _ = &#name;));
+        }
+    }
+    tokens
 }
 
 /// Input: `async move { … }`

@@ -6,18 +6,19 @@ use humantime::format_duration;
 use proc_macro2::Ident;
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
-use syn::{Error, FnArg, Result, Type};
+use syn::{Error, FnArg, Result};
 
 use crate::args::Args;
-use crate::defer::says_nothing;
 use crate::duration::{TTL_DEFAULT, Time, Wait};
 use crate::item::{Function, Shape};
 use crate::key::Key;
 use crate::literal;
 use crate::path::variable;
 use crate::policy::{OnBusy, OnLost};
+use crate::returns;
 use crate::sharing::Sharing;
 use crate::template::Template;
+use crate::unlocked;
 use crate::values::Fences;
 
 type Check = fn(&Args, &Function) -> Result<()>;
@@ -248,20 +249,11 @@ fn check_on_lost(args: &Args, function: &Function) -> Result<()> {
 
 /// Only a `Result` has an error that a `LockError` can be converted into.
 fn check_map_err(args: &Args, function: &Function) -> Result<()> {
-    if args.map_err.is_none() || !says_nothing(&function.output) {
+    if args.map_err.is_none() || !returns::is_no_result(&function.output) {
         return Ok(());
     }
-    let message = match function.output {
-        Type::Path(ref path)
-            if path.path.segments.last().is_some_and(|last| last.ident == "Result") =>
-        {
-            return Ok(());
-        }
-        _ => {
-            "`map_err` makes the error of a `Result`, and this function does not return one: \
-              remove `map_err`, or return a `Result`"
-        }
-    };
+    let message = "`map_err` makes the error of a `Result`, and this function does not return one: \
+                   remove `map_err`, or return a `Result`";
     Err(Error::new(args.span_of("map_err"), message))
 }
 
@@ -351,6 +343,7 @@ fn check_when(args: &Args, _: &Function) -> Result<()> {
 
 fn check_unlocked(args: &Args, function: &Function) -> Result<()> {
     let Some(name) = &args.unlocked else { return Ok(()) };
+    unlocked::check_attributes(function)?;
     if name.unraw() == function.sig.ident.unraw() {
         let message = format!(
             "`{name}` is the function with the lock: write another name for the one without it, \

@@ -4,14 +4,17 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
-use syn::{Expr, ExprPath, Path, Result, Safety};
+use syn::{ExprPath, Path, Result, Safety};
 
 use crate::args::Args;
+use crate::boxed;
 use crate::check;
 use crate::defer::says_nothing;
-use crate::item::{Function, braces, is_owned, mentions};
+use crate::item::{Function, Shape, braces, is_owned, mentions};
 use crate::misplaced;
+use crate::path::is_place;
 use crate::policy::{OnBusy, OnLost};
+use crate::returns;
 use crate::runtime::Runtime;
 use crate::second_name;
 use crate::template::Template;
@@ -145,11 +148,12 @@ impl<'a> Printer<'a> {
 
     /// The path becomes a `fn(LockError) -> E` first, as in `recovering`.
     ///
-    /// Output: `map::<Ret>(path)`
+    /// Output: `map::<Ret, _>(path)`
     fn map_err(&self) -> Option<TokenStream> {
-        let (output, module) = (&self.function.output, self.runtime.module(self.site));
         let path = self.args.map_err.as_ref()?;
-        Some(quote_spanned!(self.site=> #module::map::<#output>(#path)))
+        let module = self.runtime.module(self.site);
+        let output = returns::without_erased_value(&self.function.output);
+        Some(quote_spanned!(self.site=> #module::map::<#output, _>(#path)))
     }
 
     /// Output: `let lock = match lock.acquire().await { Ok(lock) => lock, Err(e) => return … };
@@ -290,14 +294,7 @@ impl<'a> Printer<'a> {
 
     /// Whether an expression outside of the body may move an argument, or a part of it.
     fn takes(&self, name: &Ident) -> bool {
-        let mut taking = self.args.taking().filter(|expr| match expr {
-            // A manager is borrowed. A key or a time that is an argument itself is moved.
-            place if is_place(place) => {
-                !self.args.manager.as_ref().is_some_and(|of| std::ptr::eq(of, *place))
-            }
-            _ => true,
-        });
-        taking.any(|expr| mentions(expr.to_token_stream(), name))
+        self.args.taking().into_iter().any(|expr| mentions(expr.to_token_stream(), name))
     }
 
     /// Whether an argument of the function is used outside of the body.
@@ -322,7 +319,12 @@ impl<'a> Printer<'a> {
     pub(crate) fn body(&self) -> TokenStream {
         let (site, output) = (self.site, &self.function.output);
         let module = self.runtime.module(site);
-        let statements = self.function.body.stream();
+        let statements = match self.function.shape {
+            Shape::Boxed(_) => {
+                boxed::with_uses(self.function.body.stream(), |name| self.uses(name))
+            }
+            Shape::Async | Shape::Blocking => self.function.body.stream(),
+        };
         let moved = self.function.moved(|name| self.takes(name), |name| self.uses(name), site);
         let mut block = quote_spanned! {site=>
             if false {
@@ -358,17 +360,5 @@ fn name(args: &Args, function: &Function, site: Span) -> TokenStream {
             let name = format!("::{}", function.sig.ident.unraw());
             quote_spanned!(site=> ::core::concat!(::core::module_path!(), #name))
         }
-    }
-}
-
-/// Whether an expression only names a value, so that it has no temporary to drop.
-fn is_place(expr: &Expr) -> bool {
-    match expr {
-        Expr::Path(_) | Expr::Lit(_) => true,
-        Expr::Field(field) => is_place(&field.base),
-        Expr::Index(index) => is_place(&index.expr) && is_place(&index.index),
-        Expr::Reference(reference) => is_place(&reference.expr),
-        Expr::Paren(paren) => is_place(&paren.expr),
-        _ => false,
     }
 }

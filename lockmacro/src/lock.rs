@@ -10,6 +10,7 @@ use crate::duration::{Time, Wait};
 use crate::expand::Printer;
 use crate::key::Key;
 use crate::policy::{OnBusy, OnLost};
+use crate::runtime::Runtime;
 use crate::sharing::Sharing;
 use crate::spans::respan;
 use crate::template::{Part, Template};
@@ -115,7 +116,10 @@ impl Printer<'_> {
             };
             match self.key(key) {
                 key if alike => key,
-                key => quote_spanned!(there=> #runtime::LockKey::from(#key) #sharing),
+                key => {
+                    let key = key_from(runtime, &key, there);
+                    quote_spanned!(there=> #key #sharing)
+                }
             }
         });
         quote_spanned!(site=> [#(#keys),*])
@@ -125,10 +129,7 @@ impl Printer<'_> {
         match key {
             Key::Template(template) => self.template(template),
             Key::Branches(branches) => {
-                let one = |one: &Key| {
-                    let (runtime, key) = (&self.runtime, self.key(one));
-                    quote_spanned!(self.site=> #runtime::LockKey::from(#key))
-                };
+                let one = |one: &Key| key_from(&self.runtime, &self.key(one), self.site);
                 branches.print(one).into_token_stream()
             }
             Key::Expr(expr) if key.is_constant(&self.function.template_names()) => {
@@ -293,6 +294,13 @@ impl Printer<'_> {
         let site = template.literal.span().resolved_at(self.site);
         quote_spanned!(site=> #name!(#format, #(#values),*))
     }
+}
+
+/// By the trait's whole path, for modules without a prelude.
+///
+/// Output: `<LockKey as From<_>>::from(key)`
+fn key_from(runtime: &Runtime, key: &TokenStream, site: Span) -> TokenStream {
+    quote_spanned!(site=> <#runtime::LockKey as ::core::convert::From<_>>::from(#key))
 }
 
 /// `&expr`, without a second `&` where the user has written one.

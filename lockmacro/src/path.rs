@@ -1,4 +1,4 @@
-//! Expressions that are one name, and the invisible groups of `macro_rules!` variables.
+//! Expressions that only name a value, and the invisible groups of `macro_rules!` variables.
 
 use std::mem;
 
@@ -18,6 +18,18 @@ pub(crate) fn variable(expr: &Expr) -> Option<&Ident> {
         Expr::Paren(paren) => variable(&paren.expr),
         Expr::Reference(reference) => variable(&reference.expr),
         _ => None,
+    }
+}
+
+/// Whether an expression only names a value, so that it has no temporary to drop.
+pub(crate) fn is_place(expr: &Expr) -> bool {
+    match expr {
+        Expr::Path(_) | Expr::Lit(_) => true,
+        Expr::Field(field) => is_place(&field.base),
+        Expr::Index(index) => is_place(&index.expr) && is_place(&index.index),
+        Expr::Reference(reference) => is_place(&reference.expr),
+        Expr::Paren(paren) => is_place(&paren.expr),
+        _ => false,
     }
 }
 

@@ -3,7 +3,10 @@
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
-use syn::{Error, ParenthesizedGenericArguments, PathSegment, Result, TraitBound, Type, TypeFnPtr};
+use syn::{Error, GenericArgument, ParenthesizedGenericArguments, PathArguments, PathSegment};
+use syn::{Result, TraitBound, Type, TypeFnPtr};
+
+use crate::item;
 
 /// Refuses types whose work continues after the function has returned, without the lock: traits
 /// with names such as `TryStream`, boxes with names such as `BoxFuture`, and handles of tasks. The
@@ -73,6 +76,47 @@ pub(crate) fn check(output: &Type) -> Result<()> {
     let mut lazy = Lazy(None);
     lazy.visit_type(output);
     lazy.0.map_or(Ok(()), Err)
+}
+
+/// The type of a function's errors: a value with an erased type in it is left out.
+///
+/// Input: `Result<Json<_>, E>`
+///
+/// Output: `Result<(), E>`
+pub(crate) fn without_erased_value(output: &Type) -> Type {
+    struct Erased(bool);
+    impl<'ast> Visit<'ast> for Erased {
+        fn visit_type_infer(&mut self, _: &'ast syn::TypeInfer) {
+            self.0 = true;
+        }
+    }
+    let mut output = output.clone();
+    if let Type::Path(path) = &mut output
+        && let Some(last) = path.path.segments.last_mut()
+        && let PathArguments::AngleBracketed(arguments) = &mut last.arguments
+        && let Some(GenericArgument::Type(value)) = arguments.args.first_mut()
+    {
+        let mut erased = Erased(false);
+        erased.visit_type(value);
+        if erased.0 {
+            *value = syn::parse_quote_spanned!(value.span()=> ());
+        }
+    }
+    output
+}
+
+/// Whether a type is certainly no `Result`, under no name.
+pub(crate) fn is_no_result(output: &Type) -> bool {
+    match output {
+        Type::Path(path) if path.qself.is_none() => path.path.segments.last().is_some_and(|last| {
+            let known = ["Option", "Vec", "Box", "Arc", "Poll"];
+            item::is_owned(output) || known.iter().any(|name| last.ident == name)
+        }),
+        Type::Path(_) | Type::Macro(_) | Type::Verbatim(_) => false,
+        Type::Group(group) => is_no_result(&group.elem),
+        Type::Paren(paren) => is_no_result(&paren.elem),
+        _ => true,
+    }
 }
 
 /// Writes `_` for every `impl Trait`, which has no other name in a body.

@@ -1,6 +1,11 @@
 //! Expressions that may move an argument before the body gets it.
 
-use syn::{Expr, ExprMethodCall};
+use proc_macro2::Ident;
+use syn::{Expr, ExprMethodCall, Lit, LitStr, Stmt};
+
+use crate::path::is_place;
+use crate::template::Template;
+use crate::text;
 
 /// Whether a placeholder may move an argument: `<hash(name)>`, `<order.into_key()>`.
 pub(crate) fn is_taking(expr: &Expr) -> bool {
@@ -13,8 +18,8 @@ pub(crate) fn is_taking(expr: &Expr) -> bool {
     }
 }
 
-/// The parts of a condition that may move an argument. A comparison or a value of an argument does
-/// not.
+/// The parts that may move an argument, of an expression whose value is copied or borrowed. A
+/// comparison or a value of an argument does not.
 pub(crate) fn taking_parts(condition: &Expr) -> Vec<&Expr> {
     let is_moved =
         |call: &ExprMethodCall| call.args.iter().any(|argument| matches!(argument, Expr::Path(_)));
@@ -27,8 +32,79 @@ pub(crate) fn taking_parts(condition: &Expr) -> Vec<&Expr> {
         Expr::Field(field) => taking_parts(&field.base),
         Expr::Index(index) => [taking_parts(&index.expr), taking_parts(&index.index)].concat(),
         Expr::Binary(binary) => [taking_parts(&binary.left), taking_parts(&binary.right)].concat(),
+        Expr::If(_) | Expr::Block(_) => taken_parts(condition),
         Expr::Call(_) if !is_taking(condition) => Vec::new(),
         Expr::MethodCall(call) if !is_taking(condition) && !is_moved(call) => Vec::new(),
         other => vec![other],
+    }
+}
+
+/// The same for an expression whose value is moved: a key. What is not known to be borrowed counts,
+/// because an argument that was moved in part cannot become a whole one of the body.
+pub(crate) fn taken_parts(key: &Expr) -> Vec<&Expr> {
+    match key {
+        Expr::Lit(literal) => match &literal.lit {
+            Lit::Str(text) if is_template_taking(text) => vec![key],
+            _ => Vec::new(),
+        },
+        Expr::Paren(paren) => taken_parts(&paren.expr),
+        Expr::Await(future) => taken_parts(&future.base),
+        Expr::Try(result) => taken_parts(&result.expr),
+        Expr::Reference(reference) if is_place(&reference.expr) => Vec::new(),
+        Expr::Reference(reference) => taken_parts(&reference.expr),
+        Expr::Array(list) => list.elems.iter().flat_map(taken_parts).collect(),
+        Expr::Closure(closure) if closure.capture.is_none() => taken_parts(&closure.body),
+        Expr::Macro(call) if text::is_format(&call.mac) => match text::arguments(&call.mac) {
+            Some(values) if values.iter().all(is_borrowed) => Vec::new(),
+            _ => vec![key],
+        },
+        Expr::Call(call) => call.args.iter().flat_map(taken_parts).collect(),
+        Expr::MethodCall(call) => {
+            let of = match &*call.receiver {
+                place if is_place(place) && !moves(&call.method) => Vec::new(),
+                other => taken_parts(other),
+            };
+            of.into_iter().chain(call.args.iter().flat_map(taken_parts)).collect()
+        }
+        Expr::If(choice) => match (&choice.then_branch.stmts[..], &choice.else_branch) {
+            ([Stmt::Expr(then, None)], Some((_, otherwise))) => {
+                let branches = [taken_parts(then), taken_parts(otherwise)].concat();
+                [taking_parts(&choice.cond), branches].concat()
+            }
+            _ => vec![key],
+        },
+        Expr::Block(block) => match &block.block.stmts[..] {
+            [Stmt::Expr(end, None)] => taken_parts(end),
+            _ => vec![key],
+        },
+        other => vec![other],
+    }
+}
+
+fn is_template_taking(text: &LitStr) -> bool {
+    Template::parse(text.clone()).is_ok_and(|template| template.exprs().any(is_taking))
+}
+
+/// Whether a value in a format is certainly not moved.
+fn is_borrowed(value: &Expr) -> bool {
+    match value {
+        Expr::Assign(named) => is_borrowed(&named.right),
+        place if is_place(place) => true,
+        other => taken_parts(other).is_empty(),
+    }
+}
+
+/// Whether a method may move its receiver, to judge by its name: those of `Option`, `Result` and
+/// iterators, and conversions.
+fn moves(method: &Ident) -> bool {
+    const MOVING: [&str; 13] = [
+        "and", "chain", "collect", "expect", "filter", "flatten", "into", "map", "ok", "or",
+        "unwrap", "xor", "zip",
+    ];
+    let name = method.to_string();
+    let first = name.split('_').next().unwrap_or(&name);
+    match first {
+        "is" => name.ends_with("_and") || name.ends_with("_or"),
+        first => MOVING.contains(&first),
     }
 }

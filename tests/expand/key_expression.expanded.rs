@@ -10,6 +10,7 @@ async fn audit(order: Shared<Order>) -> Result<Receipt, OrderError> {
                         Result<Receipt, OrderError>,
                     >();
                 }
+                let _ = &order;
                 audit_now(order).await
             }
         })

@@ -18,6 +18,7 @@ async fn reserve(order: Order) -> Result<(), OrderError> {
                         Result<(), OrderError>,
                     >();
                 }
+                let _ = &order;
                 for (line, fence) in order.lines.iter().zip(fences) {
                     take(line, fence).await?;
                 }

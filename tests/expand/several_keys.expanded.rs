@@ -35,13 +35,17 @@ async fn transfer(from: u64, to: u64, cents: i64) -> Result<(), BankError> {
 }
 async fn close(id: u64, tenant: Tenant) -> Result<(), BankError> {
     let __lock = ::lockmacro_runtime::Lock::many([
-            ::lockmacro_runtime::LockKey::from("bank"),
-            ::lockmacro_runtime::LockKey::from(
+            <::lockmacro_runtime::LockKey as ::core::convert::From<_>>::from("bank"),
+            <::lockmacro_runtime::LockKey as ::core::convert::From<
+                _,
+            >>::from(
                 ::lockmacro_runtime::LockKey::template("account:<id>")
                     .literal("account:")
                     .value(&id),
             ),
-            ::lockmacro_runtime::LockKey::from(tenant_key(&tenant)),
+            <::lockmacro_runtime::LockKey as ::core::convert::From<
+                _,
+            >>::from(tenant_key(&tenant)),
         ])
         .ttl(::core::time::Duration::from_secs(10))
         .name(::core::concat!(::core::module_path!(), "::close"));
@@ -53,6 +57,7 @@ async fn close(id: u64, tenant: Tenant) -> Result<(), BankError> {
                         Result<(), BankError>,
                     >();
                 }
+                let _ = &tenant;
                 remove(id).await
             }
         })

@@ -39,14 +39,19 @@ fn print(room: u32) -> Result<(), PrintError> {
 }
 async fn book(day: Day, id: u64) -> Result<(), BankError> {
     let __lock = ::lockmacro_runtime::Lock::many([
-            ::lockmacro_runtime::LockKey::from(
+            <::lockmacro_runtime::LockKey as ::core::convert::From<
+                _,
+            >>::from(
                     ::lockmacro_runtime::LockKey::template("rates:<day>")
                         .literal("rates:")
                         .value(&day),
                 )
                 .shared(),
-            ::lockmacro_runtime::LockKey::from("desk").permits(desks(day)),
-            ::lockmacro_runtime::LockKey::from(
+            <::lockmacro_runtime::LockKey as ::core::convert::From<_>>::from("desk")
+                .permits(desks(day)),
+            <::lockmacro_runtime::LockKey as ::core::convert::From<
+                _,
+            >>::from(
                 ::lockmacro_runtime::LockKey::template("account:<id>")
                     .literal("account:")
                     .value(&id),

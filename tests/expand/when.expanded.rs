@@ -61,6 +61,7 @@ async fn assign(order: Order) -> Result<(), OrderError> {
                     Result<(), OrderError>,
                 >();
             }
+            let _ = &order;
             if let Some(lock) = lock {
                 lock.check()?;
             }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use lockmacro_runtime::{LockError, LockManager, distributed_lock};
 
@@ -105,6 +106,68 @@ async fn a_condition_on_a_part_leaves_the_whole_to_the_body() {
     let order = Order { used: witness(), _unused: witness() };
     assert_eq!(audit(&locks, order, 0).await.unwrap(), 0);
     assert_seen(&seen, 2);
+}
+
+/// What expressions of the attribute ask an order for.
+impl Order {
+    fn number(&self) -> u32 {
+        7
+    }
+
+    fn lease(&self) -> Duration {
+        Duration::from_secs(30)
+    }
+
+    fn locks(&self) -> &LockManager {
+        &self.used.locks
+    }
+}
+
+fn order_key(order: &Order) -> String {
+    format!("order:{}", order.number())
+}
+
+/// Asserts that an order is dropped before the release, of which the body uses a part.
+macro_rules! assert_dropped_under_the_lock {
+    ($(($locks:ident, $order:ident) $arguments:tt)*) => {$(
+        assert_dropped_under_the_lock!($locks, $order, async await $arguments);
+        assert_dropped_under_the_lock!($locks, $order, $arguments);
+    )*};
+    ($locks:ident, $order:ident, $($async:ident $await:ident)? [$($arguments:tt)*]) => {{
+        #[distributed_lock($($arguments)*)]
+        $($async)? fn audit($locks: &LockManager, $order: Order) -> Result<usize, LockError> {
+            let _ = $locks;
+            Ok($order.used.seen.lock().unwrap().len())
+        }
+        let (locks, seen, witness) = witnesses();
+        let order = Order { used: witness(), _unused: witness() };
+        let audited = tokio::task::block_in_place(|| audit(&locks, order));
+        assert_eq!(audited$(.$await)?, Ok(0));
+        assert_eq!(*seen.lock().unwrap(), [true; 2], "{}", stringify!($($arguments)*));
+    }};
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_argument_that_an_expression_borrows_is_dropped_before_the_release() {
+    assert_dropped_under_the_lock! {
+        (locks, order) [key = order_key(&order), manager = locks]
+        (locks, order) [key = format!("order:{}", order.number()), manager = locks]
+        (locks, order) [key = format!("order:{0}", order.number()).trim(), manager = locks]
+        (locks, order) [key = keys([7].map(|_| order_key(&order))), manager = locks]
+        (locks, order) [key = ["order:7", order_key(&order)], manager = locks]
+        (locks, order) [
+            key = if order.number() > 6 { "order:<order.number()>" } else { "order" },
+            manager = locks
+        ]
+        (locks, order) [key = "order:7", ttl = order.lease(), manager = locks]
+        (locks, order) [key = "order:7", max_hold = order.lease() * 2, manager = locks]
+        (locks, order) [key = "order:7", permits = order.number() - 6, manager = locks]
+        (locks, order) [key = "order:7", manager = order.locks()]
+        (locks, order) [
+            key = "order:7",
+            manager = if order.number() > 6 { order.locks() } else { locks }
+        ]
+    }
 }
 
 mod names_of_ours {
@@ -293,6 +356,35 @@ fn a_fallback_may_take_types_with_hidden_lifetimes() {
     assert_eq!(audit(&locks, Context(&text), 7), Ok(104));
     let _guard = probe(&locks, KEY).acquire_blocking().unwrap();
     assert_eq!(audit(&locks, Context(&text), 7), Ok(4));
+}
+
+#[tokio::test]
+async fn a_key_may_take_an_argument_or_a_part_of_it() {
+    struct Line {
+        sku: String,
+        note: String,
+    }
+    fn sku_key(sku: String) -> String {
+        format!("order:{sku}")
+    }
+    #[distributed_lock(key = sku_key(line.sku), manager = locks)]
+    async fn audit(locks: &LockManager, line: Line) -> Result<String, LockError> {
+        Ok(line.note)
+    }
+    #[distributed_lock(key = line.sku, manager = locks)]
+    fn book(locks: &LockManager, line: Line) -> Result<String, LockError> {
+        Ok(line.note)
+    }
+    #[distributed_lock(key = sku.unwrap_or_default(), manager = locks)]
+    fn count(locks: &LockManager, sku: Option<String>) -> Result<u32, LockError> {
+        Ok(7)
+    }
+    let line = || Line { sku: "7".to_owned(), note: "late".to_owned() };
+    let locks = LockManager::memory();
+    assert_eq!(audit(&locks, line()).await.unwrap(), "late");
+    let sync = move || (book(&locks, line()), count(&locks, Some("7".to_owned())));
+    let (booked, counted) = std::thread::spawn(sync).join().unwrap();
+    assert_eq!((booked.unwrap().as_str(), counted), ("late", Ok(7)));
 }
 
 #[tokio::test]

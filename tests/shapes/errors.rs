@@ -1,5 +1,6 @@
 //! Errors of the lock in the function's own words: `map_err`, and error types that convert.
 
+use std::fmt::Display;
 use std::io;
 use std::time::Duration;
 
@@ -72,6 +73,31 @@ async fn it_is_made_beside_every_other_policy() {
     let error = fenced(&locks, 7).await.unwrap_err();
     assert!(is_busy(&error) && error.to_string().contains("disk 7 grows"), "{error}");
     assert_eq!(elsewhere(&locks).await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_value_of_an_unnamed_type_may_stand_beside_it() {
+    struct Json<T: Display>(T);
+    #[distributed_lock(key = "disk:7", manager = locks, map_err = as_io)]
+    async fn plain(locks: &LockManager) -> io::Result<impl Display> {
+        Ok(7)
+    }
+    #[distributed_lock(key = "disk:7", manager = locks, map_err = as_io, fence = fence)]
+    async fn fenced(locks: &LockManager) -> Result<Json<impl Display>, io::Error> {
+        Ok(Json(u64::from(fence) / u64::MAX))
+    }
+    #[distributed_lock(key = "disk:7", manager = locks, map_err = as_io, on_busy = skip)]
+    fn skipped(locks: &LockManager) -> io::Result<Option<impl Display>> {
+        Ok(Some(7))
+    }
+    let locks = LockManager::memory();
+    assert_eq!(plain(&locks).await.unwrap().to_string(), "7");
+    assert_eq!(fenced(&locks).await.unwrap().0.to_string(), "0");
+    let _guard = probe(&locks, KEY).acquire().await.unwrap();
+    assert!(is_busy(&plain(&locks).await.err().unwrap()));
+    let sync = locks.clone();
+    let skipped = tokio::task::spawn_blocking(move || skipped(&sync).unwrap().is_none());
+    assert!(skipped.await.unwrap());
 }
 
 #[tokio::test]

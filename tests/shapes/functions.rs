@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt::Display;
 
-use lockmacro_runtime::{LockError, LockManager, distributed_lock};
+use lockmacro_runtime::{LockError, LockKey, LockManager, distributed_lock};
 
 use crate::{OrderError, assert_locked, held};
 
@@ -15,6 +15,22 @@ async fn a_plain_one() {
     }
     let locks = LockManager::memory();
     assert_locked!(&locks, "order:42", audit(&locks, 42).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_module_without_a_prelude() {
+    use crate::without_a_prelude::{audit, book, count, skip, transfer};
+    let locks = LockManager::memory();
+    let id = || "7".to_owned();
+    let all = async {
+        assert_eq!(audit(id(), false).await, Ok(1));
+        assert_eq!(transfer(id(), LockKey::from("stock")).await, Ok(1));
+        assert_eq!(book(id()).await, Ok(Some(1)));
+        assert_eq!(count(id()).await, Ok(1));
+        tokio::task::block_in_place(|| assert_eq!(skip(id()), Some(1)));
+        let _orders = crate::without_a_prelude::book::deferred();
+    };
+    locks.scope(all).await;
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ mod pairs;
 mod policies;
 mod unlocked;
 mod waits;
+mod without_a_prelude;
 
 use std::time::{Duration, Instant};
 

@@ -229,6 +229,29 @@ async fn the_locked_function_asserts_nothing() {
 }
 
 #[tokio::test]
+async fn of_two_attributes_the_second_function_keeps_the_lock_of_the_other_one() {
+    #[distributed_lock(key = "order:<id>", unlocked = audit_held, manager = locks)]
+    #[distributed_lock(key = "desk:<id>", manager = locks)]
+    async fn audit(locks: &LockManager, id: u64) -> Result<(bool, bool), LockError> {
+        Ok((held(locks, "order:7").await, held(locks, "desk:7").await))
+    }
+    #[distributed_lock(key = "desk:<id>", manager = locks)]
+    #[distributed_lock(key = "order:<id>", unlocked = book_held, manager = locks)]
+    async fn book(locks: &LockManager, id: u64) -> Result<(bool, bool), LockError> {
+        Ok((held(locks, "order:7").await, held(locks, "desk:7").await))
+    }
+    let locks = LockManager::memory();
+    let order = || Lock::new("order:7").manager(&locks);
+    assert_eq!(audit(&locks, 7).await, Ok((true, true)));
+    assert_eq!(book(&locks, 7).await, Ok((true, true)));
+    assert_eq!(order().run(audit_held(&locks, 7)).await, Ok((true, true)));
+    assert_eq!(order().run(book_held(&locks, 7)).await, Ok((true, true)));
+    let _desk = probe(&locks, "desk:7").acquire().await.unwrap();
+    assert!(order().run(audit_held(&locks, 7)).await.unwrap_err().is_busy());
+    assert!(order().run(book_held(&locks, 7)).await.unwrap_err().is_busy());
+}
+
+#[tokio::test]
 async fn the_future_stays_send() {
     fn assert_send<T: Send>(value: T) -> T {
         value

@@ -7,7 +7,7 @@ use crate::outcome::SkipOutcome;
 use crate::run::body::{Run, run_blocking};
 use crate::run::driver::Start;
 use crate::run::recovering::{Recovering, Under};
-use crate::run::report::Outcome;
+use crate::run::report::{AnyResult, Outcome};
 use crate::value::error::LockError;
 use crate::value::loss::Lost;
 
@@ -83,15 +83,16 @@ impl<R, L: Under, H: FnOnce(Lost, R) -> R> UnderResult<R> for Recovering<L, H> {
 }
 
 impl<L, M> MapErr<L, M> {
-    /// Runs `body` as [`Lock::run`], [`LockGuard::run`] and [`Recovering::run`] do.
+    /// Runs `body`, which returns a `Result`, as [`Lock::run`], [`LockGuard::run`] and
+    /// [`Recovering::run`] do.
     ///
     /// # Cancellation
     /// As [`Lock::run`].
-    pub fn run<B, T, E>(self, body: B) -> impl Future<Output = B::Output>
+    pub fn run<B>(self, body: B) -> impl Future<Output = B::Output>
     where
-        B: Future<Output = Result<T, E>>,
-        L: UnderResult<Result<T, E>>,
-        M: FnOnce(LockError) -> E,
+        B: Future<Output: AnyResult>,
+        L: UnderResult<B::Output>,
+        M: FnOnce(LockError) -> <B::Output as AnyResult>::Error,
     {
         let (start, recover) = self.lock.start();
         Run::new(start, Errors::Carried, body, |ended| recover(ended).mapped(self.map))
@@ -101,12 +102,12 @@ impl<L, M> MapErr<L, M> {
     ///
     /// # Cancellation
     /// As [`run`](MapErr::run).
-    pub fn run_or_skip<B, T, E>(self, body: B) -> impl Future<Output = B::Output>
+    pub fn run_or_skip<B>(self, body: B) -> impl Future<Output = B::Output>
     where
-        B: Future<Output = Result<T, E>>,
-        L: UnderResult<Result<T, E>>,
-        M: FnOnce(LockError) -> E,
-        Result<T, LockError>: SkipOutcome,
+        B: Future<Output: AnyResult>,
+        L: UnderResult<B::Output>,
+        M: FnOnce(LockError) -> <B::Output as AnyResult>::Error,
+        Result<<B::Output as AnyResult>::Value, LockError>: SkipOutcome,
     {
         let (start, recover) = self.lock.start();
         let report = |ended: Outcome<_>| recover(ended).mapped_or_skipped(self.map);
@@ -114,21 +115,21 @@ impl<L, M> MapErr<L, M> {
     }
 
     /// Runs a `body` that is not async as [`run`](MapErr::run) does.
-    pub fn run_blocking<T, E>(self, body: impl FnOnce() -> Result<T, E>) -> Result<T, E>
+    pub fn run_blocking<R: AnyResult>(self, body: impl FnOnce() -> R) -> R
     where
-        L: UnderResult<Result<T, E>>,
-        M: FnOnce(LockError) -> E,
+        L: UnderResult<R>,
+        M: FnOnce(LockError) -> R::Error,
     {
         let (start, recover) = self.lock.start();
         run_blocking(start, Errors::Carried, body, |ended| recover(ended).mapped(self.map))
     }
 
     /// Runs a `body` that is not async as [`run_or_skip`](MapErr::run_or_skip) does.
-    pub fn run_blocking_or_skip<T, E>(self, body: impl FnOnce() -> Result<T, E>) -> Result<T, E>
+    pub fn run_blocking_or_skip<R: AnyResult>(self, body: impl FnOnce() -> R) -> R
     where
-        L: UnderResult<Result<T, E>>,
-        M: FnOnce(LockError) -> E,
-        Result<T, LockError>: SkipOutcome,
+        L: UnderResult<R>,
+        M: FnOnce(LockError) -> R::Error,
+        Result<R::Value, LockError>: SkipOutcome,
     {
         let (start, recover) = self.lock.start();
         let report = |ended: Outcome<_>| recover(ended).mapped_or_skipped(self.map);

@@ -95,24 +95,49 @@ impl<R> Outcome<R> {
     }
 }
 
-impl<T, E> Outcome<Result<T, E>> {
+/// A `Result`, by whatever name.
+#[diagnostic::on_unimplemented(
+    message = "`map_err` makes the error of a `Result`, and `{Self}` is none: remove `map_err`, or \
+               return a `Result`",
+    label = "this is not a `Result`"
+)]
+pub trait AnyResult: From<Result<Self::Value, Self::Error>> {
+    /// The type of its `Ok`.
+    type Value;
+    /// The type of its `Err`.
+    type Error;
+
+    /// Returns it by its own name.
+    fn result(self) -> Result<Self::Value, Self::Error>;
+}
+
+impl<T, E> AnyResult for Result<T, E> {
+    type Value = T;
+    type Error = E;
+
+    fn result(self) -> Self {
+        self
+    }
+}
+
+impl<R: AnyResult> Outcome<R> {
     /// For results whose errors `map` makes of those of the lock.
-    pub(crate) fn mapped(self, map: impl FnOnce(LockError) -> E) -> Result<T, E> {
+    pub(crate) fn mapped(self, map: impl FnOnce(LockError) -> R::Error) -> R {
         match self {
             Outcome::Done(value) => value,
-            Outcome::Late(value, lost) => value.and_then(|_| Err(map(lost.into()))),
-            Outcome::Refused(error) => Err(map(error)),
+            Outcome::Late(value, lost) => value.result().and_then(|_| Err(map(lost.into()))).into(),
+            Outcome::Refused(error) => Err(map(error)).into(),
         }
     }
 
     /// The same for callers that skip the body when somebody else holds the lock.
-    pub(crate) fn mapped_or_skipped(self, map: impl FnOnce(LockError) -> E) -> Result<T, E>
+    pub(crate) fn mapped_or_skipped(self, map: impl FnOnce(LockError) -> R::Error) -> R
     where
-        Result<T, LockError>: SkipOutcome,
+        Result<R::Value, LockError>: SkipOutcome,
     {
         match self {
             Outcome::Refused(error) if error.is_busy() => {
-                Result::<T, LockError>::skipped(error).map_err(map)
+                Result::<R::Value, LockError>::skipped(error).map_err(map).into()
             }
             outcome => outcome.mapped(map),
         }
