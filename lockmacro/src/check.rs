@@ -92,10 +92,9 @@ fn check_name(args: &Args, function: &Function) -> Result<()> {
 
 /// Checks that only one argument says who may hold a key.
 fn check_sharing(args: &Args, _: &Function) -> Result<()> {
-    let mut sharings = args.key.each().iter().filter_map(Key::sharing).chain(&args.sharing);
     // Beside a policy that shares the lock, one permit means something.
     if args.policy.is_none()
-        && let Some(one) = sharings.find(|sharing| sharing.is_one())
+        && let Some(one) = args.sharing.as_ref().filter(|sharing| sharing.is_one())
     {
         let message = "one permit is an exclusive lock, which is the default: remove `permits`";
         return Err(Error::new_spanned(one.expr(), message));

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use lockmacro_runtime::{Fence, LockError, LockManager, LockPolicy, distributed_lock};
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, on};
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, Semaphore};
+use tokio::time::timeout;
 
 use crate::{TEST_TIMEOUT, held, is_busy, lock, released};
 
@@ -172,4 +174,76 @@ async fn each_of_several_keys_says_who_may_hold_it(backend: &Backend) {
     assert!(is_busy(lock(&manager, &rates).shared()).await);
     assert!(body(&one).await.is_err_and(|error| error.is_busy()));
     released([guard]).await;
+}
+
+#[distributed_lock(key = [permits(desk, 1), account], manager = locks)]
+async fn alone_at_the_desk(
+    locks: &LockManager,
+    desk: &str,
+    account: &str,
+) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[on(memory, redis)]
+async fn one_permit_in_a_list_is_exclusive(backend: &Backend) {
+    let manager = backend.manager().await;
+    let [desk, account] = ["desk", "account:3"].map(|key| backend.key(key));
+    let guard = held(lock(&manager, &desk).permits(2)).await;
+    let busy = alone_at_the_desk(&manager, &desk, &account).await;
+    assert!(busy.is_err_and(|error| error.is_busy()));
+    released([guard]).await;
+    alone_at_the_desk(&manager, &desk, &account).await.expect("free");
+}
+
+/// Counts the bodies that have begun, and those that may end.
+struct Bodies {
+    begun: Semaphore,
+    ends: Semaphore,
+}
+
+#[distributed_lock(key = tenant, wait = forever, manager = locks)]
+async fn export(
+    locks: &LockManager,
+    tenant: &str,
+    all: &str,
+    bodies: &Bodies,
+) -> Result<(), LockError> {
+    export_now(locks, all, bodies).await
+}
+
+#[distributed_lock(key = all, permits = 3, wait = forever, manager = locks)]
+async fn export_now(locks: &LockManager, all: &str, bodies: &Bodies) -> Result<(), LockError> {
+    bodies.begun.add_permits(1);
+    bodies.ends.acquire().await.expect("never closed").forget();
+    Ok(())
+}
+
+/// The recipe of `docs/sharing.md`.
+#[on(redis)]
+async fn calls_that_wait_for_their_tenant_keep_no_other_tenant_out(backend: &Backend) {
+    let [all, busy, other] = ["all", "tenant:1", "tenant:2"].map(|key| backend.key(key));
+    let mut managers = Vec::new();
+    for _ in 0..6 {
+        managers.push(backend.manager().await);
+    }
+    let bodies = Bodies { begun: Semaphore::new(0), ends: Semaphore::new(0) };
+    let calls = managers[..5].iter().map(|locks| export(locks, &busy, &all, &bodies));
+    let calls = futures::future::try_join_all(calls);
+    let quiet = async {
+        // Each of the five calls is from a process of its own, so that the server shows all.
+        Queue::of(backend, &busy).reaches(4).await;
+        let quiet = export(&managers[5], &other, &all, &bodies);
+        let two_run = async {
+            let begun = bodies.begun.acquire_many(2);
+            let begun = timeout(TEST_TIMEOUT, begun).await.expect("two tenants, two bodies");
+            begun.expect("never closed").forget();
+            // None has ended before.
+            bodies.ends.add_permits(6);
+        };
+        tokio::join!(quiet, two_run).0
+    };
+    let (calls, quiet) = tokio::join!(calls, quiet);
+    calls.map(drop).and(quiet).expect("all were served");
+    backend.keeps_nothing().await;
 }

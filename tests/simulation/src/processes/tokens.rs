@@ -11,6 +11,8 @@ use crate::mutants;
 use crate::processes::sim::sim;
 use crate::server::Input;
 
+type Bytes = Vec<u8>;
+
 #[derive(Default)]
 pub(crate) struct Tokens {
     /// The bytes of each link that are not yet a command.
@@ -18,7 +20,7 @@ pub(crate) struct Tokens {
     /// What the scripts that were sent do, by their hashes.
     scripts: RefCell<BTreeMap<Vec<u8>, Option<Script>>>,
     /// The tokens whose release was sent, by process and lock.
-    released: RefCell<BTreeSet<(usize, Vec<u8>, Vec<u8>)>>,
+    released: RefCell<BTreeSet<(usize, Bytes, Bytes)>>,
 }
 
 #[derive(Clone, Copy)]
