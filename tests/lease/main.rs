@@ -7,6 +7,7 @@ mod attribute;
 mod bounds;
 mod clock;
 mod crowd;
+mod ends;
 mod events;
 mod far;
 mod fences;
