@@ -92,10 +92,8 @@ impl Defaults {
             "default_ttl" => self.set_ttl(duration(value)),
             "default_wait" => self.set_wait(duration(value)),
             "turn" => self.set_turn(duration(value)),
-            "fail_fast" => match value {
-                "yes" | "no" => self.asks_lost = value == "no",
-                _ => self.refuse("fail_fast", "write `yes` or `no`"),
-            },
+            "fail_fast" if value == "yes" || value == "no" => self.asks_lost = value == "no",
+            "fail_fast" => self.refuse("fail_fast", "write `yes` or `no`"),
             "key_prefix" => {
                 let decoded = percent_encoding::percent_decode_str(value).decode_utf8();
                 self.set_prefix(decoded.map_or_else(|_| "{".to_owned(), Cow::into_owned));
