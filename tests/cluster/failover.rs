@@ -30,8 +30,10 @@ async fn the_keys_of_a_node_that_is_down_are_unavailable_and_others_go_on() {
     let held = lock(&manager, &format!("{{{}}}:held", keys[1])).acquire().await.expect("free");
     has_looked(&cluster).await;
     cluster.server_mut(1).kill();
-    for _ in 0..3 {
+    for tries in 0..3 {
         let down = lock(&manager, &keys[1]).acquire().await.expect_err("down");
+        // Only the first caller tries for the whole timeout, and only with a key of this node.
+        assert_eq!(down.retry_after().is_some(), tries > 0, "{down}");
         let LockError::Unavailable { reason, .. } = down else { panic!("{down:?}") };
         assert_eq!(reason, Unavailability::ClusterDown);
         for nth in [0, 2] {

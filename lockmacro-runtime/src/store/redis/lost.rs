@@ -13,6 +13,7 @@ use crate::store::redis::store::Redis;
 use crate::store::redis::topology::route::Topology;
 use crate::value::error::LockError;
 use crate::value::time::Instant;
+use crate::value::unavailability::Unavailability;
 
 /// How long a caller waits for the probe, besides some round trips: to connect, to log in, and for
 /// the answer.
@@ -46,6 +47,12 @@ impl Redis {
             let Some((reason, since)) = silent(&node) else { continue };
             let server = Some(node.server().into());
             let detail = format!("no answer for {since:.1?}");
+            let (reason, detail) = match &self.nodes {
+                Topology::One(_) => (reason, detail),
+                Topology::Cluster(_) => {
+                    (Unavailability::ClusterDown, format!("{reason}: {detail}"))
+                }
+            };
             let retry_after = Some(RETRY_AFTER);
             return Err(LockError::Unavailable { reason, detail, server, retry_after });
         }
