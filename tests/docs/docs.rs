@@ -295,6 +295,15 @@ fn the_benchmarks_of_the_readme_are_those_of_the_results() {
     let readme = readme();
     let (_, table) = readme.text.split_once("| acquisitions a second |").expect("the table");
     let table = table.split("\n\n").next().unwrap_or_default().lines().skip(2);
+    let (free, table): (Vec<_>, Vec<_>) = table.partition(|line| line.contains("*free*"));
+    let floor = code::read(&root().join("benches/results/floor.md"));
+    let free: Vec<_> = free.iter().flat_map(|line| line.split('|').skip(2)).collect();
+    let free: Vec<_> = free.into_iter().filter(|figure| !figure.is_empty()).collect();
+    assert_eq!(free.len(), 3, "{free:?}");
+    for (figure, of) in free.iter().zip(["`Lock::run`, ttl", "`rslock`", "bare commands"]) {
+        assert!(floor.contains(&format!("| {of} |{figure}|")), "{of} took{figure}in floor.md");
+    }
+    let table = table.into_iter();
     let figures: Vec<_> = table.flat_map(|line| line.split('|').skip(2).map(str::trim)).collect();
     let figures: Vec<_> = figures.into_iter().filter(|figure| !figure.is_empty()).collect();
     assert_eq!(figures.len(), 15, "{figures:?}");
