@@ -34,6 +34,7 @@ pages! {
     fences "fences.md"
     first_lock "first-lock.md"
     keys "keys.md"
+    limits "limits.md"
     logs "logs.md"
     lost "lost.md"
     memory "memory.md"
