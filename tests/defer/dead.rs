@@ -1,8 +1,11 @@
 //! Calls that no worker can run.
 
 use std::future::pending;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use lockmacro_runtime::defer::{Settled, TakeOptions};
+use lockmacro_runtime::defer::{NewJob, Settled, TakeOptions};
+use lockmacro_tests::times::ms;
+use lockmacro_tests::{Clock, Server};
 
 use super::*;
 
@@ -176,4 +179,44 @@ async fn all_dead_letters_are_tried_again_or_removed_in_batches(backend: &Backen
     locks.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;
+}
+
+/// They are of one millisecond of the server, and their ids are in another order.
+#[tokio::test]
+async fn dead_letters_of_one_moment_are_in_the_order_in_which_they_were_given_up() {
+    const IDS: [&str; 6] = ["e", "b", "f", "a", "d", "c"];
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("later");
+    let clock = Arc::new(Clock::at(now));
+    let server = Server::with_clock(Arc::clone(&clock));
+    let locks = LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await.unwrap();
+    let (deferrer, function) = (locks.deferrer(), Arc::<str>::from("dead"));
+    let give_up = async |id: &str| {
+        deferrer.put(NewJob::new(Arc::clone(&function), id, "[42]", "order:42")).await.unwrap();
+        let order = TakeOptions::new([Arc::clone(&function)], 1, LONG_TTL);
+        let taken = deferrer.take(order, Box::pin(pending())).await.unwrap().pop().unwrap();
+        assert_eq!(deferrer.settle(taken, Settled::dead("out of stock")).await, Ok(true));
+    };
+    let dead = async || {
+        let page = deferrer.list(Arc::clone(&function), JobState::Dead, 0, 10).await.unwrap();
+        assert!(page.jobs.iter().all(|job| job.in_millis <= 0), "it was before now");
+        page.jobs.into_iter().map(|job| job.id).collect::<Vec<_>>()
+    };
+    for id in IDS {
+        give_up(id).await;
+    }
+    assert_eq!(dead().await, IDS);
+    assert_eq!(deferrer.remove_dead(Arc::clone(&function), 2).await, Ok(2));
+    assert_eq!(dead().await, IDS[2..]);
+    assert_eq!(deferrer.retry_dead(Arc::clone(&function), 2).await, Ok(2));
+    assert_eq!(dead().await, IDS[4..]);
+    // One that is given up again is the latest, also while the clock of the server is behind.
+    clock.set(now - ms(5));
+    assert_eq!(deferrer.remove(Arc::clone(&function), "f".to_owned()).await, Ok(true));
+    assert_eq!(deferrer.retry(Arc::clone(&function), "d".to_owned()).await, Ok(true));
+    assert_eq!(deferrer.remove(Arc::clone(&function), "a".to_owned()).await, Ok(true));
+    let order = TakeOptions::new([Arc::clone(&function)], 1, LONG_TTL);
+    let taken = deferrer.take(order, Box::pin(pending())).await.unwrap().pop().unwrap();
+    assert_eq!(deferrer.settle(taken, Settled::dead("out of stock")).await, Ok(true));
+    clock.set(now);
+    assert_eq!(dead().await, ["c", "d"]);
 }

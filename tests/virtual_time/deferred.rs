@@ -1,9 +1,12 @@
 //! Deferred calls of `memory://`.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lockmacro_runtime::defer::{DeferredFn, JobState, NewJob, Worker, argument};
+use lockmacro_runtime::defer::{
+    DeferredFn, JobState, NewJob, Settled, TakeOptions, Worker, argument,
+};
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -55,4 +58,29 @@ async fn a_reset_forgets_deferred_calls() {
     assert_eq!(waiting(&locks).await, 1);
     locks.reset();
     assert_eq!(waiting(&locks).await, 0);
+}
+
+/// They are of one moment, and their ids are in another order.
+#[tokio::test(start_paused = true)]
+async fn dead_letters_of_one_moment_are_in_the_order_in_which_they_were_given_up() {
+    const IDS: [&str; 6] = ["e", "b", "f", "a", "d", "c"];
+    let locks = LockManager::memory();
+    let (deferrer, function) = (locks.deferrer(), Arc::<str>::from("orders::dead"));
+    for id in IDS {
+        let new = NewJob::new(Arc::clone(&function), id, "[42]", "order:42");
+        deferrer.put(new).await.expect("stored");
+        let order = TakeOptions::new([Arc::clone(&function)], 1, HOUR);
+        let taken = deferrer.take(order, Box::pin(pending())).await.expect("due");
+        let settled = deferrer.settle(taken[0].clone(), Settled::dead("out of stock")).await;
+        assert_eq!(settled, Ok(true));
+    }
+    let dead = async || {
+        let page = deferrer.list(Arc::clone(&function), JobState::Dead, 0, 10).await;
+        page.expect("in memory").jobs.into_iter().map(|job| job.id).collect::<Vec<_>>()
+    };
+    assert_eq!(dead().await, IDS);
+    assert_eq!(deferrer.remove_dead(Arc::clone(&function), 2).await, Ok(2));
+    assert_eq!(dead().await, IDS[2..]);
+    assert_eq!(deferrer.retry_dead(Arc::clone(&function), 2).await, Ok(2));
+    assert_eq!(dead().await, IDS[4..]);
 }
