@@ -213,10 +213,22 @@ async fn a_late_grant_is_asked_for_again_and_believed_when_it_comes_in_time() {
 
 #[tokio::test]
 async fn a_dead_connection_is_replaced_after_repeated_timeouts() {
-    let (server, proxy, manager) = proxied().await;
+    let (server, proxy, _) = proxied().await;
+    // A command is waited for for a quarter of it.
+    const ANSWER: Duration = ms(1_500);
+    let manager = LockManager::builder().timeout(4 * ANSWER).connect(&proxy.url()).await;
+    let manager = manager.expect("the server is there");
+    works(&manager).await;
     let before = proxy.accepted();
+    // One answer that is late, and the next one is not: the connection lives.
+    proxy.on_next("SET", Fault::DelayReply(ANSWER + ms(200)));
+    works(&manager).await;
+    assert!(proxy.orders_are_done());
+    assert_eq!(proxy.accepted(), before, "it was replaced after one timeout");
+    let start = Instant::now();
     proxy.on_next("SET", Fault::LoseReply);
     works(&manager).await;
+    assert!(start.elapsed() >= 2 * ANSWER, "after {:?}", start.elapsed());
     assert!(proxy.accepted() > before, "the same connection is used on");
     keeps_nothing(&server).await;
 }

@@ -78,16 +78,17 @@ async fn a_busy_body_does_not_run(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let mut ran = false;
-    let result: Locked<()> = lock(&theirs, &key)
-        .run(async {
-            ran = true;
-            Ok(())
-        })
-        .await;
-    assert!(result.expect_err("held").is_busy());
-    assert!(!ran);
+    let mut runs = 0;
+    let mut body = async || {
+        runs += 1;
+        Locked::Ok(())
+    };
+    let error = lock(&theirs, &key).run(body()).await.expect_err("held");
+    assert!(matches!(error, LockError::Busy { .. }), "{error:?}");
     guard.release().await.expect("released");
+    // The same body runs where it gets the lock, and so far it has not.
+    lock(&theirs, &key).wait(LONG_TTL).run(body()).await.expect("free");
+    assert_eq!(runs, 1);
 }
 
 #[on(memory, redis, cluster, redlock, both_runtimes)]

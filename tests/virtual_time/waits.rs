@@ -65,6 +65,22 @@ async fn a_waiter_has_the_lock_when_the_lease_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dead_holder_of_another_manager_is_succeeded_when_its_lease_ends() {
+    let (one, other, start) = (connected().await, connected().await, Instant::now());
+    let key = "a-dead-holder";
+    std::mem::forget(acquired(Lock::new(key).ttl(HOUR).manager(&one)).await);
+    let waiting = || Lock::new(key).ttl(HOUR).wait(2 * HOUR).manager(&other).acquire();
+    let first = tokio::spawn(waiting());
+    sleep(SECOND).await;
+    let second = tokio::spawn(waiting());
+    for waiter in [first, second] {
+        waiter.await.expect("no panic").expect("served").release().await.expect("held");
+        let after = start.elapsed();
+        assert!(after >= HOUR && after < HOUR + SECOND, "{after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn waiters_have_the_lock_in_their_order() {
     let locks = LockManager::memory();
     let held = acquired(lock(&locks, HOUR)).await;

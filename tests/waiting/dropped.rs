@@ -130,11 +130,22 @@ async fn an_aborted_waiter_leaves_nothing(backend: &Backend) {
     let third = queue.join(waiting(&theirs, &key).acquire()).await;
     first.abort();
     assert!(first.await.expect_err("aborted").is_cancelled());
+    // Two are before the next one: the aborted one has left the line of its process.
+    let late = lock(&theirs, &key).wait(ms(100)).acquire().await;
+    assert!(matches!(late, Err(LockError::TimedOut { rank: 2, .. })), "{late:?}");
     guard.release().await.expect("still held");
     // This one is aborted as it is being served.
     second.abort();
     drop(second.await);
     served(PUSHED, third).await;
+    // And the last one of a process has left the queue.
+    let guard = free_again(&ours, &key).await;
+    let last = tokio::spawn(queue.join(waiting(&theirs, &key).acquire()).await);
+    last.abort();
+    assert!(last.await.expect_err("aborted").is_cancelled());
+    queue.reaches(0).await;
+    guard.release().await.expect("still held");
+    backend.becomes_free(&key, PUSHED).await;
 }
 
 #[on(memory, redis, cluster, both_runtimes)]

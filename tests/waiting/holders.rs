@@ -2,54 +2,65 @@
 //! not before.
 
 use std::mem;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lockmacro_runtime::{Lock, LockGuard};
+use lockmacro_runtime::{Lock, LockGuard, LockManager};
 use lockmacro_tests::queue::Queue;
-use lockmacro_tests::{Backend, eventually, on};
+use lockmacro_tests::{Backend, Clock, Server, eventually, on};
 use tokio::time::timeout;
 
-use crate::{CONFIRM_WINDOW, LONG_TTL, Locked, POLLED, PUSHED, lock, ms, served, waiting};
+use crate::{
+    CONFIRM_WINDOW, KEY, LONG_TTL, Locked, POLLED, PUSHED, lock, ms, served, timeout_here, waiting,
+};
 
 /// A process that dies leaves a lock that nobody releases.
 fn die(guard: LockGuard) {
     mem::forget(guard);
 }
 
-#[on(memory, redis, both_runtimes)]
-async fn a_dead_holder_is_succeeded_at_its_ttl(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let mut queue = Queue::of(backend, &key);
-    let asked = Instant::now();
-    let guard = Lock::new(&*key).ttl(ms(600)).manager(&ours).acquire().await.expect("free");
-    let first = queue.join(waiting(&theirs, &key).acquire()).await;
-    let second = queue.join(waiting(&theirs, &key).acquire()).await;
-    die(guard);
-    let guard = timeout(ms(600) + PUSHED, first).await.expect("at the ttl").expect("served");
-    assert!(asked.elapsed() >= ms(598), "after {:?}", asked.elapsed());
-    guard.release().await.expect("still held");
+/// `virtual_time` claims it on `memory`.
+#[tokio::test]
+async fn a_dead_holder_is_succeeded_at_its_ttl() {
+    const TTL: Duration = ms(600);
+    // The lease lasts for as long as the queue needs to form.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("later");
+    let clock = Arc::new(Clock::at(now));
+    let server = Server::with_clock(Arc::clone(&clock));
+    let patient = async || {
+        let builder = LockManager::builder().timeout(LONG_TTL);
+        builder.connect(&server.url()).await.expect("the server is there")
+    };
+    let (ours, theirs) = (patient().await, patient().await);
+    let mut queue = Queue::at(&server, KEY);
+    die(Lock::new(KEY).ttl(TTL).manager(&ours).acquire().await.expect("free"));
+    let mut first = queue.join(waiting(&theirs, KEY).acquire()).await;
+    let second = queue.join(waiting(&theirs, KEY).acquire()).await;
+    clock.set(now + TTL - ms(1));
+    timeout(2 * TTL, &mut first).await.expect_err("the lease of the dead holder is not over");
+    clock.set(now + TTL + ms(1));
+    served(TTL + PUSHED, first).await;
     served(PUSHED, second).await;
 }
 
 #[on(memory, redis, both_runtimes)]
 async fn several_dead_holders_are_succeeded_one_after_the_other(backend: &Backend) {
+    const TTL: Duration = ms(600);
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let mut queue = Queue::of(backend, &key);
-    // Longer than the waiters take to queue on a loaded machine.
-    const TTL: Duration = ms(1_200);
-    let short = |manager| Lock::new(&*key).ttl(TTL).manager(manager).wait_forever();
-    let guard = short(&ours).acquire().await.expect("free");
-    // The lease of the holder is over before any other caller has the lock.
-    let mut ends = Instant::now() + guard.remaining();
+    // The first of the short leases begins after all of them are in the queue.
+    let before = lock(&ours, &key).acquire().await.expect("free");
     let mut waiters = Vec::new();
-    for _ in 0..4 {
-        waiters.push(queue.join(short(&theirs).acquire()).await);
+    for _ in 0..5 {
+        let short = Lock::new(&*key).ttl(TTL).manager(&theirs).wait_forever();
+        waiters.push(queue.join(short.acquire()).await);
     }
-    die(guard);
+    // The lease of a holder is over before any other caller has the lock.
+    let mut ends = Instant::now();
+    before.release().await.expect("still held");
     for waiter in waiters {
-        let guard = timeout(TTL + POLLED, waiter).await.expect("at the ttl").expect("served");
+        let guard = timeout_here(TTL + POLLED, waiter).await.expect("at the ttl").expect("served");
         let granted = Instant::now();
         assert!(granted >= ends, "{:?} before the end", ends - granted);
         ends = granted + guard.remaining();

@@ -6,31 +6,77 @@ use std::time::{Duration, Instant};
 use lockmacro_runtime::LockGuard;
 use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, on};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::{LONG_TTL, Locked, POLLED, PUSHED, lock, ms, waiting};
 
-/// Notes in which order `waiters` came to their turns.
-async fn turns<F>(waiters: Vec<F>) -> Vec<usize>
+/// The time in which a waiter takes up a lock that was passed to it. After that the pass lapses, and
+/// the next caller of its process comes before it.
+const TAKE_UP: Duration = ms(50);
+
+/// The turns of a queue.
+struct Turns {
+    order: Vec<usize>,
+    /// When the last holder began to release the lock.
+    released: Instant,
+    /// How many passes may have lapsed while nobody held the lock.
+    lapses: usize,
+}
+
+impl Turns {
+    /// They begin with a release.
+    fn begin() -> Arc<Mutex<Turns>> {
+        let turns = Turns { order: Vec::new(), released: Instant::now(), lapses: 0 };
+        Arc::new(Mutex::new(turns))
+    }
+
+    fn lapses(&self) -> usize {
+        self.lapses + (self.released.elapsed().as_millis() / TAKE_UP.as_millis()) as usize
+    }
+
+    fn take(&mut self, nth: usize) {
+        self.lapses = self.lapses();
+        self.order.push(nth);
+    }
+
+    /// Nobody overtook a waiter that is one of `which`, but for passes that have lapsed. On a
+    /// machine that polls its tasks none does, and the order is exact.
+    fn are_in_order(&self, which: impl Fn(usize) -> bool) {
+        let (mut last, mut overtaken) = (0, 0);
+        for nth in self.order.iter().copied().filter(|nth| which(*nth)) {
+            overtaken += usize::from(nth < last);
+            last = last.max(nth);
+        }
+        assert!(overtaken <= self.lapses, "{} lapses: {:?}", self.lapses, self.order);
+    }
+}
+
+/// Serves `waiters`, each of which holds the lock for as long as `body`.
+async fn serve<F, B>(turns: Arc<Mutex<Turns>>, waiters: Vec<F>, body: impl Fn() -> B)
 where
     F: Future<Output = Locked<LockGuard>> + Send + 'static,
+    B: Future<Output = ()> + Send + 'static,
 {
-    let turns = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = JoinSet::new();
     for (nth, waiter) in waiters.into_iter().enumerate() {
-        let turns = Arc::clone(&turns);
+        let (turns, body) = (Arc::clone(&turns), body());
         tasks.spawn(async move {
             let guard = waiter.await.expect("served");
-            turns.lock().unwrap().push(nth);
-            tokio::time::sleep(ms(1)).await;
+            turns.lock().unwrap().take(nth);
+            body.await;
+            turns.lock().unwrap().released = Instant::now();
             guard.release().await.expect("still held");
         });
     }
     while let Some(ended) = tasks.join_next().await {
         ended.expect("no panic");
     }
-    Arc::into_inner(turns).unwrap().into_inner().unwrap()
+}
+
+fn short() -> impl Future<Output = ()> + Send + 'static {
+    tokio::time::sleep(ms(1))
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
@@ -43,9 +89,13 @@ async fn a_hundred_waiters_get_the_lock_in_the_order_of_asking(backend: &Backend
     for _ in 0..100 {
         waiters.push(queue.join(waiting(&manager, &key).acquire()).await);
     }
-    let (turns, released) = tokio::join!(turns(waiters), guard.release());
+    let turns = Turns::begin();
+    let served = serve(Arc::clone(&turns), waiters, short);
+    let ((), released) = tokio::join!(served, guard.release());
     released.expect("still held");
-    assert_eq!(turns, (0..100).collect::<Vec<_>>());
+    let turns = turns.lock().unwrap();
+    assert_eq!(turns.order.len(), 100);
+    turns.are_in_order(|_| true);
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
@@ -61,13 +111,15 @@ async fn waiters_of_each_process_get_the_lock_in_the_order_of_asking(backend: &B
     for nth in 0..40 {
         waiters.push(queue.join(waiting(&managers[nth * 7 % 4], &key).acquire()).await);
     }
-    let (turns, released) = tokio::join!(turns(waiters), guard.release());
+    let turns = Turns::begin();
+    let served = serve(Arc::clone(&turns), waiters, short);
+    let ((), released) = tokio::join!(served, guard.release());
     released.expect("still held");
     // Between processes it goes round by turns, of which each may serve several waiters.
-    assert_eq!(turns.len(), 40);
+    let turns = turns.lock().unwrap();
+    assert_eq!(turns.order.len(), 40);
     for process in 0..4 {
-        let own: Vec<_> = turns.iter().filter(|nth| *nth * 7 % 4 == process).collect();
-        assert!(own.is_sorted(), "{own:?}");
+        turns.are_in_order(|nth| nth * 7 % 4 == process);
     }
 }
 
@@ -140,29 +192,37 @@ async fn a_caller_without_a_wait_overtakes_nobody(backend: &Backend) {
     for _ in 0..50 {
         waiters.push(queue.join(waiting(&ours, &key).acquire()).await);
     }
-    let mut queue = tokio::spawn(async move { tokio::join!(turns(waiters), guard.release()).0 });
-    let mut refused = 0;
-    let served = loop {
+    let (turns, asked) = (Turns::begin(), Arc::new(Notify::new()));
+    // Each of them holds the lock until the other process has asked in vain.
+    let refused = {
+        let asked = Arc::clone(&asked);
+        move || Arc::clone(&asked).notified_owned()
+    };
+    let served = serve(Arc::clone(&turns), waiters, refused);
+    let mut served = tokio::spawn(async move { tokio::join!(served, guard.release()).1 });
+    loop {
         tokio::select! {
             biased;
-            served = &mut queue => break served.expect("no panic"),
-            asked = lock(&theirs, &key).acquire() => match asked {
+            released = &mut served => break released.expect("no panic").expect("still held"),
+            got = lock(&theirs, &key).acquire() => match got {
                 Err(error) => {
                     assert!(error.is_busy(), "{error}");
-                    refused += 1;
+                    asked.notify_waiters();
                 }
-                // Only when everybody was served, which the next round tells.
                 Ok(guard) => {
-                    let served = timeout(PUSHED, &mut queue).await.expect("it overtook somebody");
+                    let (left, lapses) = {
+                        let turns = turns.lock().unwrap();
+                        (50 - turns.order.len(), turns.lapses())
+                    };
                     guard.release().await.expect("still held");
-                    break served.expect("no panic");
+                    // A process whose waiters all miss their passes gives its place back.
+                    assert!(left <= lapses, "it overtook {left} waiters, after {lapses} lapses");
                 }
             },
         }
         tokio::task::yield_now().await;
-    };
-    assert_eq!(served, (0..50).collect::<Vec<_>>());
-    assert!(refused > 0, "it never asked in between");
+    }
+    assert_eq!(turns.lock().unwrap().order.len(), 50);
 }
 
 #[on(memory, redis, cluster, both_runtimes)]

@@ -1,5 +1,6 @@
 //! Waits that run out: the error, its time, and the rest of the queue.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
@@ -111,14 +112,18 @@ async fn a_busy_body_does_not_run_when_the_wait_runs_out(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let mut ran = false;
-    let body = async {
-        ran = true;
+    let (start, ran) = (Instant::now(), AtomicU32::new(0));
+    let body = || async {
+        ran.fetch_add(1, Ordering::Relaxed);
         Locked::Ok(())
     };
-    lock(&theirs, &key).wait(ms(30)).run(body).await.expect_err("held");
-    assert!(!ran);
+    let error = lock(&theirs, &key).wait(ms(30)).run(body()).await.expect_err("held");
+    assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}");
+    assert!(start.elapsed() >= ms(30), "it has not waited");
     guard.release().await.expect("still held");
+    // The same body runs where it gets the lock, and so far it has not.
+    lock(&theirs, &key).wait(LONG_TTL).run(body()).await.expect("free");
+    assert_eq!(ran.into_inner(), 1);
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
