@@ -154,12 +154,12 @@ fn a_page_defines_the_labels_that_it_uses_and_rustdoc_knows_them() {
 #[test]
 fn the_guide_lists_every_page_and_rustdoc_has_it() {
     let listed: BTreeSet<_> = page("README.md").definitions().into_values().collect();
+    let pages: BTreeSet<_> = guide().iter().map(Page::name).collect();
+    assert_eq!(listed, pages);
     let modules = code::read(&runtime("guide.rs"));
-    for page in guide() {
-        let name = page.name();
-        assert!(listed.contains(&name), "{name} is not listed");
-        assert!(modules.contains(&format!("\"{name}\"")), "{name} is no module of the guide");
-    }
+    let modules: BTreeSet<_> =
+        modules.split('"').filter(|name| name.ends_with(".md")).map(str::to_owned).collect();
+    assert!(modules.is_superset(&pages), "no modules of the guide: {:?}", &pages - &modules);
 }
 
 #[test]
@@ -365,7 +365,13 @@ fn every_example_is_listed_and_a_recipe_is_short() {
         let manifest = code::read(&root().join("examples").join(folder).join("Cargo.toml"));
         let paths = manifest.lines().filter_map(|line| line.strip_prefix("path = \""));
         let paths: Vec<_> = paths.map(|path| path.trim_end_matches('"')).collect();
-        assert!(paths.len() >= 3, "{paths:?}");
+        let is_there = |path: &&&str| root().join("examples").join(folder).join(path).is_file();
+        assert!(paths.len() >= 3 && paths.iter().all(|path| is_there(&path)), "{paths:?}");
+        let files = std::fs::read_dir(root().join("examples").join(folder)).expect("a folder");
+        let files = files.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        for file in files.filter(|name| name.ends_with(".rs")) {
+            assert!(paths.contains(&&*file), "{folder}{file} is not in Cargo.toml");
+        }
         for path in paths {
             let path = format!("{folder}{path}");
             assert!(list.contains(&format!("]({path})")), "{path} is not in examples/README.md");
