@@ -110,7 +110,7 @@ pub use value::holder::Holder;
 pub use value::key::LockKey;
 pub use value::loss::{LossCause, Lost, OnLost};
 pub use value::policy::LockPolicy;
-pub use value::template::{KeyValue, LockTemplate};
+pub use value::template::LockTemplate;
 pub use value::unavailability::Unavailability;
 
 /// Items that expansions of the attribute need beyond the public API. The module is named after the

@@ -4,6 +4,8 @@ use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 use syn::{Error, GenericArgument, Path, PathArguments, PathSegment, Result, Type, TypeParamBound};
 
+use crate::item::mentions;
+
 /// The tokens around the async block's braces.
 #[derive(Clone)]
 pub(crate) struct Boxed {
@@ -107,6 +109,7 @@ pub(crate) fn with_uses(body: TokenStream, is_used: impl Fn(&Ident) -> bool) -> 
             (is_binding, before(3), before(1))
             && name == of
             && is_used(name)
+            && !mentions(trees[nth..].iter().cloned().collect(), name)
         {
             tokens.extend(quote_spanned!(name.span()=> let _ = &#name;));
         }

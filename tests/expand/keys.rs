@@ -42,11 +42,9 @@ fn text_alone_is_filled_in_whatever_stands_around_it() {
 #[test]
 fn text_in_a_branch_is_filled_in() {
     let both = key(quote!(if id > 5 { "order:<id>" } else { "rest" })).unwrap();
-    let filled = format!("LockKey :: from ({FILLED})");
-    assert_eq!(
-        both,
-        format!("new (if id > 5 {{ {filled} }} else {{ LockKey :: from (\"rest\") }})")
-    );
+    let from = "< LockKey as :: core :: convert :: From < _ >> :: from";
+    let filled = format!("{from} ({FILLED})");
+    assert_eq!(both, format!("new (if id > 5 {{ {filled} }} else {{ {from} (\"rest\") }})"));
     for branches in [
         quote!(match id {
             0 => panic!("none"),

@@ -1,6 +1,7 @@
 //! Locked functions that call each other: no level doubles the future of the next.
 
 use std::hint::black_box;
+use std::sync::OnceLock;
 use std::thread;
 
 use lockmacro_runtime::{LockError, LockManager, Lost, distributed_lock};
@@ -170,4 +171,53 @@ async fn sixteen_levels_can_be_spawned() {
     let locks = memory();
     let spawned = tokio::spawn(a(locks));
     assert_eq!(spawned.await.unwrap().unwrap(), 1);
+}
+
+fn shared() -> &'static LockManager {
+    static LOCKS: OnceLock<LockManager> = OnceLock::new();
+    LOCKS.get_or_init(LockManager::memory)
+}
+
+/// Each before the one that it calls, as the compiler then looks at all of them at once.
+macro_rules! chain {
+    ($policy:tt $($name:ident $next:ident)*) => {
+        $(chain!($name, $next, $policy);)*
+
+        async fn end() -> Result<usize, LockError> {
+            yield_now().await;
+            Ok(1)
+        }
+    };
+    ($name:ident, $next:ident, [$($policy:tt)*]) => {
+        #[distributed_lock(key = stringify!($name), manager = shared(), $($policy)*)]
+        pub(super) async fn $name() -> Result<usize, LockError> {
+            $next().await
+        }
+    };
+}
+
+/// Twelve, as the guide says.
+macro_rules! twelve {
+    ($($module:ident $policy:tt)*) => {
+        $(mod $module {
+            use super::*;
+
+            chain!($policy a b b c c d d e e f f g g h h i i j j k k l l end);
+        })*
+
+        #[tokio::test]
+        async fn twelve_locked_functions_that_call_each_other_can_be_spawned() {
+            $(assert_eq!(tokio::spawn($module::a()).await.unwrap(), Ok(1));)*
+        }
+    };
+}
+
+twelve! {
+    plain []
+    waiting [wait = "5s"]
+    guarded [guard = _guard]
+    fenced [fence = _fence]
+    mapped [map_err = std::convert::identity]
+    noted [holder_note = "note"]
+    condition [when = !stringify!(a).is_empty()]
 }

@@ -7,7 +7,7 @@ use crate::outcome::SkipOutcome;
 use crate::run::body::{Run, run_blocking};
 use crate::run::driver::Start;
 use crate::run::recovering::{Recovering, Under};
-use crate::run::report::{AnyResult, Outcome};
+use crate::run::report::{AnyResult, Conclude, Outcome};
 use crate::value::error::LockError;
 use crate::value::loss::Lost;
 
@@ -59,26 +59,63 @@ impl<L, H> Recovering<L, H> {
 
 /// The receiver of `map_err`: a lock, or a lock with a function that recovers from its loss.
 pub trait UnderResult<R>: Sized {
-    /// Returns what the body starts from, and the function that recovers from a loss.
-    fn start(self) -> (Start, impl FnOnce(Outcome<R>) -> Outcome<R>);
+    /// The function that recovers from a loss, if there is one.
+    type Recover;
+
+    /// Returns what the body starts from, and the function.
+    fn start(self) -> (Start, Self::Recover);
+
+    /// Calls the function after a loss.
+    fn recovered(recover: Self::Recover, outcome: Outcome<R>) -> Outcome<R>;
 }
 
 impl<F, R> UnderResult<R> for Lock<F> {
-    fn start(self) -> (Start, impl FnOnce(Outcome<R>) -> Outcome<R>) {
-        (Under::start(self), |outcome| outcome)
+    type Recover = ();
+
+    fn start(self) -> (Start, ()) {
+        (Under::start(self), ())
+    }
+
+    fn recovered((): (), outcome: Outcome<R>) -> Outcome<R> {
+        outcome
     }
 }
 
 impl<R> UnderResult<R> for LockGuard {
-    fn start(self) -> (Start, impl FnOnce(Outcome<R>) -> Outcome<R>) {
-        (Under::start(self), |outcome| outcome)
+    type Recover = ();
+
+    fn start(self) -> (Start, ()) {
+        (Under::start(self), ())
+    }
+
+    fn recovered((): (), outcome: Outcome<R>) -> Outcome<R> {
+        outcome
     }
 }
 
 impl<R, L: Under, H: FnOnce(Lost, R) -> R> UnderResult<R> for Recovering<L, H> {
-    fn start(self) -> (Start, impl FnOnce(Outcome<R>) -> Outcome<R>) {
-        let recover = self.recover;
-        (self.lock.start(), |outcome: Outcome<R>| outcome.recovered(recover))
+    type Recover = H;
+
+    fn start(self) -> (Start, H) {
+        (self.lock.start(), self.recover)
+    }
+
+    fn recovered(recover: H, outcome: Outcome<R>) -> Outcome<R> {
+        outcome.recovered(recover)
+    }
+}
+
+/// A conclusion with converted errors. A named type, because an unnamed one is reported twice, and
+/// is one level more in nested types, of which the compiler limits the number.
+pub struct Mapped<L: UnderResult<R>, M, R> {
+    recover: L::Recover,
+    map: M,
+    report: fn(Outcome<R>, M) -> R,
+}
+
+impl<R, L: UnderResult<R>, M> Conclude<R> for Mapped<L, M, R> {
+    fn conclude(self, outcome: Outcome<R>) -> R {
+        (self.report)(L::recovered(self.recover, outcome), self.map)
     }
 }
 
@@ -88,21 +125,22 @@ impl<L, M> MapErr<L, M> {
     ///
     /// # Cancellation
     /// As [`Lock::run`].
-    pub fn run<B>(self, body: B) -> impl Future<Output = B::Output>
+    pub fn run<B>(self, body: B) -> Run<B, Mapped<L, M, B::Output>>
     where
         B: Future<Output: AnyResult>,
         L: UnderResult<B::Output>,
         M: FnOnce(LockError) -> <B::Output as AnyResult>::Error,
     {
         let (start, recover) = self.lock.start();
-        Run::new(start, Errors::Carried, body, |ended| recover(ended).mapped(self.map))
+        let report = Mapped::<L, M, _> { recover, map: self.map, report: Outcome::mapped };
+        Run::new(start, Errors::Carried, body, report)
     }
 
     /// Runs `body` as [`Lock::run_or_skip`] does, for `Result<(), E>` and `Result<Option<T>, E>`.
     ///
     /// # Cancellation
     /// As [`run`](MapErr::run).
-    pub fn run_or_skip<B>(self, body: B) -> impl Future<Output = B::Output>
+    pub fn run_or_skip<B>(self, body: B) -> Run<B, Mapped<L, M, B::Output>>
     where
         B: Future<Output: AnyResult>,
         L: UnderResult<B::Output>,
@@ -110,7 +148,8 @@ impl<L, M> MapErr<L, M> {
         Result<<B::Output as AnyResult>::Value, LockError>: SkipOutcome,
     {
         let (start, recover) = self.lock.start();
-        let report = |ended: Outcome<_>| recover(ended).mapped_or_skipped(self.map);
+        let report =
+            Mapped::<L, M, _> { recover, map: self.map, report: Outcome::mapped_or_skipped };
         Run::new(start.or_skip(), Errors::Carried, body, report)
     }
 
@@ -121,7 +160,8 @@ impl<L, M> MapErr<L, M> {
         M: FnOnce(LockError) -> R::Error,
     {
         let (start, recover) = self.lock.start();
-        run_blocking(start, Errors::Carried, body, |ended| recover(ended).mapped(self.map))
+        let report = Mapped::<L, M, R> { recover, map: self.map, report: Outcome::mapped };
+        run_blocking(start, Errors::Carried, body, report)
     }
 
     /// Runs a `body` that is not async as [`run_or_skip`](MapErr::run_or_skip) does.
@@ -132,7 +172,8 @@ impl<L, M> MapErr<L, M> {
         Result<R::Value, LockError>: SkipOutcome,
     {
         let (start, recover) = self.lock.start();
-        let report = |ended: Outcome<_>| recover(ended).mapped_or_skipped(self.map);
+        let report =
+            Mapped::<L, M, R> { recover, map: self.map, report: Outcome::mapped_or_skipped };
         run_blocking(start.or_skip(), Errors::Carried, body, report)
     }
 }

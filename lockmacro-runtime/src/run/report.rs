@@ -122,7 +122,7 @@ impl<T, E> AnyResult for Result<T, E> {
 
 impl<R: AnyResult> Outcome<R> {
     /// For results whose errors `map` makes of those of the lock.
-    pub(crate) fn mapped(self, map: impl FnOnce(LockError) -> R::Error) -> R {
+    pub(crate) fn mapped<M: FnOnce(LockError) -> R::Error>(self, map: M) -> R {
         match self {
             Outcome::Done(value) => value,
             Outcome::Late(value, lost) => value.result().and_then(|_| Err(map(lost.into()))).into(),
@@ -131,8 +131,9 @@ impl<R: AnyResult> Outcome<R> {
     }
 
     /// The same for callers that skip the body when somebody else holds the lock.
-    pub(crate) fn mapped_or_skipped(self, map: impl FnOnce(LockError) -> R::Error) -> R
+    pub(crate) fn mapped_or_skipped<M>(self, map: M) -> R
     where
+        M: FnOnce(LockError) -> R::Error,
         Result<R::Value, LockError>: SkipOutcome,
     {
         match self {

@@ -21,18 +21,6 @@ impl LockKey {
     }
 }
 
-/// A value that can be written into a key. Implemented for every [`Display`](fmt::Display) type.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be written into a key: it is not `Display`",
-    label = "a placeholder has a value of type `{Self}`, which is not `Display`",
-    note = "write a field or a method call in the placeholder whose value is text or a number, \
-            such as `<order.id>` or `<id.to_string()>`"
-)]
-pub trait KeyValue: fmt::Display {}
-
-#[diagnostic::do_not_recommend]
-impl<T: fmt::Display + ?Sized> KeyValue for T {}
-
 /// A builder of keys: see [`LockKey::template`].
 ///
 /// Values are written with [`Display`](fmt::Display). Characters that could be taken for structure
@@ -82,7 +70,7 @@ impl LockTemplate {
     /// let key: LockKey = template.value(&"1:2").literal(":").value(&3).into();
     /// assert_eq!(key.as_str(), "1%3A2:3");
     /// ```
-    pub fn value(self, value: &(impl KeyValue + ?Sized)) -> Self {
+    pub fn value(self, value: &(impl fmt::Display + ?Sized)) -> Self {
         self.displayed(&value)
     }
 
