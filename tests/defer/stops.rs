@@ -239,3 +239,29 @@ async fn a_call_that_went_to_another_worker_is_settled_by_that_one(backend: &Bac
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
 }
+
+/// Another worker may run it by now.
+#[tokio::test]
+async fn a_call_that_is_not_its_workers_any_more_is_dropped() {
+    let server = Server::start();
+    let (locks, name, body) = (connect(&server).await, name("lost"), Arc::new(()));
+    let theirs = Arc::clone(&body);
+    let stuck = DeferredFn::new(&*name, (argument("number"),), move |(_,): (u64,)| {
+        let running = Arc::clone(&theirs);
+        async move {
+            pending::<()>().await;
+            drop(running);
+        }
+    });
+    let lease = SHORT_DELAY * 30;
+    let working = tokio::spawn(worker(&locks, &stuck).lease(lease).run());
+    put(&locks, &stuck.delay(SHORT_DELAY), 5).await;
+    eventually("it runs", TEST_TIMEOUT, async || Arc::strong_count(&body) == 3).await;
+    // Longer than its lease.
+    tokio::time::sleep(2 * lease).await;
+    assert_eq!(Arc::strong_count(&body), 3, "its worker keeps it");
+    server.admin().ask::<()>(&["FLUSHALL"]);
+    eventually("it is dropped", TEST_TIMEOUT, async || Arc::strong_count(&body) == 2).await;
+    locks.shutdown(TEST_TIMEOUT).await.unwrap();
+    working.await.unwrap().unwrap();
+}

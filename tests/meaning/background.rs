@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures::FutureExt;
-use lockmacro_runtime::{Fence, Lock, LockError, LockManager, distributed_lock};
+use lockmacro_runtime::{Fence, Lock, LockError, LockManager, LockPolicy, distributed_lock};
 use lockmacro_tests::{Backend, Fault, Proxy, drop_after_polls, eventually, on, on_a_plain_thread};
 
 use crate::{LONG_TTL, Locked, TEST_TIMEOUT, lock, ms};
@@ -231,6 +231,33 @@ async fn an_annotated_function_may_release_in_the_background(backend: &Backend) 
     }
     manager.shutdown(TEST_TIMEOUT).await.expect("released");
     backend.forget_fences();
+}
+
+#[on(redis, redlock)]
+async fn a_function_may_release_in_the_background_by_its_policy(backend: &Backend) {
+    const LATER: LockPolicy = LockPolicy::new().release_in_background();
+    #[distributed_lock(key = key, ttl = "60s", policy = LATER, manager = network.manager)]
+    async fn order(key: &str, network: &Network) -> Locked<u32> {
+        network.body(key).await
+    }
+    #[distributed_lock(key = key, ttl = "60s", policy = LATER, manager = network.manager)]
+    fn order_sync(key: &str, network: &Network) -> Locked<u32> {
+        network.hold(key);
+        Ok(7)
+    }
+    let (network, key) = (Network::of(backend).await, backend.key("order:42"));
+    assert_eq!(order(&key, &network).await, Ok(7));
+    assert!(network.is_held(backend, &key), "it was released before");
+    network.arrives().await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
+    let called = key.clone();
+    let called = on_a_plain_thread(move || (order_sync(&called, &network), network));
+    let (value, network) = called.await;
+    assert_eq!(value, Ok(7));
+    assert!(network.is_held(backend, &key), "it was released before");
+    network.arrives().await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
+    network.ends().await;
 }
 
 #[on(redis, slots, both_runtimes)]

@@ -1,11 +1,13 @@
 //! A node that was started again may have forgotten a lock that is still held.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
+use futures::poll;
 use lockmacro_runtime::{
     Lock, LockError, LockGuard, LockManager, LockManagerBuilder, NodeReply, Unavailability,
 };
-use lockmacro_tests::{Proxy, Server, eventually, in_time, on_a_plain_thread};
+use lockmacro_tests::{Fault, Proxy, Server, eventually, in_time, on_a_plain_thread};
 
 use crate::{IN_TIME, KEY, LONG_TTL, Nodes, connected, ms, replies};
 
@@ -14,6 +16,7 @@ use crate::{IN_TIME, KEY, LONG_TTL, Nodes, connected, ms, replies};
 const LONGEST: Duration = Duration::from_secs(6);
 /// How long is waited for a lock that somebody else has.
 const BRIEF: Duration = Duration::from_millis(200);
+const SHORT_TTL: Duration = Duration::from_secs(3);
 
 /// Whether a node has said that it does not vote yet.
 fn is_young(error: &LockError) -> bool {
@@ -219,4 +222,79 @@ async fn a_server_that_replaces_another_one_does_not_vote_until_all_earlier_lock
     while !is_refused(blocking().await) {}
     let guard = lock().wait(IN_TIME).acquire().await.expect("it votes in the end");
     guard.release().await.expect("released");
+}
+
+/// Polls a call that sends two commands, one after the other. Between the two another call finds
+/// that the connection to the last node is gone, and so the second command goes to another server.
+async fn with_another_server_between<T>(
+    (nodes, proxy, manager): (&Nodes, &Proxy, &LockManager),
+    (command, other): (&str, &Server),
+    call: impl Future<Output = T>,
+) -> T {
+    const LATER: Duration = Duration::from_millis(60);
+    // It needs the vote of the last node.
+    nodes.0[1].admin().ask::<()>(&["SET", "order:43", "somebody else's", "PX", "60000"]);
+    proxy.lead_to(other.port());
+    proxy.on_next(command, Fault::CutAfterReply(LATER));
+    let (mut call, other) = (pin!(call), Lock::new("order:43").ttl(SHORT_TTL).manager(manager));
+    let mut other = pin!(other.acquire());
+    assert!(poll!(&mut call).is_pending());
+    let is_sent = || std::future::ready(proxy.orders_are_done());
+    eventually("it is sent", IN_TIME, is_sent).await;
+    assert!(poll!(&mut other).is_pending());
+    tokio::task::yield_now().await;
+    // This thread finds the reply and the end of the connection together.
+    std::thread::sleep(2 * LATER);
+    // In this order they are polled.
+    tokio::join!(biased; other, call).1
+}
+
+/// The vote of a node that is held takes two commands.
+#[tokio::test]
+async fn a_vote_of_a_server_that_replaced_the_known_one_meanwhile_does_not_count() {
+    let nodes = Nodes::start(3);
+    let (proxy, other) = (Proxy::to(nodes.0[2].port()), Server::start());
+    let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
+    let builder = LockManager::builder().longest_ttl(SHORT_TTL).timeout(ms(500));
+    let manager = connected(builder.node_timeout(IN_TIME), urls).await;
+    let lock = || Lock::new(KEY).ttl(SHORT_TTL).manager(&manager);
+    let all_vote = async || {
+        let guard = lock().wait(IN_TIME).acquire().await.expect("old enough in the end");
+        tokio::time::sleep(ms(20)).await;
+        let all = nodes.values().iter().all(Option::is_some);
+        guard.release().await.expect("released");
+        all
+    };
+    eventually("every node votes", IN_TIME, all_vote).await;
+    nodes.keep_nothing().await;
+    nodes.hold(&[1, 2], "somebody else's");
+    let (start, ours) = (Instant::now(), (&nodes, &proxy, &manager));
+    let result = with_another_server_between(ours, ("SET", &other), lock().acquire()).await;
+    // From then on the new server votes.
+    assert!(result.is_err() || start.elapsed() >= SHORT_TTL, "it has voted");
+}
+
+/// The other server has the lock as well, and does not know whether it is still held elsewhere.
+#[tokio::test]
+async fn a_renewal_by_a_server_that_replaced_the_known_one_meanwhile_does_not_count() {
+    let nodes = Nodes::start(3);
+    let (proxy, other) = (Proxy::to(nodes.0[2].port()), Server::start());
+    let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
+    let builder = LockManager::builder().durable().node_timeout(IN_TIME);
+    let manager = connected(builder, urls).await;
+    nodes.are_known_to(&manager).await;
+    let guard = Lock::new(KEY).ttl(LONG_TTL).manager(&manager).acquire().await.expect("free");
+    let all = || std::future::ready(nodes.values().iter().all(Option::is_some));
+    eventually("every node has it", IN_TIME, all).await;
+    let token = nodes.values()[2].clone().expect("just seen");
+    other.admin().ask::<()>(&["SET", KEY, &token, "PX", "60000"]);
+    nodes.hold(&[1], "somebody else's");
+    // The renewal is sent once more, with its script.
+    nodes.0[2].admin().ask::<()>(&["SCRIPT", "FLUSH"]);
+    let ours = (&nodes, &proxy, &manager);
+    let call = guard.extend(LONG_TTL);
+    let error = with_another_server_between(ours, ("EVALSHA", &other), call).await;
+    let error = error.expect_err("one of three has said yes");
+    let unanswered = replies(&error).iter().filter(|node| node.error.is_some());
+    assert_eq!(unanswered.count(), 1, "{error}");
 }

@@ -153,3 +153,17 @@ async fn a_caller_with_little_time_keeps_no_nodes_from_others() {
     proxies.iter().for_each(|proxy| proxy.delay(ms(0)));
     nodes.keep_nothing().await;
 }
+
+/// Each of many waiters asks every node.
+#[tokio::test]
+async fn a_waiter_asks_about_ten_times_a_second() {
+    let nodes = Nodes::start(3);
+    let manager = nodes.manager().await;
+    nodes.hold(&[0, 1, 2], "somebody else's");
+    let mut node = nodes.0[0].admin();
+    node.forget_calls();
+    lock(&manager).wait(ms(3_000)).acquire().await.expect_err("held");
+    let calls = node.calls();
+    let sets = calls.iter().find(|(name, _)| name == "set").map_or(0, |(_, count)| *count);
+    assert!((1..=80).contains(&sets), "{sets} times in three seconds");
+}

@@ -25,6 +25,8 @@ pub enum Fault {
     LoseReply,
     /// The server carries it out; the connection is cut instead of the reply.
     CutReply,
+    /// The reply comes that much later, and the connection is cut right behind it.
+    CutAfterReply(Duration),
     /// The connection is cut before the server sees the command.
     CutCommand,
     /// The reply comes that much later.
@@ -297,6 +299,10 @@ async fn replies(
             Some(Fault::DelayReply(time)) => tokio::time::sleep(time).await,
             Some(Fault::HoldCommand(_) | Fault::HoldLastCommand(_)) => {
                 state.held.fetch_sub(1, Ordering::SeqCst);
+            }
+            Some(Fault::CutAfterReply(time)) => {
+                tokio::time::sleep(time).await;
+                return to.write_all(&bytes[..length]).await;
             }
             None => {}
         }

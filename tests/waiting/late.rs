@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockManager, LossCause};
 use lockmacro_tests::queue::Queue;
-use lockmacro_tests::{Fault, Proxy, Server, eventually};
+use lockmacro_tests::{Call, Fault, Proxy, Server, eventually};
 use tokio::time::{sleep_until, timeout};
 
 use crate::{CONFIRM_WINDOW, KEY, LONG_TTL, POLLED, PUSHED, lock, manager, ms, served, waiting};
@@ -148,18 +148,25 @@ async fn a_grant_for_a_waiter_that_has_gone_is_released_at_once() {
     let proxy = Proxy::to(server.port());
     let (ours, rival) = (manager(&server).await, manager(&server).await);
     let theirs = LockManager::connect(&proxy.url()).await.expect("the server is there");
-    // From then on it hears, and the server knows the scripts.
+    // From then on the server knows the scripts.
     served(LONG_TTL, waiting(&theirs, KEY).acquire()).await;
     let guard = lock(&ours, KEY).acquire().await.expect("free");
-    // By then it is looked for every few seconds only.
-    proxy.on_next("EVALSHA", Fault::HoldCommand(ms(3_400)));
+    // Their process hears of grants all the time, by any connection.
+    let _other = lock(&ours, "other").acquire().await.expect("free");
+    let listening = tokio::spawn(waiting(&theirs, "other").acquire());
+    Queue::at(&server, "other").reaches(1).await;
+    // Its releases are sent by another connection, and by then it is looked for seldom only.
+    let is_question = |call: &Call<'_>| call.names("EVALSHA") && call.names(KEY);
+    proxy.on_next_call(is_question, Fault::HoldLastCommand(ms(5_000)));
     let waiter = tokio::spawn(waiting(&theirs, KEY).acquire());
     eventually("its question was sent", LONG_TTL, || std::future::ready(proxy.orders_are_done()))
         .await;
     waiter.abort();
     proxy.held_commands_arrive().await;
+    Queue::at(&server, KEY).reaches(1).await;
     guard.release().await.expect("still held");
     let start = Instant::now();
     served(CONFIRM_WINDOW, lock(&rival, KEY).wait(CONFIRM_WINDOW).acquire()).await;
     assert!(start.elapsed() < PUSHED, "free after {:?}", start.elapsed());
+    listening.abort();
 }

@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::LockGuard;
-use lockmacro_tests::queue::Queue;
-use lockmacro_tests::{Backend, on};
+use lockmacro_tests::queue::{FAR, Queue};
+use lockmacro_tests::{Admin, Backend, Server, eventually, on, queue_of};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::{LONG_TTL, Locked, POLLED, PUSHED, lock, ms, waiting};
+use crate::{KEY, LONG_TTL, Locked, POLLED, PUSHED, lock, manager, ms, requests, served, waiting};
 
 /// The time in which a waiter takes up a lock that was passed to it. After that the pass lapses, and
 /// the next caller of its process comes before it.
@@ -327,4 +327,28 @@ async fn re_entry_does_not_join_the_queue(backend: &Backend) {
     let body = waiting(&ours, &key).run(body);
     assert_eq!(timeout(PUSHED, body).await.expect("it waits for itself"), Ok(7));
     crate::served(PUSHED, next.expect("in the queue")).await;
+}
+
+/// Its second and its third request find it in the queue.
+#[tokio::test]
+async fn a_waiter_that_asks_again_stays_at_its_place() {
+    let server = Server::start();
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let guard = lock(&theirs, KEY).acquire().await.expect("free");
+    let mut queue = Queue::at(&server, KEY);
+    let waiter = tokio::spawn(queue.join(waiting(&ours, KEY).acquire()).await);
+    // Those behind it do not ask, and so do not move behind it again.
+    queue.crowd(1, FAR);
+    let mut admin = server.admin();
+    let places =
+        |admin: &mut Admin| admin.ask::<Vec<String>>(&["ZRANGE", &queue_of(KEY), "0", "-1"]);
+    let before = places(&mut admin);
+    assert!(before.len() == 2 && before[1].starts_with("other/"), "{before:?}");
+    admin.forget_calls();
+    let asked = || std::future::ready(requests(&mut admin) >= 2);
+    eventually("it has asked twice more", LONG_TTL / 6, asked).await;
+    assert_eq!(places(&mut admin), before);
+    guard.release().await.expect("still held");
+    served(PUSHED, async { waiter.await.expect("no panic") }).await;
+    queue.disperse();
 }

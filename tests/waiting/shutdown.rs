@@ -69,3 +69,22 @@ async fn a_shutdown_leaves_the_waiters_of_other_managers_alone(backend: &Backend
     served(PUSHED, waiter).await;
     closing.await.expect("no panic").expect("drained");
 }
+
+/// The store knows nothing of the waiter, which is in the line of its own process.
+#[on(memory, redis, redlock, both_runtimes)]
+async fn a_shutdown_sends_those_away_who_wait_behind_a_holder_of_its_own(backend: &Backend) {
+    let (ours, key) = (backend.manager().await, backend.key("order:42"));
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    // Once they have been polled, only an answer wakes them.
+    let waiter = spawn_polled(waiting(&ours, &key).acquire()).await;
+    let blocking = waiting(&ours, &key);
+    let thread = tokio::spawn(on_a_plain_thread(move || blocking.acquire_blocking()));
+    Queue::stands_in_line().await;
+    let shutdown = ours.shutdown(ms(20)).await;
+    assert!(matches!(shutdown, Err(LockError::ShutdownTimeout { held: 1, .. })), "{shutdown:?}");
+    for waiter in [waiter, thread] {
+        let answer = timeout(LONG_TTL / 6, waiter).await.expect("answered while the lock is held");
+        assert_eq!(answer.expect("no panic").map(drop), Err(LockError::ShutDown));
+    }
+    guard.release().await.expect("still held");
+}

@@ -198,3 +198,100 @@ impl Place {
         self.line.with(|state| state.queue.lost(self.ticket, Moment::now()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::engine::asker::Asker;
+    use crate::engine::core::Core;
+    use crate::engine::held::Held;
+    use crate::engine::line::{Arrived, Line};
+    use crate::protocol::answer::Grant;
+    use crate::protocol::lease::Renewal;
+    use crate::store::dispatch::Store;
+    use crate::store::redis::store::Redis;
+    use crate::value::applied::Applied;
+    use crate::value::defaults::Defaults;
+    use crate::value::fence::Fences;
+    use crate::value::token::Token;
+
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+
+    /// Nothing answers at its server. Its turns do not end.
+    fn core() -> Arc<Core> {
+        let store = Store::Redis(Arc::new(Redis::at("redis://127.0.0.1:1", HOUR)));
+        let defaults = Defaults { turn: Some(HOUR), ..Defaults::default() };
+        #[cfg(feature = "defer")]
+        let core = Core::over(store, None, defaults, None, 1_024);
+        #[cfg(not(feature = "defer"))]
+        let core = Core::over(store, None, defaults);
+        core
+    }
+
+    fn arrive(core: &Arc<Core>) -> Arrived<Request> {
+        let token = Token::new("test", "", "").unwrap();
+        let mut request = Request::new("order:1".into(), token, HOUR);
+        request.until = Some(request.asked.after(HOUR));
+        Line::of_caller(core, 0, request)
+    }
+
+    /// A holder, and a caller of the same process that waits.
+    fn held_and_awaited(core: &Arc<Core>) -> (Arc<Held>, Place) {
+        let Arrived::Asks(place, request) = arrive(core) else { panic!("nobody else is there") };
+        let acquisition = Acquisition::new(Arc::clone(core), request);
+        assert!(acquisition.enter().is_ok());
+        let (sent, fences) = (Moment::now(), Fences::default());
+        let grant = Grant { sent, at: sent, ttl: HOUR, earlier: Applied::No, fences };
+        let asker = Asker::new(place, None);
+        let held = Held::new(acquisition, grant, Renewal::Off, asker).unwrap();
+        let Arrived::Waits(waiter, _) = arrive(core) else { panic!("it is held") };
+        (held, waiter)
+    }
+
+    fn has(waiter: &Place) -> bool {
+        matches!(waiter.poll(Waker::noop()), Found::Lock(..))
+    }
+
+    /// The new server may have no data, and grant the lock to another process.
+    #[tokio::test]
+    async fn a_lock_is_not_passed_on_when_its_server_may_have_been_replaced() {
+        for changes in [false, true] {
+            let core = core();
+            let (held, waiter) = held_and_awaited(&core);
+            if changes {
+                core.background().confirm_all();
+            }
+            let is_passed = matches!(held.pass_on(), Ended::Passed);
+            assert_eq!((is_passed, has(&waiter)), (!changes, !changes));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_pass_is_not_taken_up_when_the_server_may_have_been_replaced_meanwhile() {
+        for changes in [false, true] {
+            let core = core();
+            let (held, waiter) = held_and_awaited(&core);
+            assert!(matches!(held.pass_on(), Ended::Passed));
+            if changes {
+                core.background().confirm_all();
+            }
+            assert_eq!(has(&waiter), !changes);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wait_behind_a_holder_of_the_process_is_no_outage() {
+        let core = core();
+        let before = Moment::now();
+        let (held, waiter) = held_and_awaited(&core);
+        // The caller behind it asks no server.
+        core.shutdown().close();
+        assert!(!matches!(held.pass_on(), Ended::Passed));
+        let after = Moment::now().after(HOUR);
+        let refused = |since| waiter.over(true, true, since);
+        assert!(matches!(refused(before), Some(Refusal::Contended { .. })));
+        assert!(matches!(refused(after), Some(Refusal::Failed(_))), "nothing is known of the lock");
+    }
+}

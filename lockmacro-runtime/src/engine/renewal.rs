@@ -414,6 +414,26 @@ mod tests {
         }
     }
 
+    /// The server of before has answered a renewal that was in flight.
+    #[test]
+    fn a_renewal_in_flight_while_the_server_changes_is_followed_by_another_one() {
+        let renewals = Arc::new(Renewals::default());
+        let held: Arc<dyn Renewable> = Arc::new(NeverHeld);
+        let now = Moment::now();
+        let (enrolled, _) = renewals.enroll(Arc::downgrade(&held), now, Some(now));
+        let taken = |at| renewals.take_due(at).map_or(0, |(due, _)| due.len());
+        let later = now.after(Duration::from_secs(60));
+        for changes in [false, true] {
+            assert_eq!(taken(later), 1, "it is sent");
+            if changes {
+                renewals.all_due(now);
+                assert_eq!(taken(later), 0, "it is in flight");
+            }
+            renewals.over(enrolled.id, Some(later));
+            assert_eq!(taken(Moment::now()), usize::from(changes));
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn confirmations_are_limited_and_delay_no_renewal() {
         let renewals = Renewals::default();

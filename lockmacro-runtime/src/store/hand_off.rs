@@ -33,17 +33,19 @@ pub(crate) struct Sample {
 
 impl HandOff {
     /// When the lease of this hand-off starts; `None` when the hand-off is older than the sample,
-    /// whose answer is newer then, or came from another server, which has another clock.
+    /// whose answer is newer then, or came from another server, which has another clock. Also when
+    /// half of the lease has passed by `now`: too little of it may be left.
     ///
     /// The server's clock shows how long after the sample the lock was handed off. The drift is
     /// subtracted, and the lease never starts after the push was received. A late push leaves less
     /// of the lease; counting from its receipt would count on an expired lock.
-    pub(crate) fn counts_from(&self, sample: Sample) -> Option<Moment> {
+    pub(crate) fn counts_from(&self, sample: Sample, now: Moment) -> Option<Moment> {
         if sample.connection.is_none_or(|known| known.get() != self.connection) {
             return None;
         }
         let later = Duration::from_micros(self.at.checked_sub(sample.server)?);
-        Some(sample.sent.after(later - later / 100).min(self.received))
+        let sent = sample.sent.after(later - later / 100).min(self.received);
+        (now.since(sent) < self.ttl / 2).then_some(sent)
     }
 }
 
@@ -53,6 +55,10 @@ mod tests {
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
+    }
+
+    fn at(time: u64) -> Moment {
+        Moment::at(ms(time))
     }
 
     fn hand_off(received_ms: u64, at_ms: u64) -> HandOff {
@@ -66,13 +72,13 @@ mod tests {
         let sample = Sample { sent, connection, server: 70_000_000 };
         // A second after the sample on the server's clock; the message took four.
         let late = hand_off(6_000, 71_000);
-        assert_eq!(late.counts_from(sample), Some(Moment::at(ms(1_990))));
+        assert_eq!(late.counts_from(sample, at(2_000)), Some(Moment::at(ms(1_990))));
         // The server's clock has jumped ahead.
         let ahead = hand_off(1_500, 99_000);
-        assert_eq!(ahead.counts_from(sample), Some(Moment::at(ms(1_500))));
+        assert_eq!(ahead.counts_from(sample, at(2_000)), Some(Moment::at(ms(1_500))));
         // The push was in flight while the request was answered.
         let stale = hand_off(1_500, 69_999);
-        assert_eq!(stale.counts_from(sample), None);
+        assert_eq!(stale.counts_from(sample, at(2_000)), None);
     }
 
     #[test]
@@ -80,9 +86,18 @@ mod tests {
         let sample =
             |connection| Sample { sent: Moment::at(ms(0)), connection, server: 70_000_000 };
         let (known, received) = (NonZeroU64::new, hand_off(1_000, 70_900));
-        assert_eq!(received.counts_from(sample(known(1))), Some(Moment::at(ms(891))));
+        assert_eq!(received.counts_from(sample(known(1)), at(1_000)), Some(Moment::at(ms(891))));
         for other in [known(2), None] {
-            assert_eq!(received.counts_from(sample(other)), None, "{other:?}");
+            assert_eq!(received.counts_from(sample(other), at(1_000)), None, "{other:?}");
         }
+    }
+
+    /// As in a process that was stopped. Its body would begin with less than half of the lease.
+    #[test]
+    fn a_hand_off_does_not_count_after_half_of_its_lease() {
+        let sample = Sample { sent: at(0), connection: NonZeroU64::new(1), server: 70_000_000 };
+        let received = hand_off(9_000, 71_000);
+        assert_eq!(received.counts_from(sample, at(990 + 2_499)), Some(at(990)));
+        assert_eq!(received.counts_from(sample, at(990 + 2_500)), None);
     }
 }

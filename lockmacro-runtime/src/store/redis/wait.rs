@@ -57,14 +57,11 @@ impl Redis {
                 shutdown.check()?;
                 if let Ok(Signal::Granted(hand_off)) = signal {
                     let HandOff { received: at, ttl, fences, .. } = *hand_off;
-                    if let Some(sent) = hand_off.counts_from(sample)
-                        && sent.elapsed() < ttl / 2
-                    {
+                    if let Some(sent) = hand_off.counts_from(sample, Moment::now()) {
                         let fences = fences.into_iter().collect();
                         return Ok(Answer::Granted(Grant { sent, at, ttl, earlier, fences }));
                     }
-                    // Too little of the lease may be left: the next request confirms the lock, or
-                    // joins the queue.
+                    // The next request confirms the lock, or joins the queue.
                 }
             }
         }

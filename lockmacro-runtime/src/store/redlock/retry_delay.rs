@@ -51,6 +51,15 @@ mod tests {
         assert!(pauses[40..].iter().all(|pause| *pause >= LONGEST.mul_f64(0.5)));
     }
 
+    /// Many waiters ask all nodes for as long as the lock is held.
+    #[test]
+    fn a_waiter_asks_ten_times_a_second_in_the_end() {
+        let mut pause = RetryDelay::new(&AtomicU64::new(500));
+        let pauses: Vec<_> = (0..200).map(|_| pause.next(None)).collect();
+        let sum: Duration = pauses[100..].iter().sum();
+        assert!(sum > Duration::from_secs(8) && sum < Duration::from_secs(12), "{sum:?}");
+    }
+
     #[test]
     fn a_delay_ends_with_the_holders_lease() {
         let mut pause = RetryDelay::new(&AtomicU64::new(u64::MAX / 1_000_000));
