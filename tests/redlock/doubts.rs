@@ -181,3 +181,17 @@ async fn an_acquire_of_several_keys_dropped_at_any_point_is_done_with() {
     }
     panic!("it never completed");
 }
+
+/// The lock is released while the request is on its way to the node.
+#[tokio::test]
+async fn a_token_that_arrives_after_its_release_is_released_once_more() {
+    let (nodes, proxy, manager) = behind_a_proxy().await;
+    proxy.on_next("SET", Fault::HoldLastCommand(ms(2_500)));
+    let guard = lock(&manager).acquire().await.expect("two of three are free");
+    guard.release().await.expect("released");
+    proxy.held_commands_arrive().await;
+    // Earlier than its ttl ends.
+    let mut last = nodes.0[2].admin();
+    eventually("it is released", LONG_TTL / 2, || ready(last.get(KEY).is_none())).await;
+    nodes.keep_nothing().await;
+}
