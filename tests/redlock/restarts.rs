@@ -255,7 +255,7 @@ async fn a_vote_of_a_server_that_replaced_the_known_one_meanwhile_does_not_count
     let nodes = Nodes::start(3);
     let (proxy, other) = (Proxy::to(nodes.0[2].port()), Server::start());
     let urls = vec![nodes.0[0].url(), nodes.0[1].url(), proxy.url()];
-    let builder = LockManager::builder().longest_ttl(SHORT_TTL).timeout(ms(500));
+    let builder = LockManager::builder().longest_ttl(SHORT_TTL);
     let manager = connected(builder.node_timeout(IN_TIME), urls).await;
     let lock = || Lock::new(KEY).ttl(SHORT_TTL).manager(&manager);
     let all_vote = async || {
