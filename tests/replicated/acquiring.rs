@@ -136,32 +136,40 @@ async fn a_lock_that_is_gone_before_its_body_starts_is_asked_for_again() {
     let mut admin = servers[0].admin();
     // The scripts are loaded, and the connections open.
     lock(&manager).acquire().await.expect("free").release().await.expect("held");
+    // Returns the last token that it has taken away.
     let mut is_gone = async |times| {
+        let mut token = None;
         for _ in 0..times {
             proxy.on_next("WAIT", Fault::HoldCommand(ms(700)));
             let held = || std::future::ready(proxy.orders_are_done());
             eventually("it is to be acknowledged", FAILOVER, held).await;
-            assert_eq!(admin.ask::<usize>(&["DEL", KEY]), 1);
+            token = admin.ask::<Option<String>>(&["GETDEL", KEY]);
+            assert!(token.is_some());
         }
+        token
     };
-    let several = Lock::many([KEY, "order:43"]).ttl(FAILOVER_TTL).manager(&manager);
-    let blocking = lock(&manager);
+    let several = || Lock::many([KEY, "order:43"]).ttl(FAILOVER_TTL).manager(&manager);
+    let (blocking, several_blocking) = (lock(&manager), several());
     let blocking = on_a_plain_thread(move || blocking.acquire_blocking());
+    let several_blocking = on_a_plain_thread(move || several_blocking.acquire_blocking());
     for asked in [
         Box::pin(lock(&manager).acquire())
             as Pin<Box<dyn Future<Output = Locked<LockGuard>> + Send>>,
         Box::pin(lock(&manager).wait(FAILOVER_TTL).acquire()),
-        Box::pin(several.acquire()),
+        Box::pin(several().acquire()),
         Box::pin(blocking),
+        Box::pin(several_blocking),
     ] {
-        let (guard, ()) = in_time(join(tokio::spawn(asked), is_gone(1))).await;
+        let (guard, token) = in_time(join(tokio::spawn(asked), is_gone(1))).await;
         let guard = guard.expect("no panic").expect("it is free");
         assert_eq!(guard.check(), Ok(()));
-        assert!(servers[0].admin().get(KEY).is_some() && servers[1].admin().get(KEY).is_some());
+        let now = servers[0].admin().get(KEY);
+        assert!(now.is_some() && servers[1].admin().get(KEY) == now);
+        assert_ne!(now, token, "the release of the first token may still arrive");
         guard.release().await.expect("held");
     }
     // A caller that does not wait asks once more.
-    let (asked, ()) = in_time(join(tokio::spawn(lock(&manager).acquire()), is_gone(2))).await;
+    let (asked, _) = in_time(join(tokio::spawn(lock(&manager).acquire()), is_gone(2))).await;
     let error = asked.expect("no panic").expect_err("it goes again");
     assert!(
         matches!(error, LockError::Unavailable { reason: Unavailability::Replaced, .. }),
