@@ -91,6 +91,8 @@ mod value;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod simulation {
+    #[cfg(feature = "defer")]
+    pub use crate::store::redis::scripts::scripts;
     pub use crate::value::world::{Entered, Opening, Stream, Task, World, enter};
 }
 

@@ -4,10 +4,11 @@ use std::process::ExitCode;
 
 use lockmacro_simulation_tests::mutants::try_all;
 use lockmacro_simulation_tests::processes::many::{self, Many};
-use lockmacro_simulation_tests::processes::run::run;
+use lockmacro_simulation_tests::processes::parts::{Part, shrink};
+use lockmacro_simulation_tests::processes::run::run_without;
 
 const USAGE: &str = "simulation [--seeds NUMBER] [--from SEED] [--threads NUMBER]
-simulation --seed SEED [--trace]
+simulation --seed SEED [--trace] [--without fault|process NUMBER]... [--shrink]
 simulation --mutants [NAME]";
 
 fn mutants(only: Option<&str>) -> ExitCode {
@@ -16,7 +17,8 @@ fn mutants(only: Option<&str>) -> ExitCode {
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
-    let (mut many, mut seed, mut traced) = (Many::default(), None, false);
+    let (mut many, mut seed) = (Many::default(), None);
+    let (mut traced, mut shrinks, mut without) = (false, false, Vec::new());
     while let Some(arg) = args.next() {
         let mut number = || args.next().and_then(|text| text.parse::<u64>().ok());
         let known = match arg.as_str() {
@@ -27,6 +29,15 @@ fn main() -> ExitCode {
             "--trace" => {
                 traced = true;
                 Some(())
+            }
+            "--shrink" => {
+                shrinks = true;
+                Some(())
+            }
+            "--without" => {
+                let (kind, number) = (args.next(), args.next());
+                let part = kind.zip(number).and_then(|(kind, number)| Part::of(&kind, &number));
+                part.map(|part| without.push(part))
             }
             "--first" => {
                 many.only_first = true;
@@ -42,15 +53,22 @@ fn main() -> ExitCode {
     }
     match seed {
         Some(seed) => {
-            let outcome = run(seed, true);
+            let outcome = if shrinks {
+                let (without, outcome) = shrink(seed, without);
+                let without: Vec<_> = without.iter().map(Part::to_string).collect();
+                println!("--seed {seed} {}", without.join(" "));
+                outcome
+            } else {
+                run_without(seed, &without, true)
+            };
             if traced || outcome.failure.is_some() {
                 print!("{}", outcome.trace.unwrap_or_default());
             }
-            match outcome.failure {
+            match &outcome.failure {
                 Some(failure) => println!("seed {seed}: {}: {}", failure.oracle, failure.text),
                 None => println!("seed {seed}: passed"),
             }
-            ExitCode::SUCCESS
+            ExitCode::from(u8::from(outcome.failure.is_some()))
         }
         None => {
             let found = many::run_seeds(many);

@@ -123,3 +123,24 @@ pub(crate) mod inspect {
     pub(crate) static QUEUE: Script = script!(["q", "w"], "scripts/inspect/queue.lua");
     pub(crate) static ALL: [&Script; 2] = [&LOCKS, &QUEUE];
 }
+
+/// The hashes and the names of the scripts, for the trace of a simulation.
+#[cfg(all(feature = "simulation", feature = "defer"))]
+pub fn scripts() -> [(&'static str, &'static str); 13] {
+    [
+        (&ACQUIRE, "acquire"),
+        (&RELEASE, "release"),
+        (&RELEASE_UNCONTENDED, "release_uncontended"),
+        (&RENEW, "renew"),
+        (&RAISE_FENCE, "raise_fence"),
+        (&RIGHTS, "check_rights"),
+        (&ACQUIRE_ALL, "acquire_all"),
+        (&RELEASE_ALL, "release_all"),
+        (&RENEW_ALL, "renew_all"),
+        (&jobs::PUT, "put"),
+        (&jobs::TAKE, "take"),
+        (&jobs::KEEP, "keep"),
+        (&jobs::SETTLE, "settle"),
+    ]
+    .map(|(script, name): (&'static Script, _)| (script.hash.as_str(), name))
+}

@@ -12,11 +12,13 @@ use tokio::time::{sleep, timeout};
 use crate::processes::faults;
 use crate::processes::host::Host;
 use crate::processes::network::Network;
+use crate::processes::parts::Part;
 use crate::processes::process::State;
 use crate::processes::replay;
 use crate::processes::replicas::Replicas;
 use crate::processes::scenario::{Scenario, Store};
 use crate::processes::sim::{Failure, Sim, is_running, seeded, set, sim};
+use crate::processes::watchdog::watch;
 use crate::processes::work::start;
 use crate::processes::world::OfProcess;
 
@@ -44,9 +46,16 @@ thread_local! {
 
 /// Runs the simulation of a seed.
 pub fn run(seed: u64, traced: bool) -> Outcome {
+    run_without(seed, &[], traced)
+}
+
+/// Runs it without some parts of its scenario.
+pub fn run_without(seed: u64, without: &[Part], traced: bool) -> Outcome {
     watch_panics();
     PANIC.take();
-    let scenario = Scenario::draw(seed);
+    let _watched = watch(seed);
+    let mut scenario = Scenario::draw(seed);
+    scenario.leave_out(without);
     let runtime = Builder::new_current_thread()
         .enable_time()
         .start_paused(true)

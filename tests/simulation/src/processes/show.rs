@@ -1,6 +1,10 @@
 //! Bytes of the protocol for the trace, in short.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::LazyLock;
+
+use lockmacro_runtime::simulation::scripts;
 
 /// Longest text of one message.
 const LONGEST: usize = 240;
@@ -14,6 +18,12 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
+/// The name of a script, if this is the hash of one.
+fn script(word: &str) -> Option<&'static str> {
+    static NAMES: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| scripts().into());
+    NAMES.get(word).copied()
+}
+
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut short = String::new();
@@ -21,6 +31,7 @@ fn shown(bytes: &[u8]) -> String {
         if line.is_empty() || (line.starts_with(['$', '*', '>', '%']) && line.len() > 1) {
             continue;
         }
+        let line = script(line).unwrap_or(line);
         if short.len() > LONGEST {
             short.push('…');
             break;
