@@ -12,8 +12,8 @@ use tokio::time::timeout;
 
 use crate::{KEY, LONG_TTL, Locked, POLLED, PUSHED, lock, manager, ms, requests, served, waiting};
 
-/// The time in which a waiter takes up a lock that was passed to it. After that the pass lapses, and
-/// the next caller of its process comes before it.
+/// The time in which a waiter takes up a lock that was passed to it. After that the pass lapses,
+/// and the next caller of its process comes before it.
 const TAKE_UP: Duration = ms(50);
 
 /// The turns of a queue.
