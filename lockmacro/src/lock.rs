@@ -300,6 +300,8 @@ impl Printer<'_> {
 ///
 /// Output: `<LockKey as From<_>>::from(key)`
 fn key_from(runtime: &Runtime, key: &TokenStream, site: Span) -> TokenStream {
+    // An error about a value belongs to the value.
+    let runtime = respan(runtime.to_token_stream(), site);
     quote_spanned!(site=> <#runtime::LockKey as ::core::convert::From<_>>::from(#key))
 }
 

@@ -1,8 +1,8 @@
-use lockmacro_runtime::{LockError, distributed_lock};
+use lockmacro_runtime::distributed_lock;
 
 #[distributed_lock(key = "orders", unlocked = audit_held)]
 #[tokio::test]
-async fn audit() -> Result<(), LockError> {
+async fn audit() -> Result<(), lockmacro_runtime::LockError> {
     Ok(())
 }
 
