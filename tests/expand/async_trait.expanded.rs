@@ -32,7 +32,6 @@ impl Auditor for Orders {
                         }
                         let __self = self;
                         let id = id;
-                        let _ = &id;
                         let __ret: Result<Receipt, Error> = { __self.run(id).await };
                         __ret
                     }

@@ -92,7 +92,7 @@ fn text_in_a_branch_is_filled_in() {
         assert!(ends.contains(&format!("else {{ {end} }}")), "{ends}");
     }
     let own = key(quote!(if id > 5 { "order:<id>" } else { doors::exit(id) })).unwrap();
-    assert!(own.contains("LockKey :: from (doors :: exit (id))"), "{own}");
+    assert!(own.contains(&format!("{from} (doors :: exit (id))")), "{own}");
     let error = key(quote!(if id > 5 { "order:<sn>" } else { "rest" })).unwrap_err();
     assert!(error.contains("`sn` is no argument of this function"), "{error}");
 }
