@@ -1,11 +1,10 @@
 //! A run that must happen once a day, after two in the morning in Berlin, even if machines die:
 //! `cargo run -p lockmacro-recipes --example nightly`
 
-use std::{collections::BTreeSet, sync::Mutex, time::Duration};
-
 use jiff::{Timestamp, ToSpan as _, civil::Date, tz::TimeZone};
-use lockmacro_runtime::defer::{NewJob, Worker};
+use lockmacro_runtime::defer::{JobState, NewJob, Worker};
 use lockmacro_runtime::{LockError, LockManager, distributed_lock};
+use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 
 /// In a program: a table, written in the transaction of the work.
 static DONE: Mutex<BTreeSet<Date>> = Mutex::new(BTreeSet::new());
@@ -26,8 +25,7 @@ fn due(now: Timestamp, zone: &str) -> Date {
     (now - 2.hours()).to_zoned(TimeZone::get(zone).expect("a time zone")).date()
 }
 
-/// Each machine calls it every minute, and when it starts. One call is stored, as its id is the day.
-/// A call that was done 30 s ago is forgotten, but not its day.
+/// Each machine calls this every minute. The id is the day, so one call is stored until it is done.
 async fn ask(locks: &LockManager, day: Date) -> Result<(), LockError> {
     if !DONE.lock().expect("days").contains(&day) {
         let (id, arguments) = (day.to_string(), format!("[\"{day}\"]"));
@@ -42,6 +40,8 @@ async fn main() -> Result<(), LockError> {
     locks.install()?;
     let day = due(Timestamp::now(), "Europe/Berlin");
     tokio::try_join!(ask(&locks, day), ask(&locks, day), ask(&locks, day))?;
+    let name = report::deferred().name().into();
+    assert_eq!(locks.deferrer().list(name, JobState::Waiting, 0, 9).await?.total, 1);
     for dies_after in [100, 3_000] {
         let worker = Worker::new(&locks).lease(Duration::from_secs(1)).register(report::deferred());
         let _ = tokio::time::timeout(Duration::from_millis(dies_after), worker.run()).await;
