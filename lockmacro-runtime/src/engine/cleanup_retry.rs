@@ -97,7 +97,7 @@ mod tests {
         let queue = CleanupQueue::new(MAX_BYTES);
         queue.add(Arc::new(request), InFlight::default().join());
         let mut item = queue.next_untried().unwrap();
-        let mut again = |item: &mut Item| next_release(&Memory::new(), item, &Ok(Released::Held));
+        let again = |item: &mut Item| next_release(&Memory::new(), item, &Ok(Released::Held));
         for _ in 0..4 * MAX_RELEASES {
             item.times += 1;
             assert!(again(&mut item).is_some_and(|pause| pause < LAST_PAUSE));
