@@ -16,9 +16,9 @@ use crate::literal;
 use crate::path::variable;
 use crate::policy::{OnBusy, OnLost};
 use crate::returns;
+use crate::second_name;
 use crate::sharing::Sharing;
 use crate::template::Template;
-use crate::unlocked;
 use crate::values::Fences;
 
 type Check = fn(&Args, &Function) -> Result<()>;
@@ -342,7 +342,7 @@ fn check_when(args: &Args, _: &Function) -> Result<()> {
 
 fn check_unlocked(args: &Args, function: &Function) -> Result<()> {
     let Some(name) = &args.unlocked else { return Ok(()) };
-    unlocked::check_attributes(function)?;
+    second_name::check_attributes(function)?;
     if name.unraw() == function.sig.ident.unraw() {
         let message = format!(
             "`{name}` is the function with the lock: write another name for the one without it, \

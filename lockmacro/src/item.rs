@@ -15,7 +15,7 @@ use syn::{
 };
 
 use crate::boxed::{self, Boxed};
-use crate::path::ungroup;
+use crate::path::{is_owned, is_plain, mentions, ungroup};
 use crate::returns;
 
 pub(crate) struct Function {
@@ -197,39 +197,6 @@ pub(crate) fn bindings(pattern: &Pat) -> Vec<(Ident, bool)> {
     let mut names = Names(Vec::new());
     names.visit_pat(pattern);
     names.0
-}
-
-/// Whether `tokens` have a name, also inside a literal, where a format may use it.
-pub(crate) fn mentions(tokens: TokenStream, name: &Ident) -> bool {
-    tokens.into_iter().any(|tree| match tree {
-        TokenTree::Ident(ident) => ident == *name,
-        TokenTree::Group(group) => mentions(group.stream(), name),
-        TokenTree::Literal(literal) => literal.to_string().contains(&name.unraw().to_string()),
-        TokenTree::Punct(_) => false,
-    })
-}
-
-/// Types without a destructor.
-const PLAIN: [&str; 16] = [
-    "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32",
-    "f64", "bool", "char",
-];
-
-/// Whether a type certainly has no destructor: a reference or a number.
-fn is_plain(ty: &Type) -> bool {
-    match ty {
-        Type::Reference(_) => true,
-        Type::Path(path) => PLAIN.iter().any(|plain| path.path.is_ident(plain)),
-        _ => false,
-    }
-}
-
-/// Whether a type certainly borrows nothing: a number or a `String`.
-pub(crate) fn is_owned(ty: &Type) -> bool {
-    match ty {
-        Type::Path(path) => PLAIN.iter().chain(&["String"]).any(|name| path.path.is_ident(name)),
-        _ => false,
-    }
 }
 
 /// `{ tokens }`

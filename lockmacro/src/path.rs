@@ -1,8 +1,9 @@
-//! Expressions that only name a value, and the invisible groups of `macro_rules!` variables.
+//! What expressions, types and tokens name, and the invisible groups of `macro_rules!` variables.
 
 use std::mem;
 
-use proc_macro2::Ident;
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use syn::ext::IdentExt as _;
 use syn::visit_mut::{self, VisitMut};
 use syn::{Expr, Type};
 
@@ -75,5 +76,38 @@ impl VisitMut for Groups {
             *ty = mem::replace(&mut *group.elem, Type::Verbatim(Default::default()));
         }
         visit_mut::visit_type_mut(self, ty);
+    }
+}
+
+/// Whether `tokens` have a name, also inside a literal, where a format may use it.
+pub(crate) fn mentions(tokens: TokenStream, name: &Ident) -> bool {
+    tokens.into_iter().any(|tree| match tree {
+        TokenTree::Ident(ident) => ident == *name,
+        TokenTree::Group(group) => mentions(group.stream(), name),
+        TokenTree::Literal(literal) => literal.to_string().contains(&name.unraw().to_string()),
+        TokenTree::Punct(_) => false,
+    })
+}
+
+/// Types without a destructor.
+const PLAIN: [&str; 16] = [
+    "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32",
+    "f64", "bool", "char",
+];
+
+/// Whether a type certainly has no destructor: a reference or a number.
+pub(crate) fn is_plain(ty: &Type) -> bool {
+    match ty {
+        Type::Reference(_) => true,
+        Type::Path(path) => PLAIN.iter().any(|plain| path.path.is_ident(plain)),
+        _ => false,
+    }
+}
+
+/// Whether a type certainly borrows nothing: a number or a `String`.
+pub(crate) fn is_owned(ty: &Type) -> bool {
+    match ty {
+        Type::Path(path) => PLAIN.iter().chain(&["String"]).any(|name| path.path.is_ident(name)),
+        _ => false,
     }
 }

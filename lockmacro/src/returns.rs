@@ -6,7 +6,7 @@ use syn::visit_mut::VisitMut;
 use syn::{Error, GenericArgument, ParenthesizedGenericArguments, PathArguments, PathSegment};
 use syn::{Result, TraitBound, Type, TypeFnPtr};
 
-use crate::item;
+use crate::path::is_owned;
 
 /// Refuses types whose work continues after the function has returned, without the lock: traits
 /// with names such as `TryStream`, boxes with names such as `BoxFuture`, and handles of tasks. The
@@ -110,7 +110,7 @@ pub(crate) fn is_no_result(output: &Type) -> bool {
     match output {
         Type::Path(path) if path.qself.is_none() => path.path.segments.last().is_some_and(|last| {
             let known = ["Option", "Vec", "Box", "Arc", "Poll"];
-            item::is_owned(output) || known.iter().any(|name| last.ident == name)
+            is_owned(output) || known.iter().any(|name| last.ident == name)
         }),
         Type::Path(_) | Type::Macro(_) | Type::Verbatim(_) => false,
         Type::Group(group) => is_no_result(&group.elem),

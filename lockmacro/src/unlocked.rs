@@ -1,45 +1,15 @@
 //! `unlocked = name`: a second function with the same body, for callers that hold the lock.
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
+use syn::FnArg;
 use syn::ext::IdentExt as _;
-use syn::spanned::Spanned as _;
-use syn::{Error, FnArg, Result};
 
 use crate::expand::Printer;
-use crate::item::{Function, bindings, mentions};
+use crate::item::bindings;
 use crate::key::Key;
+use crate::path::mentions;
 use crate::second_name::renamed;
-
-/// Refuses attributes, and a name, that only one function can have.
-pub(crate) fn check_attributes(function: &Function) -> Result<()> {
-    let fault = |span: Span, what: &str| {
-        let message = format!(
-            "{what}: remove `unlocked`, or put this attribute on a function that `{}` calls",
-            function.sig.ident
-        );
-        Err(Error::new(span, message))
-    };
-    for attribute in &function.attributes {
-        let path = attribute.path();
-        let tokens = || attribute.meta.to_token_stream();
-        let has = |word: &str| mentions(tokens(), &Ident::new(word, path.span()));
-        match path.segments.last().map(|last| last.ident.to_string()).as_deref() {
-            Some("test" | "rstest" | "test_case" | "bench") => {
-                return fault(path.span(), "the test would run a second time, without the lock");
-            }
-            Some("main") => return fault(path.span(), "a program has one `main`"),
-            _ if has("no_mangle") || has("export_name") => {
-                return fault(path.span(), "only one function can have this name in the linker");
-            }
-            _ => {}
-        }
-    }
-    match function.sig.ident == "main" && function.sig.receiver().is_none() {
-        true => fault(function.sig.ident.span(), "a program has one `main`"),
-        false => Ok(()),
-    }
-}
 
 impl Printer<'_> {
     /// The body a second time, because neither function can call the other one: a function without

@@ -7,9 +7,9 @@ rows! { (id, note)
         [on_busy = defer("30s")] [on_lost = error] [on_lost = finish] [on_lost = undone]
         [release = background] [guard = _guard] [fence = _fence] [message = "order <id> is audited"]
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: renew fences
     }
     key_of_a_call { [key = note.key(id)] [ttl = "30s"] [ttl = note.lease()] [max_hold = "60s"]
@@ -18,9 +18,9 @@ rows! { (id, note)
         [on_busy = defer("30s")] [on_lost = error] [on_lost = finish] [on_lost = undone]
         [release = background] [guard = _guard] [fence = _fence] [message = "order <id> is audited"]
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: renew fences
     }
     key_of_branches { [key = if id > 0 { "order:<id>" } else { "order" }] [ttl = "30s"]
@@ -30,9 +30,9 @@ rows! { (id, note)
         [on_lost = undone] [release = background] [guard = _guard] [fence = _fence]
         [message = "order <id> is audited"] [message = "<note.text()> is audited"]
         [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: renew fences
     }
     keys { [key = ["order:<id>", shared("note:<id>:<note>")]] [ttl = "30s"] [ttl = note.lease()]
@@ -41,9 +41,9 @@ rows! { (id, note)
         [on_lost = finish] [on_lost = undone] [release = background] [guard = _guard]
         [fence = [_order, _note]] [message = "order <id> is audited"]
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: renew shared permits permits_of_a_call fence
     }
     keys_of_an_iterator { [key = keys([note.key(id)])]
@@ -58,9 +58,9 @@ rows! { (id, note)
         [on_lost = undone] [release = background] [guard = _guard] [fence = _fence]
         [message = "order <id> is audited"] [message = "<note.text()> is audited"]
         [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: max_hold fences
     }
     ttl_of_a_call { [ttl = note.lease()] [renew] [min_hold = "1ms"] [wait = "5s"] [wait = forever]
@@ -69,9 +69,9 @@ rows! { (id, note)
         [on_lost = undone] [release = background] [guard = _guard] [fence = _fence]
         [message = "order <id> is audited"] [message = "<note.text()> is audited"]
         [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: max_hold fences
     }
     renew { [renew] [policy = POLICY]
@@ -86,9 +86,9 @@ rows! { (id, note)
         [on_lost = undone] [release = background] [guard = _guard] [fence = _fence]
         [message = "order <id> is audited"] [message = "<note.text()> is audited"]
         [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     min_hold { [min_hold = "1ms"] [wait = "5s"] [wait = forever] [shared] [permits = 3]
@@ -96,9 +96,9 @@ rows! { (id, note)
         [on_busy = defer("30s")] [on_lost = error] [on_lost = finish] [on_lost = undone]
         [release = background] [guard = _guard] [fence = _fence] [message = "order <id> is audited"]
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     wait { [wait = "5s"] [shared] [permits = 3] [permits = note.permits()] [on_busy = error]
@@ -106,36 +106,36 @@ rows! { (id, note)
         [on_lost = finish] [on_lost = undone] [release = background] [guard = _guard]
         [fence = _fence] [message = "order <id> is audited"] [message = "<note.text()> is audited"]
         [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     wait_forever { [wait = forever] [shared] [permits = 3] [permits = note.permits()]
         [on_busy = error] [on_lost = error] [on_lost = finish] [on_lost = undone]
         [release = background] [guard = _guard] [fence = _fence] [message = "order <id> is audited"]
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: skip fallback defer fences
     }
     shared { [shared] [on_busy = error] [on_busy = skip] [on_busy = fallback(later)]
         [on_busy = defer("30s")] [on_lost = error] [on_lost = finish] [on_lost = undone]
         [release = background] [guard = _guard] [fence = _fence] [message = "order <id> is audited"]
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: permits permits_of_a_call fences
     }
     permits { [permits = 3] [on_busy = error] [on_busy = skip] [on_busy = fallback(later)]
         [on_busy = defer("30s")] [on_lost = error] [on_lost = finish] [on_lost = undone]
         [release = background] [guard = _guard] [fence = _fence] [message = "order <id> is audited"]
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     permits_of_a_call { [permits = note.permits()] [on_busy = error] [on_busy = skip]
@@ -143,36 +143,36 @@ rows! { (id, note)
         [on_lost = undone] [release = background] [guard = _guard] [fence = _fence]
         [message = "order <id> is audited"] [message = "<note.text()> is audited"]
         [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     on_busy { [on_busy = error] [on_lost = error] [on_lost = finish] [on_lost = undone]
         [release = background] [guard = _guard] [fence = _fence] [message = "order <id> is audited"]
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     skip { [on_busy = skip] [on_lost = error] [on_lost = finish] [on_lost = undone]
         [release = background] [guard = _guard] [fence = _fence] [holder_note = "<note>"]
-        [manager = installed()] [manager = if id > 0 { installed() } else { installed() }]
+        [manager = installed()] [manager = if id > 0 { installed() } else { other() }]
         [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
         [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences message message_of_a_call
     }
     fallback { [on_busy = fallback(later)] [on_lost = error] [on_lost = finish] [on_lost = undone]
         [release = background] [guard = _guard] [fence = _fence] [holder_note = "<note>"]
-        [manager = installed()] [manager = if id > 0 { installed() } else { installed() }]
+        [manager = installed()] [manager = if id > 0 { installed() } else { other() }]
         [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
         [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences message message_of_a_call
     }
     defer { [on_busy = defer("30s")] [on_lost = error] [on_lost = finish] [on_lost = undone]
         [release = background] [guard = _guard] [fence = _fence] [holder_note = "<note>"]
-        [manager = installed()] [manager = if id > 0 { installed() } else { installed() }]
+        [manager = installed()] [manager = if id > 0 { installed() } else { other() }]
         [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
         [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences message message_of_a_call
@@ -180,47 +180,46 @@ rows! { (id, note)
     on_lost { [on_lost = error] [release = background] [guard = _guard] [fence = _fence]
         [message = "order <id> is audited"] [message = "<note.text()> is audited"]
         [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     finish { [on_lost = finish] [release = background] [guard = _guard] [fence = _fence]
         [message = "order <id> is audited"] [message = "<note.text()> is audited"]
         [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     recovering { [on_lost = undone] [release = background] [guard = _guard] [fence = _fence]
         [message = "order <id> is audited"] [message = "<note.text()> is audited"]
         [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     release { [release = background] [guard = _guard] [fence = _fence]
         [message = "order <id> is audited"] [message = "<note.text()> is audited"]
         [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     guard { [guard = _guard] [fence = _fence] [message = "order <id> is audited"]
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()]
         // Refused: fences unlocked
     }
     fence { [fence = _fence] [message = "order <id> is audited"]
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
         // Refused: when unlocked
     }
     fences { [fence = [_order, _note]]
@@ -228,25 +227,25 @@ rows! { (id, note)
         // runtime policy when unlocked
     }
     message { [message = "order <id> is audited"] [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
     }
     message_of_a_call { [message = "<note.text()> is audited"] [holder_note = "<note>"]
-        [manager = installed()] [manager = if id > 0 { installed() } else { installed() }]
+        [manager = installed()] [manager = if id > 0 { installed() } else { other() }]
         [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
         [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
     }
     holder_note { [holder_note = "<note>"] [manager = installed()]
-        [manager = if id > 0 { installed() } else { installed() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
+        [when = !note.text().is_empty()] [unlocked = audit_held]
     }
     manager { [manager = installed()] [map_err = std::convert::identity] [name = "orders.audit"]
         [crate = ::lockmacro_runtime] [policy = POLICY] [when = !note.text().is_empty()]
         [unlocked = audit_held]
     }
-    manager_of_branches { [manager = if id > 0 { installed() } else { installed() }]
+    manager_of_branches { [manager = if id > 0 { installed() } else { other() }]
         [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
         [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
     }

@@ -50,6 +50,10 @@ fn installed() -> &'static LockManager {
     LOCKS.get_or_init(LockManager::memory)
 }
 
+fn other() -> &'static LockManager {
+    unreachable!("no id is 0")
+}
+
 async fn later(_: u64, _: Note) -> Audited {
     Ok(None)
 }
