@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(read(&format!("{}|0|7|5000", u64::MAX)), asks);
         // An earlier version of the scripts.
         assert_eq!(read(&format!("{id}|0|7|0")), asks);
-        for odd in ["", "|", "1|0|7", "-1|0|7|0", &format!("{id}0|0|7|5000")] {
+        for odd in ["", "|", "1|0|7", "-1|0|7|0", &format!("{id}x|0|7|5000")] {
             assert_eq!(read(odd), None, "{odd}");
         }
     }
