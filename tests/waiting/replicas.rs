@@ -29,8 +29,8 @@ async fn a_subscriber_of_a_former_primary_believes_in_no_lock() {
 
     // The lock is free on the new primary, and the first waiter is not subscribed there.
     let mut admin = now.admin();
-    let next = manager(&now).await;
     admin.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
+    let next = manager(&now).await;
     admin.ask::<()>(&["DEL", KEY]);
     let guard = lock(&next, KEY).wait(WAIT).acquire().await.expect("granted");
     let port = now.port().to_string();
