@@ -40,8 +40,8 @@ impl LockManager {
     /// readiness probe or after a [`lazy`](crate::LockManagerBuilder::lazy) start.
     ///
     /// It takes two round trips. A server that is a replica is refused, unless sentinels or a
-    /// cluster name the primary. Of a Redlock, a majority has to answer. A server that fails or does
-    /// not answer is asked again until the manager's
+    /// cluster name the primary. Of a Redlock, a majority has to answer. A server that fails or
+    /// does not answer is asked again until the manager's
     /// [timeout](crate::LockManagerBuilder::timeout) is over.
     ///
     /// ```

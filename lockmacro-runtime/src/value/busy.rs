@@ -19,7 +19,8 @@ impl LockError {
     ///   [bounds of the manager](crate::LockManagerBuilder::retry_after).
     ///
     /// It is a second for [`Unavailable`](LockError::Unavailable) where the call failed at once, as
-    /// its server was lost: see [`fail_fast`](crate::LockManagerBuilder::fail_fast). `None` for every other error that is not [busy](LockError::is_busy).
+    /// its server was lost: see [`fail_fast`](crate::LockManagerBuilder::fail_fast). `None` for
+    /// every other error that is not [busy](LockError::is_busy).
     ///
     /// ```
     /// # use std::time::Duration;

@@ -175,7 +175,8 @@ pub enum LockError {
         /// Host and port of the server, or of every node of a Redlock; `None` where no server is
         /// known.
         server: Option<Box<str>>,
-        /// When to ask again, where the call failed at once because the server was lost; see [`fail_fast`](crate::LockManagerBuilder::fail_fast).
+        /// When to ask again, where the call failed at once because the server was lost; see
+        /// [`fail_fast`](crate::LockManagerBuilder::fail_fast).
         retry_after: Option<Duration>,
     },
     /// Fewer nodes of a Redlock than a majority have answered, so the lock is not held. It is
