@@ -1,4 +1,4 @@
-//! What a client of a service is told about an error: a status and a sentence.
+//! The status and the sentence that a client of a service gets for an error.
 
 use crate::value::error::LockError;
 

@@ -66,8 +66,8 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    /// Locks on these servers, not connected yet. No call takes longer than `timeout`. The keys have
-    /// the prefix already; the names of channels get it here.
+    /// Locks on these servers, not connected yet. No call takes longer than `timeout`. The keys
+    /// have the prefix already; the names of channels get it here.
     pub(crate) fn new(servers: &Deployment, timeout: Duration, key_prefix: &str) -> Self {
         let (is_cluster, fails_over) = match servers.at {
             Addresses::One(Target::At(_)) => (false, false),

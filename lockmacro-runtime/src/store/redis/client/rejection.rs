@@ -16,7 +16,7 @@ use crate::value::unavailability::Unavailability;
 const GREETING_TIMEOUT: Duration = Duration::from_millis(200);
 /// Most characters of it that an error shows.
 const SHOWN: usize = 40;
-/// What a server that wants TLS answers to anything else begins with: an alert.
+/// The first bytes of an answer of a server that wants TLS, to anything else: an alert.
 const TLS_ALERT: u8 = 21;
 const NO_REDIS: &str = "it does not speak the Redis protocol";
 
@@ -57,8 +57,8 @@ pub(crate) async fn explained(address: &ConnectionAddr, mut error: Transient) ->
     CallError::Transient(error)
 }
 
-/// What is said on a new connection, after this was sent; nothing where it is closed or silent.
-/// `None` where no connection can be opened.
+/// The text that arrives on a new connection after this was sent; none where it is closed or
+/// silent. `None` where no connection can be opened.
 async fn said(address: &ConnectionAddr, sent: &str) -> Option<Vec<u8>> {
     let opened = timeout(GREETING_TIMEOUT, stream::unused(address)).await.ok()?;
     let mut stream = opened.ok()??;
