@@ -189,16 +189,17 @@ impl Held {
     }
 
     /// The tenure for the next caller; `None` when the lock cannot be passed on.
-    fn tenure(&self) -> Option<Tenure> {
+    pub(crate) fn tenure(&self) -> Option<Tenure> {
         let (turn, sent) = (&self.turn, self.turn.sent());
+        // Before the lease: a renewal that finds the lock taken marks the lease, and is answered.
+        let is_suspect = turn.is_suspect()
+            || self.manager().has_changed_since(sent)
+            || !self.request().keep().is_zero();
         let ends = {
             let mut lease = self.lease();
             lease.remaining(Moment::now()).ok()?;
             lease.ends()
         };
-        let is_suspect = turn.is_suspect()
-            || self.manager().has_changed_since(sent)
-            || !self.request().keep().is_zero();
         let (began, fences, kept_until) = (turn.began, turn.fences, turn.kept_until());
         (!is_suspect).then_some(Tenure { began, sent, ends, kept_until, fences, was_held: true })
     }

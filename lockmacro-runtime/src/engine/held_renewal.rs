@@ -59,8 +59,6 @@ impl Renewable for Held {
             // A confirmation has no ttl: it lasts no longer than the rest of the lease.
             let kept = ttl.max(self.turn.kept_until().since(sent));
             self.turn.confirmed(sent, Moment::now().after(kept));
-        } else {
-            self.turn.answered();
         }
         let next = {
             let mut lease = self.lease();
@@ -72,6 +70,8 @@ impl Renewable for Held {
                 // A lease that had ended before is reported as expired, not as taken.
                 let _ = lease.remaining(Moment::now());
                 lease.taken();
+                // Marked first: once the renewal counts as answered, the lock may be passed on.
+                self.turn.answered();
                 None
             }
         };

@@ -201,6 +201,9 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
+    use std::hint;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
     use std::time::Duration;
 
     use super::*;
@@ -208,9 +211,11 @@ mod tests {
     use crate::engine::core::Core;
     use crate::engine::held::Held;
     use crate::engine::line::{Arrived, Line};
+    use crate::engine::renewal::Renewable;
     use crate::protocol::answer::Grant;
     use crate::protocol::lease::Renewal;
     use crate::store::dispatch::Store;
+    use crate::store::memory::Memory;
     use crate::store::redis::store::Redis;
     use crate::value::applied::Applied;
     use crate::value::defaults::Defaults;
@@ -221,7 +226,10 @@ mod tests {
 
     /// Nothing answers at its server. Its turns do not end.
     fn core() -> Arc<Core> {
-        let store = Store::Redis(Arc::new(Redis::at("redis://127.0.0.1:1", HOUR)));
+        core_over(Store::Redis(Arc::new(Redis::at("redis://127.0.0.1:1", HOUR))))
+    }
+
+    fn core_over(store: Store) -> Arc<Core> {
         let defaults = Defaults { turn: Some(HOUR), ..Defaults::default() };
         #[cfg(feature = "defer")]
         let core = Core::over(store, None, defaults, None, 1_024);
@@ -230,23 +238,29 @@ mod tests {
         core
     }
 
-    fn arrive(core: &Arc<Core>) -> Arrived<Request> {
+    fn arrive(core: &Arc<Core>, key: &str) -> Arrived<Request> {
         let token = Token::new("test", "", "").unwrap();
-        let mut request = Request::new("order:1".into(), token, HOUR);
+        let mut request = Request::new(key.into(), token, HOUR);
         request.until = Some(request.asked.after(HOUR));
         Line::of_caller(core, 0, request)
     }
 
     /// A holder, and a caller of the same process that waits.
     fn held_and_awaited(core: &Arc<Core>) -> (Arc<Held>, Place) {
-        let Arrived::Asks(place, request) = arrive(core) else { panic!("nobody else is there") };
+        held_and_awaited_at(core, "order:1")
+    }
+
+    fn held_and_awaited_at(core: &Arc<Core>, key: &str) -> (Arc<Held>, Place) {
+        let Arrived::Asks(place, request) = arrive(core, key) else {
+            panic!("nobody else is there")
+        };
         let acquisition = Acquisition::new(Arc::clone(core), request);
         assert!(acquisition.enter().is_ok());
         let (sent, fences) = (Moment::now(), Fences::default());
         let grant = Grant { sent, at: sent, ttl: HOUR, earlier: Applied::No, fences };
         let asker = Asker::new(place, None);
         let held = Held::new(acquisition, grant, Renewal::Off, asker).unwrap();
-        let Arrived::Waits(waiter, _) = arrive(core) else { panic!("it is held") };
+        let Arrived::Waits(waiter, _) = arrive(core, key) else { panic!("it is held") };
         (held, waiter)
     }
 
@@ -279,6 +293,35 @@ mod tests {
             }
             assert_eq!(has(&waiter), !changes);
         }
+    }
+
+    #[test]
+    fn a_lock_that_a_renewal_finds_taken_can_be_passed_on_at_no_moment() {
+        let core = core_over(Store::Memory(Memory::new()));
+        let held_at = |nth| held_and_awaited_at(&core, &format!("order:{nth}"));
+        let rounds: Vec<_> = (0..500).map(held_at).collect();
+        // The renewal of each is in flight.
+        rounds.iter().for_each(|(held, _)| held.sends(Moment::now().after(HOUR)));
+        let mut passable = 0;
+        let (watched, answered) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for (nth, (held, _)) in rounds.iter().enumerate() {
+                    while watched.load(Ordering::SeqCst) <= nth {
+                        hint::spin_loop();
+                    }
+                    held.answered(false, Moment::now(), Duration::ZERO);
+                    answered.store(nth + 1, Ordering::SeqCst);
+                }
+            });
+            for (nth, (held, _)) in rounds.iter().enumerate() {
+                watched.store(nth + 1, Ordering::SeqCst);
+                while answered.load(Ordering::SeqCst) <= nth {
+                    passable += usize::from(held.tenure().is_some());
+                }
+            }
+        });
+        assert_eq!(passable, 0, "locks of others that could be passed on");
     }
 
     #[tokio::test]
