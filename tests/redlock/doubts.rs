@@ -2,7 +2,7 @@
 
 use std::future::{Ready, ready};
 
-use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_runtime::{Lock, LockGuard, LockManager};
 use lockmacro_tests::{Admin, Fault, Polled, Proxy, drop_after_polls, eventually, in_time};
 
 use crate::{IN_TIME, KEY, LONG_TTL, Nodes, behind_a_proxy, connected, lock, ms};
@@ -87,6 +87,35 @@ async fn a_token_that_arrives_late_is_removed_by_a_waiter() {
     guard.release().await.expect("released");
     nodes.free(&[0]);
     nodes.keep_nothing().await;
+}
+
+/// A lock that also a distant node has, which does not know the script of the release.
+async fn held_at_a_distant_node() -> (Nodes, Proxy, LockManager, LockGuard) {
+    let (nodes, proxy, manager) = behind_a_proxy().await;
+    // Twice as far as a release waits once the others have answered.
+    proxy.delay(ms(25));
+    let guard = lock(&manager).acquire().await.expect("free");
+    let all = || ready(nodes.values().iter().all(Option::is_some));
+    eventually("every node has it", IN_TIME, all).await;
+    nodes.0[2].admin().ask::<()>(&["SCRIPT", "FLUSH"]);
+    (nodes, proxy, manager, guard)
+}
+
+#[tokio::test]
+async fn the_most_distant_node_keeps_no_key_that_was_released() {
+    let (nodes, _proxy, _manager, guard) = held_at_a_distant_node().await;
+    guard.release().await.expect("a majority has released it");
+    nodes.keep_nothing().await;
+}
+
+#[tokio::test]
+async fn the_most_distant_node_keeps_no_key_after_a_shutdown() {
+    let (nodes, proxy, manager, guard) = held_at_a_distant_node().await;
+    guard.release().await.expect("a majority has released it");
+    manager.shutdown(IN_TIME).await.expect("released");
+    proxy.refuse(true);
+    proxy.cut();
+    assert_eq!(nodes.values(), [const { None }; 3]);
 }
 
 #[tokio::test]

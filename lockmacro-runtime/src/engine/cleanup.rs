@@ -156,9 +156,6 @@ impl Cleanup {
             return;
         }
         if let Some(pause) = next_release(servers, &mut item, &released) {
-            if released.is_ok() {
-                item.guard = None;
-            }
             self.queue.retry_after(item, pause);
         }
     }

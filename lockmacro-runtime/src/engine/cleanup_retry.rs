@@ -17,7 +17,12 @@ pub(crate) const LAST_PAUSE: Duration = Duration::from_secs(6);
 /// release a second for all of its locks.
 pub(crate) const MAX_RELEASES: u8 = 3;
 
-/// The pause before the next release; `None` when there is none.
+/// Tries that a shutdown waits for while a node of a Redlock may have a token: the first may end
+/// when the other nodes have answered.
+const DOUBTFUL_TRIES: u8 = 2;
+
+/// The pause before the next release; `None` when there is none. A lock that was released no longer
+/// counts as in flight.
 pub(crate) fn next_release(
     servers: &dyn Servers,
     item: &mut Item,
@@ -25,11 +30,19 @@ pub(crate) fn next_release(
 ) -> Option<Duration> {
     // A node of a Redlock may have a token, and may be back soon.
     let is_doubtful = item.request.is_doubtful();
+    if released.is_ok() && !is_doubtful {
+        item.guard = None;
+    }
     let error = match released {
         Ok(_) if item.request.applied().is_known() => return None,
         Ok(_) if is_doubtful => {
-            // Not counted: a request on its way to the node may still arrive after its answer.
-            item.times = item.times.saturating_sub(1);
+            if item.times >= DOUBTFUL_TRIES {
+                item.guard = None;
+            }
+            if item.guard.is_none() {
+                // Not counted: a request on its way to the node may still arrive after its answer.
+                item.times = 0;
+            }
             return Some(item.next_pause());
         }
         // The abandoned request may still be in flight, in a network that was cut for a while.

@@ -14,10 +14,14 @@ use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::time::Instant;
 
-/// How long the caller waits for nodes to release a token. The background waits for slower ones.
+/// How long a release waits for requests that are in flight, and for nodes without a majority.
 const BRIEF: Duration = Duration::from_millis(50);
-/// The same once a majority has answered: at least, and in round trips.
+/// The same once a majority has answered: at least, and in round trips. The background waits for
+/// slower nodes.
 const MORE: (Duration, u32) = (Duration::from_millis(2), 4);
+/// The same where fewer nodes than a majority are left, in timeouts of a node: it may have to
+/// connect, and not know the script.
+const LAST_NODES: u32 = 5;
 
 impl Redlock {
     /// Releases the token in use on all nodes, and earlier tokens where they may still be. Returns
@@ -28,8 +32,10 @@ impl Redlock {
         // The attempts know which tokens may be left.
         request.set_applied(Applied::No);
         attempts.close();
-        let mut count = Found::new(self.count(), &attempts.nodes());
-        let mut round = Round::new(attempts.nodes().into_iter().map(|nth| {
+        let nodes = attempts.nodes();
+        let mut count = Found::new(self.count(), nodes.len());
+        let are_last = count.verdict().is_some();
+        let mut round = Round::new(nodes.into_iter().map(|nth| {
             let attempts = &attempts;
             (nth, async move {
                 // The runtime of the request may be blocked.
@@ -37,7 +43,10 @@ impl Redlock {
                 self.release_at(nth, request, attempts).await
             })
         }));
-        let more = self.usual_round_trip().saturating_mul(MORE.1).clamp(MORE.0, BRIEF);
+        let more = match are_last {
+            true => self.rules.node.saturating_mul(LAST_NODES),
+            false => self.usual_round_trip().saturating_mul(MORE.1).clamp(MORE.0, BRIEF),
+        };
         let brief = Instant::now() + more;
         loop {
             let next = match count.verdict() {
@@ -130,9 +139,9 @@ struct Found {
 }
 
 impl Found {
-    fn new(nodes: usize, asked: &[usize]) -> Self {
-        // The other nodes never had the token.
-        let not_held = nodes - asked.len();
+    fn new(nodes: usize, asked: usize) -> Self {
+        // The other nodes do not have the token.
+        let not_held = nodes - asked;
         Self { held: 0, unconfirmed: 0, not_held, errors: vec![None; nodes] }
     }
 
