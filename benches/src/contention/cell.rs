@@ -14,6 +14,8 @@ pub enum Contender {
     Confirmed,
     Rslock,
     Poll,
+    /// A mutex of the process around the poller: one caller of each process asks the server.
+    Mutex,
     /// One task runs the bodies without any lock: no lock can be faster.
     Unlocked,
 }
@@ -25,6 +27,7 @@ impl Contender {
             Self::Confirmed => "lockmacro, ttl 30 s",
             Self::Rslock => "rslock",
             Self::Poll => "poll every 10 ms",
+            Self::Mutex => "`Mutex`, then poll",
             Self::Unlocked => "one task, no lock",
         }
     }
@@ -46,7 +49,7 @@ impl Contender {
     pub fn sets_in_scripts(self) -> u64 {
         match self {
             Self::Lockmacro | Self::Confirmed => 1,
-            Self::Rslock | Self::Poll | Self::Unlocked => 0,
+            Self::Rslock | Self::Poll | Self::Mutex | Self::Unlocked => 0,
         }
     }
 }
@@ -107,13 +110,13 @@ impl Cell {
     }
 
     pub fn contenders(&self) -> &'static [Contender] {
-        use Contender::{Confirmed, Lockmacro, Poll, Rslock, Unlocked};
+        use Contender::{Confirmed, Lockmacro, Mutex, Poll, Rslock, Unlocked};
         match (self.shape, self.hold, self.far) {
-            (Shape::Loop, 1, false) => &[Lockmacro, Rslock, Poll, Confirmed, Unlocked],
-            (Shape::Loop, 1, true) => &[Lockmacro, Rslock, Poll, Unlocked],
+            (Shape::Loop, 1, false) => &[Lockmacro, Rslock, Poll, Mutex, Confirmed, Unlocked],
+            (Shape::Loop, 1, true) => &[Lockmacro, Rslock, Poll, Mutex, Unlocked],
             // The costs of a confirmation do not depend on the number of waiters.
-            (_, 1, false) if self.waiters == 100 => &[Lockmacro, Rslock, Poll, Confirmed],
-            _ => &[Lockmacro, Rslock, Poll],
+            (_, 1, false) if self.waiters == 100 => &[Lockmacro, Rslock, Poll, Mutex, Confirmed],
+            _ => &[Lockmacro, Rslock, Poll, Mutex],
         }
     }
 }

@@ -19,7 +19,7 @@ const CALLERS: u32 = 25;
 /// Time in which an order reaches every process.
 const NOTICE: u64 = 10_000_000;
 /// The bounds of a turn, and the time in which a pass is taken up.
-const TURN_MIN: f64 = 1.0;
+const TURN_MIN: f64 = 20.0;
 const TURN_MAX: f64 = 100.0;
 const TAKE_UP: f64 = 50.0;
 

@@ -4,7 +4,6 @@ use std::error::Error;
 use std::path::Path;
 
 use plotters::coord::Shift;
-use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
 use super::cell::{Cell, Contender, Shape};
@@ -16,10 +15,11 @@ const SIZE: (u32, u32) = (1_080, 460);
 const WAITERS: [f64; 4] = [2.0, 10.0, 100.0, 1_000.0];
 const INK: RGBColor = RGBColor(40, 44, 52);
 const GRID: RGBColor = RGBColor(228, 230, 234);
-const CONTENDERS: [(Contender, &str, RGBColor); 3] = [
+const CONTENDERS: [(Contender, &str, RGBColor); 4] = [
     (Contender::Lockmacro, "lockmacro", RGBColor(13, 110, 180)),
     (Contender::Rslock, "rslock", RGBColor(214, 93, 14)),
     (Contender::Poll, "poll every 10 ms", RGBColor(128, 134, 139)),
+    (Contender::Mutex, "Mutex, then poll", RGBColor(66, 133, 88)),
 ];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -40,31 +40,27 @@ fn draw(path: &Path, rows: &[&Measured]) -> Result<(), Box<dyn Error>> {
         y if y >= 1_000.0 => format!("{:.0} s", y / 1_000.0),
         y => format!("{y} ms"),
     };
-    let rates: [Line; 1] = [("", false, |sample| sample.per_second)];
-    let waits: [Line; 2] =
-        [(" p99", false, |sample| sample.wait_99), (" p50", true, |sample| sample.wait_half)];
-    panel(&left, "acquisitions per second", 10.0..40_000.0, &count, &rates, rows)?;
-    panel(&right, "time of waiting", 0.02..4_000.0, &time, &waits, rows)?;
+    // The legend is above the lines.
+    panel(&left, "acquisitions per second", 5.0..5e6, &count, |sample| sample.per_second, rows)?;
+    panel(&right, "time of waiting, p99", 0.05..5e5, &time, |sample| sample.wait_99, rows)?;
     root.present()?;
     Ok(())
 }
 
 fn count(number: &f64) -> String {
     match *number {
+        number if number >= 1e6 => format!("{:.0} million", number / 1e6),
         number if number >= 1_000.0 => format!("{:.0},000", number / 1_000.0),
         number => format!("{number:.0}"),
     }
 }
-
-/// A line: the suffix of the contender's name, whether the line is dashed, and its values.
-type Line = (&'static str, bool, fn(&Sample) -> f64);
 
 fn panel(
     area: &Area<'_>,
     title: &str,
     values: std::ops::Range<f64>,
     label: &dyn Fn(&f64) -> String,
-    lines: &[Line],
+    of: fn(&Sample) -> f64,
     rows: &[&Measured],
 ) -> Result<(), Box<dyn Error>> {
     let font = ("sans-serif", 14).into_font().color(&INK);
@@ -89,30 +85,20 @@ fn panel(
         .label_style(font.clone())
         .draw()?;
     for (contender, name, color) in CONTENDERS {
-        for &(which, dashed, of) in lines {
-            let at = |row: &&Measured| f64::from(row.cell.waiters);
-            let spreads = rows.iter().map(|row| (at(row), row.spread(contender, of)));
-            let points: Vec<(f64, f64)> = spreads.clone().map(|(x, y)| (x, y.median)).collect();
-            let style = color.stroke_width(2);
-            let name = format!("{name}{which}");
-            let key = |(x, y)| vec![(x, y), (x + 22, y)];
-            if dashed {
-                let line = DashedLineSeries::new(points.clone(), 5, 4, style);
-                let drawn = chart.draw_series(line)?.label(name);
-                drawn.legend(move |at| DashedPathElement::new(key(at), 5, 4, style));
-            } else {
-                let drawn = chart.draw_series(LineSeries::new(points.clone(), style))?.label(name);
-                drawn.legend(move |at| PathElement::new(key(at), style));
-            }
-            // The quartiles.
-            let bars = spreads.map(|(x, y)| PathElement::new(vec![(x, y.low), (x, y.high)], color));
-            chart.draw_series(bars)?;
-            chart.draw_series(points.iter().map(|at| Circle::new(*at, 3, color.filled())))?;
-        }
+        let at = |row: &&Measured| f64::from(row.cell.waiters);
+        let spreads = rows.iter().map(|row| (at(row), row.spread(contender, of)));
+        let points: Vec<(f64, f64)> = spreads.clone().map(|(x, y)| (x, y.median)).collect();
+        let style = color.stroke_width(2);
+        let drawn = chart.draw_series(LineSeries::new(points.clone(), style))?.label(name);
+        drawn.legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 22, y)], style));
+        // The quartiles.
+        let bars = spreads.map(|(x, y)| PathElement::new(vec![(x, y.low), (x, y.high)], color));
+        chart.draw_series(bars)?;
+        chart.draw_series(points.iter().map(|at| Circle::new(*at, 3, color.filled())))?;
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
+        .position(SeriesLabelPosition::UpperLeft)
         .background_style(WHITE.mix(0.85))
         .label_font(font)
         .draw()?;

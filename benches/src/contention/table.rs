@@ -95,8 +95,9 @@ pub fn table(setting: &Setting, measured: &[Measured]) -> Result<String, fmt::Er
     let mut text = format!(
         "# One hot key\n\n\
         Waiting in the queue (`Lock::wait_forever`) beside `rslock` 0.10 with its own retry (three \
-        tries up to 200 ms\napart, again and again) and a poller (`SET NX PX` every 10 ms, and a \
-        script that compares and deletes).\n\
+        tries up to 200 ms\napart, again and again), a poller (`SET NX PX` every 10 ms, and a \
+        script that compares and deletes), and\nthe poller behind a `tokio::sync::Mutex` of its \
+        process.\n\
         Made by `cargo run --release -p lockmacro-benches -- contention`.\n\n\
         ![A burst of waiters](contention.svg)\n\n\
         {rounds} rounds with everything in turn on one redis-server {redis}, on a machine with \

@@ -47,13 +47,15 @@ struct Clients {
     locks: LockManager,
     rslock: rslock::LockManager,
     bare: Bare,
+    /// What the callers of this process have before they ask the server.
+    mutex: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Clients {
     async fn connect(url: &str) -> Result<Self, Failure> {
         let locks = LockManager::connect(url).await?;
         let rslock = rslock::LockManager::from_clients(vec![bare::client(url)?]);
-        Ok(Self { locks, rslock, bare: Bare::connect(url).await? })
+        Ok(Self { locks, rslock, bare: Bare::connect(url).await?, mutex: Arc::default() })
     }
 
     async fn carry_out(&self, order: &Order) -> Result<(Vec<Turn>, Duration), Failure> {
@@ -169,7 +171,11 @@ impl Caller {
                 Ok(held)
             }
             Contender::Unlocked => Ok(body(all_asked, order.hold).await),
-            Contender::Poll => {
+            Contender::Poll | Contender::Mutex => {
+                let _alone = match order.contender {
+                    Contender::Mutex => Some(Arc::clone(&clients.mutex).lock_owned().await),
+                    _ => None,
+                };
                 let token = format!("bare/{}/{number}", std::process::id());
                 while !clients.bare.set(key, &token, ttl).await? {
                     tokio::time::sleep(POLL).await;

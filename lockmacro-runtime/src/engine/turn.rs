@@ -11,7 +11,7 @@ use crate::value::time::Moment;
 
 /// Round trips in a turn.
 const ROUND_TRIPS: u32 = 10;
-const TURN_MIN: Duration = Duration::from_millis(1);
+const TURN_MIN: Duration = Duration::from_millis(20);
 const TURN_MAX: Duration = Duration::from_millis(100);
 
 /// The length of a turn: the value that was set, or else ten round trips as last measured.
@@ -112,8 +112,8 @@ mod tests {
 
     #[test]
     fn a_turn_is_ten_round_trips_within_its_bounds() {
-        assert_eq!(turn(None, Duration::ZERO), ms(1));
-        assert_eq!(turn(None, ms(2)), ms(20));
+        assert_eq!(turn(None, Duration::ZERO), ms(20));
+        assert_eq!(turn(None, ms(5)), ms(50));
         assert_eq!(turn(None, ms(50)), ms(100));
         assert_eq!(turn(Some(Duration::ZERO), ms(50)), Duration::ZERO);
         assert_eq!(turn(Some(ms(900)), ms(1)), ms(900));
