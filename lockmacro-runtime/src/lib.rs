@@ -53,7 +53,6 @@
 //! - `tls`: encrypted connections, `rediss://`.
 //! - `metrics`: [counters, gauges and histograms](guide::logs#metrics) by the `metrics` crate.
 //! - `test-util`: leases in virtual time, [for tests](guide::virtual_time).
-//! - `simulation`: not part of the public API.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -88,7 +87,7 @@ mod value;
 
 /// Replaces the system in a deterministic simulation of whole programs. Not part of the public API:
 /// it may change in any release.
-#[cfg(feature = "simulation")]
+#[cfg(all(lockmacro_simulation, feature = "test-util"))]
 #[doc(hidden)]
 pub mod simulation {
     #[cfg(feature = "defer")]

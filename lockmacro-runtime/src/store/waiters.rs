@@ -2,7 +2,6 @@
 //! poll. A waiter repeats its request now and then, because a push can get lost.
 
 use std::future::poll_fn;
-use std::hash::BuildHasher;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::store::abandoned::AbandonedTokens;
 use crate::store::hand_off::HandOff;
-use crate::value::random::{HashMap, Hashing};
+use crate::value::random::{self, HashMap};
 use crate::value::sync::{Mutex, MutexGuard};
 
 /// Digits of a waiter's number in its id, as in `queue.lua`.
@@ -21,8 +20,6 @@ pub(crate) const NUMBER_DIGITS: usize = 20;
 pub(crate) struct Waiters {
     last: AtomicU64,
     entries: Mutex<HashMap<u64, Arc<Entry>>>,
-    /// Makes the secrets: nobody else can compute one, even from all the others.
-    secrets: Hashing,
     pub(crate) abandoned: Arc<AbandonedTokens>,
 }
 
@@ -158,13 +155,14 @@ impl Waiter {
     }
 
     /// The id for one request, see `queue.lua`: its number, and a new secret, so that no push to an
-    /// earlier request tells anything about it.
+    /// earlier request tells anything about it. Where the system has no random bits, the id has no
+    /// secret, and a push makes the waiter repeat its request.
     pub(crate) fn next_id(&self) -> String {
-        let (waiters, number) = (&self.waiters, self.number());
-        let nth = waiters.last.fetch_add(1, Ordering::Relaxed);
-        let secret = waiters.secrets.hash_one((number, nth));
-        *self.entry.secret.lock() = Some(secret);
-        format!("{number:020}{secret:020}")
+        let number = self.number();
+        let secret = random::secret().ok().map(|bits| u128::from_be_bytes(bits) as u64);
+        *self.entry.secret.lock() = secret;
+        let secret = secret.map(|secret| format!("{secret:020}")).unwrap_or_default();
+        format!("{number:020}{secret}")
     }
 
     /// The slot of the key that it waits for.

@@ -33,5 +33,4 @@ pub(crate) mod time;
 pub(crate) mod token;
 pub(crate) mod unavailability;
 pub(crate) mod url;
-#[cfg(feature = "simulation")]
 pub(crate) mod world;

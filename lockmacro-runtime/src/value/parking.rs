@@ -8,12 +8,10 @@ use std::time::Duration;
 use crate::value::time::Moment;
 #[cfg(feature = "test-util")]
 use crate::value::time::longest_park;
-#[cfg(feature = "simulation")]
 use crate::value::world;
 
 /// A waker of this thread, while it is parked.
 pub(crate) fn unparks_here() -> Waker {
-    #[cfg(feature = "simulation")]
     if let Some(world) = world::current() {
         return world.unparks_here();
     }
@@ -23,7 +21,6 @@ pub(crate) fn unparks_here() -> Waker {
 /// Blocks the thread until it is unparked, for this time at most. Under a paused clock it looks
 /// again soon, as no timer of the system ends by virtual time.
 pub(crate) fn park(longest: Duration) {
-    #[cfg(feature = "simulation")]
     if let Some(world) = world::current() {
         return world.park(longest);
     }

@@ -4,13 +4,11 @@ use std::ops::Range;
 
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
-#[cfg(feature = "simulation")]
-use crate::value::world::World;
+use crate::value::world::{self, World};
 
 /// 128 bits of the system, for tokens: a forked process gets other ones than its parent. Fails when
 /// the system has none.
 pub(crate) fn secret() -> Result<[u8; 16], LockError> {
-    #[cfg(feature = "simulation")]
     if let Some(bits) = of_world(|world| [world.random(), world.random()]) {
         let [high, low] = bits.map(u128::from);
         return Ok((high << 64 | low).to_be_bytes());
@@ -31,7 +29,6 @@ pub(crate) fn random_name() -> u128 {
 
 /// A number from 0 to 1, without 1.
 pub(crate) fn fraction() -> f64 {
-    #[cfg(feature = "simulation")]
     if let Some(mut random) = of_world(generator) {
         return random.f64();
     }
@@ -40,7 +37,6 @@ pub(crate) fn fraction() -> f64 {
 
 /// A number of the range, which is not empty.
 pub(crate) fn within(range: Range<usize>) -> usize {
-    #[cfg(feature = "simulation")]
     if let Some(mut random) = of_world(generator) {
         return random.usize(range);
     }
@@ -48,7 +44,6 @@ pub(crate) fn within(range: Range<usize>) -> usize {
 }
 
 pub(crate) fn shuffle<T>(slice: &mut [T]) {
-    #[cfg(feature = "simulation")]
     if let Some(mut random) = of_world(generator) {
         return random.shuffle(slice);
     }
@@ -56,25 +51,25 @@ pub(crate) fn shuffle<T>(slice: &mut [T]) {
 }
 
 /// How keys are hashed: unlike in any other process, so that nobody can choose keys that collide.
-#[cfg(not(feature = "simulation"))]
+#[cfg(not(all(lockmacro_simulation, feature = "test-util")))]
 pub(crate) type Hashing = std::hash::RandomState;
 
 /// The same, unless a simulation wants the order of every table to be the same again.
-#[cfg(feature = "simulation")]
+#[cfg(all(lockmacro_simulation, feature = "test-util"))]
 #[derive(Debug, Clone)]
 pub(crate) struct Hashing(Option<std::hash::RandomState>);
 
 pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, Hashing>;
 pub(crate) type HashSet<K> = std::collections::HashSet<K, Hashing>;
 
-#[cfg(feature = "simulation")]
+#[cfg(all(lockmacro_simulation, feature = "test-util"))]
 impl Default for Hashing {
     fn default() -> Self {
         Self(of_world(|_| ()).map_or_else(|| Some(std::hash::RandomState::new()), |()| None))
     }
 }
 
-#[cfg(feature = "simulation")]
+#[cfg(all(lockmacro_simulation, feature = "test-util"))]
 impl std::hash::BuildHasher for Hashing {
     type Hasher = std::hash::DefaultHasher;
 
@@ -83,12 +78,10 @@ impl std::hash::BuildHasher for Hashing {
     }
 }
 
-#[cfg(feature = "simulation")]
 fn generator(world: &dyn World) -> fastrand::Rng {
     fastrand::Rng::with_seed(world.random())
 }
 
-#[cfg(feature = "simulation")]
 fn of_world<T>(draw: impl FnOnce(&dyn World) -> T) -> Option<T> {
-    crate::value::world::current().map(|world| draw(&*world))
+    world::current().map(|world| draw(&*world))
 }

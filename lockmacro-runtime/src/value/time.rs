@@ -120,7 +120,6 @@ mod virtual_time {
 
     use tokio::runtime::Handle;
 
-    #[cfg(feature = "simulation")]
     use crate::value::world;
 
     /// Longest time for which a thread is parked under virtual time.
@@ -149,7 +148,6 @@ mod virtual_time {
     }
 
     pub(super) fn since_boot() -> Option<Duration> {
-        #[cfg(feature = "simulation")]
         if let Some(world) = world::current() {
             return Some(world.since_boot());
         }
@@ -160,7 +158,6 @@ mod virtual_time {
     }
 
     pub(super) fn wall_clock() -> Option<SystemTime> {
-        #[cfg(feature = "simulation")]
         if let Some(world) = world::current() {
             return SystemTime::UNIX_EPOCH.checked_add(world.since_1970());
         }
@@ -173,7 +170,6 @@ mod virtual_time {
     /// Whether leases go by the clock of the timers.
     pub(super) fn is_one_clock() -> bool {
         // A simulation may suspend a machine.
-        #[cfg(feature = "simulation")]
         if world::current().is_some() {
             return false;
         }
@@ -187,7 +183,6 @@ mod virtual_time {
 
     /// The caller's runtime, if it has a virtual clock.
     pub(crate) fn virtual_runtime() -> Option<Handle> {
-        #[cfg(feature = "simulation")]
         if world::current().is_some() {
             return Handle::try_current().ok();
         }

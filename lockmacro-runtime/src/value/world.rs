@@ -1,9 +1,7 @@
 //! The system of a simulation: its clocks, randomness and network.
 
-use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -13,9 +11,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// paused.
 pub trait World: Send + Sync {
     /// The time since boot, which leases are counted by. Timers go by tokio's clock.
+    #[cfg(feature = "test-util")]
     fn since_boot(&self) -> Duration;
 
     /// The date and time, since 1970.
+    #[cfg(feature = "test-util")]
     fn since_1970(&self) -> Duration;
 
     /// The next 64 random bits.
@@ -45,28 +45,49 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// A stream that is being opened.
 pub type Opening = Pin<Box<dyn Future<Output = io::Result<Pin<Box<dyn Stream>>>> + Send>>;
 
-thread_local! {
-    static WORLD: RefCell<Option<Arc<dyn World>>> = const { RefCell::new(None) };
+/// The world that this thread is in: none in a program of a user. Only where the compiler has the
+/// flag `--cfg lockmacro_simulation`, as in this workspace, can a thread enter one, so no crate of a
+/// build can replace clocks or randomness by a feature.
+#[cfg(not(all(lockmacro_simulation, feature = "test-util")))]
+pub(crate) const fn current() -> Option<std::sync::Arc<dyn World>> {
+    None
 }
 
-/// Puts this thread into a world, until the returned value is dropped.
-pub fn enter(world: Arc<dyn World>) -> Entered {
-    Entered(WORLD.replace(Some(world)))
-}
+#[cfg(all(lockmacro_simulation, feature = "test-util"))]
+pub(crate) use entered::current;
+#[cfg(all(lockmacro_simulation, feature = "test-util"))]
+pub use entered::{Entered, enter};
 
-/// The stay of a thread in a world. Dropping it returns to the world before.
-#[must_use = "dropping it leaves the world"]
-pub struct Entered(Option<Arc<dyn World>>);
+#[cfg(all(lockmacro_simulation, feature = "test-util"))]
+mod entered {
+    use std::cell::RefCell;
+    use std::sync::Arc;
 
-impl Drop for Entered {
-    fn drop(&mut self) {
-        let before = self.0.take();
-        // A thread that ends has no world any more.
-        let _ = WORLD.try_with(|world| drop(world.replace(before)));
+    use crate::value::world::World;
+
+    thread_local! {
+        static WORLD: RefCell<Option<Arc<dyn World>>> = const { RefCell::new(None) };
     }
-}
 
-/// The world that this thread is in.
-pub(crate) fn current() -> Option<Arc<dyn World>> {
-    WORLD.try_with(|world| world.borrow().clone()).ok().flatten()
+    /// Puts this thread into a world, until the returned value is dropped.
+    pub fn enter(world: Arc<dyn World>) -> Entered {
+        Entered(WORLD.replace(Some(world)))
+    }
+
+    /// The stay of a thread in a world. Dropping it returns to the world before.
+    #[must_use = "dropping it leaves the world"]
+    pub struct Entered(Option<Arc<dyn World>>);
+
+    impl Drop for Entered {
+        fn drop(&mut self) {
+            let before = self.0.take();
+            // A thread that ends has no world any more.
+            let _ = WORLD.try_with(|world| drop(world.replace(before)));
+        }
+    }
+
+    /// The world that this thread is in.
+    pub(crate) fn current() -> Option<Arc<dyn World>> {
+        WORLD.try_with(|world| world.borrow().clone()).ok().flatten()
+    }
 }

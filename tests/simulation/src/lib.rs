@@ -1,5 +1,8 @@
 //! Locks of simulated processes and servers, in one thread and on virtual time.
 
+#[cfg(all(feature = "processes", not(lockmacro_simulation)))]
+compile_error!("needs `--cfg lockmacro_simulation`, which RUSTFLAGS has replaced: add it there");
+
 #[cfg_attr(not(feature = "processes"), allow(dead_code, reason = "the processes ask for it"))]
 pub mod mutants;
 #[cfg(feature = "processes")]

@@ -125,7 +125,7 @@ pub(crate) mod inspect {
 }
 
 /// The hashes and the names of the scripts, for the trace of a simulation.
-#[cfg(all(feature = "simulation", feature = "defer"))]
+#[cfg(all(lockmacro_simulation, feature = "test-util", feature = "defer"))]
 pub fn scripts() -> [(&'static str, &'static str); 13] {
     [
         (&ACQUIRE, "acquire"),

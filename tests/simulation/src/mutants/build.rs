@@ -38,7 +38,7 @@ pub(crate) fn build() -> io::Result<PathBuf> {
         .arg("simulation")
         .current_dir(&copy)
         .env("CARGO_TARGET_DIR", &built)
-        .env("RUSTFLAGS", "-Awarnings")
+        .env("RUSTFLAGS", "-Awarnings --cfg lockmacro_simulation")
         .status()?;
     match done.success() {
         true => Ok(built.join("release/simulation")),

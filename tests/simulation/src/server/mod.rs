@@ -27,6 +27,7 @@ use core::Core;
 pub use core::Output;
 use keyspace::Value;
 pub use replication::{Change, ReplicaId, Snapshot};
+#[cfg(feature = "processes")]
 pub(crate) use request::Input;
 pub use served::{Lock, Served};
 

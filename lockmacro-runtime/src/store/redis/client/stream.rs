@@ -8,7 +8,6 @@ use redis::{AsyncConnectionConfig, Client, ConnectionAddr, RedisResult};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-#[cfg(feature = "simulation")]
 use crate::value::{task::spawn, world};
 
 /// Opens a connection for commands, and logs in.
@@ -16,7 +15,6 @@ pub(crate) async fn connection(
     client: &Client,
     config: &AsyncConnectionConfig,
 ) -> RedisResult<MultiplexedConnection> {
-    #[cfg(feature = "simulation")]
     if let Some(world) = world::current() {
         let info = client.get_connection_info();
         let stream = world.open(&info.addr().to_string()).await?;
@@ -31,7 +29,6 @@ pub(crate) async fn connection(
 
 /// Opens a connection for subscriptions only, and logs in.
 pub(crate) async fn subscription(client: &Client) -> RedisResult<PubSub> {
-    #[cfg(feature = "simulation")]
     if let Some(world) = world::current() {
         let info = client.get_connection_info();
         let stream = world.open(&info.addr().to_string()).await?;
@@ -47,7 +44,6 @@ impl<S: AsyncRead + AsyncWrite + Send> Bytes for S {}
 
 /// Opens a stream without a login; `None` to a server that wants TLS.
 pub(crate) async fn unused(address: &ConnectionAddr) -> io::Result<Option<Pin<Box<dyn Bytes>>>> {
-    #[cfg(feature = "simulation")]
     if let Some(world) = world::current() {
         return Ok(Some(Box::pin(world.open(&address.to_string()).await?)));
     }
