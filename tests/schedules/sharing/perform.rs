@@ -3,14 +3,15 @@
 use crate::model::{CONFIRM_WINDOW, FENCE_TTL, Reply};
 use crate::perform::{answer, one, words};
 use crate::sharing::model::{Client, Event};
-use crate::sharing::schedule::{LAST, Schedule};
+use crate::sharing::schedule::{LAST, Schedule, Stop};
 use crate::store::{HOLDERS, LOCK, Look, QUEUE, RECORDS, Which};
 
 impl Schedule<'_> {
     /// Performs an event, and reads the state after it.
-    pub fn perform(&mut self, event: Event) -> (Reply, Look) {
+    pub fn perform(&mut self, event: Event) -> Result<(Reply, Look), Stop> {
         let token = |client: usize| self.world.clients[client].token.clone();
-        let own = |(replies, look): (Vec<redis::Value>, Look)| (Reply::Own(one(&replies[0])), look);
+        let own =
+            |(replies, look): (Vec<redis::Value>, Look)| Ok((Reply::Own(one(&replies[0])), look));
         let commands = match event {
             Event::Ask { client, lease } => return self.perform_ask(client, lease),
             Event::Release { client, keep } => {
@@ -40,18 +41,18 @@ impl Schedule<'_> {
             Event::ForeignDelete => words(&["DEL", LOCK]),
             Event::Up { process } => {
                 self.store.subscribe(process, &channel(process));
-                return (Reply::None, self.store.run(&[]).1);
+                return Ok((Reply::None, self.store.run(&[]).1));
             }
             Event::Down { process } => {
                 self.store.unsubscribe(process);
-                return (Reply::None, self.store.run(&[]).1);
+                return Ok((Reply::None, self.store.run(&[]).1));
             }
             Event::Flush => words(&["SCRIPT", "FLUSH"]),
         };
-        (Reply::None, self.store.run(&[commands]).1)
+        Ok((Reply::None, self.store.run(&[commands]).1))
     }
 
-    fn perform_ask(&mut self, client: usize, lease: u64) -> (Reply, Look) {
+    fn perform_ask(&mut self, client: usize, lease: u64) -> Result<(Reply, Look), Stop> {
         let Client { token, process, limit, fenced, ttl, .. } = &self.world.clients[client];
         let (ttl, limit, fenced) = (ttl.to_string(), limit.to_string(), u8::from(*fenced));
         let probe = u8::from(self.world.up[*process]);
@@ -67,7 +68,12 @@ impl Schedule<'_> {
             _ => Vec::new(),
         };
         let (replies, look) = self.store.call(Which::Acquire, &args, &more);
-        (answer(&replies[0]), look)
+        let reply = answer(&replies[0]);
+        let waits = matches!(&reply, Reply::Busy(_, _, Some((0.., _))));
+        if waits && replies[1..].iter().any(|reply| !one(reply)) {
+            return Err(Stop::Stalled);
+        }
+        Ok((reply, look))
     }
 }
 

@@ -163,7 +163,7 @@ impl Schedule<'_> {
 
     fn step(&mut self, event: Event) -> Result<(), Stop> {
         let before = self.look.clone();
-        let (reply, after) = self.perform(event);
+        let (reply, after) = self.perform(event)?;
         let step = Step { event, reply, before, after };
         let Look { held, queue, holders, .. } = &step.after;
         self.log.push(format!("{event:?} -> {:?}; {held:?} {holders:?}, {queue:?}", step.reply));
