@@ -64,7 +64,7 @@ impl LockSpec {
         // held.
         let since = wait.is_zero().then(wall_clock);
         let about = about(since, self.holder_note.as_deref());
-        let token = Token::draft(&manager.label(), &self.name, &about);
+        let token = Token::draft(manager.label()?, &self.name, &about);
         let (first, given) = match several.first() {
             Some(first) => (first.clone(), Some(key)),
             None => (key, None),

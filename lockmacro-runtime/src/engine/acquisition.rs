@@ -1,7 +1,6 @@
 //! A token, from before it is sent until it is known to be gone. Dropping the [`Acquisition`] at
 //! any time releases the lock in the background.
 
-use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -35,8 +34,6 @@ pub(crate) struct Acquisition {
     is_counted: AtomicBool,
     /// The token is the first one of its caller.
     is_first: bool,
-    /// The process that made it. A forked process has a copy, and must not release it.
-    process: u32,
 }
 
 /// Why the lock was not granted.
@@ -49,8 +46,8 @@ pub(crate) enum Refusal {
 impl Acquisition {
     /// An acquisition whose request was not sent yet.
     pub(crate) fn new(manager: Arc<Core>, request: Request) -> Self {
-        let (is_counted, process) = (AtomicBool::new(false), manager.process());
-        Self { manager, request: Arc::new(request), is_counted, is_first: true, process }
+        let is_counted = AtomicBool::new(false);
+        Self { manager, request: Arc::new(request), is_counted, is_first: true }
     }
 
     /// Requests the lock on the background thread, and blocks until it has the answer; `None` when
@@ -117,9 +114,8 @@ impl Acquisition {
         &self.request
     }
 
-    /// Releases the lock, and returns the server's answer. The caller has checked that this is no
-    /// copy in a forked process. After an error, dropping the acquisition releases the lock in the
-    /// background.
+    /// Releases the lock, and returns the server's answer. After an error, dropping the
+    /// acquisition releases the lock in the background.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
         if self.leaves_sharers() {
             return Ok(Released::Held);
@@ -148,7 +144,7 @@ impl Acquisition {
 
     /// Takes the token out, to be passed on; `None` when it was released already.
     pub(crate) fn give_away(&self) -> Option<Self> {
-        let is_given = !self.is_a_copy() && self.is_counted.swap(false, Ordering::AcqRel);
+        let is_given = self.is_counted.swap(false, Ordering::AcqRel);
         is_given.then(|| self.of_same_token(Arc::clone(&self.request)))
     }
 
@@ -195,7 +191,7 @@ impl Acquisition {
     /// Ends a holder that shares the token with others that have not ended. Returns false for the
     /// last one, which releases the token.
     fn leaves_sharers(&self) -> bool {
-        let Some(sharers) = self.request.sharers().filter(|_| !self.is_a_copy()) else {
+        let Some(sharers) = self.request.sharers() else {
             return false;
         };
         // Marked first: a loss and the end of the body may be noticed at once.
@@ -215,8 +211,8 @@ impl Acquisition {
 
     /// The next owner of the token. The lock is counted as in flight already.
     fn of_same_token(&self, request: Arc<Request>) -> Self {
-        let (is_counted, is_first, process) = (AtomicBool::new(true), false, self.process);
-        Self { manager: Arc::clone(&self.manager), request, is_counted, is_first, process }
+        let (is_counted, is_first) = (AtomicBool::new(true), false);
+        Self { manager: Arc::clone(&self.manager), request, is_counted, is_first }
     }
 
     /// The same through another connection to the store.
@@ -242,16 +238,10 @@ impl Acquisition {
         // the other keys was sent.
         let may_be = self.request.applied().may_be() || !self.request.several().is_empty();
         if let Some(guard) = guard
-            && !self.is_a_copy()
             && may_be
         {
             self.manager.background().clean_up(Arc::clone(&self.request), guard.with(more));
         }
-    }
-
-    /// Whether this process was forked by the one that holds the lock.
-    pub(crate) fn is_a_copy(&self) -> bool {
-        self.process != process::id()
     }
 
     /// From here on the token may be sent, and dropping the acquisition releases it.
@@ -270,10 +260,8 @@ impl Acquisition {
 
     /// Releases what is left of the lock, and requests it with another token.
     pub(crate) async fn restart(mut self) -> (Self, Result<(), Refusal>) {
-        if !self.is_a_copy() {
-            // After an error, dropping the replaced acquisition releases it in the background.
-            _ = self.release().await;
-        }
+        // After an error, dropping the replaced acquisition releases it in the background.
+        _ = self.release().await;
         sleep(PAUSE).await;
         let renewed = self.renew_token();
         (self, renewed)

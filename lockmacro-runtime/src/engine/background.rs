@@ -5,11 +5,11 @@
 //! So every manager has one thread, started by the first job, with a small runtime and a connection
 //! of its own. The thread ends when the manager and all its locks are gone and its work is done.
 //!
-//! A fork copies the memory of the process, but not the thread. A forked process starts a thread
-//! and connections of its own with its first job.
+//! A fork copies the memory of the process, but not the thread. A forked process starts none: its
+//! copies of locks are those of its parent.
 
+use std::process;
 use std::sync::{Arc, Weak};
-use std::{mem, process};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -30,13 +30,14 @@ use crate::value::time::Moment;
 use crate::value::time::virtual_runtime;
 use crate::value::unavailability::Unavailability;
 
-/// The background thread of a manager, one in each process.
+/// The background thread of a manager.
 #[derive(Debug)]
 pub(crate) struct Background(Mutex<Thread>);
 
-/// The background thread of one process, and its work.
+/// The background thread, and its work.
 #[derive(Debug)]
 struct Thread {
+    /// The process that made the manager.
     process: u32,
     store: Arc<Store>,
     jobs: Option<mpsc::UnboundedSender<Job>>,
@@ -54,14 +55,9 @@ impl Background {
         Self(Mutex::new(Thread::new(store)))
     }
 
-    /// The thread of this process. A forked process gets a new one.
     fn here(&self) -> MutexGuard<'_, Thread> {
+        #[cfg_attr(not(feature = "test-util"), allow(unused_mut))]
         let mut here = self.0.lock();
-        if here.process != process::id() {
-            let ours = Thread::new(&here.store);
-            // Not dropped: the parent process still uses these connections.
-            mem::forget(mem::replace(&mut *here, ours));
-        }
         #[cfg(feature = "test-util")]
         here.leave_ended_runtime();
         here
@@ -192,7 +188,7 @@ impl Background {
         here.renewals.close();
         let mut fresh = Thread::new(&here.store);
         fresh.stopped = here.stopped;
-        let before = mem::replace(&mut *here, fresh);
+        let before = std::mem::replace(&mut *here, fresh);
         drop(here);
         before.cleanup.not_started();
     }
@@ -261,6 +257,7 @@ impl Thread {
     {
         let sender = match &mut self.jobs {
             Some(sender) => sender,
+            None if self.process != process::id() => return Err(no_thread("a fork has none")),
             none => none.insert(start(Arc::clone(&self.store)).map_err(no_thread)?),
         };
         let job: Job = Box::new(move |store| Box::pin(job(store)));

@@ -59,8 +59,8 @@ struct BackgroundRelease {
 }
 
 impl BackgroundRelease {
-    /// Ends the renewal; `None` when the lock was passed on, is released along with the request of
-    /// the next caller, or is a copy in a forked process.
+    /// Ends the renewal; `None` when the lock was passed on, or is released along with the request
+    /// of the next caller.
     fn of(held: &Arc<Held>) -> Option<Arc<Self>> {
         let lost = held.remaining().err();
         // Recorded before the caller leaves the line, so that the next caller finds either the

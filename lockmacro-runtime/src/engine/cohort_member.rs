@@ -1,7 +1,6 @@
 //! A caller in a cohort, until it has the lock or is refused.
 
 use std::mem;
-use std::process;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -208,10 +207,7 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // A forked process has a copy, whose mutex may be locked for ever.
-        if self.key.process == process::id() {
-            drop(self.cohort.leave(self.nth));
-        }
+        drop(self.cohort.leave(self.nth));
     }
 }
 

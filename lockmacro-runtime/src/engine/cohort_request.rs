@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -44,8 +43,7 @@ pub(crate) fn arrives(core: &Arc<Core>, request: Request) -> Shares {
     if !may_join {
         return Shares::Apart(request);
     }
-    let (ttl, process) = (request.ttl, core.process());
-    let key = FormingKey { key: request.key.as_str().into(), ttl, process };
+    let key = FormingKey { key: request.key.as_str().into(), ttl: request.ttl };
     let join = |cohort, request, sends_soon| {
         Member::new(cohort, core, key.clone(), request, (sends_soon, send_early))
     };
@@ -75,11 +73,9 @@ impl Unanswered {
 
     /// The request has an answer.
     fn answered(&self) {
-        // A forked process has a copy of its parent's request, and must not act for it.
-        if self.is_over.swap(true, Ordering::AcqRel) || self.key.process != process::id() {
-            return;
+        if !self.is_over.swap(true, Ordering::AcqRel) {
+            send_next(&self.core, &self.key);
         }
-        send_next(&self.core, &self.key);
     }
 }
 

@@ -1,9 +1,8 @@
 //! The state that all locks of a manager share: the store, the background thread, and the counters.
 
-use std::borrow::Cow;
-use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
+use std::{fmt, process};
 
 use tokio::runtime::Handle;
 use tokio::task::try_id;
@@ -14,7 +13,6 @@ use crate::engine::forming::Forming;
 use crate::engine::hold_times::HoldTimes;
 use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::engine::lines::Lines;
-use crate::engine::per_process::PerProcess;
 use crate::engine::releasing::Releasing;
 use crate::engine::turn::turn;
 #[cfg(feature = "defer")]
@@ -32,11 +30,11 @@ static INSTALLED: OnceLock<Arc<Core>> = OnceLock::new();
 
 /// The part of a manager that its locks share.
 pub(crate) struct Core {
-    own: PerProcess,
+    store: Arc<Store>,
+    /// The process that made it. A process that was forked from that one cannot use it.
+    process: u32,
     pub(crate) background: Background,
     label: String,
-    /// The label is the default one, which names the process.
-    names_process: bool,
     pub(crate) defaults: Defaults,
     /// Recent hold times, from which `retry_after` is estimated.
     pub(crate) hold_times: HoldTimes,
@@ -80,8 +78,8 @@ impl Core {
                 #[cfg(feature = "defer")]
                 max_deferred_size,
                 background: Background::new(&store),
-                own: PerProcess::new(store),
-                names_process: its_label.is_none(),
+                store: Arc::new(store),
+                process: process::id(),
                 label: label(&its_label.unwrap_or_else(default_label)),
                 defaults,
                 hold_times: HoldTimes::default(),
@@ -123,9 +121,7 @@ impl Core {
             return Err(LockError::ShutDown);
         }
         inside_runtime()?;
-        self.own.check_fork();
-        let store = self.store();
-        let ready = store.ready().await;
+        let ready = self.store.ready().await;
         if self.shutdown.is_closed() { Err(LockError::ShutDown) } else { ready }
     }
 
@@ -201,11 +197,7 @@ impl Core {
     /// The queue of deferred calls: to add calls, to list them, and to retry dead letters.
     #[cfg(feature = "defer")]
     pub(crate) fn deferrer(&self) -> Arc<dyn Deferrer> {
-        match self.has_another_queue() || !self.own.check_fork() {
-            true => Arc::clone(&self.jobs.0),
-            // A forked process needs connections of its own.
-            false => self.store().deferrer(self.max_deferred_size),
-        }
+        Arc::clone(&self.jobs.0)
     }
 
     /// Whether deferred calls are in another store than the locks.
@@ -235,22 +227,12 @@ impl Core {
     }
 
     pub(crate) fn store(&self) -> &Store {
-        self.own.store()
-    }
-
-    /// The id of this process, as of the last [check for a fork](Core::check_fork).
-    pub(crate) fn process(&self) -> u32 {
-        self.own.process()
-    }
-
-    /// Checks for a fork, as [`label`](Core::label) does.
-    pub(crate) fn check_fork(&self) {
-        self.own.check_fork();
+        &self.store
     }
 
     /// The store, for requests that outlive the borrow of the manager.
     pub(crate) fn shared_store(&self) -> &Arc<Store> {
-        self.own.store()
+        &self.store
     }
 
     /// The releases that no caller waits for.
@@ -262,12 +244,17 @@ impl Core {
         &self.background
     }
 
-    /// The label of this process. Every token contains it, so a fork is noticed here.
-    pub(crate) fn label(&self) -> Cow<'_, str> {
-        match self.own.check_fork() && self.names_process {
-            true => Cow::Owned(label(&default_label())),
-            false => Cow::Borrowed(&self.label),
+    /// The label of this process, which every token contains.
+    ///
+    /// # Errors
+    /// [`LockError::InvalidSetting`] in a process that was forked after the manager was made: it
+    /// has neither the manager's thread nor connections of its own.
+    pub(crate) fn label(&self) -> Result<&str, LockError> {
+        if self.process == process::id() {
+            return Ok(&self.label);
         }
+        let detail = "it was made before this process was forked: make one after the fork";
+        Err(LockError::InvalidSetting { setting: "manager", detail: detail.to_owned() })
     }
 
     /// Records how long a key was held.

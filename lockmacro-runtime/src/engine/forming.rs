@@ -8,12 +8,11 @@ use std::time::Duration;
 use crate::value::random::HashMap;
 use crate::value::sync::Mutex;
 
-/// A key and a ttl. The callers of a forked process have cohorts of their own.
+/// A key and a ttl.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct FormingKey {
     pub(crate) key: Box<str>,
     pub(crate) ttl: Duration,
-    pub(crate) process: u32,
 }
 
 /// The keys with a request that has no answer yet. The cohort of a key forms until that answer,
@@ -93,7 +92,6 @@ mod tests {
         let (forming, key) = (Forming::default(), |key: &str| FormingKey {
             key: key.into(),
             ttl: Duration::from_secs(1),
-            process: 7,
         });
         type Callers = Mutex<Vec<u32>>;
         let enter = |of, caller| {
@@ -115,10 +113,8 @@ mod tests {
 
     #[test]
     fn the_first_cohort_beside_a_caller_by_itself_is_sent_early() {
-        let (forming, key) = (
-            Forming::default(),
-            FormingKey { key: "a".into(), ttl: Duration::from_secs(1), process: 7 },
-        );
+        let (forming, key) =
+            (Forming::default(), FormingKey { key: "a".into(), ttl: Duration::from_secs(1) });
         let enter = || forming.enter(&key, (), |_: Arc<()>, (), sends_soon| sends_soon);
         assert_eq!([enter(), enter(), enter()], [Err(()), Ok(true), Ok(false)]);
         assert!(forming.early::<()>(&key).is_some());

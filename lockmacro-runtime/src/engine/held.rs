@@ -172,9 +172,6 @@ impl Held {
     /// along with that caller's request.
     pub(crate) fn pass_on(&self) -> Ended {
         let first = self.end();
-        if self.acquisition.is_a_copy() {
-            return Ended::Copied;
-        }
         // Called without the mutex, as the line wakes the next caller.
         let places = mem::take(&mut *self.places.lock());
         match places {
@@ -320,7 +317,6 @@ impl Held {
             Ended::Passed => Ok(Released::Held),
             Ended::Released(reported) => reported.await.unwrap_or(Ok(Released::Unconfirmed)),
             Ended::Kept => self.acquisition.release().await,
-            Ended::Copied => Ok(Released::NotHeld),
         }
     }
 
@@ -329,7 +325,6 @@ impl Held {
             Ended::Passed => Ok(Released::Held),
             Ended::Released(reported) => block_on(reported).unwrap_or(Ok(Released::Unconfirmed)),
             Ended::Kept => self.acquisition.release_blocking(),
-            Ended::Copied => Ok(Released::NotHeld),
         }
     }
 
@@ -387,9 +382,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         // Released by its acquisition.
         let places = mem::take(&mut *self.places.lock());
-        if !self.acquisition.is_a_copy() {
-            Place::tell(places.all(), Place::ends);
-        }
+        Place::tell(places.all(), Place::ends);
     }
 }
 

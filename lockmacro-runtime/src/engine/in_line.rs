@@ -70,9 +70,7 @@ impl Standing {
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        if let Some(place) = self.0.take()
-            && !place.line.is_a_copy()
-        {
+        if let Some(place) = self.0.take() {
             place.ends();
         }
     }

@@ -2,7 +2,6 @@
 //! for them. Long, as all of its state is under one mutex.
 
 use std::borrow::Borrow;
-use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -60,7 +59,6 @@ pub(crate) struct Line {
     pub(crate) answered: Notify,
     /// A request of the queue was answered before, so the next one is sent at once.
     pub(crate) was_answered: AtomicBool,
-    process: u32,
 }
 
 pub(crate) struct State {
@@ -144,8 +142,6 @@ pub(crate) enum Ended {
     Released(oneshot::Receiver<Result<Released, LockError>>),
     /// The lock is still the holder's, to be released.
     Kept,
-    /// The lock is that of the process from which this one was forked.
-    Copied,
 }
 
 /// A request of the queue, to be sent.
@@ -160,7 +156,7 @@ pub(crate) struct ToSend {
 }
 
 impl Line {
-    fn new(key: LockKey, core: Weak<Core>, process: u32) -> Arc<Self> {
+    fn new(key: LockKey, core: Weak<Core>) -> Arc<Self> {
         let state = State {
             queue: Queue::default(),
             closed: false,
@@ -175,7 +171,7 @@ impl Line {
         };
         let state = Mutex::new(state);
         let (rewished, sooner, answered, was_answered) = Default::default();
-        Arc::new(Self { key, core, state, rewished, sooner, answered, was_answered, process })
+        Arc::new(Self { key, core, state, rewished, sooner, answered, was_answered })
     }
 
     /// A caller arrives at the line of one of its request's keys.
@@ -187,9 +183,8 @@ impl Line {
         loop {
             let asked = request.borrow();
             let key = asked.keys().get(nth).unwrap_or(&asked.key);
-            let process = core.process();
-            let new = || Self::new(key.clone(), Arc::downgrade(core), process);
-            match core.lines().of(key.as_str(), process, new).arrive(request) {
+            let new = || Self::new(key.clone(), Arc::downgrade(core));
+            match core.lines().of(key.as_str(), new).arrive(request) {
                 Arrived::Closed(again) => request = again,
                 begun => return begun,
             }
@@ -259,13 +254,7 @@ impl Line {
         };
         drop(withdrawn);
         let acts = to_send.is_some() || watch;
-        // A forked process has a copy of its parent's line, and must not act for it.
-        let core = match acts {
-            true if self.is_a_copy() => None,
-            _ if acts || empty => self.core.upgrade(),
-            _ => None,
-        };
-        if let Some(core) = core {
+        if let Some(core) = (acts || empty).then(|| self.core.upgrade()).flatten() {
             if let Some(mut to_send) = to_send {
                 to_send.before = effects.release.take();
                 self.send(&core, to_send);
@@ -338,13 +327,7 @@ impl Line {
         core.map_or(Duration::ZERO, |core| core.turn(&self.key))
     }
 
-    /// Whether this process was forked from the process of the line. The copied mutex may be locked
-    /// for ever.
-    pub(crate) fn is_a_copy(&self) -> bool {
-        self.process != process::id()
-    }
-
-    /// Whether the manager is not shut down. Does not check for a fork.
+    /// Whether the manager is not shut down.
     pub(crate) fn is_open(&self) -> bool {
         self.core.upgrade().is_some_and(|core| !core.shutdown().is_closed())
     }

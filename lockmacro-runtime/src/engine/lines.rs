@@ -4,9 +4,9 @@
 use std::any::Any;
 use std::fmt::Debug;
 use std::hash::BuildHasher;
+use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::{process, ptr};
 
 use crate::value::random::{HashMap, Hashing};
 use crate::value::sync::{Mutex, MutexGuard};
@@ -33,38 +33,17 @@ pub(crate) trait KeyLine: Any + Debug + Send + Sync {
 type Table = HashMap<Box<str>, Arc<dyn KeyLine>>;
 
 /// The lines with a holder, a request in flight or waiters, and some unused ones.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Lines {
     tables: [Mutex<Table>; TABLES],
     count: AtomicUsize,
     hasher: Hashing,
-    process: u32,
-    /// The lines of a process that was forked from this one: the locks of the parent process are
-    /// not its own.
-    forked: OnceLock<Box<Lines>>,
-}
-
-impl Default for Lines {
-    fn default() -> Self {
-        let (tables, count, hasher, forked) = Default::default();
-        Self { tables, count, hasher, process: process::id(), forked }
-    }
 }
 
 impl Lines {
-    /// The line of a key in this process, which is made if there is none. A line of another process
-    /// is in none of the tables here.
-    pub(crate) fn of<L: KeyLine>(
-        &self,
-        key: &str,
-        process: u32,
-        new: impl FnOnce() -> Arc<L>,
-    ) -> Arc<L> {
-        let mut here = self;
-        while here.process != process {
-            here = here.forked.get_or_init(Box::default);
-        }
-        let mut table = here.table(key);
+    /// The line of a key, which is made if there is none.
+    pub(crate) fn of<L: KeyLine>(&self, key: &str, new: impl FnOnce() -> Arc<L>) -> Arc<L> {
+        let mut table = self.table(key);
         if let Some(line) = table.get(key) {
             let line: Arc<dyn Any + Send + Sync> = Arc::clone(line) as _;
             if let Ok(line) = line.downcast() {
@@ -73,7 +52,7 @@ impl Lines {
         }
         let line = new();
         table.insert(key.into(), Arc::clone(&line) as _);
-        here.count.fetch_add(1, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Relaxed);
         line
     }
 
@@ -85,21 +64,20 @@ impl Lines {
         line: &Arc<L>,
         is_closed: impl FnOnce() -> bool,
     ) {
-        let here = self.here();
-        if here.count.load(Ordering::Relaxed) <= KEPT {
+        if self.count.load(Ordering::Relaxed) <= KEPT {
             return;
         }
-        let mut table = here.table(key);
+        let mut table = self.table(key);
         let is_line = |other: &Arc<_>| ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(line));
         if table.get(key).is_some_and(is_line) && is_closed() {
             table.remove(key);
-            here.count.fetch_sub(1, Ordering::Relaxed);
+            self.count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// Wakes every waiter.
     pub(crate) fn alarm(&self) {
-        for table in &self.here().tables {
+        for table in &self.tables {
             let lines: Vec<_> = table.lock().values().cloned().collect();
             lines.into_iter().for_each(KeyLine::alarm);
         }
@@ -108,10 +86,10 @@ impl Lines {
     /// Replaces all lines by new ones. The store has forgotten all locks.
     #[cfg(feature = "test-util")]
     pub(crate) fn reset(&self) {
-        for table in &self.here().tables {
+        for table in &self.tables {
             let mut table = table.lock();
             let lines: Vec<_> = table.drain().map(|(_, line)| line).collect();
-            self.here().count.fetch_sub(lines.len(), Ordering::Relaxed);
+            self.count.fetch_sub(lines.len(), Ordering::Relaxed);
             lines.iter().for_each(|line| line.removed());
             drop(table);
             lines.into_iter().for_each(KeyLine::forget_holder);
@@ -121,15 +99,6 @@ impl Lines {
     fn table(&self, key: &str) -> MutexGuard<'_, Table> {
         let hash = self.hasher.hash_one(key);
         self.tables[usize::from(hash as u8) % TABLES].lock()
-    }
-
-    /// The lines of this process. Does not check for a fork.
-    fn here(&self) -> &Self {
-        let mut here = self;
-        while let Some(forked) = here.forked.get() {
-            here = forked;
-        }
-        here
     }
 }
 
@@ -153,7 +122,7 @@ mod tests {
     #[test]
     fn a_line_is_used_again_and_many_unused_lines_are_not_kept() {
         let lines = Lines::default();
-        let of = |nth: usize| lines.of(&nth.to_string(), process::id(), || Arc::new(Unused));
+        let of = |nth: usize| lines.of(&nth.to_string(), || Arc::new(Unused));
         let first = of(0);
         lines.unused("0", &first, || panic!("there is one line"));
         assert!(Arc::ptr_eq(&first, &of(0)));

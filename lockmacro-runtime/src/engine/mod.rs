@@ -33,7 +33,6 @@ pub(crate) mod line_watch;
 pub(crate) mod lines;
 pub(crate) mod local_queue;
 pub(crate) mod observer;
-pub(crate) mod per_process;
 pub(crate) mod place;
 pub(crate) mod reentry;
 pub(crate) mod releasing;

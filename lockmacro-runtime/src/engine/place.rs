@@ -43,9 +43,6 @@ impl Place {
     /// The caller has asked the store for itself, and failed or gave up. The caller waits in the
     /// line if `draft` is given.
     pub(crate) fn failed(&self, draft: Option<Arc<Request>>) {
-        if self.line.is_a_copy() {
-            return;
-        }
         self.line.with(|state| ((), state.queue.asker_failed(self.ticket, draft, Moment::now())));
     }
 
@@ -87,9 +84,6 @@ impl Place {
 
     /// The waiter leaves.
     pub(crate) fn leave(&self) {
-        if self.line.is_a_copy() {
-            return;
-        }
         self.line.with(|state| {
             let turn = self.line.turn(state);
             ((), state.queue.leave(self.ticket, turn, Moment::now()))

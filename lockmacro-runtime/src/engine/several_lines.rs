@@ -76,7 +76,6 @@ impl SeveralLines {
     /// head of all lines.
     fn arrives(&mut self) -> Result<bool, Refusal> {
         let (core, request) = (&self.core, &self.request);
-        core.check_fork();
         while self.heads.places.len() < request.keys().len() {
             if core.shutdown().is_closed() {
                 return Err(Refusal::Failed(LockError::ShutDown));
