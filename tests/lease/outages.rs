@@ -1,9 +1,11 @@
 //! A server that is stalled for longer than a lease: the body ends before anybody else begins.
 
-use std::future::ready;
+use std::future::{pending, ready};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{LockError, LockManager, LossCause};
+use lockmacro_tests::queue::Queue;
+use lockmacro_tests::times::CONFIRM_WINDOW;
 use lockmacro_tests::{Server, eventually, in_time};
 
 use crate::{Locked, SOON, Steps, cause, joined, lock, ms, renewed, rival};
@@ -89,4 +91,33 @@ async fn a_lock_that_was_extended_is_released_after_an_outage_longer_than_its_tt
     server.resume();
     let mut admin = server.admin();
     eventually("the key is free", SOON, || ready(admin.get(KEY).is_none())).await;
+}
+
+/// A server hands a lock off for 5 s. The answer to the first renewal makes that the whole ttl.
+#[tokio::test]
+async fn a_server_that_stalls_as_the_bodies_begin_ends_only_the_lock_that_was_waited_for() {
+    let server = Server::start();
+    let ours = LockManager::connect(&server.url()).await.expect("there");
+    let theirs = LockManager::connect(&server.url()).await.expect("there");
+    let ttl = Duration::from_secs(300);
+    let free = lock(&ours, "order:43").ttl(ttl).acquire().await.expect("free");
+    let before = lock(&theirs, KEY).acquire().await.expect("free");
+    let body = async {
+        server.pause();
+        pending::<Locked<()>>().await
+    };
+    let waited = lock(&ours, KEY).ttl(ttl).wait_forever().run(body);
+    let next = async {
+        Queue::at(&server, KEY).reaches(1).await;
+        let released = Instant::now();
+        // The server may stall before it has answered.
+        let _ = before.release().await;
+        released
+    };
+    let (result, released) = in_time(async { tokio::join!(waited, next) }).await;
+    assert_eq!(cause(result), LossCause::NotRenewed);
+    assert!(released.elapsed() < 2 * CONFIRM_WINDOW, "{:?}", released.elapsed());
+    free.check().expect("its whole ttl was granted");
+    assert!(free.remaining() > ttl / 2, "{:?}", free.remaining());
+    server.resume();
 }

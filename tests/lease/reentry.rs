@@ -1,6 +1,8 @@
 //! Entering a lock again: which code is inside of a lock, and which is not.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use futures::FutureExt;
 use lockmacro_runtime::{Lock, LockGuard, LockManager, LossCause, OnLost};
@@ -71,6 +73,39 @@ async fn joined_calls_are_inside(backend: &Backend) {
     };
     assert_eq!(lock(&manager, &key).run(outer).await, Ok(8));
     assert!(backend.is_free(&key).await);
+}
+
+/// How many bodies were inside at once.
+#[derive(Default)]
+struct Inside {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Inside {
+    async fn body(&self) -> Locked<()> {
+        self.most.fetch_max(1 + self.now.fetch_add(1, Relaxed), Relaxed);
+        tokio::task::yield_now().await;
+        self.now.fetch_sub(1, Relaxed);
+        Ok(())
+    }
+}
+
+#[on(memory, redis, both_runtimes)]
+async fn two_joined_calls_under_the_key_of_their_caller_run_at_once_and_not_under_another_key(
+    backend: &Backend,
+) {
+    let manager = backend.manager().await;
+    let (key, label) = (backend.key("order:42"), backend.key("order:42:label"));
+    let most = async |inner: &str| {
+        let inside = Inside::default();
+        let call = || lock(&manager, inner).wait(SOON).run(inside.body());
+        let outer = async { tokio::try_join!(call(), call()) };
+        lock(&manager, &key).run(outer).await.expect("both are let in");
+        inside.most.into_inner()
+    };
+    assert_eq!(most(&key).await, 2);
+    assert_eq!(most(&label).await, 1);
 }
 
 #[on(memory, redis, both_runtimes)]
