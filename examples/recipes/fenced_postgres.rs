@@ -9,9 +9,10 @@ use tokio_postgres::{Client, Error, NoTls};
 
 /// The stock with a fence for each row, and fences of their own.
 pub const TABLES: &str = "
-    CREATE TEMP TABLE stock (id BIGINT PRIMARY KEY, amount BIGINT NOT NULL, fence BIGINT NOT NULL);
-    CREATE TEMP TABLE fences (key TEXT PRIMARY KEY, fence BIGINT NOT NULL);
-    INSERT INTO stock VALUES (7, 100, 0)";
+    CREATE TEMP TABLE stock (id BIGINT PRIMARY KEY, amount BIGINT NOT NULL);
+    INSERT INTO stock VALUES (7, 100);
+    ALTER TABLE stock ADD COLUMN fence BIGINT NOT NULL DEFAULT 0;
+    CREATE TEMP TABLE fences (key TEXT PRIMARY KEY, fence BIGINT NOT NULL)";
 /// Changes no row when a later holder has written.
 pub const RAISE: &str = "INSERT INTO fences (key, fence) VALUES ('stock:7', $1)
     ON CONFLICT (key) DO UPDATE SET fence = excluded.fence WHERE fences.fence <= excluded.fence";

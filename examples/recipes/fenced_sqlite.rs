@@ -5,9 +5,10 @@
 use lockmacro_runtime::{Fence, Lock, LockError, LockManager};
 use rusqlite::{Connection, Result, TransactionBehavior};
 
-const TABLES: &str = "CREATE TABLE stock (id INTEGER PRIMARY KEY, amount BIGINT, fence BIGINT);
-    CREATE TABLE fences (key TEXT PRIMARY KEY, fence BIGINT NOT NULL);
-    INSERT INTO stock VALUES (7, 100, 0)";
+const TABLES: &str = "CREATE TABLE stock (id INTEGER PRIMARY KEY, amount BIGINT NOT NULL);
+    INSERT INTO stock VALUES (7, 100);
+    ALTER TABLE stock ADD COLUMN fence BIGINT NOT NULL DEFAULT 0;
+    CREATE TABLE fences (key TEXT PRIMARY KEY, fence BIGINT NOT NULL)";
 
 /// One row with a column for the fence. `false`: somebody else holds the lock by now.
 fn count(db: &Connection, amount: i64, fence: Fence) -> Result<bool> {

@@ -352,7 +352,11 @@ fn what_is_shown_of_an_example_is_in_it() {
     for recipe in ["fenced_sqlite.rs", "fenced_postgres.rs"] {
         let recipe = code::read(&root().join("examples/recipes").join(recipe));
         let page = page("fences.md").text;
-        for statement in ["WHERE fences.fence <= excluded.fence", "UPDATE stock SET amount = "] {
+        for statement in [
+            "ALTER TABLE stock ADD COLUMN fence BIGINT NOT NULL DEFAULT 0;",
+            "WHERE fences.fence <= excluded.fence",
+            "UPDATE stock SET amount = ",
+        ] {
             assert!(page.contains(statement) && recipe.contains(statement), "{statement}");
         }
     }
