@@ -168,13 +168,12 @@ fn the_arguments_are_those_of_the_attribute() {
     let known = known.lines().filter_map(|line| line.strip_prefix("    (\""));
     let known: BTreeSet<_> = known.filter_map(|line| line.split('"').next()).collect();
     assert!(known.len() >= 17, "{known:?}");
-    let readme = readme();
-    let (_, table) = readme.text.split_once("| argument |").expect("the table");
+    let attribute = Page::read(root().join("lockmacro/src/attribute.md"));
+    let (_, table) = attribute.text.split_once("| argument |").expect("the table");
     let table = table.split("\n\n").next().unwrap_or_default().lines().skip(2);
     let cells = table.filter_map(|line| line.split('|').nth(1));
     let shown: BTreeSet<_> = cells.flat_map(quoted).collect();
     assert_eq!(shown, known.iter().map(|name| (*name).to_owned()).collect());
-    let attribute = Page::read(root().join("lockmacro/src/attribute.md"));
     for name in known {
         assert!(attribute.anchors().contains(name), "attribute.md has no heading for `{name}`");
     }
@@ -385,26 +384,46 @@ fn every_example_is_listed_and_a_recipe_is_short() {
     }
 }
 
+/// The cells of a table in lines whose head begins like this: the head, then the rows.
+fn table(text: &str, head: &str) -> Vec<Vec<String>> {
+    let lines = text.lines().skip_while(|line| !line.starts_with(head));
+    let lines = lines.take_while(|line| line.starts_with('|'));
+    let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect();
+    lines.filter(|line| !line.contains("--:") && !line.contains("|--")).map(cells).collect()
+}
+
 #[test]
 fn the_benchmarks_of_the_readme_are_those_of_the_results() {
     let results = code::read(&root().join("benches/results/contention.md"));
-    let readme = readme();
-    let (_, table) = readme.text.split_once("| acquisitions a second |").expect("the table");
-    let table = table.split("\n\n").next().unwrap_or_default().lines().skip(2);
-    let (free, table): (Vec<_>, Vec<_>) = table.partition(|line| line.contains("*free*"));
-    let floor = code::read(&root().join("benches/results/floor.md"));
-    let free: Vec<_> = free.iter().flat_map(|line| line.split('|').skip(2)).collect();
-    let free: Vec<_> = free.into_iter().filter(|figure| !figure.is_empty()).collect();
-    assert_eq!(free.len(), 3, "{free:?}");
-    for (figure, of) in free.iter().zip(["`Lock::run`, ttl", "`rslock`", "bare commands"]) {
-        assert!(floor.contains(&format!("| {of} |{figure}|")), "{of} took{figure}in floor.md");
+    let loops = "## Loop: every caller requests the lock again after its release; ";
+    let sections = [
+        ("one process", format!("{loops}one process")),
+        ("four processes", "## Loop: four processes\n".to_owned()),
+        ("the same, server 1 ms away", "## Loop: four processes, and the server".to_owned()),
+    ];
+    let readme = readme().text;
+    let shown = table(&readme, "| workers | body |");
+    assert_eq!(shown.len(), 1 + 6, "{shown:?}");
+    for row in &shown[1..] {
+        let (_, section) = sections.iter().find(|(name, _)| *name == row[1]).expect("its section");
+        let (_, section) = results.split_once(section.as_str()).expect("a section");
+        let measured = table(section, "| hold |");
+        let p99 = measured[0].iter().position(|name| name == "p99").expect("a column");
+        let hold = if row[2] == "empty" { "0 ms" } else { &row[2] };
+        for (kind, cell) in shown[0].iter().zip(row).skip(3).filter(|(kind, _)| !kind.is_empty()) {
+            let kind = kind.trim_matches('`');
+            let is_it = |line: &&Vec<String>| line[1] == hold && line[3].starts_with(kind);
+            let line = measured.iter().find(is_it).expect("the same lock and body");
+            let acquired = line[4].split(' ').next().unwrap_or_default();
+            assert_eq!(*cell, format!("{acquired} · {} ms", line[p99]), "{kind}, {row:?}");
+        }
     }
-    let table = table.into_iter();
-    let figures: Vec<_> = table.flat_map(|line| line.split('|').skip(2).map(str::trim)).collect();
-    let figures: Vec<_> = figures.into_iter().filter(|figure| !figure.is_empty()).collect();
-    assert_eq!(figures.len(), 15, "{figures:?}");
-    for figure in figures {
-        assert!(results.contains(&format!(" {figure} (")), "{figure} is not in contention.md");
+    let floor = code::read(&root().join("benches/results/floor.md"));
+    let free = table(&readme, "| a free lock |");
+    let kinds = ["`Lock::run`, ttl", "`rslock`", "bare commands"];
+    assert_eq!(free.len(), 1 + kinds.len(), "{free:?}");
+    for (row, of) in free[1..].iter().zip(kinds) {
+        assert!(floor.contains(&format!("| {of} | {} |", row[2])), "{of}: {row:?}");
     }
 }
 
