@@ -1,7 +1,8 @@
 //! What only a server can show: rights that are missing, and crowds of holders and waiters.
 
 use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
-use lockmacro_tests::{Admin, Server};
+use lockmacro_tests::times::IN_TIME;
+use lockmacro_tests::{Admin, Server, eventually};
 
 use crate::{LONG_TTL, SOON, held, is_busy, lock, released};
 
@@ -14,23 +15,51 @@ async fn manager(server: &Server) -> LockManager {
     LockManager::connect(&server.url()).await.expect("the server is there")
 }
 
-/// A server before Redis 7 finds out about a right only when the script uses it.
+/// Takes this lock as a user who is denied a command after connecting, beside other holders on the
+/// same server, and waits until nothing of it is left. A server before Redis 7 finds out about a
+/// right only when the script uses it.
+async fn leaves_nothing<F>(right: &str, lock: impl FnOnce(&LockManager) -> Lock<F>, reads: bool) {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let grant = ["ACL", "SETUSER", "clerk", "reset", "on", ">secret", "~*", "&*", "+@all"];
+    admin.ask::<()>(&grant);
+    let url = server.url_as("clerk", "secret");
+    let clerk = LockManager::connect(&url).await.expect("let in");
+    let other = manager(&server).await;
+    let mut reader = None;
+    if reads {
+        reader = Some(held(crate::lock(&other, KEY).shared()).await);
+    }
+    admin.ask::<()>(&["ACL", "SETUSER", "clerk", right]);
+    let error = lock(&clerk).acquire().await.expect_err("denied");
+    assert!(matches!(error, LockError::AccessDenied { .. }), "{right}: {error:?}");
+    released(reader).await;
+    let gone = || std::future::ready(admin.keys().is_empty());
+    eventually(&format!("nothing is left without {right}"), IN_TIME, gone).await;
+}
+
 #[tokio::test]
 async fn a_right_that_is_missing_leaves_no_key_that_nobody_holds() {
     for right in ["-zadd", "-zcard", "-pexpire", "-set"] {
-        let server = Server::start();
-        let mut admin = server.admin();
-        let grant = ["ACL", "SETUSER", "clerk", "reset", "on", ">secret", "~*", "&*", "+@all"];
-        admin.ask::<()>(&grant);
-        let url = server.url_as("clerk", "secret");
-        let manager = LockManager::connect(&url).await.expect("let in");
-        admin.ask::<()>(&["ACL", "SETUSER", "clerk", right]);
-        let error = lock(&manager, KEY).shared().acquire().await.expect_err("denied");
-        assert!(matches!(error, LockError::AccessDenied { .. }), "{right}: {error:?}");
-        assert_eq!(admin.get(KEY), None, "{right}");
-        if right == "-zadd" {
-            assert_eq!(admin.keys(), Vec::<String>::new());
-        }
+        leaves_nothing(right, |clerk| lock(clerk, KEY).shared(), false).await;
+    }
+}
+
+#[tokio::test]
+async fn a_right_that_is_missing_leaves_no_holder_beside_another() {
+    for right in ["-zadd", "-set", "-pttl", "-pexpire"] {
+        leaves_nothing(right, |clerk| lock(clerk, KEY).shared(), true).await;
+    }
+}
+
+#[tokio::test]
+async fn a_right_that_is_missing_leaves_none_of_several_keys() {
+    for right in ["-pexpire", "-time", "-zrange"] {
+        let both = |clerk: &LockManager| {
+            let keys = [LockKey::from(KEY).shared(), "account".into()];
+            Lock::many(keys).ttl(LONG_TTL).manager(clerk)
+        };
+        leaves_nothing(right, both, false).await;
     }
 }
 

@@ -9,7 +9,7 @@ use redis::{Pipeline, Value};
 
 use crate::protocol::request::Request;
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::error::{CallError, DENIED_IN_A_SCRIPT, unexpected};
+use crate::store::redis::client::error::{CallError, unexpected};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::scripts::RIGHTS;
@@ -143,19 +143,17 @@ impl Redis {
 }
 
 impl Redis {
-    /// The same error, with the commands that the user lacks where the server says only that a
-    /// script was denied one.
+    /// The same error, with the commands that the user lacks: most servers say only that the script
+    /// was denied one.
     pub(crate) async fn with_denied_commands(
         &self,
-        denied: CallError,
+        denied: LockError,
         call: ScriptCall<'_>,
         budget: Budget,
     ) -> CallError {
         let first = &call.keys[..call.keys.len().min(1)];
-        let is_unnamed = matches!(&denied, CallError::Final(LockError::AccessDenied { detail, .. })
-            if detail.contains(DENIED_IN_A_SCRIPT));
-        if !is_unnamed || first.is_empty() {
-            return denied;
+        if first.is_empty() {
+            return CallError::DeniedInScript(denied);
         }
         // Those of waiters fail no script.
         let is_of_waiters = |command: &str| ["publish", "spublish", "pubsub"].contains(&command);
@@ -165,10 +163,10 @@ impl Redis {
             ["", ""].into_iter().chain(commands.iter().map(String::as_str)).collect();
         let reply = self.nodes.eval(RIGHTS.with(first, &needed), budget).await;
         match reply.map(read) {
-            Ok(Err(named @ CallError::Final(LockError::AccessDenied { .. }))) => {
-                self.at_server_of(&first[0], named)
+            Ok(Err(CallError::Final(named @ LockError::AccessDenied { .. }))) => {
+                self.at_server_of(&first[0], CallError::DeniedInScript(named))
             }
-            _ => denied,
+            _ => CallError::DeniedInScript(denied),
         }
     }
 

@@ -102,12 +102,10 @@ impl Redis {
 }
 
 fn node_error(error: CallError, key: &LockKey) -> NodeError {
-    let (applied, transient) = match &error {
-        CallError::Transient(Transient { reason, applied, .. }) => {
-            (*applied, *reason != Unavailability::Protocol)
-        }
-        CallError::Split(_) => (Applied::No, true),
-        _ => (Applied::No, false),
+    let applied = error.applied();
+    let transient = match &error {
+        CallError::Transient(Transient { reason, .. }) => *reason != Unavailability::Protocol,
+        error => matches!(error, CallError::Split(_)),
     };
     NodeError { error: Box::new(error.into_error(key)), applied, transient }
 }

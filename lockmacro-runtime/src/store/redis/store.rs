@@ -269,7 +269,7 @@ impl Redis {
         let reply = self.nodes.eval(call, budget).await;
         match reply {
             Err(CallError::CrossSlot) => self.slots.store(true, Ordering::Relaxed),
-            Err(denied @ CallError::Final(LockError::AccessDenied { .. })) => {
+            Err(CallError::DeniedInScript(denied)) => {
                 return Err(Box::pin(self.with_denied_commands(denied, call, budget)).await);
             }
             _ => {}

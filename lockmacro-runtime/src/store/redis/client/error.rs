@@ -24,6 +24,9 @@ pub(crate) enum CallError {
     Redirect(Redirect),
     /// Nothing was applied, and a retry is of no use.
     Final(LockError),
+    /// A script was denied a command or a key: what it wrote before that stays. A retry is of no
+    /// use.
+    DeniedInScript(LockError),
     /// The keys of one lock are on different nodes, because their slot is being moved (TRYAGAIN);
     /// nothing was applied, and a retry may succeed.
     Split(Transient),
@@ -81,6 +84,15 @@ impl CallError {
         Self::timeout("sent, and not answered", Applied::Unknown)
     }
 
+    /// Whether the call was applied.
+    pub(crate) fn applied(&self) -> Applied {
+        match self {
+            CallError::Split(transient) | CallError::Transient(transient) => transient.applied,
+            CallError::DeniedInScript(_) => Applied::Unknown,
+            _ => Applied::No,
+        }
+    }
+
     /// The transient error, if a retry may succeed.
     pub(crate) fn transient(self) -> Result<Transient, Self> {
         match self {
@@ -116,7 +128,8 @@ impl CallError {
             | Authentication { server: at, .. }
             | ConnectionLimit { server: at, .. }
             | Unavailable { server: at, .. },
-        ) = &mut self
+        )
+        | CallError::DeniedInScript(AccessDenied { server: at, .. }) = &mut self
         {
             at.get_or_insert_with(|| server().into());
         }
@@ -138,11 +151,12 @@ impl CallError {
                     format!("the key is on the node {address}: use a `redis-cluster://` URL");
                 unavailable(Unavailability::ClusterDown, detail)
             }
-            CallError::Final(LockError::AccessDenied { detail, server, .. }) => {
+            CallError::Final(LockError::AccessDenied { detail, server, .. })
+            | CallError::DeniedInScript(LockError::AccessDenied { detail, server, .. }) => {
                 let keys = needed_keys(&detail, key);
                 LockError::AccessDenied { detail, server, keys }
             }
-            CallError::Final(error) => error,
+            CallError::Final(error) | CallError::DeniedInScript(error) => error,
             CallError::Transient(Transient { detail, server, .. }) if is_full(&detail) => {
                 LockError::ConnectionLimit { detail, server }
             }
@@ -157,12 +171,10 @@ impl CallError {
     }
 }
 
-/// The text of a denial that names no command.
-pub(crate) const DENIED_IN_A_SCRIPT: &str = "The user executing the script";
-/// Texts of denials without the code NOPERM: of a command in a script, and of SELECT while
-/// connecting.
-const DENIED: [&str; 3] =
-    [DENIED_IN_A_SCRIPT, "has no permissions to run", "DENIED Redis is running in protected"];
+/// Texts of denials in a script, before Redis 7.2 and since.
+const DENIED_IN_A_SCRIPT: [&str; 2] = ["The user executing the script", "ACL failure in script"];
+/// Texts of other denials without the code NOPERM, such as that of SELECT while connecting.
+const DENIED: [&str; 2] = ["has no permissions to run", "DENIED Redis is running in protected"];
 
 /// Removes the arguments that a server quotes with an unknown command: one may be a token or a
 /// password.
@@ -202,6 +214,9 @@ impl From<RedisError> for CallError {
         let detail = without_arguments(&error.to_string());
         if let Some(full) = full(&detail) {
             return full;
+        }
+        if DENIED_IN_A_SCRIPT.iter().any(|text| detail.contains(text)) {
+            return CallError::DeniedInScript(LockError::access_denied(detail));
         }
         if DENIED.iter().any(|text| detail.contains(text)) {
             return CallError::Final(LockError::access_denied(detail));

@@ -52,7 +52,10 @@ impl Retry {
     {
         loop {
             match call(self.budget, self.earlier).await {
-                Err(error) => self.after(error.transient()?).await?,
+                Err(error) => {
+                    self.earlier = self.earlier.and(error.applied());
+                    self.after(error.transient()?).await?;
+                }
                 answer => return answer,
             }
         }
@@ -60,7 +63,6 @@ impl Retry {
 
     /// Waits before the next try. Returns the error for the caller when no time is left for one.
     async fn after(&mut self, error: Transient) -> Result<(), CallError> {
-        self.earlier = self.earlier.and(error.applied);
         if Instant::now() + self.pause >= self.budget.until {
             let clearest = self.clearest.take().filter(|last| weight(last) > weight(&error));
             return Err(CallError::Transient(clearest.unwrap_or(error)));

@@ -13,6 +13,10 @@ if not held and not shares then
   if type(value) == 'table' then
     return value
   end
+  if not value then
+    -- A request that was denied a command may have left holders without a key.
+    redis.call('DEL', KEYS[5])
+  end
   -- A lease that has ended told nobody. And those behind the head may share the lock.
   if not value or was_head and is_shared(value) then
     if promote(value, ARGV[3], ARGV[4]) == false then
