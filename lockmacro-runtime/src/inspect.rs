@@ -41,7 +41,7 @@ use crate::value::limits::TTL_MIN;
 /// use lockmacro_runtime::inspect::{Use, rights};
 ///
 /// let rights = rights("order:*", &[Use::Wait])?;
-/// assert!(rights.starts_with("resetchannels ~order:* ~lm1:w?:{order:*} "));
+/// assert!(rights.starts_with("resetchannels resetkeys ~order:* ~lm1:w?:{order:*} "));
 /// # Ok::<(), lockmacro_runtime::LockError>(())
 /// ```
 ///

@@ -112,18 +112,32 @@ async fn a_user_made_of_the_line_can_lock_every_kind_of_key_and_leaves_nothing()
     }
 }
 
-/// Redis 6.2 gives a new user all channels.
 #[tokio::test]
-async fn the_line_is_for_a_user_who_has_all_channels_too() {
+async fn a_user_of_every_key_can_lock_every_kind_of_key() {
     let server = Server::start();
     let mut admin = server.admin();
-    for features in ["none", "wait"] {
-        admin.ask::<()>(&["ACL", "SETUSER", "shop", "reset", "allchannels"]);
-        let line = printed(&["order:*", "--features", features]).await;
+    let line = printed(&["*", "--features", "wait,defer,look"]).await;
+    grant(&mut admin, &line);
+    let locks = LockManager::connect(&server.url_as("shop", "password")).await.expect("let in");
+    for key in KEYS {
+        assert_eq!(all_that_wait(&locks, key).await, Ok(()), "{key} with {line}");
+    }
+    all_that_is_deferred(&locks).await.expect("enough");
+    nothing_was_denied(&mut admin, &line);
+}
+
+/// Redis 6.2 gives a new user all channels.
+#[tokio::test]
+async fn the_line_is_for_a_user_who_has_all_keys_and_channels_too() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    for (pattern, features) in [("order:*", "none"), ("order:*", "wait"), ("*", "defer")] {
+        admin.ask::<()>(&["ACL", "SETUSER", "shop", "reset", "allchannels", "allkeys"]);
+        let line = printed(&[pattern, "--features", features]).await;
         admin.ask::<()>(&line.split_whitespace().collect::<Vec<_>>());
         let shown: Vec<String> = admin.ask(&["ACL", "LIST"]);
         let shop = shown.iter().find(|user| user.starts_with("user shop ")).expect("it is made");
-        assert!(!shop.contains("&*"), "{shop}");
+        assert!(!shop.contains("&*") && shop.contains("~*") == (pattern == "*"), "{shop}");
     }
 }
 
@@ -206,7 +220,7 @@ async fn a_pattern_with_a_tag_has_one_form_and_one_that_no_rule_can_name_is_refu
     let line = printed(&["{order:*}:audit", "--user", "web", "--features", "none"]).await;
     assert!(
         line.starts_with(
-            "ACL SETUSER web on >password resetchannels ~{order:*}:audit \
+            "ACL SETUSER web on >password resetchannels resetkeys ~{order:*}:audit \
              ~lm1:t?:{order:*}:audit +"
         ),
         "{line}"

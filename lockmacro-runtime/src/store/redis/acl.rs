@@ -1,6 +1,7 @@
 //! The rights that a user needs on a server, read from the scripts, so that the two always agree.
 
 use std::collections::BTreeSet;
+use std::iter;
 
 use crate::store::redis::client::script::Script;
 #[cfg(feature = "defer")]
@@ -64,15 +65,17 @@ const LOCKS: [&Script; 10] = [
     &scripts::RENEW,
     &scripts::RENEW_ALL,
 ];
+/// The pattern that a server allows no other beside.
+const EVERY_KEY: &str = "*";
 /// Waiters are granted one of its subcommands instead.
 const PUBSUB: &str = "pubsub";
 
 /// The keys, channels and commands of a user, in the form that `ACL SETUSER` takes.
 pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
     let has = |one: Use| uses.contains(&one);
-    // Some servers give a new user all channels, and refuse to add one to them.
-    let mut rights = vec!["resetchannels".to_owned(), format!("~{pattern}")];
-    rights.extend(companions(pattern));
+    // A server refuses to add a channel or a key to all of them, which a user may have already.
+    let mut rights = vec!["resetchannels".to_owned(), "resetkeys".to_owned()];
+    rights.extend(keys(pattern));
     let mut commands: BTreeSet<String> =
         LOCKS.iter().flat_map(|script| script.commands()).collect();
     let mut special = Vec::new();
@@ -85,9 +88,9 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
     }
     #[cfg(feature = "defer")]
     if has(Use::Defer) {
-        let functions = [CALLS, "*"].concat();
-        rights.push(format!("~{functions}"));
-        rights.extend(companions(&functions));
+        if pattern != EVERY_KEY {
+            rights.extend(keys(&[CALLS, "*"].concat()));
+        }
         commands.extend(scripts::jobs::ALL.iter().flat_map(|script| script.commands()));
     }
     if has(Use::Look) {
@@ -111,6 +114,12 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
     let commands = COMMANDS.into_iter().map(str::to_owned).chain(commands);
     rights.extend(commands.chain(special.into_iter().map(str::to_owned)).map(|c| format!("+{c}")));
     rights
+}
+
+/// The patterns of all keys that match a pattern, and of their companion keys.
+fn keys(pattern: &str) -> Vec<String> {
+    let companions = if pattern == EVERY_KEY { Vec::new() } else { companions(pattern) };
+    iter::once(format!("~{pattern}")).chain(companions).collect()
 }
 
 /// The patterns of the companion keys of all keys that match a pattern, one for each form of
