@@ -181,6 +181,30 @@ async fn a_user_without_the_right_to_ask_for_its_age_cannot_be_a_node() {
     assert!(replies(&error).iter().all(|reply| denied(&reply.error)), "{error}");
 }
 
+/// Without a majority of primaries every lock would fail.
+#[tokio::test]
+async fn a_majority_that_cannot_vote_is_refused_with_the_reason_of_each_node() {
+    let primary = Server::start();
+    let port = primary.port().to_string();
+    let replica = Server::with(&["--replicaof", "127.0.0.1", &port]);
+    let mut second = Server::start();
+    let urls = vec![primary.url(), replica.url(), second.url()];
+    let builder = LockManager::builder().durable().timeout(ms(500)).node_timeout(ms(200));
+    // One replica leaves a majority.
+    let manager = builder.clone().redlock(urls.clone()).await.expect("two of three");
+    second.kill();
+    let connecting = builder.redlock(urls).await;
+    for error in [connecting.err(), manager.ready().await.err()] {
+        let error = error.expect("one of three can vote");
+        let replies = replies(&error);
+        assert!(replies[0].error.is_none(), "{error}");
+        let named = format!("connect to its primary, 127.0.0.1:{port}");
+        assert!(replies[1].error.as_ref().is_some_and(|e| e.to_string().contains(&named)));
+        assert!(replies[2].error.as_ref().is_some_and(LockError::is_unavailable), "{error}");
+        assert!(error.to_string().contains(&named), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn a_node_that_is_lost_is_logged_and_again_when_it_is_back() {
     log::start();

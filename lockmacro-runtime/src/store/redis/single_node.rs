@@ -63,11 +63,15 @@ impl Redis {
         answer.await.map_err(|error| node_error(error, &nothing))
     }
 
-    /// Asks for the user's rights.
-    pub(crate) async fn rights_of_a_node(&self) -> Result<(), NodeError> {
-        // There is no queue over several nodes.
-        let asked = self.rights(false, self.brief()).await;
-        asked.map_err(|error| node_error(error, &LockKey::from("")))
+    /// Asks for the user's rights, and refuses a replica, which cannot vote.
+    pub(crate) async fn ready_to_vote(&self) -> Result<(), NodeError> {
+        let budget = self.brief();
+        let ready = async {
+            // There is no queue over several nodes.
+            self.rights(false, budget).await?;
+            self.refuse_replica(budget).await
+        };
+        ready.await.map_err(|error| node_error(error, &LockKey::from("")))
     }
 
     /// Asks for a lock on one key.

@@ -244,9 +244,9 @@ impl Nodes {
         self.standing_of(nth, server.connection).unwrap_or(Ok(server.connection))
     }
 
-    /// Checks the rights of the user on one node.
-    pub(crate) async fn rights(&self, nth: usize) -> Result<(), NodeError> {
-        self.all[nth].redis.rights_of_a_node().await
+    /// Checks that the user has the rights on one node, and that it is no replica.
+    pub(crate) async fn ready_to_vote(&self, nth: usize) -> Result<(), NodeError> {
+        self.all[nth].redis.ready_to_vote().await
     }
 
     /// Compares a server with the one that was seen last under the node's name.

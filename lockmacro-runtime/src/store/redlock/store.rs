@@ -68,7 +68,7 @@ impl Redlock {
         self.nodes.names.join(", ").into()
     }
 
-    /// Connects to at least a majority.
+    /// Connects to at least a majority that can vote.
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         let mut until = Instant::now() + self.timeout;
         let mut pause = RetryDelay::new(&self.round_trip);
@@ -78,7 +78,7 @@ impl Redlock {
             let nodes = &self.nodes;
             let admit = |nth: usize| async move {
                 nodes.admit(nth).await.map_err(|node_error| (node_error, false))?;
-                nodes.rights(nth).await.map_err(|node_error| (node_error, true))
+                nodes.ready_to_vote(nth).await.map_err(|node_error| (node_error, true))
             };
             let mut round = Round::new(open.iter().map(|nth| (*nth, admit(*nth))));
             let mut last = false;
