@@ -94,6 +94,34 @@ async fn callers_of_several_keys_and_of_shared_ones_fail_at_once_as_well() {
     assert!(start.elapsed() < ANSWER, "{:?}", start.elapsed());
 }
 
+/// As docs/trouble.md says.
+#[tokio::test]
+async fn callers_of_a_lost_server_far_away_wait_for_five_round_trips_at_most() {
+    let round_trip = ms(60);
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    proxy.delay(round_trip);
+    let manager = builder().connect(&proxy.url()).await.expect("there");
+    // The round trip is known after some answers.
+    for _ in 0..4 {
+        works(&manager).await;
+    }
+    proxy.stall(true);
+    loses(&manager).await;
+    let mut took = Vec::new();
+    for _ in 0..10 {
+        let start = Instant::now();
+        let error = lock(&manager).acquire().await.expect_err("lost");
+        took.push(start.elapsed());
+        is_told_at_once(&error, Unavailability::Timeout);
+    }
+    took.sort();
+    assert!(took[5] > round_trip * 4 && took[5] < ANSWER * 2 / 3, "{took:?}");
+    proxy.delay(Duration::ZERO);
+    proxy.stall(false);
+    is_back(&manager).await;
+}
+
 #[tokio::test]
 async fn many_callers_of_a_lost_server_share_one_probe() {
     let server = Server::start();
