@@ -82,7 +82,7 @@ fn check_name(args: &Args, function: &Function) -> Result<()> {
     let names = function.template_names();
     let has_values =
         Template::parse(name.clone()).is_ok_and(|template| template.exprs().next().is_some());
-    if !has_values && literal::mistake(&name.value(), &names).is_none() {
+    if !has_values && literal::mistake(&name.value(), &names, false).is_none() {
         return Ok(());
     }
     let message = "`name` takes no placeholders, because it is the same for all calls: write one \

@@ -4,97 +4,85 @@ use proc_macro2::Ident;
 
 use crate::placeholder::roots_of;
 
-/// The mistake in a literal that was probably meant as a placeholder for one of `names`.
-pub(crate) fn mistake(text: &str, names: &[Ident]) -> Option<String> {
-    in_braces(text, names)
-        .or_else(|| behind_a_sign(text, names))
-        .or_else(|| never_opened(text, names))
+/// The mistake in a literal that was probably meant as a placeholder for one of `names`. Text that
+/// is the whole of a key would be the same for every call, so that less is enough in it.
+pub(crate) fn mistake(text: &str, names: &[Ident], is_whole_key: bool) -> Option<String> {
+    in_braces(text, names).or_else(|| named(text, names, is_whole_key))
 }
 
-/// A placeholder of `printf`, such as `%s`.
-pub(crate) fn printf(text: &str) -> Option<String> {
-    text.match_indices('%').find_map(|(at, _)| {
-        let (before, after) = (text[..at].chars().last(), &text[at + 1..]);
-        let mut after = after.chars();
-        let letter = after.next().filter(|c| "disuv".contains(*c))?;
-        let alone = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '%');
-        let alone = alone(before) && alone(after.next());
-        alone.then(|| {
-            format!(
-                "`%{letter}` is literal text here: write an argument in angle brackets, as in \
-                 `<id>`"
-            )
-        })
+/// `%s`, `%1$s`, `%(id)s`, `#p0`, `#root`, `$1` or `?1`, which are no text of a key.
+pub(crate) fn numbered(text: &str) -> Option<String> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    text.match_indices(['%', '#', '$', '?']).find_map(|(at, sign)| {
+        let rest = &text[at + 1..];
+        let (word, after) = rest.split_at(rest.find(|c| !is_word(c)).unwrap_or(rest.len()));
+        let is_placeholder = match sign {
+            "%" if text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '%') => false,
+            "%" if is_number(word) => after.starts_with('$'),
+            "%" => ["d", "i", "s", "u", "v"].contains(&word) || rest.starts_with('('),
+            "#" => word == "root" || word.strip_prefix(['p', 'a']).is_some_and(is_number),
+            _ => is_number(word),
+        };
+        is_placeholder.then(|| expected(&format!("{sign}{word}"), "id"))
     })
 }
 
-/// `{id}`, `{}`, `{id:05}`, `#{id}` or `${id}`
+/// `{id}`, `{}`, `{0}`, `{id:05}`, `#{id}` or `${id}`
 fn in_braces(text: &str, names: &[Ident]) -> Option<String> {
     text.match_indices('{').find_map(|(open, _)| {
         let inner = &text[open + 1..];
         let inner = &inner[..inner.find('}')?];
-        if inner.is_empty() || (inner.starts_with(':') && is_format(&inner[1..])) {
-            let example = names.iter().find(|name| *name != "self").or(names.first())?;
-            return Some(format!(
-                "`{{{inner}}}` is literal text here: write an argument in angle brackets, as in \
-                 `<{example}>`"
-            ));
-        }
         // The last `:`, because a method call may have `::<T>`.
-        let (value, format) = match inner.rsplit_once(':') {
-            Some((value, format)) if is_format(format) => (value.trim(), Some(format)),
-            _ => (inner.trim(), None),
+        let value = match inner.rsplit_once(':') {
+            Some((value, format)) if is_format(format) => value.trim(),
+            _ => inner.trim(),
         };
-        if !is_value(value, names) {
-            return None;
+        if value.bytes().all(|b| b.is_ascii_digit()) {
+            let example = names.iter().find(|name| *name != "self").or(names.first())?;
+            return Some(expected(&format!("{{{inner}}}"), &example.to_string()));
         }
-        let sign = text[..open].chars().last().filter(|c| matches!(c, '$' | '#'));
-        Some(match (sign, format) {
-            (Some(sign), _) => {
-                format!("`{sign}{{{inner}}}` is literal text here: write `<{value}>` for its value")
-            }
-            (None, Some(_)) => format!(
-                "`{{{inner}}}` is literal text here, and placeholders take no format: write \
-                 `<{value}>` for its value"
-            ),
-            (None, None) => format!(
-                "`{{{inner}}}` is literal text here: write `<{value}>` for its value, or \
-                 `{{<{value}>}}` for its value in braces"
-            ),
-        })
+        let (sign, or) = match text[..open].chars().last() {
+            Some(sign @ ('$' | '#')) => (sign.to_string(), String::new()),
+            _ => (String::new(), format!(", or `{{<{value}>}}` for its value in braces")),
+        };
+        is_value(value, names).then(|| meant(&format!("{sign}{{{inner}}}"), value) + &or)
     })
 }
 
-/// `$id` or `#id`
-fn behind_a_sign(text: &str, names: &[Ident]) -> Option<String> {
-    text.match_indices(['$', '#']).find_map(|(at, sign)| {
-        let rest = &text[at + 1..];
-        let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
-        let value = rest[..end].trim_end_matches('.');
-        is_value(value, names).then(|| {
-            format!("`{sign}{value}` is literal text here: write `<{value}>` for its value")
-        })
+/// `$id`, `#id` or `id>`, and in the whole text of a key also `:id`, `/id`, `[id` and the like.
+fn named(text: &str, names: &[Ident], is_whole_key: bool) -> Option<String> {
+    let mut before = None;
+    text.split_inclusive(|c| !is_word(c) && c != '.').find_map(|piece| {
+        let value = piece.trim_end_matches(|c| !is_word(c));
+        let after = piece.chars().last();
+        let sign = std::mem::replace(&mut before, after);
+        let has = |signs: &str| sign.is_some_and(|sign| signs.contains(sign));
+        let is_meant = has("$#")
+            || is_whole_key && has(":/@%?&([{<")
+            || after == Some('>') && sign != Some('<');
+        let shown = sign.filter(|_| has("$#@%")).map(String::from).unwrap_or_default();
+        (is_meant && is_value(value, names)).then(|| meant(&(shown + value), value))
     })
 }
 
-/// `id>`
-fn never_opened(text: &str, names: &[Ident]) -> Option<String> {
-    text.match_indices('>').find_map(|(close, _)| {
-        let before = &text[..close];
-        let value = before.rsplit(|c| !is_word(c)).next().unwrap_or_default();
-        let is_opened = before[..before.len() - value.len()].ends_with('<');
-        (!is_opened && is_value(value, names))
-            .then(|| format!("the `>` of `{value}>` was never opened: write `<{value}>`"))
-    })
+fn meant(shown: &str, value: &str) -> String {
+    format!("`{shown}` is literal text here: write `<{value}>` for its value")
+}
+
+fn expected(shown: &str, example: &str) -> String {
+    format!(
+        "`{shown}` is literal text here: write an argument in angle brackets, as in `<{example}>`"
+    )
 }
 
 fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_' || c == '.'
+    c.is_alphanumeric() || c == '_'
 }
 
-/// Whether a placeholder of this text would start at one of these names.
+/// Whether a placeholder of this text would start at one of these names, or at a field of `self`.
 fn is_value(text: &str, names: &[Ident]) -> bool {
-    roots_of(text).iter().any(|root| names.contains(root))
+    let is_field = text.starts_with("self.");
+    roots_of(text).iter().any(|root| is_field || names.contains(root))
 }
 
 /// Whether a text can be the format after the `:` in `{id:05}`.

@@ -5,7 +5,7 @@ use syn::visit_mut::{self, VisitMut};
 use syn::{Error, Expr, ExprPath, LitStr, Result};
 
 use crate::literal;
-use crate::placeholder::Placeholder;
+use crate::placeholder::{Placeholder, roots_in};
 
 /// The longest key, in bytes, the same as in the runtime.
 const KEY_MAX: usize = 1024;
@@ -134,9 +134,9 @@ impl Template {
         }
         for part in &self.parts {
             if let Part::Literal(text) = part
-                && let Some(mistake) = literal::printf(text)
+                && let Some(mistake) = literal::numbered(text)
             {
-                return self.fault(mistake);
+                return self.fault(mistake + &self.or_itself());
             }
         }
         let length = self.shortest();
@@ -201,13 +201,26 @@ impl Template {
                     }
                 }
                 Part::Literal(text) => {
-                    if let Some(mistake) = literal::mistake(text, names) {
-                        return self.fault(mistake);
+                    let is_whole_key = is_key && self.parts.len() == 1;
+                    if let Some(mistake) = literal::mistake(text, names, is_whole_key) {
+                        let or_itself = if is_key { self.or_itself() } else { String::new() };
+                        return self.fault(mistake + &or_itself);
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// The mend for a key whose literal text is meant as it is.
+    fn or_itself(&self) -> String {
+        let itself = match self.as_plain() {
+            // An expression has no placeholders either.
+            Some(text) if !roots_in(text).is_empty() => return String::new(),
+            Some(text) => format!("String::from({text:?})"),
+            None => self.formatted(),
+        };
+        format!(", or `{itself}` for the text itself")
     }
 
     fn fault<T>(&self, message: impl std::fmt::Display) -> Result<T> {

@@ -168,3 +168,105 @@ fn a_note_that_is_cut_for_every_call_is_refused() {
     assert_eq!(errors(format!("{}x", "审核".repeat(10) + "abcd")), [long]);
     assert_eq!(errors(format!("{}<id>", "x".repeat(64))), [long]);
 }
+
+/// Texts in the notations of other languages, which would be one key for all calls.
+const SAME_FOR_ALL: &[&str] = &[
+    "order:{0}",
+    "order:{0:05}",
+    "order:{{0}}",
+    "order:{}",
+    "order:%(id)s",
+    "order:%1$s",
+    "order:%s",
+    "#p0",
+    "order:#a0",
+    "order:#root.args[0]",
+    "order:$1",
+    "order:?1",
+    "order/:id",
+    "order/id",
+    "order:id",
+    "order:id:lines",
+    "order?id",
+    "order&id",
+    "order:$(id)",
+    "order:(id)",
+    "order:[id]",
+    "order:[[id]]",
+    "order:@id",
+    "order:%id%",
+    "order:${id}",
+    "order:#{id}",
+    "order:{{id}}",
+    "order:{id",
+    "order:{id!r}",
+    "order:{id:>5}",
+    "order:{id:audit}",
+    "order:{self.id}",
+    "order:{self.id!r}",
+    "order:id>",
+    "order:<<id>>",
+];
+
+#[test]
+fn a_text_that_would_be_one_key_for_all_calls_is_refused_with_both_mends() {
+    for text in SAME_FOR_ALL {
+        for key in [
+            quote!(#text),
+            quote!(["b:<id>", #text]),
+            quote!(["b:<id>", shared(#text)]),
+            quote!(["b:<id>", permits(#text, 3)]),
+            quote!(if id > 5 { "b:<id>" } else { #text }),
+        ] {
+            let errors = errors_of(quote!(key = #key), item());
+            assert_eq!(errors.len(), 1, "{key}: {errors:?}");
+            let value = if text.contains("self") { "self.id" } else { "id" };
+            assert!(errors[0].contains(&format!("`<{value}>`")), "{key}: {errors:?}");
+            // An expression with a `<id>` in it is refused itself.
+            let itself = format!(", or `String::from({text:?})` for the text itself");
+            assert_eq!(errors[0].ends_with(&itself), !text.contains('<'), "{key}: {errors:?}");
+        }
+        for key in [quote!(String::from(#text)), quote!(["b:<id>", shared(String::from(#text))])] {
+            let errors = errors_of(quote!(key = #key), item());
+            assert!(errors.is_empty() || text.contains('<'), "{key}: {errors:?}");
+        }
+    }
+}
+
+#[test]
+fn a_text_that_only_looks_like_one_with_a_placeholder_is_a_key() {
+    for text in [
+        "order-id",
+        "id",
+        "id:order",
+        "id-order",
+        "nightly:report",
+        "rides",
+        "order:ids",
+        "order:my_id",
+        "order:valid",
+        "order.id",
+        "order id",
+        "order:ID",
+        "order:#7",
+        "order:#p",
+        "order:#parts",
+        "order:#rooted",
+        "US$10k",
+        "order?10k",
+        "100%",
+        "{7x}",
+        "{audit}:night",
+        "a->b",
+        "order::7",
+        "id:<id>",
+        "order:id:<id>",
+        "order/id/<id>",
+        "{order:id}:<id>",
+    ] {
+        for key in [quote!(#text), quote!(["b:<id>", shared(#text)])] {
+            let errors = errors_of(quote!(key = #key), item());
+            assert!(errors.is_empty(), "{key}: {errors:?}");
+        }
+    }
+}
