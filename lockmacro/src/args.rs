@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, Span, TokenTree};
 use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
-use syn::{Error, Expr, ExprPath, LitStr, Path, Result, Token};
+use syn::{Error, Expr, ExprPath, Lit, LitStr, Path, Result, Token};
 
 use crate::duration::{self, Time, Wait};
 use crate::faults::Faults;
@@ -12,7 +12,7 @@ use crate::known::KNOWN;
 use crate::path::ungroup;
 use crate::policy::{self, OnBusy, OnLost};
 use crate::sharing::Sharing;
-use crate::stray;
+use crate::stray::{self, Before};
 use crate::taking::{is_taking, taken_parts, taking_parts};
 use crate::template::Template;
 use crate::values::{
@@ -137,9 +137,32 @@ impl Args {
         }
     }
 
+    /// Reads values that stand alone, which is a mistake.
+    fn read_stray(&mut self, input: ParseStream) -> Result<()> {
+        let values = stray::values(input)?;
+        let text = self.key.template().map(|template| template.literal.value());
+        let before = Before {
+            key: self.has("key").then(|| text.filter(|text| !text.is_empty())),
+            has_ttl: self.has("ttl"),
+            has_wait: self.has("wait"),
+        };
+        let (about, message) = stray::refusal(&values, before, input);
+        self.fault(None, Error::new(values[0].span(), message));
+        if let Faulty::Some(faulty) = &mut self.faulty {
+            faulty.extend(about.into_iter().map(str::to_owned));
+        }
+        Ok(())
+    }
+
     /// Parses one argument. `true` if it has no mistake.
     fn read(&mut self, input: ParseStream) -> bool {
-        let name = match name(input, self.names.last()) {
+        if input.peek(Lit) {
+            if let Err(error) = self.read_stray(input) {
+                self.fault(None, error);
+            }
+            return false;
+        }
+        let name = match name(input) {
             Ok(name) => name,
             Err((about, error)) => {
                 self.fault(about, error);
@@ -277,19 +300,10 @@ fn is_argument(input: ParseStream) -> bool {
     KNOWN.iter().any(|(known, _)| *known == name)
 }
 
-/// Parses the name of an argument that follows the argument `before`.
+/// Parses the name of an argument.
 ///
 /// On an error: the argument that was probably meant, and the error.
-fn name(
-    input: ParseStream,
-    before: Option<&Ident>,
-) -> std::result::Result<Ident, (Option<&'static str>, Error)> {
-    let ahead = input.fork();
-    if let Ok(literal) = ahead.parse::<LitStr>() {
-        let (about, message) =
-            stray::refusal(&literal.value(), before.map(Ident::to_string), &ahead);
-        return Err((Some(about), Error::new(literal.span(), message)));
-    }
+fn name(input: ParseStream) -> std::result::Result<Ident, (Option<&'static str>, Error)> {
     if !input.peek(Ident::peek_any) {
         return Err((None, input.error("expected an argument such as `key = \"order:<id>\"`")));
     }

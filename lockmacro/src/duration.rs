@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use quote::quote;
 use syn::spanned::Spanned as _;
 use syn::{Error, Expr, ExprLit, Lit, Result, UnOp};
 
@@ -79,9 +80,6 @@ pub(crate) fn wait(value: Expr) -> Result<Wait> {
         return Ok(Wait::Never);
     }
     let span = value.span();
-    if let Some(message) = wait_meant(&value) {
-        return Err(Error::new(span, message));
-    }
     let limit = time("wait", value)?;
     match limit.literal() {
         Some(limit) if limit > WAIT_MAX => Err(Error::new(
@@ -92,31 +90,45 @@ pub(crate) fn wait(value: Expr) -> Result<Wait> {
     }
 }
 
-/// The mend for a word that is neither a time nor, probably, the name of one.
-fn wait_meant(value: &Expr) -> Option<String> {
-    let word = word(value)?;
-    let is_name = match value {
-        // `FOREVER` may be a constant.
-        Expr::Path(_) => !word.contains(char::is_lowercase),
-        other => !matches!(other, Expr::Lit(_)),
-    };
-    if is_name {
-        return None;
-    }
-    let words =
-        ["true", "false", "none", "None", "infinite", "infinity", "unlimited", "indefinitely"];
-    match words.contains(&word.as_str()) {
-        true => Some(format!(
-            "`{word}` is no duration: write `wait = forever` to wait until the lock is free, or \
-             `wait = never` to request it once"
-        )),
-        false => near(value, "wait", &["forever", "never"]),
+/// Parses the value of the argument `name`.
+pub(crate) fn time(name: impl Display, value: Expr) -> Result<Time> {
+    let name = name.to_string();
+    match no_time(&name, &value) {
+        Some(message) => Err(Error::new_spanned(value, message)),
+        None => written(&format!("{name} = {{}}"), value),
     }
 }
 
-/// Parses the value of the argument `name`.
-pub(crate) fn time(name: impl Display, value: Expr) -> Result<Time> {
-    written(&format!("{name} = {{}}"), value)
+/// The mend for a value that is no time: one of zero, a time without an end as other libraries have
+/// it, or a slip of `forever`.
+fn no_time(name: &str, value: &Expr) -> Option<String> {
+    let word = word(value).unwrap_or_else(|| quote!(#value).to_string().replace(' ', ""));
+    if matches!(value, Expr::Path(_)) && word.ends_with("Duration::ZERO") {
+        return Some(zero(name));
+    }
+    // `FOREVER` may be a constant.
+    let is_slip = match value {
+        Expr::Path(_) => word.contains(char::is_lowercase),
+        other => matches!(other, Expr::Lit(_)),
+    };
+    if name == "wait"
+        && is_slip
+        && let Some(near) = near(value, name, &["forever", "never"])
+    {
+        return Some(near);
+    }
+    let endless = ["-1", "-1s", "forever", "none", "None", "infinite", "infinity", "unlimited"];
+    let is_endless = endless.contains(&word.as_str()) || word.ends_with("Duration::MAX");
+    let mend = match name {
+        "ttl" if is_endless => "leave `ttl` out, and the lock is renewed while the body runs",
+        "max_hold" if is_endless => "leave `max_hold` out, and renewal has no end",
+        "wait" if is_endless || ["true", "false", "indefinitely"].contains(&word.as_str()) => {
+            "write `wait = forever` to wait until the lock is free, or `wait = never` to request \
+             it once"
+        }
+        _ => return None,
+    };
+    Some(format!("`{word}` is no duration: {mend}"))
 }
 
 /// Parses a duration that stands in place of the `{}` in `form`.
@@ -170,13 +182,9 @@ fn parse(form: &str, text: String) -> std::result::Result<Duration, String> {
             false => format!("a duration is not negative: write one such as `{}`", write("300s")),
         });
     }
-    let zero = || match form.starts_with("wait") {
-        true => "a wait of zero: write `wait = never` to request the lock once".to_owned(),
-        false => "a duration of zero is too short: write a longer one, as in \"300s\"".to_owned(),
-    };
     if is_number(text) {
         return Err(match text.chars().all(|c| c == '0' || c == '.') {
-            true => zero(),
+            true => zero(form),
             false if text.contains('.') => whole(text, "s", form).unwrap_or_else(|| fraction(text)),
             false => format!(
                 "a duration needs a unit: write `{}` for seconds or `{}` for milliseconds",
@@ -184,6 +192,10 @@ fn parse(form: &str, text: String) -> std::result::Result<Duration, String> {
                 write(&format!("{text}ms"))
             ),
         });
+    }
+    let iso = text.strip_prefix('P').map(|time| time.replace('T', "").to_lowercase());
+    if let Some(time) = iso.filter(|time| humantime::parse_duration(time).is_ok()) {
+        return Err(format!("a duration is a number and a unit: write `{}`", write(&time)));
     }
     for unit in text.split(|c: char| !c.is_alphabetic()) {
         match unit {
@@ -206,12 +218,20 @@ fn parse(form: &str, text: String) -> std::result::Result<Duration, String> {
         ));
     };
     if duration.is_zero() {
-        return Err(zero());
+        return Err(zero(form));
     }
     if duration.subsec_nanos() % 1_000_000 != 0 {
         return Err("durations are whole milliseconds: write one such as \"500ms\"".to_owned());
     }
     Ok(duration)
+}
+
+/// The message for a time of zero for the argument that `form` starts with.
+fn zero(form: &str) -> String {
+    match form.starts_with("wait") {
+        true => "a wait of zero: write `wait = never` to request the lock once".to_owned(),
+        false => "a duration of zero is too short: write a longer one, as in \"300s\"".to_owned(),
+    }
 }
 
 /// Whether a text has digits only, with or without a decimal point.
@@ -281,6 +301,10 @@ mod tests {
             ("0.5m", "whole: write `ttl = \"30s\"`"),
             ("2.5", "whole: write `ttl = \"2s 500ms\"`"),
             ("99999999999999999999s", "not a duration"),
+            ("PT5M", "write `ttl = \"5m\"`"),
+            ("PT1H30M", "write `ttl = \"1h30m\"`"),
+            ("P1DT5S", "write `ttl = \"1d5s\"`"),
+            ("PT", "not a duration"),
         ] {
             let error = read(parse_quote!(#value)).unwrap_err();
             assert!(error.contains(word), "{value:?}: {error}");

@@ -14,7 +14,10 @@ pub(crate) fn near(value: &Expr, argument: &str, known: &[&str]) -> Option<Strin
         slips(&word, &near) <= (near.len() / 5).max(1)
     })?;
     Some(match value {
-        Expr::Lit(_) if word == name(near) => without_quotes(argument, near),
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if word == name(near) => {
+            let text = text.value();
+            without_quotes(argument, if text.contains('(') { &text } else { near })
+        }
         _ if word == name(near) => format!("write it as `{argument} = {near}`"),
         _ => format!("unknown value `{word}`: did you mean `{argument} = {near}`?"),
     })

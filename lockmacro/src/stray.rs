@@ -1,46 +1,101 @@
-//! A string that stands alone in the attribute.
+//! Values that stand alone in the attribute, without a name.
 
-use syn::Token;
-use syn::parse::ParseStream;
+use humantime::parse_duration;
+use quote::ToTokens as _;
+use syn::parse::{Parse as _, ParseStream};
+use syn::{Lit, Result, Token};
 
 use crate::known::KNOWN;
 use crate::placeholder::roots_in;
 use crate::words;
 
-/// The argument that was probably meant, and the message for the string `text` after the argument
-/// `before`. `rest` is the input behind the string.
-///
-/// A text without placeholders is no second key: every call would have it.
+/// The arguments before the values.
+pub(crate) struct Before {
+    /// The text of the key, or `None` for another key.
+    pub(crate) key: Option<Option<String>>,
+    pub(crate) has_ttl: bool,
+    pub(crate) has_wait: bool,
+}
+
+/// Reads the values that follow each other, of which there is at least one.
+pub(crate) fn values(input: ParseStream) -> Result<Vec<Lit>> {
+    let mut values: Vec<Lit> = vec![input.parse()?];
+    while known(&values[0]).is_none() {
+        let ahead = input.fork();
+        match ahead.parse::<Token![,]>().and_then(|_| Lit::parse(&ahead)) {
+            Ok(next) if known(&next).is_none() && !ahead.peek(Token![=]) => {
+                input.parse::<Token![,]>()?;
+                values.push(input.parse()?);
+            }
+            _ => break,
+        }
+    }
+    Ok(values)
+}
+
+/// The arguments that were probably meant, and the message for values that stand alone. `rest` is
+/// the input behind them.
 pub(crate) fn refusal(
-    text: &str,
-    before: Option<String>,
+    values: &[Lit],
+    before: Before,
     rest: ParseStream,
-) -> (&'static str, String) {
-    let known = KNOWN.iter().find(|(known, _)| *known == text);
-    let (about, message) = match (known, before.as_deref()) {
-        _ if rest.peek(Token![=]) => {
-            (None, format!("an argument's name stands without quotes: write `{text} = ..`"))
-        }
-        (Some((bare, example)), _) if bare == example => {
-            (None, format!("`{text}` is an argument: write `{text}` without quotes"))
-        }
-        (Some((_, example)), _) => (
-            None,
-            format!("`{text}` is an argument: write `{example}`, with the name outside of quotes"),
-        ),
-        (None, Some("key")) if !roots_in(text).is_empty() => {
-            (None, format!("several keys stand in brackets: write `key = [\"..\", {text:?}]`"))
-        }
-        (None, Some(_)) if roots_in(text).is_empty() => match words::mend(text) {
-            Some((meant, mend)) => (meant, format!("{text:?}: {mend}")),
-            None => (
-                None,
-                "this string belongs to no argument: write the argument's name before it, as in \
-                 `wait = \"5s\"`, or remove it"
-                    .to_owned(),
+) -> (Vec<&'static str>, String) {
+    let known = values.first().and_then(known);
+    if rest.peek(Token![=]) {
+        let name = known.map_or("..", |(name, _)| name);
+        let message = format!("an argument's name stands without quotes: write `{name} = ..`");
+        return (vec![known.map_or("key", |(name, _)| name)], message);
+    }
+    if let Some((name, example)) = known {
+        let message = match name == example {
+            true => format!("`{name}` is an argument: write `{name}` without quotes"),
+            false => format!(
+                "`{name}` is an argument: write `{example}`, with the name outside of quotes"
             ),
-        },
-        _ => (None, format!("this string has no name: write `key = {text:?}`")),
-    };
-    (about.or(known.map(|(known, _)| *known)).unwrap_or("key"), message)
+        };
+        return (vec![name], message);
+    }
+    let has_key = before.key.is_some();
+    let mut keys: Vec<_> = before.key.iter().flatten().cloned().collect();
+    let texts_before = keys.len();
+    let mut times = [("ttl", before.has_ttl), ("wait", before.has_wait)].into_iter();
+    let (mut about, mut write) = (Vec::new(), Vec::new());
+    for value in values {
+        let text = match value {
+            Lit::Str(text) => text.value(),
+            other => other.to_token_stream().to_string(),
+        };
+        let time = [text.clone(), format!("{text}s")];
+        let time = time.into_iter().find(|time| parse_duration(time).is_ok());
+        let time = time.and_then(|time| Some((times.find(|(_, is_given)| !is_given)?.0, time)));
+        if let Some((name, time)) = time {
+            about.push(name);
+            write.push(format!("`{name} = {time:?}`"));
+        } else if !roots_in(&text).is_empty() || !has_key && keys.is_empty() {
+            keys.push(text);
+        } else if let ([_], Some((meant, mend))) = (values, words::mend(&text)) {
+            return (Vec::from_iter(meant), format!("{text:?}: {mend}"));
+        } else {
+            write.push(format!("an argument's name before `{}`", value.to_token_stream()));
+        }
+    }
+    if keys.len() > texts_before {
+        about.push("key");
+        write.insert(
+            0,
+            match keys.as_slice() {
+                // The keys before it are no text.
+                [text] if has_key => format!("{text:?} into the brackets of `key = [..]`"),
+                [text] => format!("`key = {text:?}`"),
+                several => format!("`key = {several:?}`"),
+            },
+        );
+    }
+    (about, format!("each value stands behind its argument's name: write {}", write.join(", ")))
+}
+
+/// The argument whose name a value is, and its example.
+fn known(value: &Lit) -> Option<(&'static str, &'static str)> {
+    let Lit::Str(text) = value else { return None };
+    KNOWN.iter().copied().find(|(known, _)| *known == text.value())
 }
