@@ -281,12 +281,18 @@ impl Parse for Args {
             input.parse::<Option<Token![,]>>()?;
         }
         if args.are_right(&["key"]) && !args.has("key") {
-            let write = if args.names.is_empty() {
-                "#[distributed_lock(key = \"order:<id>\", ttl = \"300s\")]"
-            } else {
-                "key = \"order:<id>\""
+            let message = match &args.name {
+                Some(name) => {
+                    let name = name.value();
+                    format!("`name` is for logs, and `key` is missing: write `key = {name:?}`")
+                }
+                None if args.names.is_empty() => {
+                    "`key` is missing: write `#[distributed_lock(key = \"order:<id>\", ttl = \
+                     \"300s\")]`"
+                        .to_owned()
+                }
+                None => "`key` is missing: write `key = \"order:<id>\"`".to_owned(),
             };
-            let message = format!("`key` is missing: write `{write}`");
             args.fault(Some("key"), Error::new(Span::call_site(), message));
         }
         Ok(args)
@@ -297,7 +303,7 @@ impl Parse for Args {
 fn is_argument(input: ParseStream) -> bool {
     let ahead = input.fork();
     let name = Ident::parse_any(&ahead).map(|name| name.to_string()).unwrap_or_default();
-    KNOWN.iter().any(|(known, _)| *known == name)
+    KNOWN.iter().any(|(known, ..)| *known == name)
 }
 
 /// Parses the name of an argument.
@@ -317,7 +323,7 @@ fn name(input: ParseStream) -> std::result::Result<Ident, (Option<&'static str>,
         return Err(unknown(&hyphened, name.span()));
     }
     // A word from another library counts as its argument, which is not reported as missing.
-    match KNOWN.iter().any(|(known, _)| name == known) {
+    match KNOWN.iter().any(|(known, ..)| name == known) {
         true => Ok(name),
         false => Err(unknown(&name.to_string(), name.span())),
     }

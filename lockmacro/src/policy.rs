@@ -60,7 +60,7 @@ fn busy_meant(value: &Expr) -> Option<String> {
         return Some(near);
     }
     let word = word(value)?;
-    if let Some((known, example)) = KNOWN.iter().find(|(known, _)| *known == word) {
+    if let Some((known, example, _)) = KNOWN.iter().find(|(known, ..)| *known == word) {
         return Some(format!("`{known}` is an argument: write `{example}` in place of `on_busy`"));
     }
     match words::advice(&word)? {

@@ -57,6 +57,18 @@ pub(crate) fn is_word(one: &str, other: &str) -> bool {
     plain(one) == plain(other)
 }
 
+/// Whether a name has another one as a whole part: `ttl_ms` and `maxTtl` have `ttl`.
+pub(crate) fn has_part(name: &str, part: &str) -> bool {
+    let mut snake = String::from("_");
+    for c in name.chars() {
+        if c.is_uppercase() && snake.ends_with(char::is_lowercase) {
+            snake.push('_');
+        }
+        snake.extend(c.to_lowercase());
+    }
+    (snake.replace('-', "_") + "_").contains(&format!("_{part}_"))
+}
+
 fn plain(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }

@@ -97,5 +97,6 @@ pub(crate) fn refusal(
 /// The argument whose name a value is, and its example.
 fn known(value: &Lit) -> Option<(&'static str, &'static str)> {
     let Lit::Str(text) = value else { return None };
-    KNOWN.iter().copied().find(|(known, _)| *known == text.value())
+    let known = KNOWN.iter().find(|(known, ..)| *known == text.value());
+    known.map(|(name, example, _)| (*name, *example))
 }

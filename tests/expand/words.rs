@@ -90,7 +90,7 @@ fn misspelt_arguments_are_distinguished() {
 
 #[test]
 fn no_known_argument_is_taken_for_another_word() {
-    for (known, _) in KNOWN {
+    for (known, ..) in KNOWN {
         let errors = errors(format!("{known} = 5").parse().unwrap());
         assert!(!errors.concat().contains("unknown argument"), "{known}: {errors:?}");
     }
