@@ -170,15 +170,16 @@ impl<'a> Printer<'a> {
             Some(Fences::Name(fence)) => (quote_spanned!(site=> (__lock, #fence)), None),
             Some(Fences::Each(names)) => {
                 let nth = (0..names.len()).map(Literal::usize_unsuffixed);
-                let fences = quote_spanned!(site=> let [#(#names),*] = [#(__fences[#nth]),*];);
+                // One by one: of an array, clippy would say how a body makes a tuple.
+                let fences = quote_spanned!(site=> #(let #names = __fences[#nth];)*);
                 (quote_spanned!(site=> (__lock, __fences)), Some(fences))
             }
             None => (quote_spanned!(site=> __lock), None),
         };
         let guard = self.args.guard.as_ref().map(|guard| {
             let there = guard.span().resolved_at(site);
-            let shared = without_share(guard);
-            quote_spanned!(there=> let #shared = __lock.share(); let #guard = &#shared;)
+            // Twice the user's name: the compiler shows it to a body that moves it into a task.
+            quote_spanned!(there=> let #guard = __lock.share(); let #guard = &#guard;)
         });
         let (first, acquired) = self.acquired(lock, &quote_spanned!(site=> __held))?;
         let run = self.run(&quote_spanned!(site=> __lock), &self.body());
@@ -350,12 +351,6 @@ impl<'a> Printer<'a> {
             quote_spanned!(there=> move || #block)
         }
     }
-}
-
-/// The variable behind `guard = lock`: the compiler names it to a body that moves the guard into a
-/// task, where `lock.share()` is right.
-pub(crate) fn without_share(guard: &Ident) -> Ident {
-    Ident::new(&format!("{}_without_share", guard.unraw()), guard.span())
 }
 
 /// The name of a function's locks and stored calls in logs and metrics.

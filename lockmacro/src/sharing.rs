@@ -27,8 +27,8 @@ impl Sharing {
     /// The value of `permits`.
     pub(crate) fn permits(value: Expr) -> Result<Self> {
         let refused = |message: String| Err(Error::new_spanned(&value, message));
-        let number = match &value {
-            Expr::Lit(literal) => match &literal.lit {
+        let number = match literal(&value).map(|literal| &literal.lit) {
+            Some(lit) => match lit {
                 Lit::Int(number) => number.base10_parse::<u64>().unwrap_or(u64::MAX),
                 Lit::Str(text) if text.value().trim().parse::<u64>().is_ok() => {
                     return refused(format!(
@@ -43,8 +43,10 @@ impl Sharing {
                     ));
                 }
             },
-            Expr::Unary(minus) if matches!(minus.op, UnOp::Neg(_)) => 0,
-            _ => return Ok(Sharing::Permits(value)),
+            None => match &value {
+                Expr::Unary(minus) if matches!(minus.op, UnOp::Neg(_)) => 0,
+                _ => return Ok(Sharing::Permits(value)),
+            },
         };
         match number {
             0 => refused(format!(
@@ -96,10 +98,7 @@ impl Sharing {
 
     /// Whether this is one permit, as far as that is known: an exclusive lock.
     pub(crate) fn is_one(&self) -> bool {
-        let number = self.expr().and_then(|number| match number {
-            Expr::Lit(literal) => Some(&literal.lit),
-            _ => None,
-        });
+        let number = self.expr().and_then(literal).map(|literal| &literal.lit);
         matches!(number, Some(Lit::Int(number)) if number.base10_digits() == "1")
     }
 

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens as _, quote_spanned};
 use syn::{Block, Expr, ExprIf, Result, Stmt, Token, token};
 
-use crate::expand::{Printer, without_share};
+use crate::expand::Printer;
 
 impl Printer<'_> {
     /// Output: `if when { then } else { otherwise }`
@@ -63,10 +63,9 @@ impl Printer<'_> {
                 let held = quote_spanned!(site=> ::core::option::Option::Some(__held));
                 let (first, held) = self.acquired(lock, &held)?;
                 let guard = self.args.guard.as_ref().map(|guard| {
-                    let shared = without_share(guard);
                     quote_spanned! {site=>
-                        let #shared = __lock.as_ref().map(|__lock| __lock.share());
-                        let #guard = #shared.as_ref();
+                        let #guard = __lock.as_ref().map(|__lock| __lock.share());
+                        let #guard = #guard.as_ref();
                     }
                 });
                 (quote_spanned!(site=> #binding #first #held), guard)

@@ -14,8 +14,8 @@ async fn audit(id: u64) -> Result<Receipt, OrderError> {
             return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
     };
-    let lease_without_share = __lock.share();
-    let lease = &lease_without_share;
+    let lease = __lock.share();
+    let lease = &lease;
     __lock
         .run({
             async move {

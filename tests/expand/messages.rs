@@ -79,6 +79,9 @@ const MESSAGES: &[(&str, &str)] = &[
     (r#"key = "a:<id>", ttl = core::time::Duration::ZERO"#, "a duration of zero is too short"),
     (r#"key = "a:<id>", ttl = "PT5M""#, "write `ttl = \"5m\"`"),
     (r#"key = "a:<id>", max_hold = forever"#, "leave `max_hold` out, and renewal has no end"),
+    (r#"key = "a:<id>", permits = (1)"#, "remove `permits`"),
+    (r#"key = "a:<id>", permits = ((0))"#, "this would let nobody in"),
+    (r#"key = "a:<id>", permits = ("3")"#, "write `permits = 3`"),
     (r#"key = "a:<id>", max_hold = -1"#, "leave `max_hold` out"),
     // `on_busy`
     (r#"key = "a:<id>", on_busy = Skip"#, "did you mean `on_busy = skip`?"),
@@ -190,6 +193,8 @@ fn what_looks_like_a_mistake_and_is_none_has_no_message() {
         r#"key = "a:<id>", on_lost = finished"#,
         r#"key = "a:<id>", on_lost = self::canel"#,
         r#"key = "a:<id>", on_lost = Self::cancel"#,
+        r#"key = "a:<id>", permits = (3)"#,
+        r#"key = "a:<id>", permits = (N)"#,
         r#"key = "a:<id>", wait = FOREVER"#,
         r#"key = "a:<id>", ttl = FOREVER, renew, max_hold = self.forever"#,
         r#"key = "a:<id>", ttl = Lease::MAX, wait = Patience::ZERO"#,

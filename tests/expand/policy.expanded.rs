@@ -57,8 +57,8 @@ impl Orders {
                 );
             }
         };
-        let lock_without_share = __lock.share();
-        let lock = &lock_without_share;
+        let lock = __lock.share();
+        let lock = &lock;
         __lock
             .run_or_skip({
                 async move {

@@ -35,8 +35,8 @@ fn report(order: &Order) -> Option<Report> {
             );
         }
     };
-    let lock_without_share = __lock.share();
-    let lock = &lock_without_share;
+    let lock = __lock.share();
+    let lock = &lock;
     __lock
         .run_blocking_or_skip(move || {
             if false {

@@ -18,7 +18,8 @@ async fn transfer(from: u64, to: u64, cents: i64) -> Result<(), BankError> {
             return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
     };
-    let [debit, credit] = [__fences[0], __fences[1]];
+    let debit = __fences[0];
+    let credit = __fences[1];
     __lock
         .run({
             async move {

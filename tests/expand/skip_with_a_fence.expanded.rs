@@ -42,8 +42,8 @@ fn nightly_report_now() -> Option<Report> {
             );
         }
     };
-    let lock_without_share = __lock.share();
-    let lock = &lock_without_share;
+    let lock = __lock.share();
+    let lock = &lock;
     __lock
         .recovering(
             ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::recover::<

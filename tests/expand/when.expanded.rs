@@ -52,8 +52,8 @@ async fn assign(order: Order) -> Result<(), OrderError> {
     } else {
         ::core::option::Option::None
     };
-    let lock_without_share = __lock.as_ref().map(|__lock| __lock.share());
-    let lock = lock_without_share.as_ref();
+    let lock = __lock.as_ref().map(|__lock| __lock.share());
+    let lock = lock.as_ref();
     let __body = {
         async move {
             if false {
