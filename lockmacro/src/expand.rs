@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
-use syn::{ExprPath, Path, Result, Safety, Type};
+use syn::{ExprPath, Path, Result, Safety};
 
 use crate::args::Args;
 use crate::boxed;
@@ -17,6 +17,7 @@ use crate::policy::{OnBusy, OnLost};
 use crate::returns;
 use crate::runtime::Runtime;
 use crate::second_name;
+use crate::spans::respan;
 use crate::template::Template;
 use crate::values::Fences;
 
@@ -152,13 +153,9 @@ impl<'a> Printer<'a> {
     fn map_err(&self) -> Option<TokenStream> {
         let path = self.args.map_err.as_ref()?;
         let module = self.runtime.module(self.site);
-        let mut output = returns::without_erased_value(&self.function.output);
-        if let Type::Path(path) = &mut output
-            && path.path.get_ident().is_some()
-        {
-            // With the span of `run`, so that a type that is no `Result` is reported once.
-            path.path.segments.iter_mut().for_each(|name| name.ident.set_span(self.site));
-        }
+        let output = returns::without_erased_value(&self.function.output);
+        // With the span of `run`, so that a type that is no `Result` is reported once.
+        let output = respan(output.to_token_stream(), self.site);
         Some(quote_spanned!(self.site=> #module::map::<#output, _>(#path)))
     }
 

@@ -63,7 +63,8 @@ pub(crate) fn refusal(
     for value in values {
         let text = match value {
             Lit::Str(text) => text.value(),
-            other => other.to_token_stream().to_string(),
+            // A text in the wrong quotes, as the compiler has said already.
+            other => other.to_token_stream().to_string().trim_matches('\'').to_owned(),
         };
         let time = [text.clone(), format!("{text}s")];
         let time = time.into_iter().find(|time| parse_duration(time).is_ok());

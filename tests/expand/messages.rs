@@ -24,6 +24,8 @@ const MESSAGES: &[(&str, &str)] = &[
     (r#""order:<id>", 30, renew"#, r#"write `key = "order:<id>"`, `ttl = "30s"`"#),
     (r#""a:<id>", "b:<id>", 30"#, r#"write `key = ["a:<id>", "b:<id>"]`, `ttl = "30s"`"#),
     (r#""order:<id>", "5s", "urgent""#, r#"an argument's name before `"urgent"`"#),
+    // After the compiler's message for text in the wrong quotes.
+    (r#""a:<id>", 'b'"#, "an argument's name before `'b'`"),
     (r#""order", true"#, "an argument's name before `true`"),
     (r#"key = "a:<id>", "b:<id>""#, r#"write `key = ["a:<id>", "b:<id>"]`"#),
     (r#"key = "a:<id>", ttl = "5s", "b:<id>""#, r#"write `key = ["a:<id>", "b:<id>"]`"#),

@@ -111,6 +111,7 @@ pub trait AnyResult: From<Result<Self::Value, Self::Error>> {
     fn result(self) -> Result<Self::Value, Self::Error>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<T, E> AnyResult for Result<T, E> {
     type Value = T;
     type Error = E;
