@@ -9,7 +9,8 @@ pub(crate) const KNOWN: [(&str, &str, &str); 22] = [
     (
         "renew",
         "renew",
-        "a lock without `ttl` is renewed while the body runs: remove this, or, beside a `ttl`, write",
+        "a lock without `ttl` is renewed while the body runs: remove this, or, beside a `ttl`, \
+         write",
     ),
     ("max_hold", "max_hold = \"10m\"", "the end of renewal is"),
     ("min_hold", "min_hold = \"5s\"", "the shortest time for which the lock is kept is"),

@@ -56,7 +56,8 @@ const WORDS: [(&str, &str, &str); 34] = [
     (
         "manager",
         "",
-        "addr backend cache client conn connection dsn host locks nodes pool provider redis server servers store uri url",
+        "addr backend cache client conn connection dsn host locks nodes pool provider redis server \
+         servers store uri url",
     ),
     ("manager", "a quorum is that of the servers in the manager's URL", "quorum redlock"),
     ("shared", "", "lock_type mode read reader readers rlock rwlock share"),
