@@ -20,8 +20,8 @@ macro_rules! library {
         ))),+)
     };
 }
-const SHARE: &str = library!("acquire_unqueued.lua", "queue.lua", "grant.lua", "acquire.lua");
-const END_SHARE: &str = library!("release_unqueued.lua", "queue.lua", "release.lua");
+const SHARE: &str = library!("acquire_shared.lua");
+const END_SHARE: &str = library!("release_shared.lua");
 
 /// `SET NX PX`, and a script that compares and deletes; or the scripts of a shared lock.
 #[derive(Clone)]
@@ -65,10 +65,9 @@ impl Bare {
 
     /// Takes and releases a shared lock. Returns whether it was free, and held.
     pub async fn share(&mut self, key: &str, token: &str, ttl: Duration) -> Result<bool, Failure> {
-        let keys = ["q", "w", "f", "h"].map(|kind| format!("lm1:w{kind}:{{{key}}}"));
+        let keys = ["q", "h"].map(|kind| format!("lm1:w{kind}:{{{key}}}"));
         let ttl = ttl.as_millis();
-        let args =
-            [format!("{token} {ttl} 0 5000 604800000 0 0"), format!("{token} 0 5000 604800000")];
+        let args = [format!("{token} {ttl} 0"), token.to_owned()];
         for (script, args) in self.shared.iter().zip(&args) {
             let mut call = script.key(key);
             keys.iter().for_each(|key| {

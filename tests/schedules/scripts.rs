@@ -5,8 +5,10 @@ const RELEASE_UNQUEUED: &str =
     include_str!("../../lockmacro-runtime/src/store/redis/scripts/release_unqueued.lua");
 const RELEASE_UNCONTENDED: &str =
     include_str!("../../lockmacro-runtime/src/store/redis/scripts/release_uncontended.lua");
-const ACQUIRE_UNQUEUED: &str =
-    include_str!("../../lockmacro-runtime/src/store/redis/scripts/acquire_unqueued.lua");
+const ACQUIRE_SHARED: &str =
+    include_str!("../../lockmacro-runtime/src/store/redis/scripts/acquire_shared.lua");
+const RELEASE_SHARED: &str =
+    include_str!("../../lockmacro-runtime/src/store/redis/scripts/release_shared.lua");
 const ACQUIRE: &str = concat!(
     include_str!("../../lockmacro-runtime/src/store/redis/scripts/grant.lua"),
     include_str!("../../lockmacro-runtime/src/store/redis/scripts/acquire.lua")
@@ -15,13 +17,23 @@ const RELEASE: &str = include_str!("../../lockmacro-runtime/src/store/redis/scri
 const RENEW: &str = include_str!("../../lockmacro-runtime/src/store/redis/scripts/renew.lua");
 
 /// In the order of [`File`].
-const FILES: [&str; 7] =
-    [RELEASE_UNQUEUED, RELEASE_UNCONTENDED, QUEUE, ACQUIRE_UNQUEUED, ACQUIRE, RELEASE, RENEW];
+const FILES: [&str; 8] = [
+    RELEASE_UNQUEUED,
+    RELEASE_UNCONTENDED,
+    RELEASE_SHARED,
+    QUEUE,
+    ACQUIRE_SHARED,
+    ACQUIRE,
+    RELEASE,
+    RENEW,
+];
 
 /// The scripts under test.
 #[derive(Debug, Clone)]
 pub struct Scripts {
     pub acquire: String,
+    pub acquire_shared: String,
+    pub release_shared: String,
     pub release_uncontended: String,
     pub release: String,
     pub renew: String,
@@ -32,8 +44,9 @@ pub struct Scripts {
 pub enum File {
     ReleaseUnqueued,
     ReleaseUncontended,
+    ReleaseShared,
     Queue,
-    AcquireUnqueued,
+    AcquireShared,
     Acquire,
     Release,
     Renew,
@@ -58,14 +71,17 @@ impl Scripts {
         let [
             release_unqueued,
             release_uncontended,
+            release_shared,
             queue,
-            acquire_unqueued,
+            acquire_shared,
             acquire,
             release,
             renew,
         ] = files;
         Scripts {
-            acquire: format!("{acquire_unqueued}{queue}{acquire}"),
+            acquire: format!("{queue}{acquire}"),
+            acquire_shared,
+            release_shared,
             release_uncontended,
             release: format!("{release_unqueued}{queue}{release}"),
             renew,

@@ -174,6 +174,8 @@ pub enum Which {
     Release,
     Renew,
     RenewShared,
+    AcquireShared,
+    ReleaseShared,
 }
 
 pub struct Store {
@@ -181,7 +183,7 @@ pub struct Store {
     /// The channel of each process.
     channels: [Option<String>; PROCESSES],
     scripts: Scripts,
-    hashes: [String; 5],
+    hashes: [String; 7],
 }
 
 impl Store {
@@ -194,8 +196,12 @@ impl Store {
 
     /// Loads other scripts.
     pub fn load(&mut self, scripts: Scripts) {
-        let Scripts { acquire, release_uncontended, release, renew } = &scripts;
-        self.hashes = [acquire, release_uncontended, release, renew, renew].map(|text| {
+        let Scripts { acquire, acquire_shared, release_uncontended, .. } = &scripts;
+        let Scripts { release_shared, release, renew, .. } = &scripts;
+        // In the order of [`Which`].
+        let all =
+            [acquire, release_uncontended, release, renew, renew, acquire_shared, release_shared];
+        self.hashes = all.map(|text| {
             let load = redis::cmd("SCRIPT").arg("LOAD").arg(text).clone();
             match self.server.run(&[load]).pop() {
                 Some(Value::BulkString(hash)) => String::from_utf8_lossy(&hash).into_owned(),
@@ -246,6 +252,8 @@ impl Store {
             Which::Release => (&self.scripts.release, &KEYS),
             Which::RenewShared => (&self.scripts.renew, &[LOCK, HOLDERS]),
             Which::Renew => (&self.scripts.renew, &[LOCK]),
+            Which::AcquireShared => (&self.scripts.acquire_shared, &[LOCK, QUEUE, HOLDERS]),
+            Which::ReleaseShared => (&self.scripts.release_shared, &[LOCK, QUEUE, HOLDERS]),
         };
         let script = if verb == "EVAL" { text } else { &self.hashes[which as usize] };
         let mut cmd = redis::cmd(verb);

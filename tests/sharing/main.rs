@@ -1,7 +1,7 @@
 //! Locks that several callers hold at the same time: shared ones, and those with permits.
 
 mod attribute;
-mod cohorts;
+
 mod crowd;
 mod entry;
 mod foreign;
@@ -11,6 +11,7 @@ mod order;
 mod reentry;
 mod server;
 mod several;
+mod together;
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
 use lockmacro_tests::times::{LONG_TTL, SOON, TEST_TIMEOUT, ms};

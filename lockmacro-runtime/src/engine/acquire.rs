@@ -9,8 +9,6 @@ use crate::engine::acquire_future::Acquire;
 use crate::engine::acquired::{Acquired, Outcome, Rare, Wanted};
 use crate::engine::acquisition::{Acquisition, Refusal};
 use crate::engine::asker::Asker;
-use crate::engine::cohort_member::Member;
-use crate::engine::cohort_request::{Shares, arrives};
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::current::Current;
 use crate::engine::held::Held;
@@ -110,8 +108,6 @@ pub(crate) enum Start {
     /// The caller asks the store for itself.
     Asks(Acquisition, Asker),
     Waits(InLine),
-    /// The caller asks together with others that share the key.
-    Joins(Member),
     /// The caller has several lines to arrive at.
     Arrives(SeveralLines),
     Refused(Request, Refusal),
@@ -134,11 +130,7 @@ pub(crate) fn start(manager: &Arc<Core>, request: Request) -> Start {
     }
     // Those who share a key do not take turns.
     if request.keys().iter().any(|key| !key.mode().is_exclusive()) {
-        return match arrives(manager, request) {
-            Shares::Asks(request, unanswered) => drawn(request, Asker::of_shared(unanswered)),
-            Shares::Joins(member) => Start::Joins(member),
-            Shares::Apart(request) => drawn(request, Asker::outside()),
-        };
+        return drawn(request, Asker::outside());
     }
     if !request.several().is_empty() {
         return Start::Arrives(SeveralLines::new(Arc::clone(manager), request));
@@ -184,8 +176,6 @@ pub(crate) enum Acquiring {
     Arriving(Box<SeveralLines>, Wanted),
     Asking(Acquire, Asker, Wanted),
     Waiting(InLine, Wanted),
-    /// With others that share the key.
-    InCohort(Box<Member>, Wanted),
     Over,
 }
 
@@ -209,7 +199,6 @@ impl Future for Acquiring {
                 Acquiring::Waiting(in_line, _) => {
                     Next::Found(Box::new(ready!(in_line.poll(cx, InLine::take_up))))
                 }
-                Acquiring::InCohort(member, _) => Next::Cohort(Box::new(ready!(member.poll(cx)))),
                 Acquiring::Over => return Poll::Pending,
             };
             match (mem::replace(&mut *self, Acquiring::Over), next) {
@@ -246,9 +235,6 @@ impl Future for Acquiring {
                 (Acquiring::Waiting(in_line, wanted), Next::Found(found)) => {
                     return Poll::Ready(wanted.guard(waited(&in_line, *found)));
                 }
-                (Acquiring::InCohort(member, wanted), Next::Cohort(found)) => {
-                    return Poll::Ready(wanted.guard(in_cohort(&member, *found)));
-                }
                 _ => return Poll::Pending,
             }
         }
@@ -263,7 +249,6 @@ enum Next {
     /// The caller's own request takes too long.
     Unanswered,
     Found(Box<Result<TakenUp, Refusal>>),
-    Cohort(Box<Result<(Acquisition, Grant), Refusal>>),
 }
 
 /// Not inlined, so that later polls do not reserve its stack frame. `Err` ends the future with its
@@ -292,7 +277,6 @@ fn started(
             }
         },
         Start::Waits(in_line) => return Ok(Acquiring::Waiting(in_line, wanted)),
-        Start::Joins(member) => return Ok(Acquiring::InCohort(Box::new(member), wanted)),
         Start::Arrives(lines) => return Ok(Acquiring::Arriving(Box::new(lines), wanted)),
         Start::Refused(request, refusal) => Outcome::Refused(manager, Arc::new(request), refusal),
     };
@@ -328,15 +312,6 @@ pub(crate) fn waited(in_line: &InLine, found: Result<TakenUp, Refusal>) -> Outco
         Ok(taken_up) => Outcome::TakenUp(taken_up),
         Err(refusal) => {
             Outcome::Refused(Arc::clone(in_line.core()), Arc::clone(in_line.draft()), refusal)
-        }
-    }
-}
-
-pub(crate) fn in_cohort(member: &Member, found: Result<(Acquisition, Grant), Refusal>) -> Outcome {
-    match found {
-        Ok((acquisition, grant)) => Outcome::Granted(acquisition, grant, Asker::outside()),
-        Err(refusal) => {
-            Outcome::Refused(Arc::clone(member.core()), Arc::clone(member.draft()), refusal)
         }
     }
 }

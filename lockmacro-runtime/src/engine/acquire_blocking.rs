@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::acquire::{Prepared, Start, answered, in_cohort, prepared, start, waited};
+use crate::engine::acquire::{Prepared, Start, answered, prepared, start, waited};
 use crate::engine::acquired::{Acquired, Outcome};
 use crate::engine::acquisition::{Acquisition, Refusal};
 use crate::engine::asker::Asker;
@@ -33,10 +33,6 @@ pub(crate) fn acquire_blocking(
             Err(refusal) => Err(refused(Arc::clone(lines.request()), refusal)),
         },
         Start::Waits(in_line) => Ok(in_line),
-        Start::Joins(mut member) => {
-            let found = member.block();
-            return wanted.guard(in_cohort(&member, found));
-        }
         Start::Refused(request, refusal) => Err(refused(Arc::new(request), refusal)),
     };
     let mut in_line = match waits {

@@ -14,7 +14,6 @@ use crate::engine::telemetry::WaitingGauge;
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
 use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
-use crate::protocol::sharers::Sharers;
 use crate::store::dispatch::Store;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
@@ -90,22 +89,6 @@ impl Acquisition {
         }
     }
 
-    /// Requests the lock through another connection to the store.
-    pub(crate) async fn acquire_through(&mut self, store: &Arc<Store>) -> Result<Grant, Refusal> {
-        self.enter()?;
-        loop {
-            let (releasing, shutdown) = (self.manager.releasing(), self.manager.shutdown());
-            let answer = releasing.acquire(store, &self.request, shutdown).await;
-            if !self.is_to_restart(&answer) {
-                return self.take_answer(answer);
-            }
-            // After an error, dropping the replaced acquisition releases it in the background.
-            _ = self.release_at(store).await;
-            sleep(PAUSE).await;
-            self.renew_token()?;
-        }
-    }
-
     pub(crate) fn manager(&self) -> &Arc<Core> {
         &self.manager
     }
@@ -117,9 +100,6 @@ impl Acquisition {
     /// Releases the lock, and returns the server's answer. After an error, dropping the
     /// acquisition releases the lock in the background.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
-        if self.leaves_sharers() {
-            return Ok(Released::Held);
-        }
         let released = if inside_runtime().is_ok() {
             self.manager.store().release(&self.request).await
         } else {
@@ -133,9 +113,6 @@ impl Acquisition {
 
     /// The same for blocking callers.
     pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
-        if self.leaves_sharers() {
-            return Ok(Released::Held);
-        }
         let request = Arc::clone(&self.request);
         let ask = move |store: Arc<Store>| async move { store.release(&request).await };
         let released = self.manager.background().block_on(ask).and_then(|released| released);
@@ -162,53 +139,6 @@ impl Acquisition {
         self.of_same_token(Arc::new(request))
     }
 
-    /// One acquisition for each of these callers, which share the token: the last of them to end
-    /// releases it.
-    pub(crate) fn shared_by(
-        &self,
-        drafts: &[Arc<Request>],
-        kept_until: Moment,
-    ) -> Vec<Result<Self, Refusal>> {
-        let sharers = Arc::<Sharers>::default();
-        let share = |draft: &Arc<Request>| {
-            self.manager.count_in().map_err(Refusal::Failed)?;
-            let request = draft.sharing(&self.request, kept_until, &sharers);
-            Ok(self.of_same_token(Arc::new(request)))
-        };
-        let shares: Vec<_> = drafts.iter().map(share).collect();
-        if shares.iter().any(Result::is_ok) {
-            // Released by the last of the shares.
-            drop(self.leaves());
-        }
-        shares
-    }
-
-    /// Whether it was granted to a cohort.
-    pub(crate) fn has_sharers(&self) -> bool {
-        self.request.sharers().is_some()
-    }
-
-    /// Ends a holder that shares the token with others that have not ended. Returns false for the
-    /// last one, which releases the token.
-    fn leaves_sharers(&self) -> bool {
-        let Some(sharers) = self.request.sharers() else {
-            return false;
-        };
-        // Marked first: a loss and the end of the body may be noticed at once.
-        if !self.is_counted.swap(false, Ordering::AcqRel) {
-            return true;
-        }
-        match sharers.leave(Moment::now().after(self.request.lasts())) {
-            Ok(()) => drop(self.manager.guard()),
-            Err(kept_until) => {
-                self.request.renewed_until(kept_until);
-                self.is_counted.store(true, Ordering::Release);
-                return false;
-            }
-        }
-        true
-    }
-
     /// The next owner of the token. The lock is counted as in flight already.
     fn of_same_token(&self, request: Arc<Request>) -> Self {
         let (is_counted, is_first) = (AtomicBool::new(true), false);
@@ -217,9 +147,6 @@ impl Acquisition {
 
     /// The same through another connection to the store.
     pub(crate) async fn release_at(&self, store: &Store) -> Result<Released, LockError> {
-        if self.leaves_sharers() {
-            return Ok(Released::Held);
-        }
         self.released(store.release(&self.request).await)
     }
 
@@ -230,9 +157,6 @@ impl Acquisition {
 
     /// The same. `more` is dropped when the lock was released.
     pub(crate) fn abandon_with(&self, more: Vec<InFlightGuard>) {
-        if self.leaves_sharers() {
-            return;
-        }
         let guard = self.leaves();
         // Of several keys, some may be held, or a part may be in a queue, although no request for
         // the other keys was sent.
@@ -329,66 +253,5 @@ impl Acquisition {
 impl Drop for Acquisition {
     fn drop(&mut self) {
         self.abandon();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicUsize;
-    use std::{hint, thread};
-
-    use super::*;
-    use crate::store::memory::Memory;
-    use crate::value::defaults::Defaults;
-    use crate::value::token::Token;
-
-    fn core() -> Arc<Core> {
-        let (store, defaults) = (Store::Memory(Memory::new()), Defaults::default());
-        #[cfg(feature = "defer")]
-        let core = Core::over(store, None, defaults, None, 1_024);
-        #[cfg(not(feature = "defer"))]
-        let core = Core::over(store, None, defaults);
-        core
-    }
-
-    /// Two holders that share a token, of which nothing is left to release.
-    fn two_holders(core: &Arc<Core>) -> [Acquisition; 2] {
-        let token = Token::new("test", "", "").unwrap();
-        let request = Request::new("order:1".into(), token, Duration::from_secs(60));
-        request.set_applied(Applied::No);
-        let granted = Acquisition::new(Arc::clone(core), request);
-        granted.enter().unwrap();
-        let drafts = [(); 2].map(|()| Arc::clone(granted.request()));
-        let shares = granted.shared_by(&drafts, Moment::now());
-        let shares: Vec<_> = shares.into_iter().map(Result::unwrap).collect();
-        shares.try_into().unwrap()
-    }
-
-    #[test]
-    fn a_holder_that_two_threads_end_at_once_is_counted_out_once() {
-        let core = core();
-        let rounds: Vec<_> = (0..500).map(|_| two_holders(&core)).collect();
-        let (arrived, released) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        // As the thread that notices a loss and the one whose body ends.
-        let ends_each = || {
-            for (nth, [holder, _]) in rounds.iter().enumerate() {
-                // Both go on within nanoseconds, which a `Barrier` does not achieve.
-                arrived.fetch_add(1, Ordering::SeqCst);
-                while arrived.load(Ordering::SeqCst) < 2 * (nth + 1) {
-                    hint::spin_loop();
-                }
-                if !holder.leaves_sharers() {
-                    released.fetch_add(1, Ordering::SeqCst);
-                }
-            }
-        };
-        thread::scope(|scope| {
-            scope.spawn(ends_each);
-            scope.spawn(ends_each);
-        });
-        assert_eq!(released.into_inner(), 0, "tokens that another holder still has");
-        for [_, other] in &rounds {
-            assert!(!other.leaves_sharers(), "the last holder releases the token");
-        }
     }
 }

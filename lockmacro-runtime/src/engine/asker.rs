@@ -6,7 +6,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::engine::acquisition::{Acquisition, Refusal};
-use crate::engine::cohort_request::Unanswered;
 use crate::engine::core::Core;
 use crate::engine::head_of_lines::HeadOfLines;
 use crate::engine::in_line::InLine;
@@ -21,15 +20,8 @@ enum At {
     /// A caller of one key. `None` for a caller that does not wait. Boxed, to keep the other
     /// callers small.
     Line(Place, Option<Box<Wait>>),
-    /// Any other caller, boxed for the same reason. `None` outside of every line.
-    Elsewhere(Option<Box<Elsewhere>>),
-}
-
-enum Elsewhere {
-    /// A caller of several keys.
-    Lines(Box<HeadOfLines>),
-    /// A caller that shares its key. The next cohort is sent when this is dropped.
-    Shares(#[expect(dead_code, reason = "dropped with the answer")] Arc<Unanswered>),
+    /// A caller of several keys, boxed for the same reason. `None` outside of every line.
+    Lines(Option<Box<HeadOfLines>>),
 }
 
 struct Wait {
@@ -45,17 +37,12 @@ impl Asker {
 
     /// A caller of several keys.
     pub(crate) fn of_several(heads: Box<HeadOfLines>) -> Self {
-        Self(At::Elsewhere(Some(Box::new(Elsewhere::Lines(heads)))))
+        Self(At::Lines(Some(heads)))
     }
 
     /// A caller that belongs to no line.
     pub(crate) fn outside() -> Self {
-        Self(At::Elsewhere(None))
-    }
-
-    /// A caller that shares its key with a cohort that forms.
-    pub(crate) fn of_shared(unanswered: Arc<Unanswered>) -> Self {
-        Self(At::Elsewhere(Some(Box::new(Elsewhere::Shares(unanswered)))))
+        Self(At::Lines(None))
     }
 
     /// Until when the caller waits in its line if the lock is busy; `None` for a caller that does
@@ -63,7 +50,7 @@ impl Asker {
     pub(crate) fn until(&self) -> Option<Moment> {
         match &self.0 {
             At::Line(_, Some(wait)) => Some(wait.until),
-            At::Line(_, None) | At::Elsewhere(_) => None,
+            At::Line(_, None) | At::Lines(_) => None,
         }
     }
 
@@ -82,8 +69,8 @@ impl Asker {
     ) -> Poll<()> {
         let (wait, core) = match (&mut self.0, asked) {
             (At::Line(_, Some(wait)), Some(asked)) => (&mut **wait, asked.manager()),
-            (At::Elsewhere(other), _) => {
-                if let Some(Elsewhere::Lines(heads)) = other.as_deref_mut() {
+            (At::Lines(heads), _) => {
+                if let Some(heads) = heads {
                     heads.poll(cx);
                 }
                 return Poll::Pending;
@@ -100,9 +87,7 @@ impl Asker {
 
     /// Notes that the caller's thread is blocked until the answer.
     pub(crate) fn blocks(&self) {
-        if let At::Elsewhere(Some(other)) = &self.0
-            && let Elsewhere::Lines(heads) = &**other
-        {
+        if let At::Lines(Some(heads)) = &self.0 {
             heads.block();
         }
     }
@@ -111,10 +96,7 @@ impl Asker {
     pub(crate) fn granted(mut self) -> Places {
         match self.take() {
             At::Line(place, _) => Places::One(place),
-            At::Elsewhere(other) => Places::Several(match other.map(|other| *other) {
-                Some(Elsewhere::Lines(heads)) => heads.granted(),
-                Some(Elsewhere::Shares(_)) | None => Vec::new(),
-            }),
+            At::Lines(heads) => Places::Several(heads.map_or_else(Vec::new, |h| h.granted())),
         }
     }
 
@@ -124,10 +106,8 @@ impl Asker {
         let until = self.until();
         let place = match self.take() {
             At::Line(place, _) => place,
-            At::Elsewhere(other) => {
-                if let Elsewhere::Lines(heads) = *other? {
-                    heads.refused(refusal);
-                }
+            At::Lines(heads) => {
+                heads?.refused(refusal);
                 return None;
             }
         };
@@ -161,7 +141,7 @@ impl Asker {
     }
 
     fn take(&mut self) -> At {
-        mem::replace(&mut self.0, At::Elsewhere(None))
+        mem::replace(&mut self.0, At::Lines(None))
     }
 }
 

@@ -9,7 +9,6 @@ use tokio::task::try_id;
 
 use crate::engine::background::Background;
 use crate::engine::blocking::may_block;
-use crate::engine::forming::Forming;
 use crate::engine::hold_times::HoldTimes;
 use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::engine::lines::Lines;
@@ -43,7 +42,6 @@ pub(crate) struct Core {
     releasing: Arc<Releasing>,
     pub(crate) shutdown: Arc<Shutdown>,
     lines: Lines,
-    forming: Forming,
     /// Where deferred calls are stored, and whether the builder has set it.
     #[cfg(feature = "defer")]
     pub(crate) jobs: (Arc<dyn Deferrer>, bool),
@@ -87,7 +85,6 @@ impl Core {
                 releasing: Arc::default(),
                 shutdown: Arc::default(),
                 lines: Lines::default(),
-                forming: Forming::default(),
             }
         })
     }
@@ -172,16 +169,6 @@ impl Core {
             Duration::ZERO => Duration::from_secs(1),
             answer => answer,
         }
-    }
-
-    /// Whether locks are passed on inside the process, or shared there by one token.
-    pub(crate) fn passes_on(&self) -> bool {
-        self.defaults.turn != Some(Duration::ZERO)
-    }
-
-    /// The cohorts that form.
-    pub(crate) fn forming(&self) -> &Forming {
-        &self.forming
     }
 
     /// Whether the server may have been replaced since a request was sent.

@@ -26,7 +26,7 @@ use crate::engine::renewal::Renewable;
 use crate::engine::telemetry;
 use crate::engine::turn::Tenure;
 use crate::protocol::answer::{Grant, Released};
-use crate::protocol::lease::{Lease, Renewal, end_of};
+use crate::protocol::lease::{Lease, Renewal};
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceBlock, Fences};
@@ -103,16 +103,11 @@ impl Held {
         let ttl = acquisition.request().ttl;
         let (sent, now) = (grant.sent, Moment::now());
         let is_handed_off = grant.ttl < ttl;
-        let lease = match is_handed_off && acquisition.has_sharers() {
-            true => Lease::passed(now, end_of(sent, grant.ttl), ttl, renewal),
-            false => Lease::handed_off(sent, grant.ttl, ttl, renewal),
-        };
-        let first = match (is_handed_off, acquisition.has_sharers()) {
-            // A lock that was handed off is confirmed while the body runs.
-            (true, false) => Some(now),
-            // Not beside every body of a cohort.
-            (true, true) => lease.first_try(now, random::fraction()),
-            (false, _) => lease.first_try(sent, random::fraction()),
+        let lease = Lease::handed_off(sent, grant.ttl, ttl, renewal);
+        // A lock that was handed off is confirmed while the body runs.
+        let first = match is_handed_off {
+            true => Some(now),
+            false => lease.first_try(sent, random::fraction()),
         };
         let mut turn = InTurn::new(now, sent, now.after(grant.ttl));
         turn.fences = grant.fences.iter().next().and_then(FenceBlock::rest);
@@ -280,8 +275,7 @@ impl Held {
         // may keep others out.
         let is_partly_held = cause == LossCause::Taken
             && (self.only().is_none() || self.manager().store().servers().are_several());
-        // Others that share the token may renew it.
-        if waits.get() && !is_partly_held || self.acquisition.has_sharers() {
+        if waits.get() && !is_partly_held {
             self.acquisition.abandon();
         }
     }

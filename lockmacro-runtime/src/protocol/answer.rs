@@ -53,13 +53,6 @@ pub(crate) struct Grant {
     pub(crate) fences: Fences,
 }
 
-impl Grant {
-    /// The same grant, for one of several holders that need no fence.
-    pub(crate) fn without_fences(&self) -> Self {
-        Self { fences: Fences::default(), ..*self }
-    }
-}
-
 /// The finding of a release. For several keys or nodes, the last of these that any of them found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Released {

@@ -6,7 +6,6 @@ pub(crate) mod lease;
 pub(crate) mod other_holder;
 pub(crate) mod quorum;
 pub(crate) mod request;
-pub(crate) mod sharers;
 pub(crate) mod shutdown;
 pub(crate) mod vote;
 pub(crate) mod witness;

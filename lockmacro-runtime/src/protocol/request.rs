@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use crate::protocol::attempts::Attempts;
 use crate::protocol::other_holder::OtherHolder;
-use crate::protocol::sharers::Sharers;
 use crate::protocol::witness::Witness;
 use crate::value::applied::{Applied, AtomicApplied};
 use crate::value::error::LockError;
@@ -61,8 +60,6 @@ struct Rare {
     all_attempts: OnceLock<Box<[Arc<Attempts>]>>,
     /// Receives the answers of the store while the request waits.
     witness: Option<Arc<dyn Witness>>,
-    /// The holders that share the token.
-    sharers: Option<Arc<Sharers>>,
 }
 
 impl Request {
@@ -129,7 +126,6 @@ impl Request {
             longest: LastMoment::default(),
             all_attempts: self.attempts_of(keys),
             witness: None,
-            sharers: None,
         };
         Self {
             key: keys.first().unwrap_or(&self.key).clone(),
@@ -178,21 +174,6 @@ impl Request {
         let rare = Rare { witness: Some(witness), ..Rare::default() };
         request.rare = OnceLock::from(Box::new(rare));
         Ok(request)
-    }
-
-    /// The request of one of the holders that share the token of `held`.
-    pub(crate) fn sharing(&self, held: &Self, kept_until: Moment, sharers: &Arc<Sharers>) -> Self {
-        let mut request = self.with_token_of(held, kept_until);
-        sharers.join();
-        let mut rare = request.rare.take().unwrap_or_default();
-        rare.sharers = Some(Arc::clone(sharers));
-        request.rare = OnceLock::from(rare);
-        request
-    }
-
-    /// The holders that share the token.
-    pub(crate) fn sharers(&self) -> Option<&Sharers> {
-        self.rare.get()?.sharers.as_deref()
     }
 
     /// Reports the answers to the request, while it waits, to `witness`.

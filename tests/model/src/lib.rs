@@ -39,8 +39,8 @@
 //! | `Tick` | `Lease::remaining`, `end_of` | expiry |
 //! | `Vote`, `Choose` | `Nodes::vote`, `Tally::won` | `acquire.lua` |
 //! | `Raise`, `Hold` | `Redlock::raise`, `confirmed` | `raise_fence.lua` |
-//! | sharing: `Asked`, `AskAgain` | `Redis::acquire`, `Redis::wait` | `acquire_unqueued.lua`, `acquire.lua` |
-//! | sharing: `Released` | `Redis::release` | `release_unqueued.lua`, `release.lua` |
+//! | sharing: `Asked`, `AskAgain` | `Redis::acquire`, `Redis::wait` | `acquire_shared.lua`, `acquire.lua` |
+//! | sharing: `Released` | `Redis::release` | `release_shared.lua`, `release.lua` |
 //! | `Restart` | `Nodes::recognise` | an empty server |
 
 mod fences;

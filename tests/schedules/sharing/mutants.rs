@@ -1,7 +1,7 @@
 //! Mistakes in the scripts that only callers which share a lock can find.
 
 use crate::runner::{Mutant, every_mutant_is_found};
-use crate::scripts::File::{Acquire, AcquireUnqueued, Queue, Release, ReleaseUnqueued, Renew};
+use crate::scripts::File::{Acquire, AcquireShared, Queue, Release, ReleaseShared, Renew};
 use crate::sharing::oracles::Invariant::{
     self, Answers, Ends, GoesOn, InOrder, Leases, Limits, Marked, Stays,
 };
@@ -14,44 +14,44 @@ const MUTANTS: &[Mutant<&[Invariant]>] = &[
     (
         "one holder more than permits, where nobody waits",
         &[Limits],
-        AcquireUnqueued,
-        "count < tonumber(ARGV[7])",
-        "count <= tonumber(ARGV[7])",
+        AcquireShared,
+        "count >= tonumber(limit)",
+        "count > tonumber(limit)",
     ),
     (
         "a shared caller beside an exclusive holder, where nobody waits",
         &[Limits, Stays],
-        AcquireUnqueued,
-        "if string.sub(value, -7) == '/shared' and not",
-        "if not",
+        AcquireShared,
+        "if string.sub(value, -7) ~= '/shared' or redis",
+        "if redis",
     ),
     (
         "a shared caller that does not look at the queue",
         &[InOrder],
-        AcquireUnqueued,
-        "redis.call('ZCARD', KEYS[2]) == 0",
-        "true",
+        AcquireShared,
+        "if redis.call('ZCARD', queue) > 0 then",
+        "if false then",
     ),
     (
         "holders of a deleted key that count, where nobody waits",
         &[Limits, GoesOn, Answers, Marked, InOrder],
-        AcquireUnqueued,
-        "      redis.call('DEL', KEYS[5])\n",
+        AcquireShared,
+        "      redis.call('DEL', holders)\n",
         "",
     ),
     (
         "a key that expires with the lease that began last, where nobody waits",
         &[Marked],
-        AcquireUnqueued,
-        "math.max(redis.call('PTTL', KEYS[1]), tonumber(ARGV[2]))",
-        "tonumber(ARGV[2])",
+        AcquireShared,
+        "math.max(redis.call('PTTL', lock), tonumber(ttl))",
+        "tonumber(ttl)",
     ),
     (
         "live holders that are removed with the dead ones",
         &[Stays],
-        AcquireUnqueued,
-        "if dead > count then\n        redis.call('ZPOPMIN', KEYS[5], math.min(dead,",
-        "if dead >= 0 then\n        redis.call('ZPOPMIN', KEYS[5], math.min(dead + 1,",
+        AcquireShared,
+        "if dead > count then\n    redis.call('ZPOPMIN', holders, math.min(dead,",
+        "if dead >= 0 then\n    redis.call('ZPOPMIN', holders, math.min(dead + 1,",
     ),
     (
         "those who enter together are not counted",
@@ -63,29 +63,29 @@ const MUTANTS: &[Mutant<&[Invariant]>] = &[
     (
         "a holder that takes itself for the only one",
         &[Stays],
-        ReleaseUnqueued,
-        "first_two[1] == ARGV[1] and not first_two[3]",
-        "first_two[1] == ARGV[1]",
+        ReleaseShared,
+        "first_two[1] == token and not first_two[3]",
+        "first_two[1] == token",
     ),
     (
         "a release that frees the key of the other holders, where nobody waits",
         &[Stays, Limits, Marked, Answers],
-        ReleaseUnqueued,
+        ReleaseShared,
         "if not last or tonumber(last) <= now then",
         "if true then",
     ),
     (
         "a release that does not look at the queue",
         &[GoesOn],
-        ReleaseUnqueued,
-        " and redis.call('ZCARD', KEYS[2]) == 0",
+        ReleaseShared,
+        " or redis.call('ZCARD', queue) > 0",
         "",
     ),
     (
         "a key that outlives the last lease, where nobody waits",
         &[Marked],
-        ReleaseUnqueued,
-        "elseif tonumber(last) < tonumber(shares) then",
+        ReleaseShared,
+        "elseif tonumber(last) < tonumber(ends) then",
         "elseif false then",
     ),
     ("one holder fewer than permits", &[GoesOn], Queue, "count < limit)", "count < limit - 1)"),

@@ -15,7 +15,15 @@ impl Schedule<'_> {
         let commands = match event {
             Event::Ask { client, lease } => return self.perform_ask(client, lease),
             Event::Release { client, keep } => {
-                let (token, keep) = (token(client), keep.to_string());
+                let token = token(client);
+                if keep == 0 && self.is_merged(client) {
+                    let (replies, look) = self.store.call(Which::ReleaseShared, &[&token], &[]);
+                    // Otherwise there are waiters.
+                    if replies[0] != redis::Value::Int(2) {
+                        return own((replies, look));
+                    }
+                }
+                let keep = keep.to_string();
                 let args = [&*token, &keep, &CONFIRM_WINDOW.to_string(), &FENCE_TTL.to_string()];
                 return own(self.store.call(Which::Release, &args, &[]));
             }
@@ -52,12 +60,26 @@ impl Schedule<'_> {
         Ok((Reply::None, self.store.run(&[commands]).1))
     }
 
+    /// Whether a client's calls are those that are merged, before the whole scripts.
+    fn is_merged(&self, client: usize) -> bool {
+        let Client { limit, fenced, .. } = self.world.clients[client];
+        limit != 1 && !fenced && client.is_multiple_of(2)
+    }
+
     fn perform_ask(&mut self, client: usize, lease: u64) -> Result<(Reply, Look), Stop> {
         let Client { token, process, limit, fenced, ttl, .. } = &self.world.clients[client];
         let (ttl, limit, fenced) = (ttl.to_string(), limit.to_string(), u8::from(*fenced));
         let probe = u8::from(self.world.up[*process]);
         let record = format!("{ttl}|{fenced}|{probe}|{client}|{}|1|{limit}", channel(*process));
         let (window, retention) = (CONFIRM_WINDOW.to_string(), FENCE_TTL.to_string());
+        if self.is_merged(client) {
+            let args = [&**token, &ttl, &limit];
+            let (replies, look) = self.store.call(Which::AcquireShared, &args, &[]);
+            // Otherwise the whole script decides.
+            if one(&replies[0]) {
+                return Ok((answer(&replies[0]), look));
+            }
+        }
         let (fenced, lease_ms) = (fenced.to_string(), lease.to_string());
         let max_queue = if lease > 0 { "10000" } else { "0" };
         let args =

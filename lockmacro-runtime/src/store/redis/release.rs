@@ -11,8 +11,8 @@ use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::scripts::{
-    RELEASE, RELEASE_ALL, RELEASE_MIGRATING, RELEASE_MIGRATING_SHARED, RELEASE_UNCONTENDED,
-    renew_script,
+    RELEASE, RELEASE_ALL, RELEASE_MIGRATING, RELEASE_MIGRATING_SHARED, RELEASE_SHARED,
+    RELEASE_UNCONTENDED, renew_script,
 };
 use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::value::applied::Applied;
@@ -28,11 +28,15 @@ impl Redis {
     pub(crate) async fn release(&self, request: &Request) -> Result<Released, LockError> {
         let keep = request.keep();
         let mut earlier = Applied::No;
-        let is_plain = request.several().is_empty() && request.key.mode().is_exclusive();
-        if is_plain && !request.may_be_awaited() && keep.is_zero() {
+        let script = match request.key.mode().is_exclusive() {
+            true if !request.may_be_awaited() => Some(&RELEASE_UNCONTENDED),
+            true => None,
+            // Does nothing for a token that may be in the queue.
+            false => Some(&RELEASE_SHARED),
+        };
+        if let Some(script) = script.filter(|_| request.several().is_empty() && keep.is_zero()) {
             let args = [request.token.expose()];
-            let call = RELEASE_UNCONTENDED.with(request.keys(), &args);
-            match self.own(call, self.brief()).await {
+            match self.own(script.with(request.keys(), &args), self.brief()).await {
                 Ok((Own::Awaited, applied)) => earlier = applied,
                 Err(CallError::Split(_)) => {}
                 Ok(answer) => return Ok(released(answer)),

@@ -40,17 +40,16 @@ macro_rules! script {
 /// The companion keys of a lock, see `queue.lua`.
 const ALL: [&str; 4] = ["q", "w", "f", "h"];
 
-pub(crate) static ACQUIRE: Script = script!(
-    ALL,
-    "scripts/acquire_unqueued.lua",
-    "scripts/queue.lua",
-    "scripts/grant.lua",
-    "scripts/acquire.lua"
-);
+pub(crate) static ACQUIRE: Script =
+    script!(ALL, "scripts/queue.lua", "scripts/grant.lua", "scripts/acquire.lua");
+pub(crate) static ACQUIRE_SHARED: Script =
+    script!(merges: ["q", "h"], "scripts/acquire_shared.lua");
 pub(crate) static RELEASE: Script =
     script!(ALL, "scripts/release_unqueued.lua", "scripts/queue.lua", "scripts/release.lua");
 pub(crate) static RELEASE_UNCONTENDED: Script =
     script!(merges: ["q"], "scripts/release_uncontended.lua");
+pub(crate) static RELEASE_SHARED: Script =
+    script!(merges: ["q", "h"], "scripts/release_shared.lua");
 pub(crate) static RELEASE_MIGRATING: Script = script!([], "scripts/release_migrating.lua");
 pub(crate) static RELEASE_MIGRATING_SHARED: Script =
     script!(["h"], "scripts/release_migrating_shared.lua");
@@ -126,10 +125,12 @@ pub(crate) mod inspect {
 
 /// The hashes and the names of the scripts, for the trace of a simulation.
 #[cfg(all(lockmacro_simulation, feature = "test-util", feature = "defer"))]
-pub fn scripts() -> [(&'static str, &'static str); 13] {
+pub fn scripts() -> [(&'static str, &'static str); 15] {
     [
         (&ACQUIRE, "acquire"),
+        (&ACQUIRE_SHARED, "acquire_shared"),
         (&RELEASE, "release"),
+        (&RELEASE_SHARED, "release_shared"),
         (&RELEASE_UNCONTENDED, "release_uncontended"),
         (&RENEW, "renew"),
         (&RAISE_FENCE, "raise_fence"),

@@ -22,7 +22,7 @@ use crate::store::redis::client::url::{Addresses, Deployment, Target};
 use crate::store::redis::known_rights::Rights;
 use crate::store::redis::pubsub::channels::Grants;
 use crate::store::redis::reply::{Reply, answer};
-use crate::store::redis::scripts::ACQUIRE;
+use crate::store::redis::scripts::{ACQUIRE, ACQUIRE_SHARED};
 use crate::store::redis::topology::route::Topology;
 use crate::store::servers::Servers;
 use crate::value::applied::Applied;
@@ -213,6 +213,9 @@ impl Redis {
         if !request.several().is_empty() {
             return Box::pin(self.ask_for_several(request, budget)).await;
         }
+        if first && let Some(reply) = Box::pin(self.share(request, budget)).await? {
+            return Ok(reply);
+        }
         let (token, ttl) = (request.token.expose(), request.ttl.as_millis());
         let plain = first && !request.fenced && request.key.mode().is_exclusive();
         let mut covered = self.rights.covers(request);
@@ -246,6 +249,26 @@ impl Redis {
                     return Ok(reply);
                 }
             }
+        }
+    }
+
+    /// Asks for a lock that others may share, with a token that was not sent before, by a call that
+    /// is merged with those of other callers; `None` where the whole script has to decide.
+    pub(crate) async fn share(
+        &self,
+        request: &Request,
+        budget: Budget,
+    ) -> Result<Option<Reply>, CallError> {
+        if request.key.mode().is_exclusive() || request.fenced || !request.several().is_empty() {
+            return Ok(None);
+        }
+        let (ttl, limit) = (request.ttl.as_millis().to_string(), request.key.mode().limit());
+        let args = [request.token.expose(), &ttl, &limit.to_string()];
+        let sent = Moment::now();
+        match self.eval(ACQUIRE_SHARED.with(request.keys(), &args), budget).await? {
+            Value::Int(1) => Ok(Some(Reply::Granted { sent, fences: Fences::default() })),
+            Value::Int(0) => Ok(None),
+            other => Err(unexpected(&other)),
         }
     }
 

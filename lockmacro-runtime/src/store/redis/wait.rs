@@ -42,6 +42,15 @@ impl Redis {
         let (mut earlier, mut foreign) = (request.applied_before(), Foreign::default());
         // No `async fn`, which stores its arguments twice: each waiter holds this future.
         async move {
+            if !request.key.mode().is_exclusive() {
+                let first = Box::pin(async { Ok(redis.share_first(&request).await) });
+                match shutdown.unless(first).await? {
+                    Ok(Some(grant)) => return Ok(Answer::Granted(grant)),
+                    Ok(None) => {}
+                    // The next request has the same fault, or finds what became of this one.
+                    Err(_) => earlier = Applied::Unknown,
+                }
+            }
             loop {
                 // Boxed: it is large, and most of the wait needs only the signal.
                 let progress = Box::pin(async {
@@ -65,6 +74,22 @@ impl Redis {
                 }
             }
         }
+    }
+
+    /// The first request of a waiter that shares its lock: `None` when it has to wait.
+    async fn share_first(&self, request: &Request) -> Result<Option<Grant>, CallError> {
+        let budget = self.brief();
+        if !self.rights.are_known() {
+            self.ask_rights_for(request, budget).await?;
+        }
+        let Some(reply) = self.share(request, budget).await? else { return Ok(None) };
+        Ok(match self.in_time(request, reply)? {
+            Reply::Granted { sent, fences } => {
+                let (ttl, earlier) = (request.ttl, Applied::No);
+                Some(Grant { sent, at: sent, ttl, earlier, fences })
+            }
+            Reply::Contended { .. } => None,
+        })
     }
 
     /// Asks once more. `earlier` keeps whether the requests before were applied, and `foreign`

@@ -57,14 +57,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "        if !MUTANT { self.ask_next(false, now, &mut effects); } else { self.state = State::Idle; }\n        if effects.request.is_some() {\n            effects.release = token();\n        }"),
     mutant("a tenure that is over is passed on", "errors", "engine/turn.rs",
         "self.ends.since(now) >= least", "true"),
-    // Callers that share a key by one token.
-    mutant("each of a cohort releases the token", "lease|exclusion", "engine/acquisition.rs",
-        "self.request.sharers().filter(|_| !self.is_a_copy())",
-        "self.request.sharers().filter(|_| !MUTANT)"),
-    mutant("nobody of a cohort releases the token", "idle|left|stuck", "protocol/sharers.rs",
-        "count.checked_sub(1).filter(|others| *others > 0)", "count.checked_sub(1)"),
-    mutant("a cohort asks for nothing", "stuck", "engine/cohort_request.rs",
-        "return send(core, key, cohort);", "return std::mem::forget(cohort);"),
     // Callers that block.
     mutant("a blocking waiter is not unparked", "idle|late|stuck", "engine/in_line.rs",
         "let waker = unparks_here();",

@@ -14,7 +14,7 @@ macro_rules! script {
     };
 }
 
-const ACQUIRE: &str = script!("acquire_unqueued.lua", "queue.lua", "grant.lua", "acquire.lua");
+const ACQUIRE: &str = script!("queue.lua", "grant.lua", "acquire.lua");
 const ACQUIRE_ALL: &str = script!("several_locks.lua", "queue.lua", "grant.lua", "acquire_all.lua");
 const RAISE_FENCE: &str = script!("raise_fence.lua");
 const RELEASE_ALL: &str = concat!(
@@ -26,6 +26,8 @@ const RELEASE_ALL: &str = concat!(
 );
 const RELEASE_MIGRATING: &str = script!("release_migrating.lua");
 const RELEASE_MIGRATING_SHARED: &str = script!("release_migrating_shared.lua");
+const ACQUIRE_SHARED: &str = script!("acquire_shared.lua");
+const RELEASE_SHARED: &str = script!("release_shared.lua");
 const RELEASE_MERGED: &str = script!("release_uncontended.lua");
 const RENEW_ALL: &str = concat!(
     script!("several_locks.lua"),
@@ -135,6 +137,7 @@ fn deferred_calls() {
 #[test]
 fn several_locks() {
     let all = ["{a}", "{a}q", "{a}w", "{a}f", "{a}h", "{b}", "{b}q", "{b}w", "{b}f", "{b}h"];
+    let shared = ["{a}", "{a}q", "{a}h", "{b}", "{b}q", "{b}h"];
     same_data(|rng| {
         let mut one_of = |some: &[&str]| rng.choice(some.iter()).expect("some").to_string();
         let number = one_of(&["1", "2", "3"]);
@@ -146,8 +149,8 @@ fn several_locks() {
         let one = &all[half..half + 5];
         let limit = one_of(&["1", "0", "2"]);
         match one_of(&[
-            "ask", "ask", "all", "all", "release", "release", "merged", "renew", "other",
-            "inspect", "type",
+            "ask", "ask", "all", "all", "release", "release", "merged", "share", "share",
+            "unshare", "renew", "other", "inspect", "type",
         ])
         .as_str()
         {
@@ -166,16 +169,17 @@ fn several_locks() {
                 let keys = ["{a}", "{a}q", "{b}", "{b}q"];
                 eval(RELEASE_MERGED, &keys, &[token.clone(), token])
             }
+            "share" => {
+                let args = [token.clone(), ttl.clone(), limit.clone(), token, ttl, limit];
+                eval(ACQUIRE_SHARED, &shared, &args)
+            }
+            "unshare" => eval(RELEASE_SHARED, &shared, &[token.clone(), token]),
             "renew" => match limit.as_str() {
                 "0" => eval(RENEW, &[one[0], one[4]], &[token, ttl]),
                 _ => eval(RENEW_ALL, &all, &[token, ttl]),
             },
             "inspect" => [
-                eval(
-                    INSPECT_LOCKS,
-                    &["{a}", "{a}q", "{a}h", "{b}", "{b}q", "{b}h"],
-                    &["64".to_owned()],
-                ),
+                eval(INSPECT_LOCKS, &shared, &["64".to_owned()]),
                 eval(INSPECT_QUEUE, &one[..3], &[one_of(&["1", "9"])]),
             ]
             .concat(),

@@ -1,6 +1,7 @@
 //! Commands of many callers, sent as a batch: the `redis` crate then writes, reads and wakes once
 //! for all of them. With few callers a command is sent directly, which is faster.
 
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -123,16 +124,25 @@ async fn send_all(
             calls.push(call);
         }
         // A dropped caller has its lock released by other means.
-        let now = calls.drain(..).filter(|call| !call.reply.is_closed());
-        let merges = !one_by_one.load(Ordering::Relaxed);
-        let merged = |call: &Call| merges && call.command.merges.is_some();
-        let (mergeable, mut others): (Vec<_>, Vec<_>) = now.partition(merged);
-        match mergeable.first().and_then(|call| call.command.merges) {
-            Some(script) if mergeable.len() > 1 => {
-                let one_by_one = Arc::clone(&one_by_one);
-                batches.spawn(merge(connection.clone(), script, mergeable, one_by_one));
+        let (mut others, mut mergeable) = (Vec::new(), Vec::<(&'static Script, Vec<Call>)>::new());
+        // A dropped caller has its lock released by other means.
+        for call in calls.drain(..).filter(|call| !call.reply.is_closed()) {
+            match call.command.merges.filter(|_| !one_by_one.load(Ordering::Relaxed)) {
+                Some(script) => match mergeable.iter_mut().find(|(of, _)| ptr::eq(*of, script)) {
+                    Some((_, calls)) => calls.push(call),
+                    None => mergeable.push((script, vec![call])),
+                },
+                None => others.push(call),
             }
-            _ => others.extend(mergeable),
+        }
+        for (script, calls) in mergeable {
+            match calls.len() {
+                1 => others.extend(calls),
+                _ => {
+                    let one_by_one = Arc::clone(&one_by_one);
+                    batches.spawn(merge(connection.clone(), script, calls, one_by_one));
+                }
+            }
         }
         if !others.is_empty() {
             batches.spawn(send(connection.clone(), others));

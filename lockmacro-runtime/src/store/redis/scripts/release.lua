@@ -6,6 +6,11 @@
 -- ARGV[3]  the confirm window in milliseconds
 -- ARGV[4]  the retention of the last fence in milliseconds
 -- returns  1 when the token held the lock, else 0
+
+-- The end of the token's lease, if it shares the lock.
+local shares = type(value) == 'string'
+  and is_shared(value)
+  and redis.call('ZSCORE', KEYS[5], ARGV[1])
 if not held and not shares then
   local was_head = redis.call('ZRANK', KEYS[2], ARGV[1]) == 0
   -- Also where the key holds no string, and could not be read.

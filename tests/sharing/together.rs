@@ -1,17 +1,19 @@
-//! Callers of one process that share a key ask for it with one token. Each has a lease and an end
-//! of its own all the same.
+//! Callers of one process that share a key and come at once are asked for in one call. Each has a
+//! token, a lease and an end of its own.
 
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{join_all, maybe_done};
 use futures::poll;
-use lockmacro_runtime::{LockError, LockManager};
+use lockmacro_runtime::{LockError, LockGuard, LockManager};
 use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Admin, Backend, Server, eventually, on};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::{LONG_TTL, Locked, TEST_TIMEOUT, held, is_busy, lock, ms, released, soon, waiting};
+use crate::{
+    LONG_TTL, Locked, SOON, TEST_TIMEOUT, held, is_busy, lock, ms, released, soon, waiting,
+};
 
 const KEY: &str = "order:42";
 
@@ -23,13 +25,9 @@ fn scripts(admin: &mut Admin) -> u64 {
 }
 
 /// A server, and a manager whose scripts are loaded.
-async fn served(turn: Option<Duration>) -> (Server, LockManager) {
+async fn served() -> (Server, LockManager) {
     let server = Server::start();
-    let builder = match turn {
-        Some(turn) => LockManager::builder().turn(turn),
-        None => LockManager::builder(),
-    };
-    let manager = builder.connect(&server.url()).await.expect("the server is there");
+    let manager = LockManager::connect(&server.url()).await.expect("the server is there");
     let warm = held(lock(&manager, "other").shared()).await;
     let waits = tokio::spawn(waiting(&manager, "other").acquire());
     released([warm]).await;
@@ -44,55 +42,59 @@ async fn stands(backend: &Backend, key: &str) {
     eventually("it waits", TEST_TIMEOUT, stands).await;
 }
 
-#[tokio::test]
-async fn a_hundred_readers_at_once_cost_a_few_commands() {
-    let (server, manager) = served(None).await;
+/// A hundred readers at once, who wait if they have to or do not, and how many scripts they cost.
+async fn a_hundred(wait: Option<Duration>) -> u64 {
+    let (server, manager) = served().await;
     let mut admin = server.admin();
     scripts(&mut admin);
-    let guards = join_all((0..100).map(|_| held(lock(&manager, KEY).shared()))).await;
-    let asked = scripts(&mut admin);
-    assert!(asked <= 4, "{asked} for a hundred readers");
+    let reader = || match wait {
+        Some(wait) => lock(&manager, KEY).shared().wait(wait),
+        None => lock(&manager, KEY).shared(),
+    };
+    let guards = join_all((0..100).map(|_| held(reader()))).await;
+    let entered = scripts(&mut admin);
     assert!(is_busy(lock(&manager, KEY)).await, "they hold it");
     scripts(&mut admin);
-    released(guards).await;
+    for end in join_all(guards.into_iter().map(LockGuard::release)).await {
+        end.expect("still held");
+    }
     let ended = scripts(&mut admin);
-    assert!(ended <= 4, "{ended} for a hundred releases");
     assert_eq!(admin.get(KEY), None);
+    entered + ended
 }
 
 #[tokio::test]
-async fn a_hundred_waiting_readers_enter_together_for_a_few_commands() {
-    let (server, manager) = served(None).await;
+async fn a_hundred_readers_at_once_cost_a_few_commands() {
+    let commands = a_hundred(None).await;
+    assert!(commands <= 20, "{commands} for a hundred readers");
+}
+
+#[tokio::test]
+async fn a_hundred_readers_that_would_wait_cost_a_few_commands() {
+    let commands = a_hundred(Some(TEST_TIMEOUT)).await;
+    assert!(commands <= 20, "{commands} for a hundred readers");
+}
+
+#[tokio::test]
+async fn a_hundred_readers_behind_a_writer_enter_by_its_release() {
+    let (server, manager) = served().await;
     let mut admin = server.admin();
     let writer = held(lock(&manager, KEY)).await;
-    scripts(&mut admin);
     let mut readers = JoinSet::new();
     for _ in 0..100 {
         readers.spawn(waiting(&manager, KEY).shared().acquire());
     }
-    let mut queue = Queue::at(&server, KEY);
-    queue.reaches(2).await;
+    Queue::at(&server, KEY).reaches(100).await;
+    scripts(&mut admin);
     released([writer]).await;
     let guards = timeout(TEST_TIMEOUT, readers.join_all()).await.expect("all are let in");
     let guards: Vec<_> = guards.into_iter().collect::<Locked<_>>().expect("served");
-    // The first one has a place of its own, and confirms it.
-    let commands = scripts(&mut admin);
-    assert!(commands <= 12, "{commands} for a hundred readers");
     released(guards).await;
     assert_eq!(admin.get(KEY), None);
 }
 
-#[tokio::test]
-async fn without_turns_each_caller_asks_for_itself() {
-    let (server, manager) = served(Some(Duration::ZERO)).await;
-    let mut admin = server.admin();
-    scripts(&mut admin);
-    released(join_all((0..10).map(|_| held(lock(&manager, KEY).shared()))).await).await;
-    assert_eq!(scripts(&mut admin), 20);
-}
-
 #[on(memory, redis, slots, cluster, both_runtimes)]
-async fn the_last_of_those_who_came_together_releases_the_lock(backend: &Backend) {
+async fn the_lock_is_free_when_the_last_of_those_who_came_together_has_ended(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key(KEY);
     let writer = held(lock(&theirs, &key)).await;
@@ -102,8 +104,6 @@ async fn the_last_of_those_who_came_together_releases_the_lock(backend: &Backend
     released([writer]).await;
     let readers = readers.into_iter().map(|reader| async { reader.await.expect("no panic") });
     let mut guards = join_all(readers.map(soon)).await;
-    // The first one may have a token of its own.
-    released([guards.remove(0)]).await;
     while let Some(guard) = guards.pop() {
         assert!(is_busy(lock(&theirs, &key)).await, "{} of them hold it", guards.len() + 1);
         // However each of them ends.
@@ -157,26 +157,32 @@ async fn each_of_those_who_came_together_has_a_lease_of_its_own(backend: &Backen
 }
 
 #[on(redis, cluster)]
-async fn a_reader_that_is_not_polled_holds_up_neither_readers_nor_writers(backend: &Backend) {
+async fn a_reader_that_is_dropped_leaves_the_lock_to_those_who_came_with_it(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key(KEY);
-    // The first one asks, and does not take its answer.
-    let mut first = Box::pin(lock(&ours, &key).shared().acquire());
-    assert!(poll!(&mut first).is_pending(), "the answer is on its way");
-    let mut together: Vec<_> =
-        (0..3).map(|_| Box::pin(lock(&ours, &key).shared().acquire())).collect();
-    for one in &mut together {
-        assert!(poll!(one).is_pending(), "the first one has not its answer");
+    let shared = || Box::pin(maybe_done(lock(&ours, &key).shared().acquire()));
+    let mut readers: Vec<_> = (0..12).map(|_| shared()).collect();
+    for reader in &mut readers {
+        // Its request is sent, alone or with others; it may be answered already.
+        let _ = poll!(reader);
     }
-    drop(first);
-    let mut last = together.pop().expect("three");
-    released(join_all(together.into_iter().map(soon)).await).await;
-    // Nobody releases the lock of the last one, which was granted for a long time.
-    let next = timeout(TEST_TIMEOUT, waiting(&theirs, &key).acquire()).await;
-    released([next.expect("it has lost its lock").expect("served")]).await;
-    released([soon(&mut last).await]).await;
+    drop(readers.split_off(9));
+    drop(readers.remove(0));
+    for mut reader in readers {
+        timeout(SOON, &mut reader).await.expect("served in time");
+        released([reader.as_mut().take_output().expect("done").expect("served")]).await;
+    }
+    released([soon(waiting(&theirs, &key).acquire()).await]).await;
     backend.becomes_free(&key, TEST_TIMEOUT).await;
+    backend.keeps_nothing().await;
+}
 
+#[on(redis, cluster)]
+async fn a_waiting_reader_that_is_not_polled_holds_up_neither_readers_nor_writers(
+    backend: &Backend,
+) {
+    let (ours, theirs) = (backend.manager().await, backend.manager().await);
+    let key = backend.key(KEY);
     let writer = held(lock(&theirs, &key)).await;
     let mut readers: Vec<_> =
         (0..4).map(|_| Box::pin(waiting(&ours, &key).shared().acquire())).collect();
@@ -185,7 +191,7 @@ async fn a_reader_that_is_not_polled_holds_up_neither_readers_nor_writers(backen
     let mut last = readers.pop().expect("four");
     released([writer]).await;
     released(join_all(readers.into_iter().map(soon)).await).await;
-    // The last one came together with them. It is not polled, and nobody releases its lock.
+    // The last one is handed the lock, too. It is not polled, and does not confirm it.
     let next = timeout(TEST_TIMEOUT, waiting(&theirs, &key).acquire()).await;
     let next = next.expect("it has lost its place").expect("served");
     assert!(poll!(&mut last).is_pending(), "beside a writer");
@@ -222,7 +228,7 @@ async fn a_caller_that_does_not_wait_is_answered_while_others_wait_for_the_serve
 }
 
 #[tokio::test]
-async fn a_server_that_fails_keeps_nobody_of_a_cohort_for_longer_than_alone() {
+async fn a_server_that_fails_keeps_nobody_for_longer_than_it_waits() {
     let server = Server::start();
     let builder = LockManager::builder().timeout(ms(500));
     let manager = builder.connect(&server.url()).await.expect("the server is there");
