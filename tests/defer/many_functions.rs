@@ -143,11 +143,9 @@ async fn a_call_whose_reply_came_too_late_is_left_to_another_worker() {
 
     let far = patient().connect(&proxy.url()).await.unwrap();
     store(&near, "f", 1, Duration::ZERO).await;
-    // The question for the rights names the key of the calls, too.
-    far.deferrer().allowed(vec!["f".into()]).await.unwrap();
-    // Longer than the lease, shorter than its timeout.
-    proxy.on_next("lm1:jobs:f", Fault::DelayReply(Duration::from_secs(2)));
     let short = Duration::from_millis(200);
+    // Longer than the lease, which no earlier request names, and shorter than the timeout.
+    proxy.on_next("200", Fault::DelayReply(Duration::from_secs(2)));
     let first = tokio::spawn(worker(&far, &noting("f", &late)).lease(short).run());
     eventually("it is taken", TEST_TIMEOUT, async || {
         proxy.orders_are_done() && count(&near, "f", JobState::Running).await == 1

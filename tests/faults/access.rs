@@ -1,7 +1,7 @@
 //! Servers that do not let us in, or not everywhere.
 
 use lockmacro_runtime::inspect;
-use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::{Cluster, Server, eventually, log};
 
 use crate::{
@@ -60,20 +60,31 @@ async fn a_right_that_is_missing_is_named_when_a_manager_connects() {
     }
     let error = denied_at_connect(&server, &["~*", "+@all", "-evalsha", "-eval", "-zadd"]).await;
     assert!(error.contains("the user lacks +evalsha +eval, at 127.0.0.1:"), "{error}");
-    // A right on some keys is checked with the first lock, before the lock is granted.
-    grant(&server, &["~order:*", "~lm1:*", "+@all", "-del"]);
-    let some = manager(&server.url_as("clerk", PASSWORD)).await;
-    for waits in [false, true] {
-        let lock = if waits { lock(&some).wait(LONG_TTL) } else { lock(&some) };
-        let error = lock.acquire().await.expect_err("a right is missing");
-        assert!(error.to_string().contains("the user lacks +del, at 127.0.0.1:"), "{error}");
-        assert_eq!(server.admin().keys(), Vec::<String>::new());
-    }
     // It is asked without a word in the log of the server's administrator, but for scripts.
     server.admin().ask::<()>(&["ACL", "LOG", "RESET"]);
     denied_at_connect(&server, &["~*", "+@all", "-zadd", "-hset"]).await;
     let denied: Vec<redis::Value> = server.admin().ask(&["ACL", "LOG"]);
     assert_eq!(denied, []);
+}
+
+/// Such a right cannot be known without a key.
+#[tokio::test]
+async fn a_right_on_some_keys_that_is_missing_is_named_when_a_lock_needs_it() {
+    let server = Server::start();
+    let rights = |lacking: &'static str| ["~order:*", "~lm1:*", "+@all", lacking];
+    for waits in [false, true] {
+        grant(&server, &rights("-zadd"));
+        let some = manager(&server.url_as("clerk", PASSWORD)).await;
+        let lock = || if waits { lock(&some).wait(LONG_TTL) } else { lock(&some) };
+        let error = lock().acquire().await.expect_err("a right is missing");
+        assert!(error.to_string().contains("the user lacks +zadd, at 127.0.0.1:"), "{error}");
+        keeps_nothing(&server).await;
+        grant(&server, &rights("-del"));
+        let guard = lock().acquire().await.expect("no right is missing yet");
+        let error = guard.release().await.expect_err("a right is missing");
+        assert!(error.to_string().contains("the user lacks +del, at 127.0.0.1:"), "{error}");
+        server.admin().ask::<()>(&["FLUSHALL"]);
+    }
 }
 
 #[tokio::test]
@@ -169,14 +180,6 @@ async fn a_user_without_the_companion_keys_is_denied_the_lock_and_leaves_nothing
         assert!(error.ends_with("the lock needs ~order:42 and ~lm1:w*:{order:42}"), "{error}");
         keeps_nothing(&server).await;
     }
-    // Also where the key is made of a template, which is known by then.
-    for id in 0..2 {
-        let key = LockKey::template("order:<id>").literal("order:").value(&id);
-        assert_denied(
-            &Lock::new(key).ttl(LONG_TTL).manager(&manager).acquire().await.expect_err("no"),
-        );
-        keeps_nothing(&server).await;
-    }
 }
 
 /// The rights on some keys say nothing of the rights on others.
@@ -186,39 +189,23 @@ async fn companion_keys_of_one_lock_do_not_stand_for_those_of_another() {
     let rights: Vec<_> = orders.split(' ').chain(["~invoice:*", "+@all"]).collect();
     let (server, manager) = with_user(&rights).await;
     works(&manager).await;
-    let template = |kind: &'static str| {
-        let (template, literal) = match kind {
-            "order" => ("order:<id>", "order:"),
-            _ => ("invoice:<id>", "invoice:"),
-        };
-        LockKey::template(template).literal(literal).value(&7)
-    };
-    let lock = |key: LockKey| Lock::new(key).ttl(LONG_TTL).manager(&manager);
-    lock(template("order").into()).run(async { Locked::Ok(()) }).await.expect("allowed");
-    for key in ["invoice:1".into(), template("invoice").into()] {
-        assert_denied(&lock(key).acquire().await.expect_err("it could not be released"));
-        keeps_nothing(&server).await;
-    }
+    let invoice = Lock::new("invoice:1").ttl(LONG_TTL).manager(&manager);
+    assert_denied(&invoice.acquire().await.expect_err("it could not be released"));
+    keeps_nothing(&server).await;
 }
 
-/// One plain SET, as for everybody, where the keys of a template are known to be allowed.
+/// By the script, which the server refuses where a companion key is denied.
 #[tokio::test]
 async fn a_user_of_some_keys_takes_a_free_lock_by_one_command() {
     let (server, manager) = with_user(&["~order:*", "~lm1:*", "+@all"]).await;
-    let take = async |id: u32| {
-        let key = LockKey::template("order:<id>").literal("order:").value(&id);
-        let lock = Lock::new(key).ttl(LONG_TTL).manager(&manager);
-        lock.run(async { Locked::Ok(()) }).await.expect("free");
-    };
-    take(1).await;
-    // A readiness probe forgets nothing of that.
-    manager.ready().await.expect("there");
+    // The server knows the scripts from then on.
+    works(&manager).await;
     let mut admin = server.admin();
     admin.forget_calls();
-    take(2).await;
+    works(&manager).await;
     let calls = admin.calls();
     let times = |name: &str| calls.iter().find(|(known, _)| known == name).map_or(0, |call| call.1);
-    assert_eq!((times("set"), times("evalsha")), (1, 1), "{calls:?}");
+    assert_eq!((times("evalsha"), times("eval")), (2, 0), "{calls:?}");
 }
 
 #[tokio::test]

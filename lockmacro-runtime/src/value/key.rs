@@ -1,5 +1,6 @@
 //! Keys of locks.
 
+#[cfg(feature = "metrics")]
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
@@ -117,6 +118,7 @@ impl LockKey {
     }
 
     /// The same as an owned or static text.
+    #[cfg(feature = "metrics")]
     pub(crate) fn shared_template(&self) -> Cow<'static, str> {
         match self.whole() {
             Some(template) => Cow::Owned(template.to_owned()),

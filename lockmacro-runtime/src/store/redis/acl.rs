@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::iter;
 
-use crate::store::redis::client::script::Script;
 #[cfg(feature = "defer")]
 use crate::store::redis::jobs::calls::CALLS;
 use crate::store::redis::scripts;
@@ -53,18 +52,6 @@ uses! {
 
 /// The commands of every manager.
 const COMMANDS: [&str; 4] = ["ping", "set", "evalsha", "eval"];
-const LOCKS: [&Script; 10] = [
-    &scripts::ACQUIRE,
-    &scripts::ACQUIRE_ALL,
-    &scripts::RELEASE_MIGRATING,
-    &scripts::RELEASE_MIGRATING_SHARED,
-    &scripts::RELEASE_UNCONTENDED,
-    &scripts::RAISE_FENCE,
-    &scripts::RELEASE,
-    &scripts::RELEASE_ALL,
-    &scripts::RENEW,
-    &scripts::RENEW_ALL,
-];
 /// The pattern that a server allows no other beside.
 const EVERY_KEY: &str = "*";
 /// Waiters are granted one of its subcommands instead.
@@ -77,7 +64,7 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
     let mut rights = vec!["resetchannels".to_owned(), "resetkeys".to_owned()];
     rights.extend(keys(pattern));
     let mut commands: BTreeSet<String> =
-        LOCKS.iter().flat_map(|script| script.commands()).collect();
+        scripts::ALL.iter().flat_map(|script| script.commands()).collect();
     let mut special = Vec::new();
     let receives = has(Use::Wait) || has(Use::Defer);
     if receives {

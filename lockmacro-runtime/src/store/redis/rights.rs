@@ -2,19 +2,19 @@
 //! would stay for its whole ttl.
 
 use std::collections::BTreeSet;
+#[cfg(feature = "defer")]
 use std::slice;
 use std::sync::atomic::Ordering;
 
 use redis::{Pipeline, Value};
 
-use crate::protocol::request::Request;
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::{CallError, unexpected};
 use crate::store::redis::client::node::Node;
-use crate::store::redis::client::script::ScriptCall;
-use crate::store::redis::scripts::RIGHTS;
+use crate::store::redis::client::script::{Script, ScriptCall};
 #[cfg(feature = "defer")]
 use crate::store::redis::scripts::jobs;
+use crate::store::redis::scripts::{self, RIGHTS};
 use crate::store::redis::store::Redis;
 use crate::store::redis::topology::cluster::{Cluster, down};
 use crate::store::redis::topology::route::Topology;
@@ -22,29 +22,6 @@ use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::task::JoinSet;
 use crate::value::unavailability::Unavailability;
-
-/// The commands that a lock may need, besides those that call scripts.
-const NEEDED: [&str; 19] = [
-    "set",
-    "get",
-    "getex",
-    "del",
-    "pttl",
-    "pexpire",
-    "time",
-    "zadd",
-    "zrem",
-    "zrange",
-    "zrank",
-    "zscore",
-    "zcard",
-    "zcount",
-    "zpopmin",
-    "zremrangebyscore",
-    "hset",
-    "hget",
-    "hdel",
-];
 
 /// The commands for pushed grants, on one server and in a cluster. Without them waiters poll.
 const SUBSCRIBE_COMMANDS: [[&str; 3]; 2] =
@@ -56,43 +33,16 @@ const UNKNOWN: char = '?';
 const CHANNEL: &str = "&";
 const OTHER_CHANNEL: &str = "*";
 
-/// The commands that the deferred calls of a function need, besides those that call scripts.
-#[cfg(feature = "defer")]
-const NEEDED_FOR_CALLS: [&str; 15] = [
-    "hdel",
-    "hexists",
-    "hget",
-    "hmget",
-    "hset",
-    "pexpire",
-    "time",
-    "zadd",
-    "zcard",
-    "zpopmin",
-    "zrange",
-    "zrangebyscore",
-    "zrem",
-    "zremrangebyscore",
-    "zscore",
-];
-
 impl Redis {
     /// Asks for the user's rights in one round trip. `receives` is true where callers may wait.
     ///
-    /// The rights to commands remain unknown where the user may use only some keys. Rights that a
-    /// lock has found out since stay known, unless one is denied.
+    /// Where the user may use only some keys, the rights to commands cannot be known without a key.
     pub(crate) async fn ask_rights(&self, receives: bool, budget: Budget) -> Result<(), CallError> {
         let channels = || [self.grants.channel(0), self.grants.channel_of_others().to_owned()];
         let channels = receives.then(channels);
         let reply = self.nodes.rights(self.is_replicated(), channels, budget).await;
-        let RightsReply { every_key, lacking, other_channels, server } =
-            reply.inspect_err(|error| {
-                if !matches!(error, CallError::Transient(_)) {
-                    self.rights.commands.store(false, Ordering::Relaxed);
-                }
-            })?;
+        let RightsReply { every_key, lacking, other_channels, server } = reply?;
         self.rights.every_key.store(every_key, Ordering::Relaxed);
-        self.rights.commands.fetch_or(every_key, Ordering::Relaxed);
         self.rights.asked.store(true, Ordering::Relaxed);
         let channels = self.grants.pattern();
         if !lacking.is_empty() && !self.rights.slow.swap(true, Ordering::Relaxed) {
@@ -114,32 +64,6 @@ impl Redis {
         }
         Ok(())
     }
-
-    /// Asks for the rights with the keys of a first lock, where they could not be known without a
-    /// key.
-    pub(crate) async fn ask_rights_for(
-        &self,
-        request: &Request,
-        budget: Budget,
-    ) -> Result<(), CallError> {
-        if !self.rights.asked.load(Ordering::Relaxed) {
-            // The manager did not ask when it started.
-            self.rights(true, budget).await?;
-            if self.rights.are_known() {
-                return Ok(());
-            }
-        }
-        let keys = slice::from_ref(&request.key);
-        let needed = needed(<[String; 2]>::default(), self.is_replicated());
-        let needed: Vec<_> = needed.iter().map(String::as_str).collect();
-        match self.nodes.eval(RIGHTS.with(keys, &needed), budget).await {
-            // The slot of this lock is being moved: the next lock asks again.
-            Err(CallError::Split(_)) => return Ok(()),
-            reply => drop(read(reply?).map_err(|error| self.at_server_of(&request.key, error))?),
-        }
-        self.rights.commands.store(true, Ordering::Relaxed);
-        Ok(())
-    }
 }
 
 impl Redis {
@@ -155,10 +79,7 @@ impl Redis {
         if first.is_empty() {
             return CallError::DeniedInScript(denied);
         }
-        // Those of waiters fail no script.
-        let is_of_waiters = |command: &str| ["publish", "spublish", "pubsub"].contains(&command);
-        let commands: BTreeSet<_> =
-            call.script.commands().filter(|command| !is_of_waiters(command)).collect();
+        let commands = needed_by([call.script]);
         let needed: Vec<_> =
             ["", ""].into_iter().chain(commands.iter().map(String::as_str)).collect();
         let reply = self.nodes.eval(RIGHTS.with(first, &needed), budget).await;
@@ -179,10 +100,11 @@ impl Redis {
     }
 }
 
-/// The arguments of check_rights.lua: the channels, and the commands.
-fn needed(channels: [String; 2], acks: bool) -> Vec<String> {
-    let commands = NEEDED.into_iter().chain(acks.then_some("wait")).map(str::to_owned);
-    channels.into_iter().chain(commands).collect()
+/// The commands that scripts need. Those for pushes fail no script.
+fn needed_by(scripts: impl IntoIterator<Item = &'static Script>) -> BTreeSet<String> {
+    let is_of_pushes = |command: &str| ["publish", "spublish", "pubsub"].contains(&command);
+    let commands = scripts.into_iter().flat_map(Script::commands);
+    commands.filter(|command| !is_of_pushes(command)).collect()
 }
 
 impl Topology {
@@ -194,11 +116,13 @@ impl Topology {
         budget: Budget,
     ) -> Result<RightsReply, CallError> {
         let receives = channels.is_some();
-        let mut needed = needed(channels.unwrap_or_default(), acks);
+        let mut needed: Vec<_> = channels.unwrap_or_default().into();
+        needed.extend(needed_by(scripts::ALL));
         let is_cluster = matches!(self, Topology::Cluster(_));
         let subscribe =
             SUBSCRIBE_COMMANDS[usize::from(is_cluster)].into_iter().filter(|_| receives);
-        needed.extend(subscribe.chain(is_cluster.then_some("asking")).map(str::to_owned));
+        let others = [acks.then_some("wait"), is_cluster.then_some("asking")];
+        needed.extend(subscribe.chain(others.into_iter().flatten()).map(str::to_owned));
         match self {
             Topology::One(node) => node.rights(&needed, budget).await,
             Topology::Cluster(cluster) => cluster.rights(needed, budget).await,
@@ -314,68 +238,22 @@ fn read(reply: Value) -> Result<RightsReply, CallError> {
 
 #[cfg(feature = "defer")]
 impl Redis {
-    /// Asks whether the user may do what the deferred calls of a function need, unless that is
-    /// known.
+    /// Asks whether the user may do what the deferred calls of a function need.
     pub(crate) async fn ask_rights_for_calls(
         &self,
         function: &LockKey,
         budget: Budget,
     ) -> Result<(), CallError> {
-        let known = || self.rights.functions.lock();
-        if known().contains(function) {
-            return Ok(());
-        }
-        let needed: Vec<_> = ["", ""].into_iter().chain(NEEDED_FOR_CALLS).collect();
+        let commands = needed_by(jobs::ALL);
+        let needed: Vec<_> =
+            ["", ""].into_iter().chain(commands.iter().map(String::as_str)).collect();
         let call = jobs::RIGHTS.with(slice::from_ref(function), &needed);
         let reply = read(self.nodes.eval(call, budget).await?);
-        reply.map_err(|error| self.at_server_of(function, error))?;
-        known().insert(function.clone());
-        Ok(())
+        reply.map(drop).map_err(|error| self.at_server_of(function, error))
     }
 }
 
 fn lacking(denied: &[String]) -> CallError {
     let detail = format!("the user lacks +{}", denied.join(" +"));
     CallError::Final(LockError::access_denied(detail))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-
-    /// The commands that the scripts of a directory call by their names.
-    fn called(scripts: &str) -> HashSet<String> {
-        let scripts = format!("{}/src/store/redis/{scripts}", env!("CARGO_MANIFEST_DIR"));
-        let mut called = HashSet::new();
-        for script in std::fs::read_dir(scripts).unwrap().map(|script| script.unwrap().path()) {
-            if script.extension().is_none_or(|extension| extension != "lua") {
-                continue;
-            }
-            let text = std::fs::read_to_string(script).unwrap();
-            for call in ["redis.call('", "redis.pcall('"] {
-                let names = text.split(call).skip(1).filter_map(|rest| rest.split('\'').next());
-                called.extend(names.map(str::to_lowercase));
-            }
-        }
-        called
-    }
-
-    #[test]
-    fn the_commands_of_the_lock_scripts_are_asked_for() {
-        let mut called = called("scripts");
-        // Waiters can do without these.
-        let without = ["publish", "spublish", "pubsub"];
-        called.retain(|name| !without.contains(&name.as_str()));
-        assert!(called.len() > 10, "{called:?}");
-        let missing: Vec<_> = called.iter().filter(|name| !NEEDED.contains(&&***name)).collect();
-        assert!(missing.is_empty(), "{missing:?}");
-    }
-
-    #[cfg(feature = "defer")]
-    #[test]
-    fn the_commands_of_the_scripts_of_deferred_calls_and_no_others_are_asked_for() {
-        let needed = NEEDED_FOR_CALLS.map(str::to_owned);
-        assert_eq!(called("scripts/jobs"), HashSet::from(needed));
-    }
 }

@@ -38,14 +38,14 @@ macro_rules! script {
 }
 
 /// The companion keys of a lock, see `queue.lua`.
-const ALL: [&str; 4] = ["q", "w", "f", "h"];
+const OF_A_LOCK: [&str; 4] = ["q", "w", "f", "h"];
 
 pub(crate) static ACQUIRE: Script =
-    script!(ALL, "scripts/queue.lua", "scripts/grant.lua", "scripts/acquire.lua");
+    script!(OF_A_LOCK, "scripts/queue.lua", "scripts/grant.lua", "scripts/acquire.lua");
 pub(crate) static ACQUIRE_SHARED: Script =
     script!(merges: ["q", "h"], "scripts/acquire_shared.lua");
 pub(crate) static RELEASE: Script =
-    script!(ALL, "scripts/release_unqueued.lua", "scripts/queue.lua", "scripts/release.lua");
+    script!(OF_A_LOCK, "scripts/release_unqueued.lua", "scripts/queue.lua", "scripts/release.lua");
 pub(crate) static RELEASE_UNCONTENDED: Script =
     script!(merges: ["q"], "scripts/release_uncontended.lua");
 pub(crate) static RELEASE_SHARED: Script =
@@ -56,23 +56,39 @@ pub(crate) static RELEASE_MIGRATING_SHARED: Script =
 pub(crate) static RENEW: Script = script!([], "scripts/renew.lua");
 pub(crate) static RENEW_SHARED: Script = script!(["h"], "scripts/renew.lua");
 pub(crate) static RAISE_FENCE: Script = script!(["f"], "scripts/raise_fence.lua");
-pub(crate) static RIGHTS: Script = script!(ALL, "scripts/check_rights.lua");
+pub(crate) static RIGHTS: Script = script!(OF_A_LOCK, "scripts/check_rights.lua");
 
 /// The scripts for several locks, which begin with `several_locks.lua`.
 pub(crate) static ACQUIRE_ALL: Script = script!(
-    ALL,
+    OF_A_LOCK,
     "scripts/several_locks.lua",
     "scripts/queue.lua",
     "scripts/grant.lua",
     "scripts/acquire_all.lua"
 );
 pub(crate) static RELEASE_ALL: Script = script!(
-    each_lock: ALL,
+    each_lock: OF_A_LOCK,
     "scripts/queue.lua";
     "scripts/release_unqueued.lua",
     "scripts/release.lua"
 );
-pub(crate) static RENEW_ALL: Script = script!(each_lock: ALL,; "scripts/renew.lua");
+pub(crate) static RENEW_ALL: Script = script!(each_lock: OF_A_LOCK,; "scripts/renew.lua");
+
+/// The scripts that locks may need.
+pub(crate) static ALL: [&Script; 12] = [
+    &ACQUIRE,
+    &ACQUIRE_SHARED,
+    &RELEASE_SHARED,
+    &ACQUIRE_ALL,
+    &RELEASE_MIGRATING,
+    &RELEASE_MIGRATING_SHARED,
+    &RELEASE_UNCONTENDED,
+    &RAISE_FENCE,
+    &RELEASE,
+    &RELEASE_ALL,
+    &RENEW,
+    &RENEW_ALL,
+];
 
 /// The script that renews the lock of a request, which may have several keys.
 pub(crate) fn renew_script(request: &Request) -> &'static Script {
@@ -109,7 +125,6 @@ pub(crate) mod jobs {
     pub(crate) static RETRY_OR_REMOVE: Script =
         script!(COMPANIONS, "scripts/jobs/calls.lua", "scripts/jobs/retry_or_remove.lua");
     pub(crate) static RIGHTS: Script = script!(COMPANIONS, "scripts/check_rights.lua");
-    #[cfg(feature = "look")]
     pub(crate) static ALL: [&Script; 6] = [&PUT, &TAKE, &KEEP, &SETTLE, &LIST, &RETRY_OR_REMOVE];
 }
 

@@ -207,61 +207,65 @@ impl Redis {
         first: bool,
         budget: Budget,
     ) -> Result<Reply, CallError> {
-        if !self.rights.are_known() {
-            Box::pin(self.ask_rights_for(request, budget)).await?;
+        if !self.rights.asked.load(Ordering::Relaxed) {
+            // The manager has not asked when it was made.
+            Box::pin(self.rights(true, budget)).await?;
         }
         if !request.several().is_empty() {
             return Box::pin(self.ask_for_several(request, budget)).await;
         }
-        if first && let Some(reply) = Box::pin(self.share(request, budget)).await? {
-            return Ok(reply);
+        let is_exclusive = request.key.mode().is_exclusive();
+        let plain = first && !request.fenced;
+        let every_key = self.rights.every_key.load(Ordering::Relaxed);
+        if plain && every_key {
+            let reply = match is_exclusive {
+                true => self.set(request, budget).await?,
+                false => Box::pin(self.share(request, budget)).await?,
+            };
+            if let Some(reply) = reply {
+                return Ok(reply);
+            }
         }
-        let (token, ttl) = (request.token.expose(), request.ttl.as_millis());
-        let plain = first && !request.fenced && request.key.mode().is_exclusive();
-        let mut covered = self.rights.covers(request);
-        loop {
-            if plain && covered {
-                let key = request.key.as_str();
-                let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
-                set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl);
-                let sent = Moment::now();
-                match self.nodes.call(&request.key, set, budget).await? {
-                    Value::Okay => return Ok(Reply::Granted { sent, fences: Fences::default() }),
-                    Value::Nil if request.only_if_free => {
-                        let (holder, queued) = (OtherHolder::default(), None);
-                        return Ok(Reply::Contended { nth: 0, holder, value: 0, queued });
-                    }
-                    Value::Nil => {}
-                    other => return Err(unexpected(&other)),
-                }
+        let (ttl, limit) =
+            (request.ttl.as_millis().to_string(), request.key.mode().limit().to_string());
+        let fenced = if request.fenced { "1" } else { "0" };
+        let (window, retention) = (&CONFIRM_WINDOW_MS, &self.fence_retention);
+        let args = [request.token.expose(), &ttl, fenced, window, retention, "0", &limit];
+        // Boxed, because most locks are free and do not need it.
+        match Box::pin(self.question(request, &args, budget)).await {
+            // The server checks rights before slots, so the keys are allowed.
+            Err(split @ CallError::Split(_)) if plain && is_exclusive && !every_key => {
+                self.set(request, budget).await?.ok_or(split)
             }
-            let fenced = if request.fenced { "1" } else { "0" };
-            let (ttl, limit) = (ttl.to_string(), request.key.mode().limit().to_string());
-            let (window, retention) = (&CONFIRM_WINDOW_MS, &self.fence_retention);
-            let args = [token, &ttl, fenced, window, retention, "0", &limit];
-            // Boxed, because most locks are free and do not need it.
-            match Box::pin(self.question(request, &args, budget)).await {
-                // The server checks rights before slots, so the keys are allowed.
-                Err(CallError::Split(_)) if plain && !covered => covered = true,
-                Err(error) => return Err(error),
-                Ok(reply) => {
-                    self.rights.learn(request);
-                    return Ok(reply);
-                }
-            }
+            reply => reply,
         }
     }
 
-    /// Asks for a lock that others may share, with a token that was not sent before, by a call that
-    /// is merged with those of other callers; `None` where the whole script has to decide.
+    /// Asks by a plain SET; `None` when the lock is contended and the script has to say how.
+    async fn set(&self, request: &Request, budget: Budget) -> Result<Option<Reply>, CallError> {
+        let (key, token) = (request.key.as_str(), request.token.expose());
+        let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
+        set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(request.ttl.as_millis());
+        let sent = Moment::now();
+        match self.nodes.call(&request.key, set, budget).await? {
+            Value::Okay => Ok(Some(Reply::Granted { sent, fences: Fences::default() })),
+            Value::Nil if request.only_if_free => {
+                let (holder, queued) = (OtherHolder::default(), None);
+                Ok(Some(Reply::Contended { nth: 0, holder, value: 0, queued }))
+            }
+            Value::Nil => Ok(None),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Asks for a lock that others may share, without a fence and with a token that was not sent
+    /// before. The call is merged with those of other callers; `None` where the whole script has to
+    /// decide.
     pub(crate) async fn share(
         &self,
         request: &Request,
         budget: Budget,
     ) -> Result<Option<Reply>, CallError> {
-        if request.key.mode().is_exclusive() || request.fenced || !request.several().is_empty() {
-            return Ok(None);
-        }
         let (ttl, limit) = (request.ttl.as_millis().to_string(), request.key.mode().limit());
         let args = [request.token.expose(), &ttl, &limit.to_string()];
         let sent = Moment::now();

@@ -4,6 +4,7 @@
 use std::num::NonZeroU64;
 use std::ops::Deref;
 use std::pin::pin;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::timeout_at;
@@ -42,7 +43,7 @@ impl Redis {
         let (mut earlier, mut foreign) = (request.applied_before(), Foreign::default());
         // No `async fn`, which stores its arguments twice: each waiter holds this future.
         async move {
-            if !request.key.mode().is_exclusive() {
+            if !request.key.mode().is_exclusive() && !request.fenced {
                 let first = Box::pin(async { Ok(redis.share_first(&request).await) });
                 match shutdown.unless(first).await? {
                     Ok(Some(grant)) => return Ok(Answer::Granted(grant)),
@@ -79,8 +80,11 @@ impl Redis {
     /// The first request of a waiter that shares its lock: `None` when it has to wait.
     async fn share_first(&self, request: &Request) -> Result<Option<Grant>, CallError> {
         let budget = self.brief();
-        if !self.rights.are_known() {
-            self.ask_rights_for(request, budget).await?;
+        if !self.rights.asked.load(Ordering::Relaxed) {
+            self.rights(true, budget).await?;
+        }
+        if !self.rights.every_key.load(Ordering::Relaxed) {
+            return Ok(None);
         }
         let Some(reply) = self.share(request, budget).await? else { return Ok(None) };
         Ok(match self.in_time(request, reply)? {
@@ -168,8 +172,8 @@ impl Redis {
         waiter: &Waiter,
         budget: Budget,
     ) -> Result<(Reply, SentRequest), CallError> {
-        if !self.rights.are_known() {
-            self.ask_rights_for(request, budget).await?;
+        if !self.rights.asked.load(Ordering::Relaxed) {
+            self.rights(true, budget).await?;
         }
         let ask = |node: Node| async move { self.ask_node(&node, request, waiter, budget).await };
         self.nodes.route(|| waiter.slot(), budget, ask).await

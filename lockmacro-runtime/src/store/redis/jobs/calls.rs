@@ -79,8 +79,8 @@ impl Calls {
         self.budget_for(self.max_size)
     }
 
-    /// Asks whether the user may do what the calls of a function need, unless that is known. A
-    /// transient error is ignored: the next request reports it.
+    /// Asks whether the user may do what the calls of a function need. A transient error is
+    /// ignored: the next request reports it.
     pub(crate) async fn allowed(&self, function: &str) -> Result<(), LockError> {
         let key = key_of(function);
         match self.redis.ask_rights_for_calls(&key, self.redis.brief()).await {

@@ -107,7 +107,6 @@ impl Deferrer for RedisJobs {
         Box::pin(async move {
             let NewJob { function, id, arguments, key, delay, unique, attempts } = job;
             check_size(&arguments, self.max_size)?;
-            self.calls.allowed(&function).await?;
             let (delay, unique) = (millis(delay), if unique { "1" } else { "0" });
             let (most, attempts) = (WAITING_MAX.to_string(), attempts.to_string());
             let args = [&id, &delay, &arguments, &key, unique, &most, &attempts];
