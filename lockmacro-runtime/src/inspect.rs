@@ -1,6 +1,6 @@
 //! Inspection of locks from outside: which locks are held, by whom and for how much longer, and who
-//! waits for them. [`LockManager::take_away`] frees a lock by force. The tool `lockmacro` (feature
-//! `cli`) does the same from a terminal.
+//! waits for them. [`LockManager::take_away`] frees a lock by force. The tool `lockmacro`
+//! (package `lockmacro-cli`) does the same from a terminal.
 //!
 //! Keys and patterns are those on the server: they begin with the manager's prefix if it has one.
 //! The key of a guard or an error is such a whole key.

@@ -46,8 +46,8 @@
 //!
 //! - `macros` (on by default): the attribute.
 //! - `defer`: `on_busy = defer("30s")`, and the worker for it.
-//! - `look`: inspection of locks, their holders and their waiters.
-//! - `cli`: the tool `lockmacro`, which shows locks in a terminal.
+//! - `look`: inspection of locks, their holders and their waiters. The [tool](guide::tool) shows
+//!   them in a terminal.
 //! - `axum`: a [`LockError`] is a response of axum 0.8.
 //! - `serde`: a [`Fence`] can be serialized.
 //! - `tls`: encrypted connections, `rediss://`.

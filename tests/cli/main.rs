@@ -45,7 +45,7 @@ impl Said {
 }
 
 fn command(url: &str, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lockmacro-cli"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockmacro"));
     command.args(words).env("REDIS_URL", url).stdin(Stdio::null()).kill_on_drop(true);
     command
 }
