@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lockmacro_runtime::inspect::Odd;
 use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr;
 
 /// Largest width of a column where the width of the table is not limited.
 const ALIGNED_MAX: usize = 80;
@@ -30,7 +31,7 @@ fn laid_out<const N: usize>(
     let titles = titles.map(str::to_owned);
     let all = std::iter::once(&titles).chain(rows);
     let rows: Vec<[String; N]> = all.map(|row| row.each_ref().map(|cell| plain(cell))).collect();
-    let longest = |column: usize| rows.iter().map(|row| width(&row[column])).max();
+    let longest = |column: usize| rows.iter().map(|row| row[column].width()).max();
     let mut widths: [usize; N] = std::array::from_fn(|column| longest(column).unwrap_or_default());
     match room {
         Some(room) => fit(&mut widths, room),
@@ -42,7 +43,7 @@ fn laid_out<const N: usize>(
         for (cell, wide) in row.iter().zip(widths) {
             let cell = if room.is_some() { cut(cell, wide) } else { cell.clone() };
             line.push_str(&cell);
-            line.extend(std::iter::repeat_n(' ', wide.saturating_sub(width(&cell)) + GAP));
+            line.extend(std::iter::repeat_n(' ', wide.saturating_sub(cell.width()) + GAP));
         }
         text.push_str(line.trim_end());
         text.push('\n');
@@ -58,21 +59,6 @@ fn fit<const N: usize>(widths: &mut [usize; N], room: usize) {
         && let Some(widest) = widths.iter_mut().max().filter(|widest| **widest > NARROW)
     {
         *widest -= 1;
-    }
-}
-
-/// The width of a text on a terminal: the letters of some languages take two columns.
-fn width(text: &str) -> usize {
-    text.chars().map(columns).sum()
-}
-
-fn columns(c: char) -> usize {
-    match c {
-        '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{303e}' | '\u{3041}'..='\u{a4cf}' => 2,
-        '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}' | '\u{fe30}'..='\u{fe6f}' => 2,
-        '\u{ff00}'..='\u{ff60}' | '\u{ffe0}'..='\u{ffe6}' => 2,
-        '\u{1f300}'..='\u{1faff}' | '\u{20000}'..='\u{3fffd}' => 2,
-        _ => 1,
     }
 }
 
@@ -124,20 +110,13 @@ fn is_odd(c: char) -> bool {
 
 /// Cuts a text to `room` columns.
 fn cut(text: &str, room: usize) -> String {
-    if width(text) <= room {
+    if text.width() <= room {
         return text.to_owned();
     }
-    let mut kept = String::new();
-    let mut left = room.saturating_sub(1);
-    for c in text.chars() {
-        match left.checked_sub(columns(c)) {
-            Some(less) => left = less,
-            None => break,
-        }
-        kept.push(c);
-    }
-    kept.push('…');
-    kept
+    let ends: Vec<_> = text.char_indices().map(|(end, _)| end).collect();
+    let fitting = ends.partition_point(|end| text[..*end].width() < room);
+    let end = ends[..fitting].last().copied().unwrap_or_default();
+    format!("{}…", &text[..end])
 }
 
 /// Formats a time for people; `-` for none.
@@ -217,7 +196,7 @@ mod tests {
         assert!(all.ends_with(&format!("\ny{}b  c\n", " ".repeat(ALIGNED_MAX + 1))), "{all}");
         for room in [40, 60, 120] {
             let text = laid_out(titles, &rows, Some(room));
-            assert!(text.lines().all(|line| width(line) <= room), "{text}");
+            assert!(text.lines().all(|line| line.width() <= room), "{text}");
             assert!(text.contains("x…  a  订"), "{text}");
         }
         // The lines wrap then, and can still be read.
@@ -232,6 +211,15 @@ mod tests {
         let rows = [["order:订单7".to_owned(), "a".to_owned()], ["x".to_owned(), "b".to_owned()]];
         let text = laid_out(["KEY", "B"], &rows, Some(80));
         assert_eq!(text, "KEY          B\norder:订单7  a\nx            b\n");
+    }
+
+    #[test]
+    fn marks_without_a_width_keep_the_columns() {
+        let rows = [["cafe\u{301}".to_owned(), "a".to_owned()], ["ที่⌚".to_owned(), "b".to_owned()]];
+        let text = laid_out(["KEY", "B"], &rows, Some(80));
+        assert_eq!(text, "KEY   B\ncafe\u{301}  a\nที่⌚   b\n");
+        // A mark stays with its letter where the text is cut.
+        assert_eq!(cut("e\u{301}e\u{301}e\u{301}", 2), "e\u{301}…");
     }
 
     #[test]
