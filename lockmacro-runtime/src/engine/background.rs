@@ -18,7 +18,6 @@ use crate::engine::blocking::block_on;
 #[cfg(feature = "test-util")]
 use crate::engine::blocking::may_block;
 use crate::engine::cleanup::Cleanup;
-use crate::engine::cleanup_queue::Added;
 use crate::engine::in_flight::InFlightGuard;
 use crate::engine::renewal::{Enrolled, Renewable, Renewals};
 use crate::protocol::request::Request;
@@ -110,23 +109,11 @@ impl Background {
 
     /// Releases a dropped lock, see [`Cleanup`]. `guard` is dropped when the lock was released.
     pub(crate) fn clean_up(&self, request: Arc<Request>, guard: InFlightGuard) {
-        let logged = Arc::clone(&request);
-        let mut here = self.here();
-        match here.cleanup.add(request, guard) {
-            Added::StartTask => {}
-            Added::Queued | Added::Full => return,
-            Added::FirstFull => {
-                drop(here);
-                let key = logged.listed();
-                tracing::warn!(%key, "too many dropped locks: this one and more end by ttl");
-                return;
-            }
-        }
-        let cleanup = Arc::clone(&here.cleanup);
-        if let Err(error) = here.run(move |store| cleanup.work(store)) {
-            here.cleanup.not_started();
-            drop(here);
-            let key = logged.listed();
+        let cleanup = Arc::clone(&self.here().cleanup);
+        // Kept here: dropping the last reference may start another job, which wants the mutex.
+        let Some(dropped) = cleanup.take(Arc::clone(&request), guard) else { return };
+        if let Err(error) = self.spawn(move |store| dropped.release(store)) {
+            let key = request.listed();
             tracing::error!(%key, %error, "dropped lock not released: it ends with its ttl");
         }
     }
@@ -190,7 +177,7 @@ impl Background {
         fresh.stopped = here.stopped;
         let before = std::mem::replace(&mut *here, fresh);
         drop(here);
-        before.cleanup.not_started();
+        before.cleanup.close();
     }
 
     /// Whether the server may have been replaced since a request was sent.
@@ -237,7 +224,6 @@ impl Thread {
     fn leave_ended_runtime(&mut self) {
         if self.jobs.take_if(|jobs| jobs.is_closed()).is_some() {
             self.renewing = false;
-            self.cleanup.task_is_gone();
         }
     }
 
@@ -272,6 +258,7 @@ impl Thread {
 impl Drop for Thread {
     fn drop(&mut self) {
         self.renewals.close();
+        self.cleanup.close();
     }
 }
 

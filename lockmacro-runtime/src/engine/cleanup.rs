@@ -1,187 +1,271 @@
-//! Cleanup: the background task that releases dropped locks.
+//! Cleanup: releases dropped locks until that is answered, each by a job of the background thread.
 //!
-//! Every dropped lock is tried once before any is tried again. So a first release is delayed
-//! neither by a server without an answer nor by further releases of other locks.
+//! First releases have permits of their own. So a first release waits neither for a server without
+//! an answer, nor for further releases of other locks.
 
-use std::future::poll_fn;
-use std::mem;
+use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
+use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::{Sleep, sleep_until, timeout};
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{sleep_until, timeout};
 
-#[cfg(feature = "defer")]
-use crate::engine::cleanup_queue::LONGEST_PAUSE;
-use crate::engine::cleanup_queue::{Added, CleanupQueue, Item, MAX_BYTES, SHUTDOWN_PAUSE};
-use crate::engine::cleanup_retry::next_release;
-use crate::engine::in_flight::InFlightGuard;
+use crate::engine::cleanup_retry::{LONGEST_PAUSE, next_release, pauses};
+use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
-use crate::store::abandoned::AbandonedTokens;
+use crate::store::abandoned::{AbandonedToken, AbandonedTokens};
 use crate::store::dispatch::Store;
-use crate::store::servers::Servers;
+use crate::value::backoff::{Backoff, jittered};
 use crate::value::error::LockError;
-use crate::value::task::JoinSet;
+use crate::value::sync::Mutex;
 use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 
 /// Most first releases in flight, so that a server that is available again is not flooded.
-const MAX_IN_FLIGHT: usize = 256;
+const FIRST_IN_FLIGHT: usize = 256;
 /// Most further releases in flight.
-const MAX_RETRIES_IN_FLIGHT: usize = 64;
+const FURTHER_IN_FLIGHT: usize = 64;
+/// Most dropped locks at a time. Further ones are left to their ttl.
+pub(crate) const MAX_LOCKS: usize = 16_384;
+/// How long after a shutdown a lock that was released before is released once more, and the timeout
+/// of each release but the first.
+const SHUTDOWN_PAUSE: Duration = Duration::from_millis(2_500);
+/// How long after the end of its manager a lock that was not released yet is tried.
+const LAST_TRIES: Duration = Duration::from_secs(20);
 
-/// The dropped locks of a manager, and the task that releases them.
+/// The dropped locks of a manager.
 #[derive(Debug)]
 pub(crate) struct Cleanup {
-    queue: CleanupQueue,
-    /// The queue has changed.
-    changed: Notify,
+    max_locks: usize,
+    locks: InFlight,
+    /// The locks whose first release is not over.
+    untried: InFlight,
+    first: Semaphore,
+    further: Semaphore,
+    /// The time of the last release at a lost server.
+    probed: Mutex<Option<Instant>>,
+    /// Number of locks that were left to their ttl.
+    left: AtomicUsize,
+    /// When the manager ended, and the signal of that.
+    closed: Mutex<Option<Instant>>,
+    closes: Notify,
 }
 
 impl Default for Cleanup {
     fn default() -> Self {
-        Self::over(CleanupQueue::new(MAX_BYTES))
+        Self::with_room_for(MAX_LOCKS)
     }
 }
 
 impl Cleanup {
-    fn over(queue: CleanupQueue) -> Self {
-        Self { queue, changed: Notify::new() }
-    }
-
-    /// Queues a dropped lock, see [`CleanupQueue::add`].
-    pub(crate) fn add(&self, request: Arc<Request>, guard: InFlightGuard) -> Added {
-        let added = self.queue.add(request, guard);
-        if matches!(added, Added::Queued | Added::StartTask) {
-            self.changed.notify_one();
+    fn with_room_for(max_locks: usize) -> Self {
+        Self {
+            max_locks,
+            locks: InFlight::default(),
+            untried: InFlight::default(),
+            first: Semaphore::new(FIRST_IN_FLIGHT),
+            further: Semaphore::new(FURTHER_IN_FLIGHT),
+            probed: Mutex::default(),
+            left: AtomicUsize::new(0),
+            closed: Mutex::default(),
+            closes: Notify::new(),
         }
-        added
     }
 
-    /// The manager was shut down, and no lock is held. Each lock that was released before is
-    /// released one last time. The task ends within three [`SHUTDOWN_PAUSE`]s.
+    /// Takes a dropped lock in, to be [released](DroppedLock::release); `None` when there are too
+    /// many. `guard` is dropped when the lock was released.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        request: Arc<Request>,
+        guard: InFlightGuard,
+    ) -> Option<DroppedLock> {
+        if self.locks.count() >= self.max_locks {
+            if self.left.fetch_add(1, Ordering::Relaxed) == 0 {
+                let key = request.listed();
+                tracing::warn!(%key, "too many dropped locks: this one and more end by ttl");
+            }
+            return None;
+        }
+        let end = Instant::now() + request.lasts();
+        Some(DroppedLock {
+            cleanup: Arc::clone(self),
+            request,
+            guard: Some(guard),
+            end,
+            pauses: pauses(),
+            times: 0,
+            untried: Some(self.untried.join()),
+            abandoned: None,
+            counted: Some(self.locks.join()),
+        })
+    }
+
+    /// The manager was shut down or dropped: within a few seconds, each lock that was released
+    /// before is released one last time. A lock that was not is tried for 20 s.
     pub(crate) fn close(&self) {
-        self.queue.close();
-        self.changed.notify_one();
-    }
-
-    /// The task could not be started.
-    pub(crate) fn not_started(&self) {
-        self.queue.clear();
-    }
-
-    /// The task ended with its runtime, perhaps before it began.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn task_is_gone(&self) {
-        self.queue.task_ended();
+        *self.closed.lock() = Some(Instant::now());
+        self.closes.notify_waiters();
     }
 
     /// Waits until every dropped lock was tried once, for a second at most.
     #[cfg(feature = "defer")]
     pub(crate) async fn tried_all(&self) {
-        let _ = timeout(LONGEST_PAUSE, self.queue.tried_all()).await;
+        let _ = timeout(LONGEST_PAUSE, self.untried.empty()).await;
     }
 
-    /// Releases the queued locks until the queue is empty.
-    pub(crate) async fn work(self: Arc<Self>, store: Arc<Store>) {
-        let (task_ended, servers) = (TaskEnded(&self.queue), store.servers());
-        let (mut first, mut retries) = (JoinSet::new(), JoinSet::new());
+    /// Whether a lock at a lost server may be released now: one a second is, as a probe for all.
+    fn may_probe(&self) -> bool {
+        let (mut probed, now) = (self.probed.lock(), Instant::now());
+        let may = probed.is_none_or(|last| now.duration_since(last) >= LONGEST_PAUSE);
+        if may {
+            *probed = Some(now);
+        }
+        may
+    }
+}
+
+/// A dropped lock, until it is released or its lease is over.
+#[derive(Debug)]
+pub(crate) struct DroppedLock {
+    cleanup: Arc<Cleanup>,
+    pub(crate) request: Arc<Request>,
+    /// Counts the lock as in flight, until it was released.
+    pub(crate) guard: Option<InFlightGuard>,
+    /// End of its lease, or of its time in the queue.
+    pub(crate) end: Instant,
+    pub(crate) pauses: Backoff,
+    /// Number of tries.
+    pub(crate) times: u8,
+    /// Present until the first try is over.
+    untried: Option<InFlightGuard>,
+    /// Reports a late grant to the token.
+    abandoned: Option<AbandonedToken>,
+    /// Counts it among the dropped locks.
+    counted: Option<InFlightGuard>,
+}
+
+impl DroppedLock {
+    /// Releases the lock until that is answered, or its lease is over.
+    pub(crate) async fn release(mut self, store: Arc<Store>) {
+        // A later grant to the token of a waiter is noticed.
+        let tokens = store.abandoned().filter(|_| self.request.until.is_some());
+        let bits = self.request.token.bits();
+        self.abandoned = tokens.map(|all: Arc<AbandonedTokens>| all.abandon(bits));
         loop {
-            while first.len() < MAX_IN_FLIGHT
-                && let Some(mut item) = self.queue.next_untried()
-            {
-                // A later grant to the token of a waiter is noticed.
-                let tokens = store.abandoned().filter(|_| item.request.until.is_some());
-                item.abandoned = tokens.map(|all| all.abandon(item.request.token.bits()));
-                first.spawn(release(Arc::clone(&store), item));
+            let released = self.try_once(&store).await;
+            self.untried = None;
+            let Some(pause) = next_release(store.servers(), &mut self, &released) else { break };
+            // Where there is no room, those that were released before are the first to go: a late
+            // request for them is the least likely.
+            let is_crowded = self.cleanup.locks.count() > self.cleanup.max_locks / 2;
+            if is_crowded && self.guard.is_none() || !self.is_due(&store, pause).await {
+                break;
             }
-            self.queue.drop_released_after_shutdown();
-            while retries.len() < MAX_RETRIES_IN_FLIGHT
-                && let Some(item) = self.queue.next_retry(|request| servers.is_lost(request))
-            {
-                retries.spawn(release(Arc::clone(&store), item));
-            }
-            let due = match retries.len() < MAX_RETRIES_IN_FLIGHT {
-                true => self.queue.next_due(),
-                false => None,
-            };
-            if first.is_empty() && retries.is_empty() && due.is_none() && self.queue.is_over() {
-                // Another task may have been started already.
-                return mem::forget(task_ended);
-            }
-            let granted = store.abandoned().map(AbandonedTokens::granted);
-            if let Some(tried) = self.next_tried(&mut first, &mut retries, due, granted).await {
-                self.tried(servers, tried);
+        }
+        drop(self.counted.take());
+        if self.cleanup.locks.count() == 0 {
+            let left = self.cleanup.left.swap(0, Ordering::Relaxed);
+            if left > 0 {
+                tracing::info!(left, "dropped locks were not released: they end with their ttl");
             }
         }
     }
 
-    /// Waits for the next answer; `None` when the queue has changed or a lock is due.
-    async fn next_tried(
-        &self,
-        first: &mut JoinSet<Tried>,
-        retries: &mut JoinSet<Tried>,
-        due: Option<Instant>,
-        granted: Option<impl Future<Output = ()>>,
-    ) -> Option<Tried> {
-        let mut changed = pin!(self.changed.notified());
-        let mut granted = pin!(granted);
-        let mut due = pin!(due.map(sleep_until));
-        poll_fn(|cx| {
-            for tries in [&mut *first, &mut *retries] {
-                if let Poll::Ready(Some(tried)) = tries.poll_join_next(cx) {
-                    return Poll::Ready(tried.ok());
+    async fn try_once(&mut self, store: &Store) -> Result<Released, LockError> {
+        let permits = match self.untried {
+            Some(_) => &self.cleanup.first,
+            None => &self.cleanup.further,
+        };
+        // Never closed.
+        let _permit = permits.acquire().await;
+        self.times = self.times.saturating_add(1);
+        let release = store.release(&self.request);
+        match self.guard.is_some() && self.cleanup.closed.lock().is_none() {
+            true => release.await,
+            // The end of the thread may wait for this.
+            false => timeout(SHUTDOWN_PAUSE, release).await.unwrap_or_else(|_| Err(unanswered())),
+        }
+    }
+
+    /// Waits until the next release is due; false when there is none.
+    async fn is_due(&mut self, store: &Store, pause: Duration) -> bool {
+        let cleanup = Arc::clone(&self.cleanup);
+        let mut due = Instant::now() + jittered(pause);
+        loop {
+            let mut closes = pin!(cleanup.closes.notified());
+            // Before the check, so that no end in between is missed.
+            closes.as_mut().enable();
+            let closed = *cleanup.closed.lock();
+            if let Some(at) = closed {
+                if self.guard.is_some() {
+                    self.end = self.end.min(at + LAST_TRIES);
+                } else if Instant::now() >= at + SHUTDOWN_PAUSE {
+                    return false;
+                } else {
+                    due = due.min(at + SHUTDOWN_PAUSE);
                 }
             }
-            let is_due = |due: Pin<&mut Sleep>| due.poll(cx).is_ready();
-            let is_due = due.as_mut().as_pin_mut().is_some_and(is_due);
-            if granted.as_mut().as_pin_mut().is_some_and(|granted| granted.poll(cx).is_ready()) {
-                self.queue.hasten_granted();
-                return Poll::Ready(None);
+            if due > self.end {
+                let is_left = usize::from(self.guard.is_some());
+                cleanup.left.fetch_add(is_left, Ordering::Relaxed);
+                return false;
             }
-            if is_due || changed.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(None);
+            match wait(due, closes, self.abandoned.as_ref()).await {
+                Woken::Closed => continue,
+                // The lock is held by nobody now.
+                Woken::Granted => return true,
+                Woken::Due => {}
             }
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// Queues a lock again after a release, unless that was the last one.
-    fn tried(&self, servers: &dyn Servers, (mut item, released): Tried) {
-        item.untried = None;
-        if item.is_last {
-            return;
-        }
-        if let Some(pause) = next_release(servers, &mut item, &released) {
-            self.queue.retry_after(item, pause);
+            let is_last = closed.is_some() && self.guard.is_none();
+            if is_last || !store.servers().is_lost(&self.request) {
+                return true;
+            }
+            if cleanup.may_probe() {
+                // A probe is no try of the lock's own.
+                self.times = self.times.saturating_sub(1);
+                return true;
+            }
+            due = Instant::now() + jittered(LONGEST_PAUSE);
         }
     }
 }
 
-/// Lets the task be started again when its runtime has dropped it.
-struct TaskEnded<'a>(&'a CleanupQueue);
-
-impl Drop for TaskEnded<'_> {
-    fn drop(&mut self) {
-        self.0.task_ended();
-    }
+/// Why a lock that waits for its next release is looked at.
+enum Woken {
+    Due,
+    /// The manager has ended.
+    Closed,
+    /// The token was granted the lock.
+    Granted,
 }
 
-/// A lock, and the answer to its release.
-type Tried = (Item, Result<Released, LockError>);
-
-async fn release(store: Arc<Store>, mut item: Item) -> Tried {
-    item.times = item.times.saturating_add(1);
-    let release = store.release(&item.request);
-    let released = match item.guard {
-        Some(_) => release.await,
-        // It was released before, and the end of the thread may wait for this.
-        None => timeout(SHUTDOWN_PAUSE, release).await.unwrap_or_else(|_| Err(unanswered())),
+async fn wait(
+    due: Instant,
+    mut closes: Pin<&mut Notified<'_>>,
+    abandoned: Option<&AbandonedToken>,
+) -> Woken {
+    let granted = async {
+        match abandoned {
+            Some(token) => token.granted().await,
+            None => pending().await,
+        }
     };
-    (item, released)
+    let (mut due, mut granted) = (pin!(sleep_until(due)), pin!(granted));
+    poll_fn(|cx| {
+        if granted.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Woken::Granted);
+        }
+        if closes.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Woken::Closed);
+        }
+        due.as_mut().poll(cx).map(|()| Woken::Due)
+    })
+    .await
 }
 
 /// Decides the next pause only: a release that is repeated is not logged.
@@ -191,20 +275,17 @@ fn unanswered() -> LockError {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::time::{advance, sleep};
 
     use super::*;
-    use crate::engine::cleanup_retry::{LAST_PAUSE, MAX_RELEASES};
-    use crate::engine::in_flight::InFlight;
+    use crate::engine::cleanup_retry::LAST_PAUSE;
     use crate::store::memory::Memory;
     use crate::store::redis::store::Redis;
     use crate::value::applied::Applied;
+    use crate::value::task::JoinSet;
     use crate::value::token::Token;
 
     const HOUR: Duration = Duration::from_secs(60 * 60);
-    const SHORT: Duration = Duration::from_secs(2);
 
     /// A request that may still be in flight.
     fn request(key: impl ToString) -> Arc<Request> {
@@ -214,10 +295,6 @@ mod tests {
     fn request_for(ttl: Duration, key: impl ToString) -> Arc<Request> {
         let token = Token::new("test", "", "").unwrap();
         Arc::new(Request::new(key.to_string().into(), token, ttl))
-    }
-
-    fn is_left(added: Added) -> bool {
-        matches!(added, Added::Full | Added::FirstFull)
     }
 
     fn memory() -> (Memory, Arc<Store>) {
@@ -242,71 +319,60 @@ mod tests {
         }
     }
 
-    /// A cleanup with its task.
+    /// A cleanup with its jobs.
     struct Running {
         cleanup: Arc<Cleanup>,
         in_flight: InFlight,
         store: Arc<Store>,
-        tasks: JoinSet<()>,
+        jobs: JoinSet<()>,
     }
 
     impl Running {
-        fn with(queue: CleanupQueue, store: &Arc<Store>) -> Self {
-            let (cleanup, in_flight) = (Arc::new(Cleanup::over(queue)), InFlight::default());
-            Self { cleanup, in_flight, store: Arc::clone(store), tasks: JoinSet::new() }
+        fn with_room_for(max_locks: usize, store: &Arc<Store>) -> Self {
+            let cleanup = Arc::new(Cleanup::with_room_for(max_locks));
+            let (in_flight, jobs) = (InFlight::default(), JoinSet::new());
+            Self { cleanup, in_flight, store: Arc::clone(store), jobs }
         }
 
-        fn add(&mut self, request: &Arc<Request>) -> Added {
-            let added = self.cleanup.add(Arc::clone(request), self.in_flight.join());
-            if added == Added::StartTask {
-                let (cleanup, store) = (Arc::clone(&self.cleanup), Arc::clone(&self.store));
-                self.tasks.spawn(cleanup.work(store));
+        /// Returns whether there was room for the lock.
+        fn add(&mut self, request: &Arc<Request>) -> bool {
+            let dropped = self.cleanup.take(Arc::clone(request), self.in_flight.join());
+            let has_room = dropped.is_some();
+            if let Some(dropped) = dropped {
+                self.jobs.spawn(dropped.release(Arc::clone(&self.store)));
             }
-            added
-        }
-
-        fn used_bytes(&self) -> usize {
-            self.cleanup.queue.used_bytes()
+            has_room
         }
 
         async fn ends(mut self) {
-            while self.tasks.join_next().await.is_some() {}
-            assert_eq!((self.used_bytes(), self.in_flight.count()), (0, 0));
+            while self.jobs.join_next().await.is_some() {}
+            let counts = (self.cleanup.locks.count(), self.cleanup.untried.count());
+            assert_eq!((counts, self.in_flight.count()), ((0, 0), 0));
+            assert_eq!(self.cleanup.left.load(Ordering::Relaxed), 0, "their number was logged");
         }
-    }
-
-    fn unbounded() -> CleanupQueue {
-        CleanupQueue::new(MAX_BYTES)
-    }
-
-    /// A queue with room for this number of locks with keys of one byte.
-    fn room_for(items: usize) -> CleanupQueue {
-        CleanupQueue::with_room_for(items, &request("x"))
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_released_lock_makes_room_for_a_new_one() {
         let (memory, store) = memory();
-        let mut running = Running::with(room_for(2), &store);
+        let mut running = Running::with_room_for(2, &store);
         for nth in 0..9 {
-            assert!(!is_left(running.add(&request(nth))));
+            assert!(running.add(&request(nth)));
             running.in_flight.empty().await;
+            until(|| running.cleanup.locks.count() < 2).await;
         }
         let held = request(0);
         memory.acquire(&held).unwrap();
         running.add(&held);
         running.in_flight.empty().await;
         assert!(memory.holds_nothing());
-        // Of the locks to be released again the oldest were dropped.
-        let kept = running.cleanup.queue.retries();
-        assert!(kept.len() <= 2 && kept.iter().all(|(number, _)| *number > 8), "{kept:?}");
         running.ends().await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_late_request_is_released_and_then_nothing_is_kept() {
         let (memory, store) = memory();
-        let mut running = Running::with(unbounded(), &store);
+        let mut running = Running::with_room_for(9, &store);
         let late = request(0);
         for after in [Duration::ZERO, Duration::from_millis(500), LAST_PAUSE * 3 / 4] {
             running.add(&late);
@@ -319,34 +385,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lock_is_released_three_times_at_most() {
+    async fn a_lock_is_released_for_a_few_seconds_and_not_for_its_ttl() {
         let (memory, store) = memory();
-        let mut running = Running::with(unbounded(), &store);
+        let mut running = Running::with_room_for(9, &store);
         let start = Instant::now();
         running.add(&request(0));
-        loop {
-            let retries = running.cleanup.queue.retries();
-            if retries.is_empty() && running.in_flight.count() == 0 {
-                break;
-            }
-            assert!(retries.iter().all(|(_, times)| *times < MAX_RELEASES), "{retries:?}");
-            sleep(Duration::from_millis(1)).await;
-        }
-        assert!(start.elapsed() < LAST_PAUSE * 2, "the cleanup does not wait for the ttl");
-        assert!(memory.holds_nothing());
         running.ends().await;
+        let bounds = LAST_PAUSE * 3 / 4..LAST_PAUSE * 2;
+        assert!(bounds.contains(&start.elapsed()), "{:?}", start.elapsed());
+        assert!(memory.holds_nothing());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_release_without_an_answer_ends_soon_after_a_shutdown() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("redis://{}", silent.local_addr().unwrap());
-        let mut running = Running::with(unbounded(), &at(&url, HOUR / 2));
-        running.add(&request(0));
+        let mut running = Running::with_room_for(9, &at(&url, HOUR / 2));
+        let dropped = running.cleanup.take(request(0), running.in_flight.join());
+        let mut dropped = dropped.expect("there is room");
         // It was released before.
-        let mut item = running.cleanup.queue.next_untried().unwrap();
-        (item.guard, item.untried) = (None, None);
-        running.cleanup.queue.retry_after(item, Duration::ZERO);
+        (dropped.guard, dropped.untried) = (None, None);
+        running.jobs.spawn(dropped.release(Arc::clone(&running.store)));
         sleep(Duration::from_millis(10)).await;
         let start = Instant::now();
         running.cleanup.close();
@@ -354,15 +413,37 @@ mod tests {
         assert!(start.elapsed() <= SHUTDOWN_PAUSE * 3, "{:?}", start.elapsed());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_at_a_server_that_is_gone_is_given_up_soon_after_its_manager_has_ended() {
+        let mut running = Running::with_room_for(9, &unreachable());
+        running.add(&request(0));
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(running.in_flight.count(), 1, "it is tried again and again");
+        let start = Instant::now();
+        running.cleanup.close();
+        running.ends().await;
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_server_is_probed_once_a_second() {
+        let cleanup = Cleanup::default();
+        let may = || [cleanup.may_probe(), cleanup.may_probe()];
+        assert_eq!(may(), [true, false]);
+        advance(LONGEST_PAUSE).await;
+        assert_eq!(may(), [true, false]);
+    }
+
     #[tokio::test]
     async fn an_unreachable_server_delays_no_other_release() {
+        const SHORT: Duration = Duration::from_secs(2);
         let (memory, store) = memory();
-        let mut running = Running::with(room_for(3), &unreachable());
+        let mut running = Running::with_room_for(300, &unreachable());
         // Each has its first try, and none is tried for longer than its lease.
-        for nth in 0..3 {
-            assert!(!is_left(running.add(&request_for(SHORT, nth))));
+        for nth in 0..300 {
+            assert!(running.add(&request_for(SHORT, nth)));
         }
-        let mut others = Running::with(room_for(3), &store);
+        let mut others = Running::with_room_for(3, &store);
         let held = request(0);
         held.set_applied(Applied::Yes);
         memory.acquire(&held).unwrap();
@@ -372,19 +453,13 @@ mod tests {
         running.ends().await;
     }
 
-    #[tokio::test]
-    async fn the_queue_takes_sixteen_megabytes_and_the_newest_locks_are_left() {
-        let mut running = Running::with(unbounded(), &unreachable());
-        let long = "x".repeat(1_000);
-        let request = |nth| request_for(SHORT, format!("{nth}{long}"));
-        let requests: Vec<_> = (0..40_000).map(request).collect();
-        let added: Vec<_> = requests.iter().map(|request| running.add(request)).collect();
-        assert!(running.used_bytes() <= MAX_BYTES, "{}", running.used_bytes());
-        let kept = added.iter().position(|added| *added == Added::FirstFull).expect("too many");
-        assert!(kept > 8_000, "{kept} have room");
-        assert!(added[kept..].iter().all(|added| is_left(*added)), "the newest are left");
-        assert_eq!(running.cleanup.queue.left(), (40_000 - kept) as u64, "they are counted");
-        assert_eq!(running.in_flight.count(), kept, "a shutdown does not wait for them");
+    #[tokio::test(start_paused = true)]
+    async fn of_too_many_locks_the_newest_are_left_to_their_ttl() {
+        let mut running = Running::with_room_for(3, &unreachable());
+        let added = [(); 5].map(|()| running.add(&request_for(Duration::from_secs(2), "order")));
+        assert_eq!(added, [true, true, true, false, false], "the newest are left");
+        assert_eq!(running.cleanup.left.load(Ordering::Relaxed), 2, "they are counted");
+        assert_eq!(running.in_flight.count(), 3, "a shutdown does not wait for them");
         running.ends().await;
     }
 }

@@ -11,7 +11,6 @@ pub(crate) mod background_release;
 pub(crate) mod background_thread;
 pub(crate) mod blocking;
 pub(crate) mod cleanup;
-pub(crate) mod cleanup_queue;
 pub(crate) mod cleanup_retry;
 pub(crate) mod core;
 pub(crate) mod current;

@@ -341,18 +341,6 @@ impl Request {
         self.known().any(|attempts| attempts.is_doubtful())
     }
 
-    /// Bytes that the request takes, about.
-    pub(crate) fn bytes(&self) -> usize {
-        const ATTEMPTS: usize = 512;
-        let key = |key: &LockKey| size_of::<LockKey>() + key.as_str().len();
-        let counts = 2 * size_of::<usize>();
-        let rare = self.rare.get().map_or(0, |_| size_of::<Rare>());
-        let several: usize = self.several().iter().map(key).sum();
-        let (own, all_attempts) =
-            (key(&self.key) + self.token.expose().len(), self.known().count());
-        counts + size_of::<Self>() + own + rare + several + all_attempts * ATTEMPTS
-    }
-
     /// How long the key, or the token in its queue, may last without a release.
     pub(crate) fn lasts(&self) -> Duration {
         let queued = self.until.map_or(Duration::ZERO, |_| WAITER_TTL + CONFIRM_WINDOW);

@@ -1,7 +1,6 @@
 //! Tokens of abandoned requests, which may still be granted their locks.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
@@ -12,9 +11,8 @@ use crate::value::sync::{Mutex, MutexGuard};
 /// arrive.
 #[derive(Debug, Default)]
 pub(crate) struct AbandonedTokens {
-    tokens: Mutex<HashMap<u32, Arc<AtomicBool>>>,
-    /// Notified when one of them was granted its lock.
-    granted: Notify,
+    /// Each is notified when the token was granted its lock.
+    tokens: Mutex<HashMap<u32, Arc<Notify>>>,
 }
 
 /// An abandoned token; dropping this forgets it.
@@ -22,7 +20,7 @@ pub(crate) struct AbandonedTokens {
 pub(crate) struct AbandonedToken {
     all: Arc<AbandonedTokens>,
     bits: u32,
-    granted: Arc<AtomicBool>,
+    granted: Arc<Notify>,
 }
 
 impl AbandonedTokens {
@@ -33,20 +31,14 @@ impl AbandonedTokens {
         AbandonedToken { all: Arc::clone(self), bits, granted }
     }
 
-    /// Waits until one of the tokens was granted its lock, for the one task that releases them.
-    pub(crate) async fn granted(self: Arc<Self>) {
-        self.granted.notified().await;
-    }
-
     /// Records a grant to a number that no waiter has.
     pub(crate) fn was_granted(&self, number: u64) {
         if let Some(granted) = self.tokens().get(&half_in_numbers(number)) {
-            granted.store(true, Ordering::Release);
-            self.granted.notify_one();
+            granted.notify_one();
         }
     }
 
-    pub(crate) fn tokens(&self) -> MutexGuard<'_, HashMap<u32, Arc<AtomicBool>>> {
+    pub(crate) fn tokens(&self) -> MutexGuard<'_, HashMap<u32, Arc<Notify>>> {
         self.tokens.lock()
     }
 }
@@ -58,9 +50,9 @@ fn half_in_numbers(bits: u64) -> u32 {
 }
 
 impl AbandonedToken {
-    /// Whether the token was granted the lock since the last call.
-    pub(crate) fn was_granted(&self) -> bool {
-        self.granted.swap(false, Ordering::AcqRel)
+    /// Waits until the token is granted the lock, or was since the last call.
+    pub(crate) async fn granted(&self) {
+        self.granted.notified().await;
     }
 }
 

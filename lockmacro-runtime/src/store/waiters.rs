@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_grant_to_an_abandoned_token_wakes_the_task_that_releases_it() {
+    async fn a_grant_to_an_abandoned_token_wakes_the_job_that_releases_it() {
         let waiters = Arc::new(Waiters::default());
         let (bits, other) = (0x1234_5678_0000_0000, 0x8765_4321_0000_0000);
         let number = {
@@ -242,12 +242,11 @@ mod tests {
             waiter.number()
         };
         let token = waiters.apart().abandoned.abandon(bits);
-        let mut granted = std::pin::pin!(Arc::clone(&waiters.abandoned).granted());
         waiters.grant(other, hand_off());
-        assert!(futures::poll!(&mut granted).is_pending() && !token.was_granted());
+        assert!(futures::poll!(std::pin::pin!(token.granted())).is_pending());
         assert!(!waiters.grant(number, hand_off()));
-        granted.await;
-        assert!(token.was_granted() && !token.was_granted());
+        token.granted().await;
+        assert!(futures::poll!(std::pin::pin!(token.granted())).is_pending(), "it was told");
         drop(token);
         assert!(waiters.abandoned.tokens().is_empty());
     }
