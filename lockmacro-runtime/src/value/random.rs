@@ -1,7 +1,5 @@
 //! Randomness. Nothing else draws random numbers.
 
-use std::ops::Range;
-
 use crate::value::error::LockError;
 use crate::value::unavailability::Unavailability;
 use crate::value::world::{self, World};
@@ -33,14 +31,6 @@ pub(crate) fn fraction() -> f64 {
         return random.f64();
     }
     fastrand::f64()
-}
-
-/// A number of the range, which is not empty.
-pub(crate) fn within(range: Range<usize>) -> usize {
-    if let Some(mut random) = of_world(generator) {
-        return random.usize(range);
-    }
-    fastrand::usize(range)
 }
 
 pub(crate) fn shuffle<T>(slice: &mut [T]) {
