@@ -55,7 +55,6 @@
 mod arguments;
 mod function;
 mod job_run;
-mod nested_options;
 mod outcome;
 pub(crate) mod running;
 mod worker;
