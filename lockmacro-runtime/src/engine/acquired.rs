@@ -127,7 +127,7 @@ impl Wanted {
             }
             Refusal::Failed(error) => error,
         };
-        let known = error.is_of_servers() && !manager.store().servers().call_failed(&error);
+        let known = error.is_of_servers() && !manager.store().servers().is_news();
         telemetry::refused(request.labels(), request.listed(), &error, request.asked, known);
         self.report(&request, &error);
         Err(error)

@@ -84,7 +84,7 @@ pub(crate) fn next_release(
 /// Logs that a lock is not released and ends with its ttl.
 fn log_left(servers: &dyn Servers, request: &Request, error: &LockError) {
     let key = request.listed();
-    match error.is_of_servers() && !servers.call_failed(error) {
+    match error.is_of_servers() && !servers.is_news() {
         true => tracing::debug!(%key, %error, "dropped lock not released: it ends with its ttl"),
         false => tracing::warn!(%key, %error, "dropped lock not released: it ends with its ttl"),
     }

@@ -255,9 +255,6 @@ impl Held {
         remaining.map_err(|cause| {
             let lost = Lost::of(self.request().listed(), cause);
             if cause != LossCause::Released && !self.loss_reported.swap(true, Ordering::AcqRel) {
-                if matches!(cause, LossCause::NotRenewed | LossCause::Taken) {
-                    self.manager().store().servers().lock_lost(self.request());
-                }
                 telemetry::lost(self.request().labels(), &lost);
                 self.leaves_line(cause);
             }
@@ -334,8 +331,7 @@ impl Held {
             Ok(Released::Held | Released::Unconfirmed) => {}
             Ok(Released::NotHeld) => telemetry::released_late(labels, key),
             Err(error) => {
-                let known =
-                    error.is_of_servers() && !self.manager().store().servers().call_failed(&error);
+                let known = error.is_of_servers() && !self.manager().store().servers().is_news();
                 telemetry::release_unconfirmed(labels, key, &error, known);
             }
         }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::protocol::answer::Asked;
 use crate::protocol::request::Request;
-use crate::value::error::LockError;
 use crate::value::key::LockKey;
 
 /// The servers that keep the locks. Each default is that of a store without a server.
@@ -46,14 +45,11 @@ pub(crate) trait Servers: Send + Sync {
         false
     }
 
-    /// Records a call that failed because of the servers. Returns whether to log it at WARN: not
-    /// while a server is lost, because that loss was logged.
-    fn call_failed(&self, _: &LockError) -> bool {
+    /// Whether to log a call that failed because of the servers at WARN: not while a server is
+    /// lost, because that loss was logged.
+    fn is_news(&self) -> bool {
         true
     }
-
-    /// Records that a lock was lost, at those of its servers that fail.
-    fn lock_lost(&self, _: &Request) {}
 
     /// Sets a callback for when the server may not be the one that granted the locks any more. A
     /// Redlock never calls it, as a single node does not decide.

@@ -7,17 +7,6 @@ use crate::value::error::LockError;
 use crate::value::key::LockKey;
 
 impl LockError {
-    /// The server that has failed, where the error names one.
-    pub(crate) fn server(&self) -> Option<&str> {
-        match self {
-            LockError::InsufficientReplicas { server, .. } => Some(server),
-            LockError::Unavailable { server, .. } | LockError::ConnectionLimit { server, .. } => {
-                server.as_deref()
-            }
-            _ => None,
-        }
-    }
-
     /// Returns whether another holder has the lock: `Busy`, `TimedOut` and `QueueFull`. Every other
     /// error is a failure or a mistake, except `Deferred`.
     ///

@@ -14,7 +14,6 @@ use crate::store::abandoned::AbandonedTokens;
 use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::failover::Failover;
-use crate::store::redis::client::node::Node;
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::ScriptCall;
@@ -353,14 +352,8 @@ impl Servers for Redis {
         self.is_any_lost() && request.keys().iter().any(|key| self.nodes.is_lost(key))
     }
 
-    fn call_failed(&self, error: &LockError) -> bool {
-        self.changes.healths().call_failed(error.server())
-    }
-
-    /// A server that has lost its slots meanwhile does not count it: a slot map names no earlier
-    /// owner.
-    fn lock_lost(&self, request: &Request) {
-        self.nodes.nodes_of(request.keys()).iter().for_each(Node::lock_lost);
+    fn is_news(&self) -> bool {
+        self.changes.healths().is_news()
     }
 
     fn on_change(&self, callback: Box<dyn Fn() + Send + Sync>) {

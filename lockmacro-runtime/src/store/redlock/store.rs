@@ -5,7 +5,6 @@
 //! less the drift. A lock that no majority grants is released on every node that the request may
 //! have reached.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -194,20 +193,12 @@ impl Servers for Redlock {
         true
     }
 
-    fn call_failed(&self, error: &LockError) -> bool {
-        // Every node records the failure.
-        let nodes = self.nodes.all.iter();
-        let noted = nodes.map(|node| (node.redis.call_failed(error), node.redis.is_any_lost()));
-        is_news(&noted.collect::<Vec<_>>())
-    }
-
-    /// Counted at the nodes that have granted the lock and are lost now.
-    fn lock_lost(&self, request: &Request) {
-        let all = request.all_attempts().iter();
-        let holders: BTreeSet<_> = all.flat_map(|attempts| attempts.holders()).collect();
-        for nth in holders {
-            self.nodes.all[nth].redis.lock_lost(request);
-        }
+    /// Not while a majority is lost. One node that is there decides how often.
+    fn is_news(&self) -> bool {
+        let nodes = &self.nodes.all;
+        let (lost, there): (Vec<_>, Vec<_>) =
+            nodes.iter().partition(|node| node.redis.is_any_lost());
+        lost.len() < majority(nodes.len()) && there.first().is_some_and(|node| node.redis.is_news())
     }
 
     fn close(&self) {
@@ -226,29 +217,5 @@ impl Request {
         let mut attempt = self.part(self.keys());
         attempt.token = self.token.nth(nth);
         attempt
-    }
-}
-
-/// Whether to log a failure at WARN: by each node's own decision, and whether the node is lost. Not
-/// while a majority is lost, because that was logged.
-fn is_news(nodes: &[(bool, bool)]) -> bool {
-    let there: Vec<_> = nodes.iter().filter(|(_, is_lost)| !is_lost).collect();
-    // One node decides how often, because each counts the time since its own last log line.
-    nodes.len() - there.len() < majority(nodes.len()) && there.first().is_some_and(|(may, _)| *may)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_is_news_unless_a_majority_is_lost() {
-        let (signal, logged, lost) = ((true, false), (false, false), (false, true));
-        assert!(is_news(&[signal, signal, signal]) && !is_news(&[logged, logged, logged]));
-        for nodes in [[lost, signal, signal], [signal, lost, signal], [signal, signal, lost]] {
-            assert!(is_news(&nodes), "two could have granted: {nodes:?}");
-        }
-        assert!(!is_news(&[lost, logged, logged]), "it was logged just now");
-        assert!(!is_news(&[lost, lost, signal]) && !is_news(&[lost, lost, lost]));
     }
 }

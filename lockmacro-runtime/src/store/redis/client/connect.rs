@@ -231,7 +231,7 @@ impl Connector {
         let mut connection = connection.map_err(CallError::unapplied)?;
         let asked = Instant::now();
         let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
-        self.changes.healths().round_trip(&self.name()).note(asked);
+        self.health().round_trip().note(asked);
         match greeting.and_then(Value::extract_error).map_err(CallError::unapplied) {
             Ok(_) | Err(CallError::Final(LockError::AccessDenied { .. })) => Ok(connection),
             Err(error) => Err(error),

@@ -91,15 +91,11 @@ impl Connector {
 
     /// The health of the server. Servers that follow one another under one name share it.
     pub(crate) fn health(&self) -> Arc<Health> {
-        self.changes.healths().of(&self.name())
-    }
-
-    /// The name of the server. Servers that follow one another under one name share it.
-    pub(crate) fn name(&self) -> String {
-        match &self.target {
+        let name = match &self.target {
             Target::At(at) => at.to_string(),
             Target::Named(sentinels) => sentinels.to_string(),
-        }
+        };
+        self.changes.healths().of(&name)
     }
 
     /// Makes new connections receive grants, where the server allows it.

@@ -186,9 +186,7 @@ impl Node {
 
     /// Opens a connection that nobody keeps but the caller.
     async fn open_unshared(&self) -> Result<Arc<Connection>, CallError> {
-        let opened = self.inner.connector.open().await.map_err(|error| self.failed(error))?;
-        self.inner.health.opened();
-        Ok(Arc::new(opened))
+        self.inner.connector.open().await.map(Arc::new).map_err(|error| self.failed(error))
     }
 
     /// The server's address for messages.
@@ -199,11 +197,6 @@ impl Node {
     /// Whether the server is lost, which was logged.
     pub(crate) fn is_lost(&self) -> bool {
         self.inner.health.is_lost()
-    }
-
-    /// Notes that a lock of this server was lost.
-    pub(crate) fn lock_lost(&self) {
-        self.inner.health.lock_lost();
     }
 
     /// Notes the failure of a call; returns the error with the server's address.

@@ -58,9 +58,9 @@ impl Calls {
         Self { redis: Arc::clone(redis), max_size }
     }
 
-    /// Notes a call that has failed because of the server; returns whether to log it at WARN.
-    pub(crate) fn call_failed(&self, error: &LockError) -> bool {
-        self.redis.call_failed(error)
+    /// Whether to log a call that has failed because of the server at WARN.
+    pub(crate) fn is_news(&self) -> bool {
+        self.redis.is_news()
     }
 
     pub(crate) fn budget(&self) -> Budget {

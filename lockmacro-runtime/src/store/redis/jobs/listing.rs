@@ -129,7 +129,7 @@ impl Looks {
             return Some(error);
         }
         let function = &self.functions[nth].function;
-        match error.is_of_servers() && !self.calls.call_failed(&error) {
+        match error.is_of_servers() && !self.calls.is_news() {
             true => tracing::debug!(%function, %error, "deferred calls could not be taken"),
             false => tracing::warn!(%function, %error, "deferred calls could not be taken"),
         }

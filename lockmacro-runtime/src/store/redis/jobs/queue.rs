@@ -99,8 +99,8 @@ impl Deferrer for RedisJobs {
         })
     }
 
-    fn call_failed(&self, error: &LockError) -> bool {
-        self.calls.call_failed(error)
+    fn call_failed(&self, _: &LockError) -> bool {
+        self.calls.is_news()
     }
 
     fn put(&self, job: NewJob) -> Answer<'_, Stored> {

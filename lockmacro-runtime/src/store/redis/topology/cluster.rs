@@ -201,13 +201,11 @@ impl Cluster {
             let node = self.node_at(&range.endpoint.relative_to(source.endpoint()), source)?;
             next.assign(range.first..=range.last, node);
         }
-        let names = next.nodes().map(Node::server).collect();
         let moved = self.change(|map| {
             let moved = next.differs_from(map);
             *map = next.known(source);
             moved
         });
-        self.0.changes.healths().retain_only(&names);
         if !moved.is_empty() {
             self.0.sink.interrupted(&moved);
             // A replica that has taken over may not know the locks. A first slot map counts as a
