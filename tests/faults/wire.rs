@@ -139,7 +139,6 @@ async fn every_form_of_a_url_reaches_the_server() {
         (format!("redis://127.0.0.1:{port}"), "0"),
         (format!("redis://localhost:{port}/"), "0"),
         (format!("redis://127.0.0.1:{port}/3"), "3"),
-        (format!("redis://127.0.0.1:{port}/?protocol=resp3"), "0"),
         (format!("redis+unix://{socket}"), "0"),
     ];
     for (url, database) in urls {

@@ -30,7 +30,6 @@ async fn a_replica_is_refused_and_the_error_names_its_primary() {
     let servers = with_replicas(1).await;
     let [primary, replica] = &servers[..] else { panic!("two servers") };
     is_read_only(&refusal(&replica.url()).await, primary);
-    is_read_only(&refusal(&format!("{}?protocol=resp3", replica.url())).await, primary);
     // A manager that has a connection is told by `ready`.
     let lazy = LockManager::builder().timeout(TIMEOUT).lazy();
     let manager = lazy.connect(&replica.url()).await.expect("it does not ask");
@@ -73,9 +72,7 @@ async fn a_database_that_the_server_does_not_have_is_an_invalid_setting() {
         assert_eq!(*setting, "db");
         assert!(detail.contains(told) && detail.contains("no database 7"), "{detail}");
     };
-    for protocol in ["", "?protocol=resp3"] {
-        is_refused(refusal(&format!("{}/7{protocol}", server.url())).await, "4 databases");
-    }
+    is_refused(refusal(&format!("{}/7", server.url())).await, "4 databases");
     let start = Instant::now();
     let lazy = LockManager::builder().timeout(TIMEOUT).lazy();
     let manager = lazy.connect(&format!("{}/7", server.url())).await.expect("it does not ask");

@@ -1,12 +1,15 @@
-//! Servers that do not let us publish or listen: waiting is slower then, and works.
+//! Servers that do not let us publish or listen, and proxies that do not speak RESP3: waiting is
+//! slower then, and works.
 
 use std::time::Duration;
 
 use lockmacro_runtime::LockManager;
-use lockmacro_tests::Server;
 use lockmacro_tests::queue::Queue;
+use lockmacro_tests::{Fault, Proxy, Server, log, on_a_plain_thread};
 
-use crate::{KEY, POLLED, PUSHED, keeps_only_fences, lock, ms, served, waiting};
+use crate::{
+    KEY, LONG_TTL, Locked, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, served, waiting,
+};
 
 /// A server with a user who has the rights given, and two managers of that user.
 async fn with_user(rights: &[&str]) -> (Server, LockManager, LockManager) {
@@ -20,9 +23,15 @@ async fn with_user(rights: &[&str]) -> (Server, LockManager, LockManager) {
     (server, ours, theirs)
 }
 
-/// Has five waiters, served within five times `each`.
+/// Has five waiters of a user with these rights, served within five times `each`.
 async fn everybody_is_served(rights: &[&str], each: Duration) -> Server {
-    let (server, ours, theirs) = with_user(rights).await;
+    everybody_is_served_at(with_user(rights).await, each).await
+}
+
+async fn everybody_is_served_at(
+    (server, ours, theirs): (Server, LockManager, LockManager),
+    each: Duration,
+) -> Server {
     let mut queue = Queue::at(&server, KEY);
     let guard = lock(&ours, KEY).acquire().await.expect("free");
     let mut waiters = Vec::new();
@@ -67,4 +76,49 @@ async fn our_own_channels_are_all_that_is_needed() {
     let server = everybody_is_served(&rights, PUSHED).await;
     let denied: Vec<redis::Value> = server.admin().ask(&["ACL", "LOG"]);
     assert_eq!(denied, [], "something was denied");
+}
+
+#[tokio::test]
+async fn where_hello_is_refused_waiters_poll_and_the_log_says_so_once() {
+    log::start();
+    let server = Server::with(&["--rename-command", "HELLO", ""]);
+    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+    let server = everybody_is_served_at((server, ours.clone(), theirs.clone()), PUSHED).await;
+    let channels: Vec<String> = server.admin().ask(&["PUBSUB", "CHANNELS"]);
+    assert!(channels.is_empty(), "{channels:?}");
+    let clients: String = server.admin().ask(&["CLIENT", "LIST"]);
+    // One of each manager, that of the background thread, and the one that looks.
+    assert!(clients.lines().count() <= 5, "{clients}");
+    let log = log::so_far();
+    let place = format!("127.0.0.1:{}", server.port());
+    let lines = log.lines().filter(|line| line.starts_with("WARN") && line.contains(&place));
+    let lines: Vec<_> = lines.collect();
+    assert_eq!(lines.len(), 2, "one of each manager: {lines:?}");
+    assert!(lines.iter().all(|line| line.contains("waiters poll")), "{lines:?}");
+}
+
+/// As some proxies do at a command that they do not know.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_that_closes_the_connection_at_a_command_is_used_without_it() {
+    // SUBSCRIBE to a channel: the word alone is in the question for the user's rights, too.
+    for word in ["HELLO", "SUBSCRIBE\r\n$36"] {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port());
+        for _ in 0..200 {
+            proxy.on_next(word, Fault::CutCommand);
+        }
+        let ours = manager(&server).await;
+        let theirs = LockManager::connect(&proxy.url()).await.expect("there");
+        let guard = lock(&ours, KEY).acquire().await.expect("free");
+        let waiter = Queue::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+        lock(&theirs, "other").run(async { Locked::Ok(()) }).await.expect("free");
+        guard.release().await.expect("still held");
+        served(LONG_TTL, waiter).await;
+        // The same for the connection of the background thread, which releases what is dropped.
+        let blocking = waiting(&theirs, "blocking");
+        on_a_plain_thread(move || blocking.run_blocking(|| Locked::Ok(()))).await.expect("free");
+        drop(lock(&theirs, "dropped").acquire().await.expect("free"));
+        keeps_only_fences(&server, LONG_TTL).await;
+        assert!(!proxy.orders_are_done(), "there was an end of it");
+    }
 }

@@ -17,7 +17,6 @@ mod outcomes;
 mod replicas;
 mod rivals;
 mod runtimes;
-mod second_connection;
 mod shutdown;
 mod strangers;
 mod threads;

@@ -164,9 +164,9 @@ mod tests {
 
     #[test]
     fn defaults_are_read_from_a_url_and_other_settings_are_kept() {
-        let url = "redis://host/3?default_ttl=1m&protocol=3&default_wait=2s&key_prefix=shop%3A";
+        let url = "redis://host/3?default_ttl=1m&replicated=1&default_wait=2s&key_prefix=shop%3A";
         let (others, defaults) = read(url).unwrap();
-        assert_eq!(others, ["protocol=3"]);
+        assert_eq!(others, ["replicated=1"]);
         let minute = Duration::from_secs(60);
         assert_eq!((defaults.ttl(), defaults.wait()), (minute, minute / 30));
         assert_eq!(defaults.prefix(), "shop:");

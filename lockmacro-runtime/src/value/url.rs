@@ -115,12 +115,12 @@ mod tests {
 
     #[test]
     fn a_url_is_taken_apart_and_nothing_is_decoded() {
-        let url = "redis-cluster://shop:p%40ss@one:7000,two,[::1]:7002/0?protocol=resp3&durable&a=";
+        let url = "redis-cluster://shop:p%40ss@one:7000,two,[::1]:7002/0?turn=20ms&durable&a=";
         let url = Url::parse(url).unwrap();
         assert_eq!((url.scheme, url.login), ("redis-cluster", Some("shop:p%40ss")));
         assert_eq!((url.hosts, url.path), ("one:7000,two,[::1]:7002", Some("0")));
         let texts: Vec<_> = url.settings.iter().map(Setting::text).collect();
-        assert_eq!(texts, ["protocol=resp3", "durable", "a="]);
+        assert_eq!(texts, ["turn=20ms", "durable", "a="]);
         assert_eq!(url.settings[1].value(), "");
         let socket = Url::parse("redis+unix:///run/a@b?db=3").unwrap();
         assert_eq!((socket.login, socket.hosts, socket.path), (None, "", Some("run/a@b")));

@@ -76,7 +76,7 @@ mod tests {
             "redis://b",
             "redis://[::1]/0",
             "redis+unix:///run/r",
-            "redis://[::2]:7?protocol=3",
+            "redis://[::2]:7",
             "redis+unix:///run/R?db=1",
             "redis://eu-cluster:6379",
             "redis://u:-cluster@c",

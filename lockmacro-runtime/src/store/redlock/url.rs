@@ -47,7 +47,7 @@ impl<'a> RedlockUrl<'a> {
                 "cacert" | "cert" | "key" if scheme == ENCRYPTED.0 => passed_on.push(*setting),
                 _ if url.may_be_cut => return Err(url.has_no(*setting)),
                 // The URL of a node refuses those that a node cannot have.
-                "protocol" | "replicated" | "replicated_timeout" | "fence_retention" => {
+                "replicated" | "replicated_timeout" | "fence_retention" => {
                     passed_on.push(*setting);
                 }
                 _ => return Err(url.has_no(*setting)),
@@ -107,8 +107,8 @@ mod tests {
         };
         let node = |host| ("redis", Some("u:p"), host, Some("4"), String::new());
         assert_eq!(nodes("redlock://u:p@a:1,b,[::1]:3/4"), ["a:1", "b", "[::1]:3"].map(node));
-        let node = |host| ("rediss", None, host, None, "cacert=x&protocol=3".to_owned());
-        let url = "redlocks://a,b,c?cacert=x&durable&protocol=3";
+        let node = |host| ("rediss", None, host, None, "cacert=x&key=y".to_owned());
+        let url = "redlocks://a,b,c?cacert=x&durable&key=y";
         assert_eq!(nodes(url), ["a", "b", "c"].map(node));
     }
 

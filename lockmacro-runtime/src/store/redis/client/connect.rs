@@ -14,7 +14,6 @@ use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::database::not_there;
 use crate::store::redis::client::error::{CallError, DB};
 use crate::store::redis::client::rejection::explained;
-use crate::store::redis::client::resp2::Resp2Subscription;
 use crate::store::redis::client::sentinel::{is_primary, no_primary};
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::stream;
@@ -90,52 +89,18 @@ impl Connector {
         at: &ConnectionAddr,
         mut delivery: Delivery,
     ) -> Result<Connection, CallError> {
-        if delivery.subscribes() && !self.brief.may_try() {
-            delivery = Delivery::Failed(Instant::now());
-        }
-        if delivery == Delivery::Resp3 {
+        if delivery == Delivery::Pushed {
             match self.open_subscribed(settings, at).await? {
                 Ok(connection) => return Ok(connection),
                 Err(otherwise) => delivery = otherwise,
             }
         }
-        let plain = settings.client(at, None).map_err(CallError::Final)?;
+        let plain = settings.client(at).map_err(CallError::Final)?;
         let inner = self.open_checked(&plain, AsyncConnectionConfig::new()).await?;
-        let channels = Subscriptions::new(&self.sink);
-        if delivery == Delivery::Resp2 && self.sink.is_by_slot() {
-            // A second connection for each node of a cluster is not worth its cost.
-            return Ok(Connection::new(inner, Delivery::Refused, channels));
-        }
-        let mut connection = Connection::new(inner, delivery, channels);
-        if delivery != Delivery::Resp2 {
-            return Ok(connection);
-        }
-        self.brief.tries();
-        let resp2 =
-            Resp2Subscription::open(&plain, &connection.channels, &self.sink.channel(0)).await;
-        let subscribed = resp2.map(|resp2| connection.resp2 = Some(Arc::new(resp2)));
-        let (inner, channels) = (connection.inner.clone(), Arc::clone(&connection.channels));
-        let probed = subscribed.is_ok();
-        match self.checked_subscription(connection, subscribed).await {
-            Ok(connection) => {
-                self.brief.confirmed();
-                Ok(connection)
-            }
-            // Commands need no subscription: waiters poll meanwhile.
-            Err(_) => {
-                let inner = if probed {
-                    // The probe may have closed the connection.
-                    self.open_checked(&plain, AsyncConnectionConfig::new()).await?
-                } else {
-                    inner
-                };
-                Ok(Connection::new(inner, Delivery::Failed(Instant::now()), channels))
-            }
-        }
+        Ok(Connection::new(inner, delivery, Subscriptions::new(&self.sink)))
     }
 
-    /// Opens a connection that receives grants as pushes, or returns how they can be received
-    /// instead.
+    /// Opens a connection that receives grants as pushes, or returns why there is none.
     async fn open_subscribed(
         &self,
         settings: &Settings,
@@ -150,32 +115,28 @@ impl Connector {
         let config = AsyncConnectionConfig::new().set_push_sender(pushes);
         // Pushes arrive on the connection of the commands, and never before the replies to earlier
         // commands.
-        let resp3 = settings.client(at, Some(ProtocolVersion::RESP3)).map_err(CallError::Final)?;
+        let login = settings.login.clone().set_protocol(ProtocolVersion::RESP3);
+        let resp3 = Settings { login, ..settings.clone() }.client(at).map_err(CallError::Final)?;
         let mut inner = match self.open_checked(&resp3, config).await {
             Ok(inner) => inner,
             Err(CallError::Final(LockError::Unavailable {
                 reason: Unavailability::Protocol,
                 ..
-            })) => {
-                // The server does not know HELLO, or not this version.
-                *self.delivery() = Delivery::Resp2;
-                return Ok(Err(Delivery::Resp2));
+            })) => return Ok(Err(Delivery::Refused)),
+            Err(error) if self.is_closed_again(&error) => {
+                return Ok(Err(Delivery::Failed(Instant::now())));
             }
-            Err(error) if self.is_closed_again(&error) => return Ok(Err(Delivery::Resp2)),
             Err(error) => return Err(error),
         };
-        self.brief.tries();
         if self.sink.is_by_slot() {
             // In a cluster the waiters subscribe to the channel of their slot.
-            self.brief.confirmed();
             self.closed.store(0, Ordering::Relaxed);
-            return Ok(Ok(Connection::new(inner, Delivery::Resp3, channels)));
+            return Ok(Ok(Connection::new(inner, Delivery::Pushed, channels)));
         }
         let subscribed = inner.subscribe(&self.sink.channel(0)).await;
-        let connection = Connection::new(inner, Delivery::Resp3, channels);
+        let connection = Connection::new(inner, Delivery::Pushed, channels);
         match self.checked_subscription(connection, subscribed).await {
             Ok(connection) => {
-                self.brief.confirmed();
                 self.closed.store(0, Ordering::Relaxed);
                 Ok(Ok(connection))
             }
@@ -236,33 +197,5 @@ impl Connector {
             Ok(_) | Err(CallError::Final(LockError::AccessDenied { .. })) => Ok(connection),
             Err(error) => Err(error),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::store::redis::client::subscriptions::NoPushes;
-    use crate::store::redis::client::url::{Addresses, Deployment};
-    use crate::value::url::Url;
-
-    #[tokio::test]
-    async fn a_connection_that_is_refused_does_not_count_as_one_for_subscriptions() {
-        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let timeout = Duration::from_secs(1);
-        let url = Url::parse(&format!("redis://{closed}")).map(|url| Deployment::of(&url, timeout));
-        let Ok(Ok(Deployment { at: Addresses::One(target), settings, .. })) = url else {
-            panic!("one server")
-        };
-        let connector = Connector::new(target, settings, timeout, Arc::default(), NoPushes::sink());
-        connector.receive();
-        for _ in 0..100 {
-            let opened = connector.open().await;
-            let Err(CallError::Transient(refused)) = opened else { panic!("nobody listens") };
-            assert_eq!(refused.reason, Unavailability::Refused);
-        }
-        assert!(connector.brief.may_try());
     }
 }

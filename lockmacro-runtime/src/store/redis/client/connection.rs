@@ -7,43 +7,31 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
 
 use crate::store::redis::client::pipeline::{Batcher, Command};
-use crate::store::redis::client::resp2::Resp2Subscription;
 use crate::store::redis::client::subscriptions::Subscriptions;
 use crate::value::time::Instant;
 
 /// How grants arrive on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// They do not: nobody has waited yet, or the subscription has ended.
+    /// They do not: nobody has waited yet.
     NotAsked,
     /// As pushes on this connection (RESP3).
-    Resp3,
-    /// On a second connection (RESP2): the server does not speak RESP3.
-    Resp2,
-    /// They do not: the user may not use the channel.
+    Pushed,
+    /// They do not: the user may not use the channel, or HELLO is refused, as by some proxies.
     Refused,
     /// They do not: the subscription failed at that time.
     Failed(Instant),
-}
-
-impl Delivery {
-    /// Whether a connection is opened with a subscription.
-    pub(crate) fn subscribes(self) -> bool {
-        matches!(self, Delivery::Resp3 | Delivery::Resp2)
-    }
 }
 
 /// An open connection, shared by all calls.
 pub(crate) struct Connection {
     pub(crate) inner: MultiplexedConnection,
     batcher: Batcher,
-    delivery: Delivery,
+    pub(crate) delivery: Delivery,
     /// Which server of its address it leads to, see
     /// [`Failover`](crate::store::redis::client::failover::Failover).
     pub(crate) generation: u64,
     pub(crate) channels: Arc<Subscriptions>,
-    /// The second connection, which is closed together with this one.
-    pub(crate) resp2: Option<Arc<Resp2Subscription>>,
     /// Calls in a row without an answer.
     unanswered: AtomicU32,
 }
@@ -56,14 +44,7 @@ impl Connection {
     ) -> Self {
         let (batcher, unanswered) =
             (Batcher::new(inner.clone(), channels.are_of_slots()), AtomicU32::new(0));
-        Self { inner, batcher, delivery, generation: 0, channels, resp2: None, unanswered }
-    }
-
-    pub(crate) fn delivery(&self) -> Delivery {
-        match &self.resp2 {
-            Some(resp2) if !resp2.is_open() => Delivery::NotAsked,
-            _ => self.delivery,
-        }
+        Self { inner, batcher, delivery, generation: 0, channels, unanswered }
     }
 
     /// Sends a command.

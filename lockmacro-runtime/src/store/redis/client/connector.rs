@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use redis::ConnectionAddr;
 
-use crate::store::redis::client::brief_subscriptions::BriefSubscriptions;
 use crate::store::redis::client::connection::{Connection, Delivery};
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::failover::Failover;
@@ -29,7 +28,6 @@ pub(crate) struct Connector {
     delivery: Mutex<Delivery>,
     /// Connections in a row that were closed before grants could arrive on them.
     pub(crate) closed: AtomicU32,
-    pub(crate) brief: BriefSubscriptions,
     pub(crate) sink: Arc<dyn PushSink>,
 }
 
@@ -54,12 +52,11 @@ impl Connector {
         sink: Arc<dyn PushSink>,
     ) -> Self {
         let (delivery, closed) = (Mutex::new(Delivery::NotAsked), AtomicU32::new(0));
-        let brief = BriefSubscriptions::default();
         let sentinels = match &target {
             Target::Named(group) => Some(Sentinels::new((**group).clone())),
             Target::At(_) => None,
         };
-        Self { target, settings, sentinels, timeout, changes, delivery, closed, brief, sink }
+        Self { target, settings, sentinels, timeout, changes, delivery, closed, sink }
     }
 
     /// A connector for another server of a cluster, with the same users and settings.
@@ -102,7 +99,7 @@ impl Connector {
     pub(crate) fn receive(&self) {
         let mut delivery = self.delivery();
         if *delivery == Delivery::NotAsked {
-            *delivery = Delivery::Resp3;
+            *delivery = Delivery::Pushed;
         }
     }
 

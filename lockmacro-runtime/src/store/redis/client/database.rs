@@ -28,7 +28,7 @@ pub(crate) async fn not_there(settings: &Settings, at: &ConnectionAddr, text: St
 
 async fn databases(settings: &Settings, at: &ConnectionAddr) -> Option<String> {
     let login = settings.login.clone().set_db(0);
-    let client = Settings { login, ..settings.clone() }.client(at, None).ok()?;
+    let client = Settings { login, ..settings.clone() }.client(at).ok()?;
     let opened = stream::connection(&client, &AsyncConnectionConfig::new()).await;
     let mut command = cmd("CONFIG");
     command.arg("GET").arg("databases");

@@ -24,6 +24,8 @@ pub(crate) struct Failover {
 struct Shared {
     /// A connection was discarded, and none was opened since.
     broken: AtomicBool,
+    /// It was logged that grants are not pushed.
+    polls: AtomicBool,
     listener: OnceLock<Box<dyn Fn() + Send + Sync>>,
     healths: Healths,
 }
@@ -63,6 +65,13 @@ impl Failover {
     pub(crate) fn changed(&self) {
         if let Some(listener) = self.shared.listener.get() {
             listener();
+        }
+    }
+
+    /// Logs once that the server cannot push grants.
+    pub(crate) fn polls(&self, server: impl FnOnce() -> String) {
+        if !self.shared.polls.swap(true, Ordering::Relaxed) {
+            tracing::warn!(server = server(), "grants are not pushed: waiters poll");
         }
     }
 

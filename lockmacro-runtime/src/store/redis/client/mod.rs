@@ -1,7 +1,6 @@
 //! A Redis client: connections, calls, retries and errors. It acquires and releases nothing.
 
 pub(crate) mod blocking_pool;
-pub(crate) mod brief_subscriptions;
 pub(crate) mod budget;
 pub(crate) mod call;
 pub(crate) mod connect;
@@ -16,7 +15,6 @@ pub(crate) mod node;
 pub(crate) mod pipeline;
 pub(crate) mod rejection;
 pub(crate) mod replicas;
-pub(crate) mod resp2;
 pub(crate) mod retry;
 pub(crate) mod round_trip;
 pub(crate) mod script;

@@ -74,7 +74,7 @@ impl Sentinels {
     async fn vote(&self) -> Result<(ConnectionAddr, usize), CallError> {
         let mut asked = JoinSet::new();
         for (nth, at) in self.group.at.iter().enumerate() {
-            let client = self.group.settings.client(at, None).map_err(CallError::Final)?;
+            let client = self.group.settings.client(at).map_err(CallError::Final)?;
             let (name, budget) = (self.group.name.clone(), self.group.budget);
             let idle = self.idle.clone();
             asked.spawn(async move {

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{
-    Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisError,
-};
+use redis::{Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError};
 
 use crate::store::redis::client::credentials::{Credentials, refused};
 use crate::store::redis::client::error::CallError;
@@ -29,18 +27,10 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// A client for the server at `at`. `protocol` overrides that of the URL.
-    pub(crate) fn client(
-        &self,
-        at: &ConnectionAddr,
-        protocol: Option<ProtocolVersion>,
-    ) -> Result<Client, LockError> {
-        let mut login = self.login.clone();
-        if let Some(protocol) = protocol {
-            login = login.set_protocol(protocol);
-        }
+    /// A client for the server at `at`.
+    pub(crate) fn client(&self, at: &ConnectionAddr) -> Result<Client, LockError> {
         let info = at.clone().into_connection_info().map_err(unreadable)?;
-        let info = info.set_redis_settings(login).set_tcp_settings(self.tcp.clone());
+        let info = info.set_redis_settings(self.login.clone()).set_tcp_settings(self.tcp.clone());
         match (&self.tls, at) {
             (Some(files), ConnectionAddr::Tcp(host, port)) => {
                 let (host, port) = (host.clone(), *port);

@@ -3,14 +3,14 @@
 use std::io;
 use std::pin::Pin;
 
-use redis::aio::{MultiplexedConnection, PubSub};
+use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, RedisResult};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::value::{task::spawn, world};
 
-/// Opens a connection for commands, and logs in.
+/// Opens a connection, and logs in.
 pub(crate) async fn connection(
     client: &Client,
     config: &AsyncConnectionConfig,
@@ -25,16 +25,6 @@ pub(crate) async fn connection(
         return Ok(connection);
     }
     client.get_multiplexed_async_connection_with_config(config).await
-}
-
-/// Opens a connection for subscriptions only, and logs in.
-pub(crate) async fn subscription(client: &Client) -> RedisResult<PubSub> {
-    if let Some(world) = world::current() {
-        let info = client.get_connection_info();
-        let stream = world.open(&info.addr().to_string()).await?;
-        return PubSub::new(info.redis_settings(), stream).await;
-    }
-    client.get_async_pubsub().await
 }
 
 /// A stream of bytes in both directions.

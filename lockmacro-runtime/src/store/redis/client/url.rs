@@ -90,7 +90,6 @@ impl Options {
                 "replicated" => acks = Some(value),
                 "replicated_timeout" => acks_within = Some(value),
                 "fence_retention" => fence_retention = Some(retention(value)?),
-                "protocol" => others.push(Setting::text(setting)),
                 "db" | "user" | "pass" if url.scheme.ends_with("unix") => {
                     others.push(Setting::text(setting));
                 }
@@ -172,7 +171,7 @@ impl Deployment {
             Addresses::One(Target::Named(sentinels)) => sentinels.at.first(),
             Addresses::Cluster(at) => at.first(),
         };
-        some.map(|at| settings.client(at, None)).transpose()?;
+        some.map(|at| settings.client(at)).transpose()?;
         Ok(Self { at, settings, replicated, fence_retention })
     }
 }
@@ -268,7 +267,7 @@ mod tests {
             let error = parse(url).err().map(|error| error.to_string());
             assert!(error.is_some_and(|error| !error.contains("hunter2")), "{url}");
         }
-        assert!(parse("redis://localhost/3?protocol=resp3").is_ok());
+        assert!(parse("redis://localhost/3?replicated=1").is_ok());
         assert!(parse("redis-sentinel://:hunter2@one,two").is_err());
         assert!(parse("redis-sentinel://one,two,one:26379/main").is_err());
         assert!(parse("redis+unix:///tmp/redis.sock?db=3&user=u&pass=p").is_ok());
@@ -276,7 +275,7 @@ mod tests {
 
     #[test]
     fn every_server_of_a_cluster_has_its_user_and_settings() {
-        let url = "redis-cluster://shop:p%40ss@one:7000,two,[::1]:7002/0?protocol=resp3";
+        let url = "redis-cluster://shop:p%40ss@one:7000,two,[::1]:7002/0?replicated=1";
         let Ok(Deployment { at: Addresses::Cluster(at), settings, .. }) = parse(url) else {
             panic!("not read");
         };
@@ -284,7 +283,7 @@ mod tests {
         assert_eq!(at, ["one:7000", "two:6379", "::1:7002"]);
         let login = &settings.login;
         assert_eq!((login.username(), login.password()), (Some("shop"), Some("p@ss")));
-        assert!(settings.client(&ConnectionAddr::Tcp("one".to_owned(), 1), None).is_ok());
+        assert!(settings.client(&ConnectionAddr::Tcp("one".to_owned(), 1)).is_ok());
     }
 
     #[test]

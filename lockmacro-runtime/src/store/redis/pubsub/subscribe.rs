@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use crate::store::redis::client::brief_subscriptions::SUBSCRIBE_RETRY;
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::connection::{Connection, Delivery};
 use crate::store::redis::client::error::CallError;
@@ -15,6 +14,8 @@ use crate::store::redis::client::subscriptions::Subscriptions;
 use crate::value::applied::Applied;
 use crate::value::task::spawn;
 
+/// Delay before a subscription that failed is tried again.
+const SUBSCRIBE_RETRY: Duration = Duration::from_secs(30);
 /// Longest time for which the channel of a slot is kept without waiters.
 const CHANNEL_IDLE_MAX: Duration = Duration::from_secs(30);
 
@@ -27,10 +28,18 @@ impl Node {
             return Ok(false);
         }
         self.inner.connector.receive();
+        let received = self.subscribed(slot, budget).await?;
+        if !received {
+            self.changes().polls(|| self.server());
+        }
+        Ok(received)
+    }
+
+    async fn subscribed(&self, slot: u16, budget: Budget) -> Result<bool, CallError> {
         loop {
             let live = self.connect(budget.until).await?;
-            match live.delivery() {
-                Delivery::Resp3 => {
+            match live.delivery {
+                Delivery::Pushed => {
                     let subscribing = match live.channels.receives(slot, self.inner.timeout) {
                         Ok(received) => return Ok(received),
                         Err(subscribing) => subscribing,
@@ -44,7 +53,6 @@ impl Node {
                     let subscribed = subscribing.run(work, budget.until);
                     return Box::pin(subscribed).await.unwrap_or_else(timeout);
                 }
-                Delivery::Resp2 => return Ok(true),
                 Delivery::Refused => return Ok(false),
                 Delivery::Failed(at) if at.elapsed() < SUBSCRIBE_RETRY => return Ok(false),
                 // Commands in flight on the old connection still get their replies there. It counts
