@@ -27,7 +27,7 @@
 //! ```
 //!
 //! The [guide] has a page for each subject. Good starts are the [first lock](guide::first_lock),
-//! what to do when a lock is [busy](guide::busy) or [lost](guide::lost), and
+//! what to do when a lock is [busy](guide::busy) or [lost](guide::leases#lost-locks), and
 //! [fences](guide::fences).
 //!
 //! # Guarantees
@@ -38,7 +38,7 @@
 //! - the server neither loses acknowledged writes nor jumps its clock.
 //!
 //! Outside of these conditions no Redis lock can guarantee exclusion. A body that cannot be
-//! [stopped](guide::lost) may run on after its lock is lost. A resource that checks the
+//! [stopped](guide::leases#what-cannot-be-stopped) may run on after its lock is lost. A resource that checks the
 //! [fence](mod@fence) is still safe, because the fence of each grant is larger than every earlier
 //! one.
 //!
@@ -52,7 +52,7 @@
 //! - `serde`: a [`Fence`] can be serialized.
 //! - `tls`: encrypted connections, `rediss://`.
 //! - `metrics`: [counters, gauges and histograms](guide::logs#metrics) by the `metrics` crate.
-//! - `test-util`: leases in virtual time, [for tests](guide::virtual_time).
+//! - `test-util`: leases in virtual time, [for tests](guide::testing#virtual-time).
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

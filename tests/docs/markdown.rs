@@ -36,6 +36,13 @@ impl Page {
         })
     }
 
+    /// What stands under a heading of the second level.
+    pub fn section(&self, heading: &str) -> Self {
+        let (_, rest) = self.text.split_once(&format!("\n## {heading}\n")).expect("a section");
+        let text = rest.split("\n## ").next().unwrap_or_default();
+        Self { path: self.path.clone(), text: text.to_owned() }
+    }
+
     /// The code blocks in a language, without their fences.
     pub fn blocks(&self, language: &str) -> Vec<String> {
         let start = format!("```{language}\n");

@@ -112,13 +112,13 @@ fn a_body_of_five_lines_expands_to_a_screenful() {
 
 #[test]
 fn the_guide_shows_this_expansion() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/expansion.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/internals/expansion.md");
     let page = fs::read_to_string(page).unwrap_or_default();
     for name in ["audit_order.rs", "audit_order.expanded.rs"] {
         let text = read(&folder().join(name));
         assert!(
             page.contains(text.trim_end()),
-            "docs/expansion.md does not have the text of \
+            "docs/internals/expansion.md does not have the text of \
              tests/expand/{name}, which is:\n\n{text}"
         );
     }

@@ -130,7 +130,7 @@ async fn an_aborted_task_leaves_no_lock(backend: &Backend) {
     }
 }
 
-/// As docs/ending.md says; a loaded machine may need longer now and then, but not most of the time.
+/// As docs/leases.md says; a loaded machine may need longer now and then, but not most of the time.
 #[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_dropped_lock_is_free_within_milliseconds(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
