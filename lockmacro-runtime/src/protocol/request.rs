@@ -228,7 +228,12 @@ impl Request {
 
     /// Whether a waiter may wait for the release.
     pub(crate) fn may_be_awaited(&self) -> bool {
-        self.until.is_some() || self.awaited.load(Ordering::Acquire)
+        self.until.is_some() || self.was_awaited()
+    }
+
+    /// Whether it is known that a waiter waits for the release, or that the token was in a queue.
+    pub(crate) fn was_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Acquire)
     }
 
     /// Records that a release of the token is sent. A late copy of it would delete a lock that the

@@ -30,9 +30,9 @@ impl Redis {
         let mut earlier = Applied::No;
         let script = match request.key.mode().is_exclusive() {
             true if !request.may_be_awaited() => Some(&RELEASE_UNCONTENDED),
-            true => None,
-            // Does nothing for a token that may be in the queue.
-            false => Some(&RELEASE_SHARED),
+            // It does nothing for a token that may be in the queue.
+            false if !request.was_awaited() => Some(&RELEASE_SHARED),
+            _ => None,
         };
         if let Some(script) = script.filter(|_| request.several().is_empty() && keep.is_zero()) {
             let args = [request.token.expose()];

@@ -43,7 +43,7 @@ impl Redis {
         let (mut earlier, mut foreign) = (request.applied_before(), Foreign::default());
         // No `async fn`, which stores its arguments twice: each waiter holds this future.
         async move {
-            if !request.key.mode().is_exclusive() && !request.fenced {
+            if !request.key.mode().is_exclusive() {
                 let first = Box::pin(async { Ok(redis.share_first(&request).await) });
                 match shutdown.unless(first).await? {
                     Ok(Some(grant)) => return Ok(Answer::Granted(grant)),
@@ -51,6 +51,7 @@ impl Redis {
                     // The next request has the same fault, or finds what became of this one.
                     Err(_) => earlier = Applied::Unknown,
                 }
+                request.note_awaited();
             }
             loop {
                 // Boxed: it is large, and most of the wait needs only the signal.
@@ -83,7 +84,7 @@ impl Redis {
         if !self.rights.asked.load(Ordering::Relaxed) {
             self.rights(true, budget).await?;
         }
-        if !self.rights.every_key.load(Ordering::Relaxed) {
+        if request.fenced || !self.rights.every_key.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let Some(reply) = self.share(request, budget).await? else { return Ok(None) };
