@@ -102,7 +102,7 @@ pub use lockmacro::distributed_lock;
 pub use manager::builder::LockManagerBuilder;
 pub use manager::lock_manager::LockManager;
 pub use manager::redis_server::RedisServer;
-pub use outcome::{LockFailure, LockOutcome, SkipOutcome};
+pub use outcome::{LockOutcome, SkipOutcome};
 pub use run::map_err::MapErr;
 pub use run::recovering::Recovering;
 pub use value::error::{LockError, NodeReply};
@@ -120,6 +120,7 @@ pub use value::unavailability::Unavailability;
 #[doc(hidden)]
 pub mod __same_version_as_lockmacro_0_1_0 {
     pub use crate::expansion::{constant_key, not_held, not_held_in_any_mode, not_held_under};
+    pub use crate::outcome::outcome;
     use crate::run::report::AnyResult;
     pub use crate::value::policy_check::checked;
     // For `crate = path`: a wrong path gives one error message, at the path.
@@ -134,14 +135,6 @@ pub mod __same_version_as_lockmacro_0_1_0 {
                 panic!("`#[distributed_lock]` goes on a function: move this into one");
         }
         Misplaced::<T>::REFUSED
-    }
-
-    /// Gives a body the return type of its function, in a branch that never runs. A type error is
-    /// then reported inside the body, and `Ok(Box::new(x))` is coerced to a box of a trait.
-    pub fn outcome<R>() -> R {
-        loop {
-            std::hint::spin_loop();
-        }
     }
 
     /// Checks the type of the function given as `map_err`, so that an error points at its path.

@@ -24,12 +24,13 @@ use crate::value::error::LockError;
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "a locked function must be able to return an error, and `{Self}` cannot",
+    message = "`{Self}` cannot carry the errors of the lock: return a `Result<T, E>` with \
+               `impl From<LockError> for E`, or with the argument `map_err = path`",
     label = "this cannot say that the lock was busy or lost",
-    note = "return `Result<T, LockError>`, or a `Result<T, E>` whose `E` is `From<LockError>`",
+    note = "with thiserror, `From` is a variant `Lock(#[from] LockError)`, and `map_err` takes a \
+            `fn(LockError) -> E`",
     note = "to do nothing when the lock is busy, write `on_busy = skip` and return `()`, \
-            `Option<T>` or a `Result` of these",
-    note = "a type of your own can implement `lockmacro_runtime::LockOutcome`"
+            `Option<T>` or a `Result` of these"
 )]
 pub trait LockOutcome: Sized {
     /// Makes the value that the caller gets in place of the body's value.
@@ -38,36 +39,22 @@ pub trait LockOutcome: Sized {
     /// Makes the value that the caller gets when the body finished with `self` after its lock was
     /// lost. Keep a failure of the body itself.
     fn after_loss(self, lost: LockError) -> Self;
-}
 
-impl<T, E: LockFailure> LockOutcome for Result<T, E> {
-    fn from_lock_error(error: LockError) -> Self {
-        Err(E::of(error))
+    /// The value in a branch of an expansion that never runs.
+    #[doc(hidden)]
+    fn outcome() -> Self {
+        outcome()
     }
-
-    fn after_loss(self, lost: LockError) -> Self {
-        self.and(Err(E::of(lost)))
-    }
-}
-
-/// An error type that a [`LockError`] can be converted to: every type that is `From<LockError>`.
-#[diagnostic::on_unimplemented(
-    message = "the errors of the lock cannot become `{Self}`: write \
-               `impl From<LockError> for {Self}`, or for a type of another \
-               crate the argument `map_err = path`",
-    label = "`{Self}` is not `From<LockError>`",
-    note = "with thiserror, `From` is a variant `Lock(#[from] LockError)`",
-    note = "`map_err` takes the path of a `fn(LockError) -> {Self}`"
-)]
-pub trait LockFailure: Sized {
-    /// Converts the error of the lock.
-    fn of(error: LockError) -> Self;
 }
 
 #[diagnostic::do_not_recommend]
-impl<E: From<LockError>> LockFailure for E {
-    fn of(error: LockError) -> Self {
-        error.into()
+impl<T, E: From<LockError>> LockOutcome for Result<T, E> {
+    fn from_lock_error(error: LockError) -> Self {
+        Err(E::from(error))
+    }
+
+    fn after_loss(self, lost: LockError) -> Self {
+        self.and(Err(E::from(lost)))
     }
 }
 
@@ -77,11 +64,11 @@ impl<E: From<LockError>> LockFailure for E {
 /// It is implemented for `()`, `Option<T>`, `Result<(), E>` and `Result<Option<T>, E>`. `()` and
 /// `Option<T>` cannot carry an error: the error is logged at ERROR instead.
 #[diagnostic::on_unimplemented(
-    message = "a function that is skipped when busy must be able to return nothing, \
-               and `{Self}` cannot",
+    message = "`{Self}` cannot say that the call was skipped: return `()`, `Option<T>`, or a \
+               `Result<(), E>` or `Result<Option<T>, E>` with `impl From<LockError> for E`",
     label = "this cannot say that the call was skipped",
-    note = "return `()`, `Option<T>`, `Result<(), E>` or `Result<Option<T>, E>`, \
-            with `E: From<LockError>`",
+    note = "with thiserror, `From` is a variant `Lock(#[from] LockError)`, and `map_err` takes a \
+            `fn(LockError) -> E`",
     note = "a type of your own can implement `lockmacro_runtime::SkipOutcome`"
 )]
 pub trait SkipOutcome: Sized {
@@ -115,8 +102,15 @@ pub trait SkipOutcome: Sized {
     /// Makes the value that the caller gets when the body finished with `self` after its lock was
     /// lost. Keep a failure of the body itself.
     fn after_loss(self, lost: LockError) -> Self;
+
+    /// The value in a branch of an expansion that never runs.
+    #[doc(hidden)]
+    fn outcome() -> Self {
+        outcome()
+    }
 }
 
+#[diagnostic::do_not_recommend]
 impl SkipOutcome for () {
     const CARRIES_ERRORS: bool = false;
 
@@ -127,6 +121,7 @@ impl SkipOutcome for () {
     fn after_loss(self, _: LockError) -> Self {}
 }
 
+#[diagnostic::do_not_recommend]
 impl<T> SkipOutcome for Option<T> {
     const CARRIES_ERRORS: bool = false;
 
@@ -143,30 +138,40 @@ impl<T> SkipOutcome for Option<T> {
     }
 }
 
-impl<E: LockFailure> SkipOutcome for Result<(), E> {
+#[diagnostic::do_not_recommend]
+impl<E: From<LockError>> SkipOutcome for Result<(), E> {
     fn skipped(_: LockError) -> Self {
         Ok(())
     }
 
     fn from_lock_error(error: LockError) -> Self {
-        Err(E::of(error))
+        Err(E::from(error))
     }
 
     fn after_loss(self, lost: LockError) -> Self {
-        self.and(Err(E::of(lost)))
+        self.and(Err(E::from(lost)))
     }
 }
 
-impl<T, E: LockFailure> SkipOutcome for Result<Option<T>, E> {
+#[diagnostic::do_not_recommend]
+impl<T, E: From<LockError>> SkipOutcome for Result<Option<T>, E> {
     fn skipped(_: LockError) -> Self {
         Ok(None)
     }
 
     fn from_lock_error(error: LockError) -> Self {
-        Err(E::of(error))
+        Err(E::from(error))
     }
 
     fn after_loss(self, lost: LockError) -> Self {
-        self.and(Err(E::of(lost)))
+        self.and(Err(E::from(lost)))
+    }
+}
+
+/// Gives a body the return type of its function, in a branch that never runs. A type error is
+/// then reported inside the body, and `Ok(Box::new(x))` is coerced to a box of a trait.
+pub fn outcome<R>() -> R {
+    loop {
+        std::hint::spin_loop();
     }
 }

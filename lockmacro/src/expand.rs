@@ -330,9 +330,20 @@ impl<'a> Printer<'a> {
             Shape::Async | Shape::Blocking => self.function.body.stream(),
         };
         let moved = self.function.moved(|name| self.takes(name), |name| self.uses(name), site);
+        let (runtime, of_site) = (&self.runtime, respan(output.to_token_stream(), site));
+        let outcome = match (self.args.map_err.is_some(), self.is_silent()) {
+            (true, _) => quote_spanned!(site=> #module::outcome::<#output>()),
+            // By its path: the compiler names no bound then when the return type has no `From`.
+            (false, false) => quote_spanned! {site=>
+                <#of_site as #runtime::LockOutcome>::outcome()
+            },
+            (false, true) => quote_spanned! {site=>
+                <#of_site as #runtime::SkipOutcome>::outcome()
+            },
+        };
         let mut block = quote_spanned! {site=>
             if false {
-                return #module::outcome::<#output>();
+                return #outcome;
             }
             #moved
         };

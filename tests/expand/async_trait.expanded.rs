@@ -26,9 +26,10 @@ impl Auditor for Orders {
                 .run({
                     async move {
                         if false {
-                            return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                                Result<Receipt, Error>,
-                            >();
+                            return <Result<
+                                Receipt,
+                                Error,
+                            > as ::lockmacro_runtime::LockOutcome>::outcome();
                         }
                         let __self = self;
                         let id = id;

@@ -23,9 +23,10 @@ pub async fn audit_order(id: u64, note: String) -> Result<Receipt, OrderError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                        Result<Receipt, OrderError>,
-                    >();
+                    return <Result<
+                        Receipt,
+                        OrderError,
+                    > as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 let _ = &note;
                 audit(id, note).await
@@ -74,9 +75,7 @@ fn report(day: String) {
     __lock
         .run_blocking_or_skip(move || {
             if false {
-                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                    (),
-                >();
+                return <() as ::lockmacro_runtime::SkipOutcome>::outcome();
             }
             let _ = &day;
             print(day)

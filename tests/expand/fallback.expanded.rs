@@ -24,9 +24,10 @@ async fn assign(id: u64, mut warehouse: String) -> Result<(), OrderError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                        Result<(), OrderError>,
-                    >();
+                    return <Result<
+                        (),
+                        OrderError,
+                    > as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 let _ = &warehouse;
                 warehouse.push('!');
@@ -59,9 +60,10 @@ fn assign_now(id: u64) -> Result<(), OrderError> {
     __lock
         .run_blocking(move || {
             if false {
-                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                    Result<(), OrderError>,
-                >();
+                return <Result<
+                    (),
+                    OrderError,
+                > as ::lockmacro_runtime::LockOutcome>::outcome();
             }
             store(id)
         })

@@ -20,9 +20,10 @@ async fn audit(id: u64) -> Result<Receipt, OrderError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                        Result<Receipt, OrderError>,
-                    >();
+                    return <Result<
+                        Receipt,
+                        OrderError,
+                    > as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 let receipt = compute(id, lease).await?;
                 store(id, receipt, fence).await

@@ -14,9 +14,10 @@ async fn reserve(order: Order) -> Result<(), OrderError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                        Result<(), OrderError>,
-                    >();
+                    return <Result<
+                        (),
+                        OrderError,
+                    > as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 let _ = &order;
                 for (line, fence) in order.lines.iter().zip(fences) {

@@ -34,9 +34,10 @@ impl Orders {
             .run({
                 async move {
                     if false {
-                        return erp::lock::__same_version_as_lockmacro_0_1_0::outcome::<
-                            Result<_, Error>,
-                        >();
+                        return <Result<
+                            _,
+                            Error,
+                        > as erp::lock::__same_version_as_lockmacro_0_1_0::LockOutcome>::outcome();
                     }
                     self.run(ids).await
                 }

@@ -16,9 +16,10 @@ async fn audit(id: u64) -> Result<Receipt, OrderError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                        Result<Receipt, OrderError>,
-                    >();
+                    return <Result<
+                        Receipt,
+                        OrderError,
+                    > as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 run(id).await
             }
@@ -63,9 +64,7 @@ impl Orders {
             .run_or_skip({
                 async move {
                     if false {
-                        return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                            (),
-                        >();
+                        return <() as ::lockmacro_runtime::SkipOutcome>::outcome();
                     }
                     self.run(id, lock).await
                 }

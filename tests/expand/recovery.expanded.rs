@@ -15,9 +15,10 @@ impl Orders {
             .run({
                 async move {
                     if false {
-                        return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                            Result<Receipt, OrderError>,
-                        >();
+                        return <Result<
+                            Receipt,
+                            OrderError,
+                        > as ::lockmacro_runtime::LockOutcome>::outcome();
                     }
                     self.reserve(id).await?;
                     self.store(id).await
@@ -40,9 +41,10 @@ impl Orders {
             )
             .run_blocking(move || {
                 if false {
-                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                        Result<Receipt, OrderError>,
-                    >();
+                    return <Result<
+                        Receipt,
+                        OrderError,
+                    > as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 self.store_now(id)
             })

@@ -11,9 +11,10 @@ async fn add_to_cart(id: u64, sku: &str) -> Result<Cart, ShopError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                        Result<Cart, ShopError>,
-                    >();
+                    return <Result<
+                        Cart,
+                        ShopError,
+                    > as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 add(id, sku).await
             }
@@ -40,9 +41,7 @@ fn report(order: &Order) -> Option<Report> {
     __lock
         .run_blocking_or_skip(move || {
             if false {
-                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                    Option<Report>,
-                >();
+                return <Option<Report> as ::lockmacro_runtime::SkipOutcome>::outcome();
             }
             order.report_under(lock)
         })

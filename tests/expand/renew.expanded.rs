@@ -13,9 +13,10 @@ async fn audit(id: u64) -> Result<Receipt, OrderError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                        Result<Receipt, OrderError>,
-                    >();
+                    return <Result<
+                        Receipt,
+                        OrderError,
+                    > as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 audit_now(id).await
             }
@@ -30,9 +31,7 @@ fn report(order: &Order) -> Option<Report> {
     __lock
         .run_blocking_or_skip(move || {
             if false {
-                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                    Option<Report>,
-                >();
+                return <Option<Report> as ::lockmacro_runtime::SkipOutcome>::outcome();
             }
             order.report()
         })

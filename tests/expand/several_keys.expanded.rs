@@ -24,9 +24,10 @@ async fn transfer(from: u64, to: u64, cents: i64) -> Result<(), BankError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                        Result<(), BankError>,
-                    >();
+                    return <Result<
+                        (),
+                        BankError,
+                    > as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 withdraw(from, cents, debit).await?;
                 deposit(to, cents, credit).await
@@ -54,9 +55,10 @@ async fn close(id: u64, tenant: Tenant) -> Result<(), BankError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                        Result<(), BankError>,
-                    >();
+                    return <Result<
+                        (),
+                        BankError,
+                    > as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 let _ = &tenant;
                 remove(id).await
@@ -69,9 +71,10 @@ fn count() -> Result<u64, BankError> {
         .name(::core::concat!(::core::module_path!(), "::count"))
         .run_blocking(move || {
             if false {
-                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                    Result<u64, BankError>,
-                >();
+                return <Result<
+                    u64,
+                    BankError,
+                > as ::lockmacro_runtime::LockOutcome>::outcome();
             }
             till().sum()
         })

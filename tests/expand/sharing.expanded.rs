@@ -10,9 +10,10 @@ async fn report(id: u64) -> Result<Report, OrderError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                        Result<Report, OrderError>,
-                    >();
+                    return <Result<
+                        Report,
+                        OrderError,
+                    > as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 read(id).await
             }
@@ -30,9 +31,10 @@ fn print(room: u32) -> Result<(), PrintError> {
         .name(::core::concat!(::core::module_path!(), "::print"))
         .run_blocking(move || {
             if false {
-                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                    Result<(), PrintError>,
-                >();
+                return <Result<
+                    (),
+                    PrintError,
+                > as ::lockmacro_runtime::LockOutcome>::outcome();
             }
             send(room)
         })
@@ -62,9 +64,10 @@ async fn book(day: Day, id: u64) -> Result<(), BankError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                        Result<(), BankError>,
-                    >();
+                    return <Result<
+                        (),
+                        BankError,
+                    > as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 convert(day, id).await
             }

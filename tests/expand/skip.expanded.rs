@@ -8,9 +8,7 @@ async fn nightly_report() {
         .run_or_skip({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                        (),
-                    >();
+                    return <() as ::lockmacro_runtime::SkipOutcome>::outcome();
                 }
                 write_report();
             }
@@ -23,9 +21,7 @@ fn nightly_report_now() -> Option<Report> {
         .name(::core::concat!(::core::module_path!(), "::nightly_report_now"))
         .run_blocking_or_skip(move || {
             if false {
-                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                    Option<Report>,
-                >();
+                return <Option<Report> as ::lockmacro_runtime::SkipOutcome>::outcome();
             }
             report()
         })

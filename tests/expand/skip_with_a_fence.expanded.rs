@@ -18,9 +18,7 @@ async fn nightly_report() {
         .run_or_skip({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                        (),
-                    >();
+                    return <() as ::lockmacro_runtime::SkipOutcome>::outcome();
                 }
                 write_report(fence).await;
             }
@@ -52,9 +50,7 @@ fn nightly_report_now() -> Option<Report> {
         )
         .run_blocking_or_skip(move || {
             if false {
-                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                    Option<Report>,
-                >();
+                return <Option<Report> as ::lockmacro_runtime::SkipOutcome>::outcome();
             }
             report(lock, fence)
         })

@@ -9,9 +9,10 @@ pub(crate) fn audit<'a>(order: &'a Order) -> Result<&'a str, OrderError> {
         .name(::core::concat!(::core::module_path!(), "::audit"))
         .run_blocking(move || {
             if false {
-                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                    Result<&'a str, OrderError>,
-                >();
+                return <Result<
+                    &'a str,
+                    OrderError,
+                > as ::lockmacro_runtime::LockOutcome>::outcome();
             }
             order.name()
         })

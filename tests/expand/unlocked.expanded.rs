@@ -15,9 +15,10 @@ pub(crate) async fn audit<'a>(
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                        Result<Receipt, OrderError>,
-                    >();
+                    return <Result<
+                        Receipt,
+                        OrderError,
+                    > as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 run(id).await
             }
@@ -51,9 +52,10 @@ pub(crate) async fn audit_held<'a>(
     let __body = {
         async move {
             if false {
-                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                    Result<Receipt, OrderError>,
-                >();
+                return <Result<
+                    Receipt,
+                    OrderError,
+                > as ::lockmacro_runtime::LockOutcome>::outcome();
             }
             run(id).await
         }
@@ -80,9 +82,10 @@ impl Bank {
         let __body = ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::once(move ||
         {
             if false {
-                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                    Result<(), BankError>,
-                >();
+                return <Result<
+                    (),
+                    BankError,
+                > as ::lockmacro_runtime::LockOutcome>::outcome();
             }
             self.book(from, -cents)?;
             self.book(to, cents)
@@ -123,9 +126,10 @@ impl Bank {
         let __body = ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::once(move ||
         {
             if false {
-                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                    Result<(), BankError>,
-                >();
+                return <Result<
+                    (),
+                    BankError,
+                > as ::lockmacro_runtime::LockOutcome>::outcome();
             }
             self.book(from, -cents)?;
             self.book(to, cents)

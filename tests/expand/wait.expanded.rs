@@ -10,9 +10,10 @@ async fn book(id: u64) -> Result<(), BookingError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                        Result<(), BookingError>,
-                    >();
+                    return <Result<
+                        (),
+                        BookingError,
+                    > as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 book_now(id).await
             }
@@ -25,9 +26,10 @@ fn import() -> Result<Report, ImportError> {
         .name(::core::concat!(::core::module_path!(), "::import"))
         .run_blocking(move || {
             if false {
-                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                    Result<Report, ImportError>,
-                >();
+                return <Result<
+                    Report,
+                    ImportError,
+                > as ::lockmacro_runtime::LockOutcome>::outcome();
             }
             import_now()
         })
@@ -53,9 +55,10 @@ async fn refresh(site: &Site) -> Result<Report, ImportError> {
         .run({
             async move {
                 if false {
-                    return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                        Result<Report, ImportError>,
-                    >();
+                    return <Result<
+                        Report,
+                        ImportError,
+                    > as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 site.refresh(fence).await
             }

@@ -15,9 +15,10 @@ async fn audit(id: u64, dry_run: bool) -> Result<Receipt, OrderError> {
     let __body = {
         async move {
             if false {
-                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                    Result<Receipt, OrderError>,
-                >();
+                return <Result<
+                    Receipt,
+                    OrderError,
+                > as ::lockmacro_runtime::LockOutcome>::outcome();
             }
             run(id).await
         }
@@ -57,9 +58,10 @@ async fn assign(order: Order) -> Result<(), OrderError> {
     let __body = {
         async move {
             if false {
-                return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                    Result<(), OrderError>,
-                >();
+                return <Result<
+                    (),
+                    OrderError,
+                > as ::lockmacro_runtime::LockOutcome>::outcome();
             }
             let _ = &order;
             if let Some(lock) = lock {
@@ -88,9 +90,7 @@ fn report(day: Day) {
     };
     let __body = ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::once(move || {
         if false {
-            return ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::outcome::<
-                (),
-            >();
+            return <() as ::lockmacro_runtime::SkipOutcome>::outcome();
         }
         let _ = &day;
         print(day)
