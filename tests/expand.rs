@@ -42,8 +42,6 @@ mod policy;
 mod returns;
 #[path = "../lockmacro/src/runtime.rs"]
 mod runtime;
-#[path = "../lockmacro/src/second_name.rs"]
-mod second_name;
 #[path = "../lockmacro/src/sharing.rs"]
 mod sharing;
 #[path = "../lockmacro/src/slips.rs"]
@@ -60,12 +58,8 @@ mod template;
 mod text;
 #[path = "../lockmacro/src/unfilled.rs"]
 mod unfilled;
-#[path = "../lockmacro/src/unlocked.rs"]
-mod unlocked;
 #[path = "../lockmacro/src/values.rs"]
 mod values;
-#[path = "../lockmacro/src/when.rs"]
-mod when;
 #[path = "../lockmacro/src/words.rs"]
 mod words;
 

@@ -1,11 +1,9 @@
 //! What expansions need beyond the public API: constants as keys, of which the attribute sees the
-//! name and not the text, and keys that the caller has to hold.
+//! name and not the text.
 
 use std::collections::BTreeSet;
 
-use crate::guard::LockGuard;
 use crate::value::key::LockKey;
-use crate::value::policy::LockPolicy;
 use crate::value::sync::Mutex;
 
 /// Makes a key of a constant. A text with a placeholder for one of the function's arguments is
@@ -43,32 +41,6 @@ fn placeholder<'a>(text: &str, arguments: &[&'a str]) -> Option<&'a str> {
 fn is_new(text: &str) -> bool {
     static LOGGED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     LOGGED.lock().insert(text.to_owned())
-}
-
-/// The first of `keys` that no lock around the running code holds. A shared lock does not count for
-/// a key that is exclusive.
-pub fn not_held(keys: impl IntoIterator<Item: Into<LockKey>>) -> Option<LockKey> {
-    let is_held = |key: &LockKey| {
-        let guard = LockGuard::of(key.clone());
-        guard.is_some_and(|guard| guard.key().mode().covers(key.mode()))
-    };
-    keys.into_iter().map(Into::into).find(|key| !is_held(key))
-}
-
-/// The first of `keys` that no lock around the running code holds, in whatever mode.
-pub fn not_held_in_any_mode(keys: impl IntoIterator<Item: Into<LockKey>>) -> Option<LockKey> {
-    not_held(keys.into_iter().map(|key| key.into().shared()))
-}
-
-/// The same as [`not_held`] for keys of a function with a policy.
-pub fn not_held_under(
-    policy: LockPolicy,
-    keys: impl IntoIterator<Item: Into<LockKey>>,
-) -> Option<LockKey> {
-    match policy.mode.is_some_and(|mode| !mode.is_exclusive()) {
-        true => not_held_in_any_mode(keys),
-        false => not_held(keys),
-    }
 }
 
 #[cfg(test)]

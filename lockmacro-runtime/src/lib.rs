@@ -119,7 +119,7 @@ pub use value::unavailability::Unavailability;
 /// compiler's message shows this name.
 #[doc(hidden)]
 pub mod __same_version_as_lockmacro_0_1_0 {
-    pub use crate::expansion::{constant_key, not_held, not_held_in_any_mode, not_held_under};
+    pub use crate::expansion::constant_key;
     pub use crate::outcome::outcome;
     use crate::run::report::AnyResult;
     pub use crate::value::policy_check::checked;
@@ -142,11 +142,6 @@ pub mod __same_version_as_lockmacro_0_1_0 {
         map: fn(crate::LockError) -> E,
     ) -> fn(crate::LockError) -> E {
         map
-    }
-
-    /// Makes the closure of a body one that is called once, and so may return what it borrows.
-    pub fn once<R>(body: impl FnOnce() -> R) -> impl FnOnce() -> R {
-        body
     }
 
     /// Checks the type of the function given as `on_lost`, so that an error points at its path.

@@ -17,7 +17,7 @@ use crate::taking::{is_taking, taken_parts, taking_parts};
 use crate::template::Template;
 use crate::values::{
     Fences, equals, parse_bare, parse_binding, parse_fences, parse_manager, parse_map_err,
-    parse_message, parse_name, parse_note, parse_policy, parse_runtime, parse_unlocked, parse_when,
+    parse_message, parse_name, parse_note, parse_policy, parse_runtime,
 };
 use crate::words;
 
@@ -51,10 +51,6 @@ pub(crate) struct Args {
     pub(crate) runtime: Option<Path>,
     /// The constant with the settings that the attribute does not name.
     pub(crate) policy: Option<ExprPath>,
-    /// Whether the body needs the lock.
-    pub(crate) when: Option<Expr>,
-    /// The name of the function that runs the body without a lock.
-    pub(crate) unlocked: Option<Ident>,
     /// The names of the arguments in the attribute, for the spans of messages.
     names: Vec<Ident>,
     /// The mistakes in single arguments.
@@ -92,9 +88,9 @@ impl Args {
         let templates = templates.chain(&self.message).chain(&self.holder_note);
         let calls = templates.flat_map(Template::exprs).filter(|expr| is_taking(expr));
         let keys = each.iter().filter_map(|key| key.expr()).flat_map(taken_parts);
-        // A time, a number and a condition are copied, and a manager is borrowed.
+        // A time and a number are copied, and a manager is borrowed.
         let others = times.filter_map(Time::expr).chain(self.permits()).chain(&self.manager);
-        calls.chain(keys).chain(others.chain(&self.when).flat_map(taking_parts)).collect()
+        calls.chain(keys).chain(others.flat_map(taking_parts)).collect()
     }
 
     /// The numbers of permits.
@@ -210,8 +206,6 @@ impl Args {
             "name" => self.name = Some(parse_name(self.value(input, name)?)?),
             "crate" => self.runtime = Some(parse_runtime(self.value(input, name)?)?),
             "policy" => self.policy = Some(parse_policy(self.value(input, name)?)?),
-            "when" => self.when = Some(parse_when(self.value(input, name)?)?),
-            "unlocked" => self.unlocked = Some(parse_unlocked(input, name)?),
             _ => return Err(unknown(&name.to_string(), name.span()).1),
         }
         Ok(())
@@ -260,8 +254,6 @@ impl Parse for Args {
             name: None,
             runtime: None,
             policy: None,
-            when: None,
-            unlocked: None,
             names: Vec::new(),
             faults: Faults::default(),
             faulty: Faulty::Some(Vec::new()),

@@ -10,13 +10,12 @@ use syn::{Error, FnArg, Result};
 
 use crate::args::Args;
 use crate::duration::{TTL_DEFAULT, Time, Wait};
-use crate::item::{Function, Shape};
+use crate::item::Function;
 use crate::key::Key;
 use crate::literal;
 use crate::path::variable;
 use crate::policy::{OnBusy, OnLost};
 use crate::returns;
-use crate::second_name;
 use crate::sharing::Sharing;
 use crate::template::Template;
 use crate::values::Fences;
@@ -32,7 +31,7 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
     };
     args.bind(&function.template_names());
     // Each check names its arguments: it is left out when one of them has a mistake itself.
-    let checks: [(&[&str], Check); 17] = [
+    let checks: [(&[&str], Check); 15] = [
         (&["key"], check_key),
         (&["key", "shared", "permits"], check_sharing),
         (&["message"], check_message),
@@ -48,8 +47,6 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
         (&["key", "on_busy"], check_calls),
         (&["guard", "fence"], check_bindings),
         (&["policy"], check_policy),
-        (&["when", "fence"], check_when),
-        (&["unlocked", "guard", "fence"], check_unlocked),
     ];
     for (about, check) in checks {
         if args.are_right(about) {
@@ -329,50 +326,6 @@ fn check_policy(args: &Args, function: &Function) -> Result<()> {
          `const ORDERS: LockPolicy = ..;` and `policy = ORDERS`, or use `Lock::policy` by hand"
     );
     Err(Error::new(name.span(), message))
-}
-
-fn check_when(args: &Args, _: &Function) -> Result<()> {
-    if args.when.is_none() || args.fence.is_none() {
-        return Ok(());
-    }
-    let message = "where `when` is false there is no lock, and so no fence: remove `when`, or take \
-                   `guard = lock` for an `Option<&LockGuard>`, or write two functions";
-    Err(Error::new(args.span_of("when"), message))
-}
-
-fn check_unlocked(args: &Args, function: &Function) -> Result<()> {
-    let Some(name) = &args.unlocked else { return Ok(()) };
-    second_name::check_attributes(function)?;
-    if name.unraw() == function.sig.ident.unraw() {
-        let message = format!(
-            "`{name}` is the function with the lock: write another name for the one without it, \
-             such as `unlocked = {}_held`",
-            name.unraw()
-        );
-        return Err(Error::new(name.span(), message));
-    }
-    let instead = match (&args.guard, &args.fence) {
-        (Some(_), _) => Some(("guard", "remove `guard` and write `LockGuard::current()`")),
-        (None, Some(_)) => Some(("fence", "lock a function that passes the fence on to another")),
-        (None, None) => None,
-    };
-    if let Some((argument, instead)) = instead {
-        let message = format!(
-            "the body would have no `{argument}` under the name `{}`, because the lock is its \
-             caller's: remove `unlocked`, or {instead}",
-            name.unraw()
-        );
-        return Err(Error::new(args.span_of("unlocked"), message));
-    }
-    let mut lifetimes = function.sig.generics.lifetimes();
-    if matches!(function.shape, Shape::Boxed(_))
-        && lifetimes.any(|lifetime| lifetime.lifetime.ident == "async_trait")
-    {
-        let message = "an implementation of a trait has no methods of its own: write the body as a \
-                       method in `impl Type { .. }` with this attribute there, and call it here";
-        return Err(Error::new(args.span_of("unlocked"), message));
-    }
-    Ok(())
 }
 
 /// The lease as far as it is known at compile time, and its description.

@@ -16,20 +16,19 @@ use crate::path::{is_owned, is_place, mentions};
 use crate::policy::{OnBusy, OnLost};
 use crate::returns;
 use crate::runtime::Runtime;
-use crate::second_name;
 use crate::spans::respan;
 use crate::template::Template;
 use crate::values::Fences;
 
 /// Expands the attribute: the function under its lock, or the unchanged function and one error.
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
-    expand(args.clone(), item.clone()).unwrap_or_else(|error| {
+    expand(args, item.clone()).unwrap_or_else(|error| {
         if let Some(item) = misplaced::as_it_was(&item) {
             return item;
         }
-        let (error, second) = (error.into_compile_error(), second_name::as_it_was(args, &item));
+        let error = error.into_compile_error();
         // An argument that only the attribute uses must not cause a second message.
-        quote!(#[allow(unused_variables)] #item #second #error)
+        quote!(#[allow(unused_variables)] #item #error)
     })
 }
 
@@ -37,9 +36,11 @@ fn expand(args: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let mut args: Args = syn::parse2(args)?;
     let function = check::check(&mut args, syn::parse2(item))?;
     let printer = Printer::new(&args, &function)?;
-    let (locked, beside) = (printer.locked()?, printer.beside()?);
-    let mut tokens = function.with_body(locked);
-    tokens.extend(beside);
+    let mut tokens = function.with_body(printer.locked()?);
+    if let OnBusy::Defer(defer) = &args.on_busy {
+        let (name, delay) = (printer.name(), printer.time(&defer.delay));
+        tokens.extend(defer.beside(&function, &printer.runtime, &name, &delay)?);
+    }
     Ok(tokens)
 }
 
@@ -81,24 +82,11 @@ impl<'a> Printer<'a> {
                 (Some(quote_spanned!(site=> let __lock = #lock;)), quote_spanned!(site=> __lock))
             }
         };
-        if let Some(when) = &self.args.when {
-            return self.locked_when(when, binding, &lock);
-        }
         let call = match self.is_one_call() {
             true => self.run(&lock, &self.body()),
             false => self.acquire_and_run(&lock)?,
         };
         Ok(quote_spanned!(site=> #binding #call))
-    }
-
-    /// The items by which a worker calls the function, and the function without the lock.
-    fn beside(&self) -> Result<TokenStream> {
-        let mut items = self.unlocked();
-        if let OnBusy::Defer(defer) = &self.args.on_busy {
-            let (name, delay) = (self.name(), self.time(&defer.delay));
-            items.extend(defer.beside(self.function, &self.runtime, &name, &delay)?);
-        }
-        Ok(items)
     }
 
     /// Whether a busy lock is not reported: the caller gets the return type's "nothing".
@@ -124,7 +112,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Output: `lock.recovering(path).map_err(path).run(body).await`
-    pub(crate) fn run(&self, lock: &TokenStream, body: &TokenStream) -> TokenStream {
+    fn run(&self, lock: &TokenStream, body: &TokenStream) -> TokenStream {
         let method = if self.is_silent() { "run_or_skip" } else { "run" };
         let recovering = match &self.args.on_lost {
             Some(OnLost::Recover(path)) => Some(self.recovering(path)),
@@ -178,18 +166,14 @@ impl<'a> Printer<'a> {
             // Twice the user's name: the compiler shows it to a body that moves it into a task.
             quote_spanned!(there=> let #guard = __lock.share(); let #guard = &#guard;)
         });
-        let (first, acquired) = self.acquired(lock, &quote_spanned!(site=> __held))?;
+        let (first, acquired) = self.acquired(lock)?;
         let run = self.run(&quote_spanned!(site=> __lock), &self.body());
         Ok(quote_spanned!(site=> #first let #held = #acquired; #fences #guard #run))
     }
 
     /// Output: `match lock.acquire().await { Ok(held) => held, Err(error) => return … }`, and a
     /// statement before it
-    pub(crate) fn acquired(
-        &self,
-        lock: &TokenStream,
-        held: &TokenStream,
-    ) -> Result<(Option<TokenStream>, TokenStream)> {
+    fn acquired(&self, lock: &TokenStream) -> Result<(Option<TokenStream>, TokenStream)> {
         let site = self.site;
         let acquire = if self.args.fence.is_some() { "acquire_fenced" } else { "acquire" };
         let acquired = self.call(acquire, lock, &TokenStream::new());
@@ -224,7 +208,7 @@ impl<'a> Printer<'a> {
         };
         let held = quote_spanned! {site=>
             match #acquired {
-                ::core::result::Result::Ok(__held) => #held,
+                ::core::result::Result::Ok(__held) => __held,
                 #busy
                 ::core::result::Result::Err(__error) => return #failed,
             }
@@ -304,11 +288,7 @@ impl<'a> Printer<'a> {
     /// Whether an argument of the function is used outside of the body.
     pub(crate) fn uses(&self, name: &Ident) -> bool {
         matches!(self.args.on_busy, OnBusy::Fallback(_) | OnBusy::Defer(_))
-            || self
-                .args
-                .exprs()
-                .chain(&self.args.when)
-                .any(|expr| mentions(expr.to_token_stream(), name))
+            || self.args.exprs().any(|expr| mentions(expr.to_token_stream(), name))
     }
 
     /// The span of an argument's name, for the tokens that are made of the argument.
@@ -320,7 +300,7 @@ impl<'a> Printer<'a> {
     ///
     /// The branch that never runs gives the body its return type, so that a type error points into
     /// the body and `Ok(Box::new(x))` becomes a `Result<Box<dyn Trait>, E>`.
-    pub(crate) fn body(&self) -> TokenStream {
+    fn body(&self) -> TokenStream {
         let (site, output) = (self.site, &self.function.output);
         let module = self.runtime.module(site);
         let statements = match self.function.shape {

@@ -165,28 +165,23 @@ impl Function {
 
     /// The function with the body that acquires the lock.
     pub(crate) fn with_body(&self, locked: TokenStream) -> TokenStream {
-        self.printed(self.head.clone(), locked)
-    }
-
-    /// A function with this shape, and with another body.
-    pub(crate) fn printed(&self, head: TokenStream, body: TokenStream) -> TokenStream {
         let inner = match &self.shape {
-            Shape::Async | Shape::Blocking => body,
-            Shape::Boxed(boxed) => boxed.clone().with_block(braces(body, self.body.span())),
+            Shape::Async | Shape::Blocking => locked,
+            Shape::Boxed(boxed) => boxed.clone().with_block(braces(locked, self.body.span())),
         };
         let mut body = TokenStream::new();
         for attr in &self.inner_attrs {
             attr.to_tokens(&mut body);
         }
         body.extend(inner);
-        let mut tokens = head;
+        let mut tokens = self.head.clone();
         tokens.extend([TokenTree::Group(braces(body, self.span))]);
         tokens
     }
 }
 
 /// The names that a pattern binds, and whether each of them is `mut`.
-pub(crate) fn bindings(pattern: &Pat) -> Vec<(Ident, bool)> {
+fn bindings(pattern: &Pat) -> Vec<(Ident, bool)> {
     struct Names(Vec<(Ident, bool)>);
     impl<'ast> Visit<'ast> for Names {
         fn visit_pat_ident(&mut self, pat: &'ast PatIdent) {

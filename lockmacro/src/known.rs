@@ -3,7 +3,7 @@
 use proc_macro2::Ident;
 
 /// The known arguments, each with an example and with what the example is.
-pub(crate) const KNOWN: [(&str, &str, &str); 22] = [
+pub(crate) const KNOWN: [(&str, &str, &str); 20] = [
     ("key", "key = \"order:<id>\"", "the key of the lock is"),
     ("ttl", "ttl = \"300s\"", "the time after which the lock expires is"),
     (
@@ -46,12 +46,6 @@ pub(crate) const KNOWN: [(&str, &str, &str); 22] = [
         "policy",
         "policy = ORDERS",
         "settings that functions share are a constant: write `const ORDERS: LockPolicy = ..;` and",
-    ),
-    ("when", "when = !dry_run", "whether a call needs the lock is"),
-    (
-        "unlocked",
-        "unlocked = audit_held",
-        "the body without the lock, for callers that hold it, is",
     ),
 ];
 

@@ -27,7 +27,6 @@ mod placeholder;
 mod policy;
 mod returns;
 mod runtime;
-mod second_name;
 mod sharing;
 mod slips;
 mod spans;
@@ -36,9 +35,7 @@ mod taking;
 mod template;
 mod text;
 mod unfilled;
-mod unlocked;
 mod values;
-mod when;
 mod words;
 
 use proc_macro::TokenStream;

@@ -84,20 +84,6 @@ impl Printer<'_> {
         }
     }
 
-    /// All keys, as an iterator.
-    ///
-    /// Output: `[key]`, `[key, key]` or `keys`
-    pub(crate) fn keys(&self) -> TokenStream {
-        match &self.args.key {
-            Key::Several(keys) => self.list(keys),
-            Key::Keys(keys) => keys.to_token_stream(),
-            one => {
-                let key = self.key(one);
-                quote_spanned!(self.site=> [#key])
-            }
-        }
-    }
-
     /// Output: `[key, key]`
     fn list(&self, keys: &[Key]) -> TokenStream {
         let (site, runtime) = (self.site, &self.runtime);

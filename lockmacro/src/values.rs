@@ -3,7 +3,7 @@
 use proc_macro2::Ident;
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
-use syn::{Error, Expr, ExprLit, ExprPath, Lit, LitStr, Path, Result, Token, bracketed, token};
+use syn::{Error, Expr, ExprPath, LitStr, Path, Result, Token, bracketed, token};
 
 use crate::known::example;
 use crate::runtime;
@@ -200,51 +200,6 @@ pub(crate) fn parse_policy(value: Expr) -> Result<ExprPath> {
             other,
             "a policy is a constant with a name: write `const ORDERS: LockPolicy = ..;` beside the \
              functions, and `policy = ORDERS` here",
-        )),
-    }
-}
-
-pub(crate) fn parse_when(value: Expr) -> Result<Expr> {
-    if let Some(error) = unquoted::<Expr>(&value, "when") {
-        return Err(error);
-    }
-    let message = match &value {
-        Expr::Lit(ExprLit { lit: Lit::Bool(always), .. }) => match always.value {
-            true => "with `when = true` the body always has the lock: remove `when`",
-            false => "with `when = false` the body never has the lock: remove the attribute",
-        },
-        Expr::Lit(_) => {
-            "`when` is an expression that is true where the body needs the lock: write one such as \
-             `when = !dry_run`"
-        }
-        other if has_let(other) => {
-            "`when` binds no names: write a pattern as `matches!(value, Some(_))`"
-        }
-        _ => return Ok(value),
-    };
-    Err(Error::new_spanned(value, message))
-}
-
-/// Whether a condition is a `let`, or a chain with one.
-fn has_let(expr: &Expr) -> bool {
-    match expr {
-        Expr::Let(_) => true,
-        Expr::Binary(binary) => has_let(&binary.left) || has_let(&binary.right),
-        Expr::Paren(paren) => has_let(&paren.expr),
-        _ => false,
-    }
-}
-
-/// `= name`
-pub(crate) fn parse_unlocked(input: ParseStream, name: &Ident) -> Result<Ident> {
-    equals(input, name)?;
-    let start = input.span();
-    match input.parse() {
-        Ok(second) if input.is_empty() || input.peek(Token![,]) => Ok(second),
-        _ => Err(Error::new(
-            start,
-            "`unlocked` gives a name to a second function, which stands beside this one: write one \
-             without quotes and without a path, as in `unlocked = audit_held`",
         )),
     }
 }

@@ -5,7 +5,7 @@ use crate::slips::{has_part, is_word, slips};
 
 /// The words of other libraries: the argument here, if there is one, the advice, if it needs one of
 /// its own, and the words. A name with such a word in it means the same.
-const WORDS: [(&str, &str, &str); 34] = [
+const WORDS: [(&str, &str, &str); 33] = [
     (
         "wait",
         "the wait for a busy lock is `wait = \"5s\"`, and the time after which the lock expires \
@@ -76,8 +76,13 @@ const WORDS: [(&str, &str, &str); 34] = [
     ("message", "", "description msg text"),
     ("crate", "", "krate path runtime"),
     ("policy", "", "config defaults extends options preset profile settings template"),
-    ("when", "", "condition enabled if if_true predicate unless"),
-    ("unlocked", "", "inner no_lock nolock raw unguarded unlock without_lock"),
+    (
+        "",
+        "every call takes the lock: write an `if` around the call, or a private function that \
+         both call; a call inside the lock joins it",
+        "condition enabled if if_true inner no_lock nolock predicate raw unguarded unless unlock \
+         unlocked when without_lock",
+    ),
     ("map_err", "", "convert error_map into_err map_error"),
     ("holder_note", "", "holder owner"),
     ("name", "", "label metric tag title"),

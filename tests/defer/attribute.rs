@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
-use std::sync::atomic::AtomicBool;
 
 use lockmacro_runtime::distributed_lock;
 use serde::{Deserialize, Serialize};
@@ -148,44 +147,6 @@ async fn every_shape_of_function_is_run_later(backend: &Backend) {
     for name in &names {
         nothing_is_left(&manager, name).await;
     }
-    manager.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
-}
-
-static NEEDED: AtomicBool = AtomicBool::new(true);
-
-#[distributed_lock(
-    key = "look:<id>",
-    on_busy = defer("20ms"),
-    when = NEEDED.load(Ordering::SeqCst),
-    unlocked = look_held,
-    manager = locks()
-)]
-async fn look(id: u64) -> Result<(), LockError> {
-    DONE.lock().unwrap().entry(id).or_default().push("looked".to_owned());
-    Ok(())
-}
-
-#[on(memory, redis, both_runtimes)]
-async fn a_call_that_needs_no_lock_is_not_deferred(backend: &Backend) {
-    let _turn = TURN.lock().await;
-    let manager = manager(backend).await;
-    *LOCKS.lock().unwrap() = Some(manager.clone());
-    let id = next_id();
-    let held = hold(&manager, &format!("look:{id}")).await;
-    NEEDED.store(true, Ordering::SeqCst);
-    assert!(matches!(look(id).await, Err(LockError::Deferred { .. })));
-    assert_eq!(done(id), Vec::<String>::new());
-    // The lock is held all the time: the worker's call evaluates the condition again.
-    NEEDED.store(false, Ordering::SeqCst);
-    assert_eq!(look(id).await, Ok(()));
-    assert_eq!(look_held(id).await, Ok(()));
-    assert_eq!(done(id).len(), 2);
-    let working = tokio::spawn(Worker::new(&manager).register(look::deferred()).run());
-    eventually("the worker did it", TEST_TIMEOUT, async || done(id).len() == 3).await;
-    nothing_is_left(&manager, look::deferred().name()).await;
-    held.release().await.unwrap();
     manager.shutdown(TEST_TIMEOUT).await.unwrap();
     working.await.unwrap().unwrap();
     forget(backend).await;

@@ -11,7 +11,7 @@ use crate::expand::attribute;
 use crate::known::KNOWN;
 
 /// The forms of every argument, each under the name of its row.
-const FORMS: [(&str, &str); 37] = [
+const FORMS: [(&str, &str); 35] = [
     ("key", "key = \"order:<id>\""),
     ("key_of_a_call", "key = note.key(id)"),
     ("key_of_branches", "key = if id > 0 { \"order:<id>\" } else { \"order\" }"),
@@ -47,8 +47,6 @@ const FORMS: [(&str, &str); 37] = [
     ("name", "name = \"orders.audit\""),
     ("runtime", "crate = ::lockmacro_runtime"),
     ("policy", "policy = POLICY"),
-    ("when", "when = !note.text().is_empty()"),
-    ("unlocked", "unlocked = audit_held"),
 ];
 
 fn argument(form: &str) -> &str {

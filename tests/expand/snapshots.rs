@@ -9,7 +9,7 @@ use syn::visit_mut::VisitMut;
 use syn::{Attribute, File, ImplItem, ImplItemFn, Item, ItemImpl};
 
 /// `name.rs` expands to `name.expanded.rs`.
-const SAMPLES: [&str; 21] = [
+const SAMPLES: [&str; 19] = [
     "audit_order",
     "sync",
     "skip",
@@ -29,8 +29,6 @@ const SAMPLES: [&str; 21] = [
     "keys_of_an_iterator",
     "defer",
     "policy",
-    "when",
-    "unlocked",
 ];
 
 fn folder() -> PathBuf {

@@ -17,7 +17,6 @@ mod release;
 mod runtimes;
 mod scopes;
 mod shutdown;
-mod without_the_lock;
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT, ms};

@@ -92,22 +92,6 @@ async fn all_of_them_are_dropped_before_the_release_in_sync_functions_and_method
     assert_seen(&seen, 6);
 }
 
-#[tokio::test]
-async fn a_condition_on_a_part_leaves_the_whole_to_the_body() {
-    #[distributed_lock(
-        key = "order:7",
-        when = order.used.seen.lock().unwrap().len() <= usize::from(limit),
-        manager = locks
-    )]
-    async fn audit(locks: &LockManager, order: Order, limit: u8) -> Result<usize, LockError> {
-        Ok(order.used.seen.lock().unwrap().len())
-    }
-    let (locks, seen, witness) = witnesses();
-    let order = Order { used: witness(), _unused: witness() };
-    assert_eq!(audit(&locks, order, 0).await.unwrap(), 0);
-    assert_seen(&seen, 2);
-}
-
 /// What expressions of the attribute ask an order for.
 impl Order {
     fn number(&self) -> u32 {

@@ -3,7 +3,6 @@
 
 mod arguments;
 mod blocking;
-mod conditions;
 mod defaults;
 mod errors;
 mod functions;
@@ -18,7 +17,6 @@ mod others;
 mod outcomes;
 mod pairs;
 mod policies;
-mod unlocked;
 mod waits;
 mod without_a_prelude;
 

@@ -177,16 +177,16 @@ impl Auditor for Orders {
 
 #[async_trait]
 trait Counter {
-    async fn count(&self, id: u64, shelf: (u64, u64), when: bool) -> Result<u64, LockError>;
+    async fn count(&self, id: u64, shelf: (u64, u64)) -> Result<u64, LockError>;
 }
 
 /// The compiler would warn of the arguments, and warnings are errors in this suite.
 #[async_trait]
 impl Counter for Orders {
     #[distributed_lock(
-        key = "order:<id>:<shelf.0>", when = when, message = "<id>", manager = self.locks
+        key = "order:<id>:<shelf.0>", message = "<id>", manager = self.locks
     )]
-    async fn count(&self, id: u64, shelf: (u64, u64), when: bool) -> Result<u64, LockError> {
+    async fn count(&self, id: u64, shelf: (u64, u64)) -> Result<u64, LockError> {
         Ok(7)
     }
 }
@@ -205,7 +205,7 @@ async fn async_trait_implementations() {
     assert_locked!(&locks, "acme:42:1", Auditor::audit(&orders, 42, &[1]).await.unwrap());
     assert_locked!(&locks, "acme:42", orders.audit_mut(42).await.unwrap() == [43]);
     orders.nothing().await;
-    assert_eq!(orders.count(42, (1, 2), true).await, Ok(7));
+    assert_eq!(orders.count(42, (1, 2)).await, Ok(7));
     assert_locked!(&locks, "42", orders.assign(42).await.unwrap());
     let guard = crate::probe(&locks, "42").acquire().await.unwrap();
     assert!(!orders.assign(42).await.unwrap());

@@ -219,5 +219,4 @@ twelve! {
     fenced [fence = _fence]
     mapped [map_err = std::convert::identity]
     noted [holder_note = "note"]
-    condition [when = !stringify!(a).is_empty()]
 }

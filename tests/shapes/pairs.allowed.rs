@@ -9,7 +9,6 @@ rows! { (id, note)
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: renew fences
     }
     key_of_a_call { [key = note.key(id)] [ttl = "30s"] [ttl = note.lease()] [max_hold = "60s"]
@@ -20,7 +19,6 @@ rows! { (id, note)
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: renew fences
     }
     key_of_branches { [key = if id > 0 { "order:<id>" } else { "order" }] [ttl = "30s"]
@@ -32,7 +30,6 @@ rows! { (id, note)
         [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: renew fences
     }
     keys { [key = ["order:<id>", shared("note:<id>:<note>")]] [ttl = "30s"] [ttl = note.lease()]
@@ -43,14 +40,13 @@ rows! { (id, note)
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: renew shared permits permits_of_a_call fence
     }
     keys_of_an_iterator { [key = keys([note.key(id)])]
         // Refused: ttl ttl_of_a_call renew max_hold min_hold wait wait_forever shared permits
         // permits_of_a_call on_busy skip fallback defer on_lost finish recovering release guard
         // fence fences message message_of_a_call holder_note manager manager_of_branches map_err
-        // name runtime policy when unlocked
+        // name runtime policy
     }
     ttl { [ttl = "30s"] [renew] [min_hold = "1ms"] [wait = "5s"] [wait = forever] [shared]
         [permits = 3] [permits = note.permits()] [on_busy = error] [on_busy = skip]
@@ -60,7 +56,6 @@ rows! { (id, note)
         [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: max_hold fences
     }
     ttl_of_a_call { [ttl = note.lease()] [renew] [min_hold = "1ms"] [wait = "5s"] [wait = forever]
@@ -71,14 +66,12 @@ rows! { (id, note)
         [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: max_hold fences
     }
     renew { [renew] [policy = POLICY]
         // Refused: max_hold min_hold wait wait_forever shared permits permits_of_a_call on_busy
         // skip fallback defer on_lost finish recovering release guard fence fences message
-        // message_of_a_call holder_note manager manager_of_branches map_err name runtime when
-        // unlocked
+        // message_of_a_call holder_note manager manager_of_branches map_err name runtime
     }
     max_hold { [max_hold = "60s"] [min_hold = "1ms"] [wait = "5s"] [wait = forever] [shared]
         [permits = 3] [permits = note.permits()] [on_busy = error] [on_busy = skip]
@@ -88,7 +81,6 @@ rows! { (id, note)
         [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     min_hold { [min_hold = "1ms"] [wait = "5s"] [wait = forever] [shared] [permits = 3]
@@ -98,7 +90,6 @@ rows! { (id, note)
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     wait { [wait = "5s"] [shared] [permits = 3] [permits = note.permits()] [on_busy = error]
@@ -108,7 +99,6 @@ rows! { (id, note)
         [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     wait_forever { [wait = forever] [shared] [permits = 3] [permits = note.permits()]
@@ -117,7 +107,6 @@ rows! { (id, note)
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: skip fallback defer fences
     }
     shared { [shared] [on_busy = error] [on_busy = skip] [on_busy = fallback(later)]
@@ -126,7 +115,6 @@ rows! { (id, note)
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: permits permits_of_a_call fences
     }
     permits { [permits = 3] [on_busy = error] [on_busy = skip] [on_busy = fallback(later)]
@@ -135,7 +123,6 @@ rows! { (id, note)
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     permits_of_a_call { [permits = note.permits()] [on_busy = error] [on_busy = skip]
@@ -145,7 +132,6 @@ rows! { (id, note)
         [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     on_busy { [on_busy = error] [on_lost = error] [on_lost = finish] [on_lost = undone]
@@ -153,28 +139,27 @@ rows! { (id, note)
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     skip { [on_busy = skip] [on_lost = error] [on_lost = finish] [on_lost = undone]
         [release = background] [guard = _guard] [fence = _fence] [holder_note = "<note>"]
         [manager = installed()] [manager = if id > 0 { installed() } else { other() }]
         [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [policy = POLICY]
         // Refused: fences message message_of_a_call
     }
     fallback { [on_busy = fallback(later)] [on_lost = error] [on_lost = finish] [on_lost = undone]
         [release = background] [guard = _guard] [fence = _fence] [holder_note = "<note>"]
         [manager = installed()] [manager = if id > 0 { installed() } else { other() }]
         [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [policy = POLICY]
         // Refused: fences message message_of_a_call
     }
     defer { [on_busy = defer("30s")] [on_lost = error] [on_lost = finish] [on_lost = undone]
         [release = background] [guard = _guard] [fence = _fence] [holder_note = "<note>"]
         [manager = installed()] [manager = if id > 0 { installed() } else { other() }]
         [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [policy = POLICY]
         // Refused: fences message message_of_a_call
     }
     on_lost { [on_lost = error] [release = background] [guard = _guard] [fence = _fence]
@@ -182,7 +167,6 @@ rows! { (id, note)
         [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     finish { [on_lost = finish] [release = background] [guard = _guard] [fence = _fence]
@@ -190,7 +174,6 @@ rows! { (id, note)
         [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     recovering { [on_lost = undone] [release = background] [guard = _guard] [fence = _fence]
@@ -198,7 +181,6 @@ rows! { (id, note)
         [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     release { [release = background] [guard = _guard] [fence = _fence]
@@ -206,63 +188,50 @@ rows! { (id, note)
         [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
         // Refused: fences
     }
     guard { [guard = _guard] [fence = _fence] [message = "order <id> is audited"]
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()]
-        // Refused: fences unlocked
+        // Refused: fences
     }
     fence { [fence = _fence] [message = "order <id> is audited"]
         [message = "<note.text()> is audited"] [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        // Refused: when unlocked
     }
     fences { [fence = [_order, _note]]
         // Refused: message message_of_a_call holder_note manager manager_of_branches map_err name
-        // runtime policy when unlocked
+        // runtime policy
     }
     message { [message = "order <id> is audited"] [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
     }
     message_of_a_call { [message = "<note.text()> is audited"] [holder_note = "<note>"]
         [manager = installed()] [manager = if id > 0 { installed() } else { other() }]
         [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [policy = POLICY]
     }
     holder_note { [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
     }
     manager { [manager = installed()] [map_err = std::convert::identity] [name = "orders.audit"]
-        [crate = ::lockmacro_runtime] [policy = POLICY] [when = !note.text().is_empty()]
-        [unlocked = audit_held]
+        [crate = ::lockmacro_runtime] [policy = POLICY]
     }
     manager_of_branches { [manager = if id > 0 { installed() } else { other() }]
         [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
+        [policy = POLICY]
     }
     map_err { [map_err = std::convert::identity] [name = "orders.audit"]
-        [crate = ::lockmacro_runtime] [policy = POLICY] [when = !note.text().is_empty()]
-        [unlocked = audit_held]
+        [crate = ::lockmacro_runtime] [policy = POLICY]
     }
     name { [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
-        [when = !note.text().is_empty()] [unlocked = audit_held]
     }
-    runtime { [crate = ::lockmacro_runtime] [policy = POLICY] [when = !note.text().is_empty()]
-        [unlocked = audit_held]
+    runtime { [crate = ::lockmacro_runtime] [policy = POLICY]
     }
-    policy { [policy = POLICY] [when = !note.text().is_empty()] [unlocked = audit_held]
-    }
-    when { [when = !note.text().is_empty()] [unlocked = audit_held]
-    }
-    unlocked { [unlocked = audit_held]
+    policy { [policy = POLICY]
     }
 }

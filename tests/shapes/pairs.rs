@@ -70,7 +70,6 @@ macro_rules! call {
         call!($names, key = "order:<id>", $($one)*, $($other)*)
     };
     (($id:ident, $note:ident), $($arguments:tt)*) => {{
-        #[allow(dead_code, reason = "nobody calls what `unlocked` names")]
         #[distributed_lock($($arguments)*)]
         async fn audit($id: u64, $note: Note) -> Audited {
             yield_now().await;

@@ -21,7 +21,6 @@ fn undone(_: Lost, value: Result<usize, LockError>) -> Result<usize, LockError> 
     key = if dry_run { "order" } else { "order:<id>" },
     ttl = "30s",
     wait = "5s",
-    when = !dry_run,
     on_busy = fallback(later),
     on_lost = undone,
     guard = _guard,
@@ -46,7 +45,7 @@ pub(crate) async fn book(id: String) -> Result<Option<usize>, LockError> {
 }
 
 #[distributed_lock(
-    key = "order:<id>", policy = POLICY, map_err = ::core::convert::identity, unlocked = _count_held
+    key = "order:<id>", policy = POLICY, map_err = ::core::convert::identity
 )]
 pub(crate) async fn count(id: String) -> Result<usize, LockError> {
     Ok(id.len())

@@ -1,9 +1,7 @@
 //! The attribute's arguments for locks that several callers hold.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use lockmacro_runtime::{Fence, LockError, LockManager, LockPolicy, distributed_lock};
 use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, on};
@@ -41,7 +39,6 @@ async fn book(
 }
 
 const DESKS: LockPolicy = LockPolicy::new().permits(2);
-const ALONE: LockPolicy = LockPolicy::new();
 
 #[distributed_lock(key = key, policy = DESKS, manager = locks)]
 async fn at_a_desk(locks: &LockManager, key: &str) -> Result<(), LockError> {
@@ -50,16 +47,6 @@ async fn at_a_desk(locks: &LockManager, key: &str) -> Result<(), LockError> {
 
 #[distributed_lock(key = key, policy = DESKS, shared, manager = locks)]
 async fn beside_the_desks(locks: &LockManager, key: &str) -> Result<(), LockError> {
-    Ok(())
-}
-
-#[distributed_lock(key = key, unlocked = audit_held, manager = locks)]
-async fn audit(locks: &LockManager, key: &str) -> Result<(), LockError> {
-    Ok(())
-}
-
-#[distributed_lock(key = key, shared, unlocked = read_held, manager = locks)]
-async fn read(locks: &LockManager, key: &str) -> Result<(), LockError> {
     Ok(())
 }
 
@@ -82,11 +69,6 @@ async fn alone_at_the_desks(locks: &LockManager, key: &str) -> Result<(), LockEr
     Ok(())
 }
 
-#[distributed_lock(key = key, policy = ALONE, unlocked = audit_held_under, manager = locks)]
-async fn audit_under(locks: &LockManager, key: &str) -> Result<(), LockError> {
-    Ok(())
-}
-
 #[on(memory, redis)]
 async fn one_permit_beside_a_policy_is_exclusive(backend: &Backend) {
     let manager = backend.manager().await;
@@ -95,28 +77,7 @@ async fn one_permit_beside_a_policy_is_exclusive(backend: &Backend) {
     assert!(alone_at_the_desks(&manager, &key).await.is_err_and(|error| error.is_busy()));
     assert!(is_busy(lock(&manager, &key).permits(1).policy(DESKS)).await);
     released([guard]).await;
-    alone_at_the_desks(&manager, &key).await.and(audit_under(&manager, &key).await).expect("free");
-    let shared = lock(&manager, &key).shared().run(audit_held_under(&manager, &key));
-    AssertUnwindSafe(shared).catch_unwind().await.expect_err("it is shared");
-    backend.becomes_free(&key, TEST_TIMEOUT).await;
-}
-
-#[on(memory, redis)]
-async fn an_unlocked_function_is_not_for_holders_of_a_shared_lock(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
-    let both = || async {
-        read_held(&manager, &key).await?;
-        audit_held(&manager, &key).await
-    };
-    lock(&manager, &key).run(both()).await.expect("it is held");
-    // The functions themselves take the lock.
-    read(&manager, &key).await.and(audit(&manager, &key).await).expect("free");
-    let shared = AssertUnwindSafe(lock(&manager, &key).shared().run(both())).catch_unwind();
-    let panicked = shared.await.expect_err("it is shared");
-    let said = panicked.downcast_ref::<String>().expect("a text");
-    assert!(said.contains("`audit_held` is for callers that hold the lock"), "{said}");
-    backend.becomes_free(&key, TEST_TIMEOUT).await;
+    alone_at_the_desks(&manager, &key).await.expect("free");
 }
 
 #[on(memory, redis)]
