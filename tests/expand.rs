@@ -71,6 +71,8 @@ mod key_forms;
 mod messages;
 #[path = "expand/pairs.rs"]
 mod pairs;
+#[path = "expand/refused.rs"]
+mod refused;
 #[path = "expand/snapshots.rs"]
 mod snapshots;
 #[path = "expand/templates.rs"]

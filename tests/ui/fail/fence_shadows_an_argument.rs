@@ -1,8 +1,0 @@
-use lockmacro_runtime::{LockError, distributed_lock};
-
-#[distributed_lock(key = "order:<id>", ttl = "300s", fence = line)]
-async fn audit((id, line): (u64, u64)) -> Result<u64, LockError> {
-    Ok(id + line)
-}
-
-fn main() {}

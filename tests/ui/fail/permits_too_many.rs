@@ -1,8 +1,0 @@
-use lockmacro_runtime::{LockError, distributed_lock};
-
-#[distributed_lock(key = "order:<id>", permits = 10_001)]
-async fn report(id: u64) -> Result<u64, LockError> {
-    Ok(id)
-}
-
-fn main() {}

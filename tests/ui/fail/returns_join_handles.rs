@@ -1,8 +1,0 @@
-use lockmacro_runtime::{LockError, distributed_lock};
-
-#[distributed_lock(key = "order:<id>", ttl = "300s")]
-async fn audit(id: u64) -> Result<Vec<tokio::task::JoinHandle<u64>>, LockError> {
-    Ok(vec![tokio::spawn(async move { id })])
-}
-
-fn main() {}

@@ -1,8 +1,0 @@
-use lockmacro_runtime::distributed_lock;
-
-#[distributed_lock(key = "order:<id>", ttl = "300s")]
-pub struct Order {
-    pub id: u64,
-}
-
-fn main() {}
