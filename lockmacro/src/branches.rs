@@ -1,8 +1,7 @@
 //! Keys that are chosen by an `if`, a `match` or a block, whose last values are keys.
 
-use proc_macro2::{Ident, TokenStream};
-use syn::visit::{self, Visit};
-use syn::{Block, Expr, ExprCall, ExprMacro, PatIdent, Result, Stmt};
+use proc_macro2::TokenStream;
+use syn::{Block, Expr, ExprCall, ExprMacro, Result, Stmt};
 
 /// An expression with branches, and a key of type `K` for each of them.
 pub(crate) struct Branches<K> {
@@ -18,20 +17,6 @@ impl<K> Branches<K> {
         for_each_end(&mut expr, &mut |end| ends.push(key(end.clone())));
         let ends = ends.into_iter().collect::<Result<_>>()?;
         Ok(Self { expr, ends })
-    }
-
-    /// The names that patterns in the expression bind. Its placeholders may start at them.
-    pub(crate) fn names(&self) -> Vec<Ident> {
-        struct Names(Vec<Ident>);
-        impl<'ast> Visit<'ast> for Names {
-            fn visit_pat_ident(&mut self, pat: &'ast PatIdent) {
-                self.0.push(pat.ident.clone());
-                visit::visit_pat_ident(self, pat);
-            }
-        }
-        let mut names = Names(Vec::new());
-        names.visit_expr(&self.expr);
-        names.0
     }
 
     /// The expression without the ends whose keys are `omitted`.

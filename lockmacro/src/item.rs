@@ -10,8 +10,8 @@ use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
 use syn::{
-    Attribute, Error, FnArg, Pat, PatIdent, ReceiverKind, Result, ReturnType, Signature, Token,
-    Type, Visibility,
+    Attribute, Error, Expr, FnArg, Pat, PatIdent, ReceiverKind, Result, ReturnType, Signature,
+    Token, Type, Visibility,
 };
 
 use crate::boxed::{self, Boxed};
@@ -180,18 +180,27 @@ impl Function {
     }
 }
 
-/// The names that a pattern binds, and whether each of them is `mut`.
-fn bindings(pattern: &Pat) -> Vec<(Ident, bool)> {
-    struct Names(Vec<(Ident, bool)>);
-    impl<'ast> Visit<'ast> for Names {
-        fn visit_pat_ident(&mut self, pat: &'ast PatIdent) {
-            self.0.push((pat.ident.clone(), pat.mutability.is_some()));
-            syn::visit::visit_pat_ident(self, pat);
-        }
+struct Names(Vec<(Ident, bool)>);
+
+impl<'ast> Visit<'ast> for Names {
+    fn visit_pat_ident(&mut self, pat: &'ast PatIdent) {
+        self.0.push((pat.ident.clone(), pat.mutability.is_some()));
+        syn::visit::visit_pat_ident(self, pat);
     }
+}
+
+/// The names that a pattern binds, and whether each of them is `mut`.
+pub(crate) fn bindings(pattern: &Pat) -> Vec<(Ident, bool)> {
     let mut names = Names(Vec::new());
     names.visit_pat(pattern);
     names.0
+}
+
+/// The names that the patterns in an expression bind.
+pub(crate) fn bound(expr: &Expr) -> Vec<Ident> {
+    let mut names = Names(Vec::new());
+    names.visit_expr(expr);
+    names.0.into_iter().map(|(name, _)| name).collect()
 }
 
 /// `{ tokens }`

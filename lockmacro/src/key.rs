@@ -4,6 +4,7 @@ use proc_macro2::{Ident, Span};
 use syn::{Error, Expr, ExprArray, ExprCall, Lit, LitStr, Result};
 
 use crate::branches::Branches;
+use crate::item::bound;
 use crate::path::is_path;
 use crate::placeholder::roots_in;
 use crate::sharing::Sharing;
@@ -230,7 +231,7 @@ impl Key {
             Key::Shared(key, _) => key.check_names(names),
             Key::Several(keys) => keys.iter().try_for_each(|key| key.check_names(names)),
             Key::Branches(branches) => {
-                let inner = [names, &branches.names()].concat();
+                let inner = [names, &bound(&branches.expr)].concat();
                 branches.ends.iter().try_for_each(|key| key.check_names(&inner))?;
                 // The placeholders of a template are filled in.
                 check_filled(&branches.without(|key| key.template().is_some()), names)

@@ -1,11 +1,12 @@
 //! Text inside an expression for a key: its placeholders are not filled in.
 
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span};
 use syn::visit::{self, Visit};
-use syn::{BinOp, Block, Expr, ExprAssign, ExprBinary, ExprCall, ExprMethodCall, ExprPath, LitStr};
-use syn::{Local, Macro, Pat, Stmt};
+use syn::{BinOp, Expr, ExprAssign, ExprBinary, ExprCall, ExprIndex, ExprMethodCall, FieldValue};
+use syn::{LitStr, Local, LocalInit, Macro, Pat};
 
-use crate::path::variable;
+use crate::item::{bindings, bound};
+use crate::path::{mentions, variable};
 use crate::placeholder::roots_in;
 use crate::template::Template;
 use crate::text::{arguments, is_conversion, is_format, is_replacement, literal};
@@ -13,9 +14,8 @@ use crate::text::{arguments, is_conversion, is_format, is_replacement, literal};
 /// The first text in an expression that has a placeholder for one of these names: a mistake, unless
 /// a function may fill it in.
 pub(crate) fn unfilled(expr: &Expr, names: &[Ident]) -> Option<(Span, String)> {
-    let mut handed_on = HandedOn(Vec::new());
-    handed_on.visit_expr(expr);
-    let mut texts = Texts { names: names.to_vec(), handed_on: handed_on.0, unfilled: None };
+    let names = [names, &bound(expr)].concat();
+    let mut texts = Texts { names: &names, whole: expr, unfilled: None };
     texts.visit_expr(expr);
     texts.unfilled
 }
@@ -38,14 +38,14 @@ fn formatted(text: &str) -> Option<String> {
     Some(Template::parse(LitStr::new(text, Span::call_site())).ok()?.formatted())
 }
 
-struct Texts {
-    names: Vec<Ident>,
-    /// The variables whose text a function may fill in.
-    handed_on: Vec<Ident>,
+struct Texts<'a> {
+    /// The function's arguments, and the names in the expression.
+    names: &'a [Ident],
+    whole: &'a Expr,
     unfilled: Option<(Span, String)>,
 }
 
-impl Texts {
+impl Texts<'_> {
     fn visit_unless_text(&mut self, expr: &Expr) {
         let inner = match expr {
             Expr::Call(call) if is_wrapper(call) => call.args.first().unwrap_or(expr),
@@ -56,13 +56,13 @@ impl Texts {
         }
     }
 
-    /// Whether an expression is a variable that is used for the key only.
+    /// Whether an expression is a variable that no function gets.
     fn is_kept(&self, expr: &Expr) -> bool {
-        variable(expr).is_some_and(|name| !self.handed_on.contains(name))
+        variable(expr).is_some_and(|name| !is_handed_on(self.whole, name))
     }
 }
 
-impl<'ast> Visit<'ast> for Texts {
+impl<'ast> Visit<'ast> for Texts<'_> {
     fn visit_lit_str(&mut self, literal: &'ast LitStr) {
         let text = literal.value();
         let roots = roots_in(&text);
@@ -72,11 +72,8 @@ impl<'ast> Visit<'ast> for Texts {
     }
 
     fn visit_local(&mut self, local: &'ast Local) {
-        self.visit_pat(&local.pat);
-        let mut bound = Bound(Vec::new());
-        bound.visit_pat(&local.pat);
         if let Some(init) = &local.init
-            && !bound.0.iter().any(|name| self.handed_on.contains(name))
+            && !bindings(&local.pat).iter().any(|(name, _)| is_handed_on(self.whole, name))
         {
             self.visit_local_init(init);
         }
@@ -120,27 +117,13 @@ impl<'ast> Visit<'ast> for Texts {
         }
     }
 
-    fn visit_expr_index(&mut self, index: &'ast syn::ExprIndex) {
+    fn visit_expr_index(&mut self, index: &'ast ExprIndex) {
         self.visit_expr(&index.expr);
         self.visit_unless_text(&index.index);
     }
 
-    fn visit_expr_closure(&mut self, closure: &'ast syn::ExprClosure) {
-        let outer = self.names.len();
-        closure.inputs.iter().for_each(|input| self.visit_pat(input));
-        self.visit_expr(&closure.body);
-        self.names.truncate(outer);
-    }
-
-    fn visit_pat(&mut self, pat: &'ast Pat) {
-        match pat {
-            Pat::Ident(pat) => self.names.push(pat.ident.clone()),
-            // A text that values are compared with.
-            Pat::Lit(_) => return,
-            _ => {}
-        }
-        visit::visit_pat(self, pat);
-    }
+    // A text that values are compared with.
+    fn visit_pat(&mut self, _: &'ast Pat) {}
 
     fn visit_macro(&mut self, mac: &'ast Macro) {
         let arguments = arguments(mac).unwrap_or_default();
@@ -152,114 +135,70 @@ impl<'ast> Visit<'ast> for Texts {
         }
         for argument in arguments {
             // A parsed argument does not live as long as the expression: only the result is kept.
-            let (names, handed_on) = (self.names.clone(), self.handed_on.clone());
-            let mut inner = Texts { names, handed_on, unfilled: None };
+            let mut inner = Texts { unfilled: None, ..*self };
             inner.visit_expr(&argument);
             self.unfilled = self.unfilled.take().or(inner.unfilled);
         }
     }
 }
 
-/// The names that a pattern binds.
-struct Bound(Vec<Ident>);
+/// Whether a function may fill in the text of a variable: one that gets it, or a replacement in it.
+fn is_handed_on(whole: &Expr, name: &Ident) -> bool {
+    let mut handed_on = HandedOn { name, is_it: false };
+    handed_on.visit_expr(whole);
+    handed_on.is_it
+}
 
-impl<'ast> Visit<'ast> for Bound {
-    fn visit_pat_ident(&mut self, pat: &'ast syn::PatIdent) {
-        self.0.push(pat.ident.clone());
-        visit::visit_pat_ident(self, pat);
+struct HandedOn<'a> {
+    name: &'a Ident,
+    is_it: bool,
+}
+
+impl HandedOn<'_> {
+    fn hand_on(&mut self, expr: &Expr) {
+        self.is_it |= variable(expr).is_some_and(|name| name == self.name);
     }
 }
 
-/// The variables that are used for more than to build a string and to be its value: a function that
-/// takes one, or a replacement in it, may fill in the placeholders.
-struct HandedOn(Vec<Ident>);
-
-impl HandedOn {
-    fn visit_unless_variable(&mut self, expr: &Expr) {
-        if variable(expr).is_none() {
-            self.visit_expr(expr);
-        }
+impl<'ast> Visit<'ast> for HandedOn<'_> {
+    fn visit_local_init(&mut self, init: &'ast LocalInit) {
+        self.hand_on(&init.expr);
+        visit::visit_local_init(self, init);
     }
 
-    /// The names in a text such as `"audit of {key}"`.
-    fn visit_format(&mut self, text: &str) {
-        let names = text.split('{').skip(1).filter_map(|rest| {
-            let name = rest.split(|c: char| c != '_' && !c.is_alphanumeric()).next()?;
-            syn::parse_str::<Ident>(name).ok()
-        });
-        self.0.extend(names);
+    fn visit_field_value(&mut self, field: &'ast FieldValue) {
+        self.hand_on(&field.expr);
+        visit::visit_field_value(self, field);
     }
 
-    fn visit_names(&mut self, tokens: TokenStream) {
-        for tree in tokens {
-            match tree {
-                TokenTree::Ident(name) => self.0.push(name),
-                TokenTree::Group(group) => self.visit_names(group.stream()),
-                TokenTree::Literal(format) => self.visit_format(&format.to_string()),
-                TokenTree::Punct(_) => {}
-            }
-        }
-    }
-}
-
-impl<'ast> Visit<'ast> for HandedOn {
-    fn visit_expr_path(&mut self, path: &'ast ExprPath) {
-        self.0.extend(path.path.get_ident().cloned());
-    }
-
-    fn visit_block(&mut self, block: &'ast Block) {
-        for stmt in &block.stmts {
-            match stmt {
-                Stmt::Expr(value, None) => self.visit_unless_variable(value),
-                other => self.visit_stmt(other),
-            }
-        }
-    }
-
-    fn visit_arm(&mut self, arm: &'ast syn::Arm) {
-        self.visit_pat(&arm.pat);
-        self.visit_unless_variable(&arm.body);
-    }
-
-    fn visit_expr_assign(&mut self, assign: &'ast ExprAssign) {
-        self.visit_unless_variable(&assign.left);
-        self.visit_expr(&assign.right);
-    }
-
-    fn visit_expr_binary(&mut self, binary: &'ast ExprBinary) {
-        match binary.op {
-            BinOp::Add(_) | BinOp::AddAssign(_) => self.visit_unless_variable(&binary.left),
-            _ => self.visit_expr(&binary.left),
-        }
-        self.visit_expr(&binary.right);
+    fn visit_expr_index(&mut self, index: &'ast ExprIndex) {
+        self.hand_on(&index.index);
+        visit::visit_expr_index(self, index);
     }
 
     fn visit_expr_call(&mut self, call: &'ast ExprCall) {
-        match is_conversion(call) || is_wrapper(call) {
-            true => call.args.iter().for_each(|argument| self.visit_unless_variable(argument)),
-            false => visit::visit_expr_call(self, call),
+        if !is_conversion(call) && !is_wrapper(call) {
+            call.args.iter().for_each(|argument| self.hand_on(argument));
         }
+        visit::visit_expr_call(self, call);
     }
 
     fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
-        match is_replacement(&call.method) {
-            true => self.visit_expr(&call.receiver),
-            false => self.visit_unless_variable(&call.receiver),
+        if is_replacement(&call.method) {
+            self.hand_on(&call.receiver);
         }
-        call.args.iter().for_each(|argument| match is_alternative(&call.method) {
-            true => self.visit_unless_variable(argument),
-            false => self.visit_expr(argument),
-        });
+        if !is_alternative(&call.method) {
+            call.args.iter().for_each(|argument| self.hand_on(argument));
+        }
+        visit::visit_expr_method_call(self, call);
     }
 
     fn visit_macro(&mut self, mac: &'ast Macro) {
         let is_known = is_format(mac) || is_writing(mac) || is_one_of(mac, &["dbg", "vec"]);
-        match arguments(mac).filter(|_| is_known) {
-            Some(arguments) => {
-                arguments.iter().for_each(|argument| self.visit_unless_variable(argument));
-            }
-            None => self.visit_names(mac.tokens.clone()),
-        }
+        self.is_it |= match arguments(mac).filter(|_| is_known) {
+            Some(arguments) => arguments.iter().any(|argument| is_handed_on(argument, self.name)),
+            None => mentions(mac.tokens.clone(), self.name),
+        };
     }
 }
 
