@@ -6,8 +6,6 @@
 mod args;
 #[path = "../lockmacro/src/boxed.rs"]
 mod boxed;
-#[path = "../lockmacro/src/branches.rs"]
-mod branches;
 #[path = "../lockmacro/src/check.rs"]
 mod check;
 #[path = "../lockmacro/src/defer.rs"]

@@ -1,9 +1,8 @@
 //! The key of a lock, or its several keys.
 
 use proc_macro2::{Ident, Span};
-use syn::{Error, Expr, ExprArray, ExprCall, Lit, LitStr, Result};
+use syn::{Block, Error, Expr, ExprArray, ExprCall, Lit, LitStr, Result, Stmt};
 
-use crate::branches::Branches;
 use crate::item::bound;
 use crate::path::is_path;
 use crate::placeholder::roots_in;
@@ -19,8 +18,6 @@ pub(crate) enum Key {
     Template(Template),
     /// An expression giving `impl Into<LockKey>`.
     Expr(Expr),
-    /// An expression with text at the end of a branch.
-    Branches(Branches<Self>),
     /// `["account:<from>", "account:<to>"]`: each is one of the above.
     Several(Vec<Key>),
     /// `shared("rates")` or `permits("printer", 3)`, among several keys.
@@ -74,22 +71,11 @@ impl Key {
         {
             return Err(Error::new_spanned(value, text::refusal(&text, before)));
         }
-        match value {
-            Expr::If(_) | Expr::Match(_) | Expr::Block(_) | Expr::Unsafe(_) | Expr::Paren(_) => {
-                Self::branches(value, before)
-            }
-            other => Ok(Key::Expr(other)),
-        }
-    }
-
-    /// Parses one key that branches choose. Without text at the end of a branch, the expression
-    /// stays as it is.
-    fn branches(value: Expr, before: &str) -> Result<Self> {
-        let branches = Branches::parse(value, |end| Self::one(end, before))?;
-        Ok(match branches.ends.iter().any(|end| end.template().is_some()) {
-            true => Key::Branches(branches),
-            false => Key::Expr(branches.expr),
-        })
+        // Text in a branch is not filled in, and has the mistakes of other text.
+        branches(&value)
+            .into_iter()
+            .try_for_each(|end| Self::one(end.clone(), before).map(drop))?;
+        Ok(Key::Expr(value))
     }
 
     fn several(list: ExprArray) -> Result<Self> {
@@ -205,7 +191,6 @@ impl Key {
     pub(crate) fn expr(&self) -> Option<&Expr> {
         match self {
             Key::Expr(expr) | Key::Keys(expr) => Some(expr),
-            Key::Branches(branches) => Some(&branches.expr),
             Key::Shared(key, _) => key.expr(),
             Key::Template(_) | Key::Several(_) => None,
         }
@@ -217,9 +202,6 @@ impl Key {
             Key::Template(template) => vec![template],
             Key::Shared(key, _) => key.templates_mut(),
             Key::Several(keys) => keys.iter_mut().flat_map(Self::templates_mut).collect(),
-            Key::Branches(branches) => {
-                branches.ends.iter_mut().flat_map(Self::templates_mut).collect()
-            }
             Key::Expr(_) | Key::Keys(_) => Vec::new(),
         }
     }
@@ -230,12 +212,6 @@ impl Key {
             Key::Template(template) => template.check_names(names, true),
             Key::Shared(key, _) => key.check_names(names),
             Key::Several(keys) => keys.iter().try_for_each(|key| key.check_names(names)),
-            Key::Branches(branches) => {
-                let inner = [names, &bound(&branches.expr)].concat();
-                branches.ends.iter().try_for_each(|key| key.check_names(&inner))?;
-                // The placeholders of a template are filled in.
-                check_filled(&branches.without(|key| key.template().is_some()), names)
-            }
             Key::Expr(expr) | Key::Keys(expr) => check_filled(expr, names),
         }
     }
@@ -255,9 +231,34 @@ impl Key {
 }
 
 fn check_filled(expr: &Expr, names: &[Ident]) -> Result<()> {
-    match unfilled::unfilled(expr, names) {
-        Some((span, text)) => Err(Error::new(span, unfilled::refusal(&text))),
-        None => Ok(()),
+    if let Some((span, text)) = unfilled::unfilled(expr, names) {
+        return Err(Error::new(span, unfilled::refusal(&text)));
+    }
+    let inner = [names, &bound(expr)].concat();
+    branches(expr).into_iter().try_for_each(|end| match text::literal(end).map(|end| &end.lit) {
+        Some(Lit::Str(text)) => Template::parse(text.clone())?.check_names(&inner, true),
+        _ => check_filled(end, names),
+    })
+}
+
+/// The expressions that may be the value of an `if`, a `match` or a block.
+fn branches(expr: &Expr) -> Vec<&Expr> {
+    fn end(block: &Block) -> Vec<&Expr> {
+        match block.stmts.last() {
+            Some(Stmt::Expr(end, None)) => vec![end],
+            _ => Vec::new(),
+        }
+    }
+    match expr {
+        Expr::Paren(paren) => vec![&*paren.expr],
+        Expr::Block(block) => end(&block.block),
+        Expr::Unsafe(block) => end(&block.block),
+        Expr::If(choice) => {
+            let otherwise = choice.else_branch.iter().map(|(_, otherwise)| &**otherwise);
+            end(&choice.then_branch).into_iter().chain(otherwise).collect()
+        }
+        Expr::Match(choice) => choice.arms.iter().map(|arm| &*arm.body).collect(),
+        _ => Vec::new(),
     }
 }
 

@@ -9,7 +9,6 @@
 
 mod args;
 mod boxed;
-mod branches;
 mod check;
 mod defer;
 mod duration;

@@ -114,10 +114,6 @@ impl Printer<'_> {
     fn key(&self, key: &Key) -> TokenStream {
         match key {
             Key::Template(template) => self.template(template),
-            Key::Branches(branches) => {
-                let one = |one: &Key| key_from(&self.runtime, &self.key(one), self.site);
-                branches.print(one).into_token_stream()
-            }
             Key::Expr(expr) if key.is_constant(&self.function.template_names()) => {
                 self.constant(expr)
             }

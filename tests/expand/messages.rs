@@ -280,7 +280,7 @@ fn a_text_that_would_be_one_key_for_all_calls_is_refused_with_both_mends() {
             quote!(["b:<id>", #text]),
             quote!(["b:<id>", shared(#text)]),
             quote!(["b:<id>", permits(#text, 3)]),
-            quote!(if id > 5 { "b:<id>" } else { #text }),
+            quote!(if id > 5 { "b" } else { #text }),
         ] {
             let errors = errors_of(quote!(key = #key), item());
             assert_eq!(errors.len(), 1, "{key}: {errors:?}");

@@ -14,7 +14,7 @@ use crate::known::KNOWN;
 const FORMS: [(&str, &str); 35] = [
     ("key", "key = \"order:<id>\""),
     ("key_of_a_call", "key = note.key(id)"),
-    ("key_of_branches", "key = if id > 0 { \"order:<id>\" } else { \"order\" }"),
+    ("key_of_branches", "key = if id > 0 { note.key(id) } else { note.key(0) }"),
     ("keys", "key = [\"order:<id>\", shared(\"note:<id>:<note>\")]"),
     ("keys_of_an_iterator", "key = keys([note.key(id)])"),
     ("ttl", "ttl = \"30s\""),

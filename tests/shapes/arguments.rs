@@ -140,7 +140,7 @@ async fn an_argument_that_an_expression_borrows_is_dropped_before_the_release() 
         (locks, order) [key = keys([7].map(|_| order_key(&order))), manager = locks]
         (locks, order) [key = ["order:7", order_key(&order)], manager = locks]
         (locks, order) [
-            key = if order.number() > 6 { "order:<order.number()>" } else { "order" },
+            key = if order.number() > 6 { order_key(&order) } else { String::new() },
             manager = locks
         ]
         (locks, order) [key = "order:7", ttl = order.lease(), manager = locks]

@@ -116,13 +116,13 @@ async fn arguments_may_have_any_name() {
 }
 
 #[tokio::test]
-async fn text_in_parentheses_and_branches_is_filled_in() {
+async fn text_in_parentheses_is_filled_in_and_branches_make_keys() {
     #[distributed_lock(key = ("order:<id>"), ttl = "30s", manager = locks)]
     async fn in_parentheses(locks: &LockManager, id: u64) -> Result<bool, LockError> {
         Ok(held(locks, "order:7").await && !held(locks, "order:8").await)
     }
     #[distributed_lock(
-        key = { let large = *id > 5; if large { "large:<id>" } else { "small" } }, manager = locks,
+        key = { let large = *id > 5; if large { format!("large:{id}") } else { "small".into() } }, manager = locks,
     )]
     async fn by_a_branch(locks: &LockManager, id: &u64) -> Result<bool, LockError> {
         Ok(held(locks, "large:7").await && !held(locks, "large:8").await && *id > 5)
@@ -132,7 +132,7 @@ async fn text_in_parentheses_and_branches_is_filled_in() {
             Some(name) if name == "none" => return Ok(false),
             Some("") => std::process::exit(1),
             None if id == 0 => std::process::abort(),
-            Some(name) => "<name>:<id>",
+            Some(name) => format!("{name}:{id}"),
             None => format!("order:{id}"),
         },
         manager = locks

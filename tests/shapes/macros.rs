@@ -66,26 +66,16 @@ async fn keys_are_expressions_and_literals() {
                 Ok((held(locks, "order:7").await, held(locks, "order:8").await))
             }
         };
-        ($name:ident, branch $key:expr, $other:literal) => {
-            #[distributed_lock(
-                            key = if id == 0 { $other } else { $key }, ttl = "30s", manager = locks,
-                        )]
-            async fn $name(locks: &LockManager, id: u64) -> Held {
-                Ok((held(locks, "order:7").await, held(locks, "order:8").await))
-            }
-        };
     }
     locked!(by_expr, expr "order:<id>");
     locked!(by_expr_in_parentheses, expr("order:<id>"));
     locked!(by_literal, literal "order:<id>");
     locked!(by_list, list "order:<id>", "audit:<id>");
-    locked!(by_branch, branch "order:<id>", "none");
     let locks = LockManager::memory();
     assert_apart!(&locks, "order:7", by_expr(&locks, 7).await);
     assert_apart!(&locks, "order:7", by_expr_in_parentheses(&locks, 7).await);
     assert_apart!(&locks, "order:7", by_literal(&locks, 7).await);
     assert_apart!(&locks, "order:7", by_list(&locks, 7).await);
-    assert_apart!(&locks, "order:7", by_branch(&locks, 7).await);
 }
 
 #[tokio::test]

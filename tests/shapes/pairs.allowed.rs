@@ -21,7 +21,7 @@ rows! { (id, note)
         [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY]
         // Refused: renew fences
     }
-    key_of_branches { [key = if id > 0 { "order:<id>" } else { "order" }] [ttl = "30s"]
+    key_of_branches { [key = if id > 0 { note.key(id) } else { note.key(0) }] [ttl = "30s"]
         [ttl = note.lease()] [max_hold = "60s"] [min_hold = "1ms"] [wait = "5s"] [wait = forever]
         [shared] [permits = 3] [permits = note.permits()] [on_busy = error] [on_busy = skip]
         [on_busy = fallback(later)] [on_busy = defer("30s")] [on_lost = error] [on_lost = finish]

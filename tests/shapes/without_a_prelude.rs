@@ -18,7 +18,7 @@ fn undone(_: Lost, value: Result<usize, LockError>) -> Result<usize, LockError> 
 }
 
 #[distributed_lock(
-    key = if dry_run { "order" } else { "order:<id>" },
+    key = if dry_run { "order" } else { "rest" },
     ttl = "30s",
     wait = "5s",
     on_busy = fallback(later),
