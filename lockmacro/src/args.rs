@@ -21,6 +21,7 @@ use crate::values::{
 };
 use crate::words;
 
+#[derive(Default)]
 pub(crate) struct Args {
     pub(crate) key: Key,
     /// `None` for an exclusive lock.
@@ -60,37 +61,38 @@ pub(crate) struct Args {
 }
 
 /// The arguments that the checks of several arguments leave out.
-enum Faulty {
-    Some(Vec<String>),
+#[derive(Default)]
+struct Faulty {
+    names: Vec<String>,
     /// All of them: a value that cannot be parsed may include the arguments after it.
-    All,
+    all: bool,
 }
 
 impl Args {
     /// Every expression that is evaluated before the lock is acquired.
     pub(crate) fn exprs(&self) -> impl Iterator<Item = &Expr> {
-        let wait = self.wait.as_ref().and_then(Wait::limit);
-        let times = [&self.ttl, &self.max_hold, &self.min_hold].into_iter().flatten().chain(wait);
-        let keys = self.key.each();
-        let templates = keys.iter().filter_map(|key| key.template());
-        let templates = templates.chain(&self.message).chain(&self.holder_note);
-        let values = templates.flat_map(Template::exprs);
-        let values = values.chain(keys.iter().filter_map(|key| key.expr())).chain(self.permits());
-        values.chain(times.filter_map(Time::expr)).chain(&self.manager)
+        let keys = self.key.each().iter().filter_map(Key::expr);
+        self.placeholders().chain(keys).chain(self.borrowed())
     }
 
     /// The expressions that may move an argument before the body gets it.
     pub(crate) fn taking(&self) -> Vec<&Expr> {
+        let calls = self.placeholders().filter(|expr| is_taking(expr));
+        let keys = self.key.each().iter().filter_map(Key::expr).flat_map(taken_parts);
+        calls.chain(keys).chain(self.borrowed().flat_map(taking_parts)).collect()
+    }
+
+    /// The values in the key and in the other texts.
+    fn placeholders(&self) -> impl Iterator<Item = &Expr> {
+        let templates = self.key.each().iter().filter_map(Key::template);
+        templates.chain(&self.message).chain(&self.holder_note).flat_map(Template::exprs)
+    }
+
+    /// The times and the numbers, which are copied, and the manager, which is borrowed.
+    fn borrowed(&self) -> impl Iterator<Item = &Expr> {
         let wait = self.wait.as_ref().and_then(Wait::limit);
         let times = [&self.ttl, &self.max_hold, &self.min_hold].into_iter().flatten().chain(wait);
-        let each = self.key.each();
-        let templates = each.iter().filter_map(|key| key.template());
-        let templates = templates.chain(&self.message).chain(&self.holder_note);
-        let calls = templates.flat_map(Template::exprs).filter(|expr| is_taking(expr));
-        let keys = each.iter().filter_map(|key| key.expr()).flat_map(taken_parts);
-        // A time and a number are copied, and a manager is borrowed.
-        let others = times.filter_map(Time::expr).chain(self.permits()).chain(&self.manager);
-        calls.chain(keys).chain(others.flat_map(taking_parts)).collect()
+        times.filter_map(Time::expr).chain(self.permits()).chain(&self.manager)
     }
 
     /// The numbers of permits.
@@ -120,17 +122,13 @@ impl Args {
 
     /// Whether these arguments have no mistakes, so that they can be compared.
     pub(crate) fn are_right(&self, names: &[&str]) -> bool {
-        match &self.faulty {
-            Faulty::Some(faulty) => !names.iter().any(|name| faulty.iter().any(|one| one == name)),
-            Faulty::All => false,
-        }
+        !self.faulty.all
+            && !names.iter().any(|name| self.faulty.names.iter().any(|one| one == name))
     }
 
     fn fault(&mut self, name: Option<&str>, error: Error) {
         self.faults.keep::<()>(Err(error));
-        if let (Faulty::Some(faulty), Some(name)) = (&mut self.faulty, name) {
-            faulty.push(name.to_owned());
-        }
+        self.faulty.names.extend(name.map(str::to_owned));
     }
 
     /// Reads values that stand alone, which is a mistake.
@@ -144,9 +142,7 @@ impl Args {
         };
         let (about, message) = stray::refusal(&values, before, input);
         self.fault(None, Error::new(values[0].span(), message));
-        if let Faulty::Some(faulty) = &mut self.faulty {
-            faulty.extend(about.into_iter().map(str::to_owned));
-        }
+        self.faulty.names.extend(about.into_iter().map(str::to_owned));
         Ok(())
     }
 
@@ -198,9 +194,7 @@ impl Args {
             "guard" => self.guard = Some(parse_binding(input, name)?),
             "fence" => self.fence = Some(parse_fences(input, name)?),
             "message" => self.message = Some(parse_message(self.value(input, name)?)?),
-            "holder_note" => {
-                self.holder_note = Some(parse_note(self.value(input, name)?)?);
-            }
+            "holder_note" => self.holder_note = Some(parse_note(self.value(input, name)?)?),
             "manager" => self.manager = Some(parse_manager(self.value(input, name)?)?),
             "map_err" => self.map_err = Some(parse_map_err(self.value(input, name)?)?),
             "name" => self.name = Some(parse_name(self.value(input, name)?)?),
@@ -217,7 +211,7 @@ impl Args {
         // On a fork: tokens left over in brackets would be a second error.
         if let Err(error) = input.fork().parse::<Expr>() {
             // A comma may belong to the value.
-            self.faulty = Faulty::All;
+            self.faulty.all = true;
             while input.parse::<TokenTree>().is_ok() {}
             return Err(error);
         }
@@ -234,30 +228,7 @@ impl Args {
 impl Parse for Args {
     /// Continues after a mistake, so that all mistakes are reported: see [`Args::faults`].
     fn parse(input: ParseStream) -> Result<Self> {
-        let mut args = Self {
-            key: Key::none(),
-            sharing: None,
-            ttl: None,
-            renew: false,
-            max_hold: None,
-            min_hold: None,
-            wait: None,
-            on_busy: OnBusy::Error,
-            on_lost: None,
-            releases_in_background: false,
-            guard: None,
-            fence: None,
-            message: None,
-            holder_note: None,
-            manager: None,
-            map_err: None,
-            name: None,
-            runtime: None,
-            policy: None,
-            names: Vec::new(),
-            faults: Faults::default(),
-            faulty: Faulty::Some(Vec::new()),
-        };
+        let mut args = Self::default();
         while !input.is_empty() {
             let is_read = args.read(input);
             if is_read && !input.is_empty() && !input.peek(Token![,]) {

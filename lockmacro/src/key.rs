@@ -26,6 +26,14 @@ pub(crate) enum Key {
     Keys(Expr),
 }
 
+/// In place of a key that is missing or wrong.
+impl Default for Key {
+    fn default() -> Self {
+        let literal = LitStr::new("", Span::call_site());
+        Key::Template(Template { literal, parts: Vec::new() })
+    }
+}
+
 impl Key {
     pub(crate) fn parse(value: Expr) -> Result<Self> {
         if let Some(error) = Sharing::refusal(&value, "key = ") {
@@ -42,12 +50,6 @@ impl Key {
             )),
             other => Self::one(other, "key = "),
         }
-    }
-
-    /// The placeholder for a key that is missing or wrong.
-    pub(crate) fn none() -> Self {
-        let literal = LitStr::new("", Span::call_site());
-        Key::Template(Template { literal, parts: Vec::new() })
     }
 
     /// Parses one key. In messages `before` stands in front of it.

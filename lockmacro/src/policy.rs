@@ -9,7 +9,9 @@ use crate::slips::{near, word};
 use crate::words;
 
 /// The policy for a lock that another holder has.
+#[derive(Default)]
 pub(crate) enum OnBusy {
+    #[default]
     Error,
     Skip,
     Fallback(Path),

@@ -3,7 +3,7 @@
 use proc_macro2::Ident;
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
-use syn::{Error, Expr, ExprPath, LitStr, Path, Result, Token, bracketed, token};
+use syn::{Error, Expr, ExprLit, ExprPath, Lit, LitStr, Path, Result, Token, bracketed, token};
 
 use crate::known::example;
 use crate::runtime;
@@ -86,35 +86,43 @@ fn fence_names(input: ParseStream) -> Result<Vec<Ident>> {
     Ok(Punctuated::<Ident, Token![,]>::parse_terminated(&names)?.into_iter().collect())
 }
 
-pub(crate) fn parse_message(value: Expr) -> Result<Template> {
+/// The text of a value that is a string literal.
+fn text(value: Expr, message: &str) -> Result<LitStr> {
     match value {
-        Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. })
-            if text.value().trim().is_empty() =>
-        {
-            Err(Error::new(
-                text.span(),
-                "the message is empty: write one such as `message = \"order <id> is being \
-                 audited\"`, or remove `message`",
-            ))
-        }
-        Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Template::parse(text),
-        other => Err(Error::new_spanned(
-            other,
-            "a message is a string literal, with placeholders for values: write \
-             `message = \"order <id> is being audited\"`",
-        )),
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Ok(text),
+        other => Err(Error::new_spanned(other, message)),
     }
 }
 
-pub(crate) fn parse_note(value: Expr) -> Result<Template> {
-    match value {
-        Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Template::parse(text),
-        other => Err(Error::new_spanned(
-            other,
-            "a note is a string literal, with placeholders for values: write \
-             `holder_note = \"<user.name>\"`",
-        )),
+/// A path without quotes.
+fn path(value: Expr, argument: &str, message: &str) -> Result<ExprPath> {
+    match (unquoted::<ExprPath>(&value, argument), value) {
+        (Some(error), _) => Err(error),
+        (None, Expr::Path(path)) => Ok(path),
+        (None, other) => Err(Error::new_spanned(other, message)),
     }
+}
+
+pub(crate) fn parse_message(value: Expr) -> Result<Template> {
+    let text = text(
+        value,
+        "a message is a string literal, with placeholders for values: write `message = \"order \
+         <id> is being audited\"`",
+    )?;
+    if text.value().trim().is_empty() {
+        let message = "the message is empty: write one such as `message = \"order <id> is being \
+                       audited\"`, or remove `message`";
+        return Err(Error::new(text.span(), message));
+    }
+    Template::parse(text)
+}
+
+pub(crate) fn parse_note(value: Expr) -> Result<Template> {
+    Template::parse(text(
+        value,
+        "a note is a string literal, with placeholders for values: write `holder_note = \
+         \"<user.name>\"`",
+    )?)
 }
 
 pub(crate) fn parse_manager(value: Expr) -> Result<Expr> {
@@ -128,78 +136,51 @@ pub(crate) fn parse_manager(value: Expr) -> Result<Expr> {
 }
 
 pub(crate) fn parse_map_err(value: Expr) -> Result<ExprPath> {
-    if let Some(error) = unquoted::<ExprPath>(&value, "map_err") {
-        return Err(error);
-    }
-    match value {
-        Expr::Path(path) => Ok(path),
-        other => Err(Error::new_spanned(
-            other,
-            "`map_err` takes the path of a `fn(LockError) -> E` that makes the function's error: \
-             write `map_err = OrderError::from_lock`",
-        )),
-    }
-}
-
-pub(crate) fn parse_name(value: Expr) -> Result<LitStr> {
-    match value {
-        Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. })
-            if !text.value().trim().is_empty() =>
-        {
-            match text.value().contains(char::is_control) {
-                false => Ok(text),
-                true => Err(Error::new(
-                    text.span(),
-                    "a name has no control characters: write one such as `name = \
-                     \"orders.audit\"`",
-                )),
-            }
-        }
-        other => Err(Error::new_spanned(
-            other,
-            "the name that logs, metrics and stored calls show is a string literal: write \
-             `name = \"orders.audit\"`",
-        )),
-    }
-}
-
-pub(crate) fn parse_runtime(value: Expr) -> Result<Path> {
-    if let Some(error) = unquoted::<Path>(&value, "crate") {
-        return Err(error);
-    }
-    match value {
-        Expr::Path(path) if path.qself.is_none() => {
-            let is_plain = |segment: &syn::PathSegment| segment.arguments.is_none();
-            if path.path.is_ident("lockmacro") {
-                let message = "`lockmacro` is the attribute alone: write the path of the runtime, \
-                               as in `crate = my_crate::lockmacro_runtime`";
-                return Err(Error::new_spanned(path, message));
-            }
-            if path.path.segments.iter().all(is_plain) {
-                return Ok(runtime::of_this_version(path.path));
-            }
-            runtime_expected(&path)
-        }
-        other => runtime_expected(&other),
-    }
-}
-
-fn runtime_expected(value: &impl quote::ToTokens) -> Result<Path> {
-    let message = "this is no path of the runtime: write one, as in \
-                   `crate = my_crate::lockmacro_runtime`";
-    Err(Error::new_spanned(value, message))
+    path(
+        value,
+        "map_err",
+        "`map_err` takes the path of a `fn(LockError) -> E` that makes the function's error: write \
+         `map_err = OrderError::from_lock`",
+    )
 }
 
 pub(crate) fn parse_policy(value: Expr) -> Result<ExprPath> {
-    if let Some(error) = unquoted::<ExprPath>(&value, "policy") {
-        return Err(error);
-    }
-    match value {
-        Expr::Path(path) => Ok(path),
-        other => Err(Error::new_spanned(
-            other,
-            "a policy is a constant with a name: write `const ORDERS: LockPolicy = ..;` beside the \
-             functions, and `policy = ORDERS` here",
-        )),
-    }
+    path(
+        value,
+        "policy",
+        "a policy is a constant with a name: write `const ORDERS: LockPolicy = ..;` beside the \
+         functions, and `policy = ORDERS` here",
+    )
+}
+
+pub(crate) fn parse_name(value: Expr) -> Result<LitStr> {
+    let message = "the name that logs, metrics and stored calls show is a string literal: write \
+                   `name = \"orders.audit\"`";
+    let text = text(value, message)?;
+    let message = match text.value() {
+        name if name.trim().is_empty() => message,
+        name if name.contains(char::is_control) => {
+            "a name has no control characters: write one such as `name = \"orders.audit\"`"
+        }
+        _ => return Ok(text),
+    };
+    Err(Error::new(text.span(), message))
+}
+
+pub(crate) fn parse_runtime(value: Expr) -> Result<Path> {
+    let message = "this is no path of the runtime: write one, as in `crate = \
+                   my_crate::lockmacro_runtime`";
+    let path = path(value, "crate", message)?;
+    let is_plain = path.path.segments.iter().all(|segment| segment.arguments.is_none());
+    let message = match path.path.is_ident("lockmacro") {
+        true => {
+            "`lockmacro` is the attribute alone: write the path of the runtime, as in `crate = \
+             my_crate::lockmacro_runtime`"
+        }
+        false if path.qself.is_none() && is_plain => {
+            return Ok(runtime::of_this_version(path.path));
+        }
+        false => message,
+    };
+    Err(Error::new_spanned(path, message))
 }
