@@ -14,13 +14,13 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep_until, timeout};
 
-use crate::engine::cleanup_retry::{LONGEST_PAUSE, next_release, pauses};
+use crate::engine::cleanup_retry::{LONGEST_PAUSE, Tries};
 use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::abandoned::{AbandonedToken, AbandonedTokens};
 use crate::store::dispatch::Store;
-use crate::value::backoff::{Backoff, jittered};
+use crate::value::backoff::jittered;
 use crate::value::error::LockError;
 use crate::value::sync::Mutex;
 use crate::value::time::Instant;
@@ -91,14 +91,9 @@ impl Cleanup {
             }
             return None;
         }
-        let end = Instant::now() + request.lasts();
         Some(DroppedLock {
             cleanup: Arc::clone(self),
-            request,
-            guard: Some(guard),
-            end,
-            pauses: pauses(),
-            times: 0,
+            tries: Tries::new(request, guard),
             untried: Some(self.untried.join()),
             abandoned: None,
             counted: Some(self.locks.join()),
@@ -133,14 +128,7 @@ impl Cleanup {
 #[derive(Debug)]
 pub(crate) struct DroppedLock {
     cleanup: Arc<Cleanup>,
-    pub(crate) request: Arc<Request>,
-    /// Counts the lock as in flight, until it was released.
-    pub(crate) guard: Option<InFlightGuard>,
-    /// End of its lease, or of its time in the queue.
-    pub(crate) end: Instant,
-    pub(crate) pauses: Backoff,
-    /// Number of tries.
-    pub(crate) times: u8,
+    tries: Tries,
     /// Present until the first try is over.
     untried: Option<InFlightGuard>,
     /// Reports a late grant to the token.
@@ -153,17 +141,17 @@ impl DroppedLock {
     /// Releases the lock until that is answered, or its lease is over.
     pub(crate) async fn release(mut self, store: Arc<Store>) {
         // A later grant to the token of a waiter is noticed.
-        let tokens = store.abandoned().filter(|_| self.request.until.is_some());
-        let bits = self.request.token.bits();
+        let tokens = store.abandoned().filter(|_| self.tries.request.until.is_some());
+        let bits = self.tries.request.token.bits();
         self.abandoned = tokens.map(|all: Arc<AbandonedTokens>| all.abandon(bits));
         loop {
             let released = self.try_once(&store).await;
             self.untried = None;
-            let Some(pause) = next_release(store.servers(), &mut self, &released) else { break };
+            let Some(pause) = self.tries.next(store.servers(), &released) else { break };
             // Where there is no room, those that were released before are the first to go: a late
             // request for them is the least likely.
             let is_crowded = self.cleanup.locks.count() > self.cleanup.max_locks / 2;
-            if is_crowded && self.guard.is_none() || !self.is_due(&store, pause).await {
+            if is_crowded && self.tries.guard.is_none() || !self.is_due(&store, pause).await {
                 break;
             }
         }
@@ -183,9 +171,9 @@ impl DroppedLock {
         };
         // Never closed.
         let _permit = permits.acquire().await;
-        self.times = self.times.saturating_add(1);
-        let release = store.release(&self.request);
-        match self.guard.is_some() && self.cleanup.closed.lock().is_none() {
+        self.tries.times = self.tries.times.saturating_add(1);
+        let release = store.release(&self.tries.request);
+        match self.tries.guard.is_some() && self.cleanup.closed.lock().is_none() {
             true => release.await,
             // The end of the thread may wait for this.
             false => timeout(SHUTDOWN_PAUSE, release).await.unwrap_or_else(|_| Err(unanswered())),
@@ -202,16 +190,16 @@ impl DroppedLock {
             closes.as_mut().enable();
             let closed = *cleanup.closed.lock();
             if let Some(at) = closed {
-                if self.guard.is_some() {
-                    self.end = self.end.min(at + LAST_TRIES);
+                if self.tries.guard.is_some() {
+                    self.tries.end = self.tries.end.min(at + LAST_TRIES);
                 } else if Instant::now() >= at + SHUTDOWN_PAUSE {
                     return false;
                 } else {
                     due = due.min(at + SHUTDOWN_PAUSE);
                 }
             }
-            if due > self.end {
-                let is_left = usize::from(self.guard.is_some());
+            if due > self.tries.end {
+                let is_left = usize::from(self.tries.guard.is_some());
                 cleanup.left.fetch_add(is_left, Ordering::Relaxed);
                 return false;
             }
@@ -221,13 +209,13 @@ impl DroppedLock {
                 Woken::Granted => return true,
                 Woken::Due => {}
             }
-            let is_last = closed.is_some() && self.guard.is_none();
-            if is_last || !store.servers().is_lost(&self.request) {
+            let is_last = closed.is_some() && self.tries.guard.is_none();
+            if is_last || !store.servers().is_lost(&self.tries.request) {
                 return true;
             }
             if cleanup.may_probe() {
                 // A probe is no try of the lock's own.
-                self.times = self.times.saturating_sub(1);
+                self.tries.times = self.tries.times.saturating_sub(1);
                 return true;
             }
             due = Instant::now() + jittered(LONGEST_PAUSE);
@@ -404,7 +392,7 @@ mod tests {
         let dropped = running.cleanup.take(request(0), running.in_flight.join());
         let mut dropped = dropped.expect("there is room");
         // It was released before.
-        (dropped.guard, dropped.untried) = (None, None);
+        (dropped.tries.guard, dropped.untried) = (None, None);
         running.jobs.spawn(dropped.release(Arc::clone(&running.store)));
         sleep(Duration::from_millis(10)).await;
         let start = Instant::now();

@@ -1,8 +1,9 @@
 //! Whether and when a dropped lock is released once more.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::cleanup::DroppedLock;
+use crate::engine::in_flight::InFlightGuard;
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::servers::Servers;
@@ -28,57 +29,73 @@ const MAX_RELEASES: u8 = 3;
 /// when the other nodes have answered.
 const DOUBTFUL_TRIES: u8 = 2;
 
-/// The pauses between the tries of a lock.
-pub(crate) fn pauses() -> Backoff {
-    Backoff::growing(FIRST_PAUSE, LONGEST_PAUSE, GROWTH)
+/// A dropped lock and its releases so far.
+#[derive(Debug)]
+pub(crate) struct Tries {
+    pub(crate) request: Arc<Request>,
+    /// Counts the lock as in flight, until it was released.
+    pub(crate) guard: Option<InFlightGuard>,
+    /// End of its lease, or of its time in the queue.
+    pub(crate) end: Instant,
+    /// Number of releases.
+    pub(crate) times: u8,
+    pauses: Backoff,
 }
 
-/// The pause before the next release; `None` when there is none. A lock that was released no longer
-/// counts as in flight.
-pub(crate) fn next_release(
-    servers: &dyn Servers,
-    lock: &mut DroppedLock,
-    released: &Result<Released, LockError>,
-) -> Option<Duration> {
-    // A node of a Redlock may have a token, and may be back soon.
-    let is_doubtful = lock.request.is_doubtful();
-    if released.is_ok() && !is_doubtful {
-        lock.guard = None;
+impl Tries {
+    pub(crate) fn new(request: Arc<Request>, guard: InFlightGuard) -> Self {
+        let (end, times) = (Instant::now() + request.lasts(), 0);
+        let pauses = Backoff::growing(FIRST_PAUSE, LONGEST_PAUSE, GROWTH);
+        Self { request, guard: Some(guard), end, times, pauses }
     }
-    let error = match released {
-        Ok(_) if lock.request.applied().is_known() => return None,
-        Ok(_) if is_doubtful => {
-            if lock.times >= DOUBTFUL_TRIES {
-                lock.guard = None;
-            }
-            if lock.guard.is_none() {
-                // Not counted: a request on its way to the node may still arrive after its answer.
-                lock.times = 0;
-            }
-            return Some(lock.pauses.step());
+
+    /// The pause before the next release; `None` when there is none. A lock that was released no
+    /// longer counts as in flight.
+    pub(crate) fn next(
+        &mut self,
+        servers: &dyn Servers,
+        released: &Result<Released, LockError>,
+    ) -> Option<Duration> {
+        // A node of a Redlock may have a token, and may be back soon.
+        let is_doubtful = self.request.is_doubtful();
+        if released.is_ok() && !is_doubtful {
+            self.guard = None;
         }
-        // The abandoned request may still be in flight, in a network that was cut for a while.
-        Ok(_) if lock.times >= MAX_RELEASES => return None,
-        Ok(_) if lock.times + 1 == MAX_RELEASES => return Some(LAST_PAUSE),
-        Ok(_) => return Some(lock.pauses.step()),
-        Err(error) => error,
-    };
-    let (several, lost) = (servers.are_several(), servers.is_lost(&lock.request));
-    // An outage may end before the server counts as lost. A lock that is given up meanwhile would
-    // stay for the rest of its ttl.
-    let passes = error.is_transient();
-    if passes {
-        lock.times = lock.times.saturating_sub(1);
-    }
-    let is_tried = passes || lock.times < MAX_RELEASES || is_doubtful || lost || several;
-    let pause = lock.pauses.step();
-    if is_final(error) || !is_tried || Instant::now() + pause > lock.end {
-        if lock.guard.is_some() {
-            log_left(servers, &lock.request, error);
+        let error = match released {
+            Ok(_) if self.request.applied().is_known() => return None,
+            Ok(_) if is_doubtful => {
+                if self.times >= DOUBTFUL_TRIES {
+                    self.guard = None;
+                }
+                if self.guard.is_none() {
+                    // Not counted: a request on its way to the node may still arrive.
+                    self.times = 0;
+                }
+                return Some(self.pauses.step());
+            }
+            // The abandoned request may still be in flight, in a network that was cut for a while.
+            Ok(_) if self.times >= MAX_RELEASES => return None,
+            Ok(_) if self.times + 1 == MAX_RELEASES => return Some(LAST_PAUSE),
+            Ok(_) => return Some(self.pauses.step()),
+            Err(error) => error,
+        };
+        let (several, lost) = (servers.are_several(), servers.is_lost(&self.request));
+        // An outage may end before the server counts as lost. A lock that is given up meanwhile
+        // would stay for the rest of its ttl.
+        let passes = error.is_transient();
+        if passes {
+            self.times = self.times.saturating_sub(1);
         }
-        return None;
+        let is_tried = passes || self.times < MAX_RELEASES || is_doubtful || lost || several;
+        let pause = self.pauses.step();
+        if is_final(error) || !is_tried || Instant::now() + pause > self.end {
+            if self.guard.is_some() {
+                log_left(servers, &self.request, error);
+            }
+            return None;
+        }
+        Some(pause)
     }
-    Some(pause)
 }
 
 /// Logs that a lock is not released and ends with its ttl.
@@ -101,10 +118,7 @@ fn is_final(error: &LockError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::engine::cleanup::Cleanup;
     use crate::engine::in_flight::InFlight;
     use crate::store::memory::Memory;
     use crate::value::applied::Applied;
@@ -119,20 +133,14 @@ mod tests {
         let attempts = request.attempts();
         let vote = attempts.sends(2, attempts.begin(), (7, request.ttl)).unwrap();
         vote.answered(Applied::Yes);
-        let cleanup = Arc::new(Cleanup::default());
-        let mut lock = cleanup.take(Arc::new(request), InFlight::default().join()).unwrap();
-        let again =
-            |lock: &mut DroppedLock| next_release(&Memory::new(), lock, &Ok(Released::Held));
+        let mut tries = Tries::new(Arc::new(request), InFlight::default().join());
+        let again = |tries: &mut Tries| tries.next(&Memory::new(), &Ok(Released::Held));
         for nth in 1..4 * MAX_RELEASES {
-            lock.times += 1;
-            assert!(again(&mut lock).is_some_and(|pause| pause < LAST_PAUSE));
-            assert_eq!(
-                lock.guard.is_some(),
-                nth < DOUBTFUL_TRIES,
-                "a shutdown waits for two tries"
-            );
+            tries.times += 1;
+            assert!(again(&mut tries).is_some_and(|pause| pause < LAST_PAUSE));
+            assert_eq!(tries.guard.is_some(), nth < DOUBTFUL_TRIES, "a shutdown waits for two");
         }
         attempts.gone(2, 1);
-        assert_eq!(again(&mut lock), None);
+        assert_eq!(again(&mut tries), None);
     }
 }
