@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::iter;
 
+use crate::store::redis::client::script::Script;
 #[cfg(feature = "defer")]
 use crate::store::redis::jobs::calls::CALLS;
 use crate::store::redis::scripts;
@@ -63,8 +64,12 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
     // A server refuses to add a channel or a key to all of them, which a user may have already.
     let mut rights = vec!["resetchannels".to_owned(), "resetkeys".to_owned()];
     rights.extend(keys(pattern));
+    // Where only some keys are allowed, the whole script is called in place of this one.
+    let is_called = |script: &&&Script| {
+        pattern == EVERY_KEY || !std::ptr::eq(**script, &scripts::ACQUIRE_SHARED)
+    };
     let mut commands: BTreeSet<String> =
-        scripts::ALL.iter().flat_map(|script| script.commands()).collect();
+        scripts::ALL.iter().filter(is_called).flat_map(|script| script.commands()).collect();
     let mut special = Vec::new();
     let receives = has(Use::Wait) || has(Use::Defer);
     if receives {

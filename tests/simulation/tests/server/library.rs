@@ -201,7 +201,7 @@ fn several_locks() {
                 eval(
                     CHECK_RIGHTS,
                     one,
-                    &["lm1:worker", "get", "publish", "pubsub|numsub", "time", "set", "nosuch"]
+                    &["&lm1:*", "get", "publish", "pubsub|numsub", "time", "set", "nosuch"]
                         .map(str::to_owned),
                 ),
             ]

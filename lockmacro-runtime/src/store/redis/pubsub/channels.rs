@@ -51,11 +51,6 @@ impl Grants {
         let slot = if self.by_slot && !self.prefix.is_empty() { "{*}:" } else { "" };
         format!("&lm1:{slot}{}*", self.prefix)
     }
-
-    /// A channel beside those of the pattern.
-    pub(crate) fn channel_of_others(&self) -> &'static str {
-        if self.prefix.is_empty() { "\u{1} any channel" } else { "lm1:\u{1} any channel" }
-    }
 }
 
 impl PushSink for Grants {
