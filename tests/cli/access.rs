@@ -16,11 +16,12 @@ fn rights(start: &str) -> Vec<String> {
 async fn look(server: &Server) -> Result<(), LockError> {
     let locks = LockManager::connect(&server.url_as("shop", "password")).await?;
     let held = hold(&locks, "order:1").await;
-    assert_eq!(locks.held("order:*", 10).await?.found.len(), 1);
+    let shared = Lock::new("order:2").shared().manager(&locks).acquire().await?;
+    assert_eq!(locks.held("order:*", 10).await?.found.len(), 2);
     assert!(locks.waiting("order:1", 10).await?.found.is_empty());
     let seen = locks.holder("order:1").await?.expect("held");
     assert!(locks.take_away(&seen).await?);
-    drop(held);
+    drop((held, shared));
     Ok(())
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod client;
 pub(crate) mod inspect;
 #[cfg(feature = "defer")]
 pub(crate) mod jobs;
+pub(crate) mod known_rights;
 pub(crate) mod lost;
 pub(crate) mod pubsub;
 pub(crate) mod release;

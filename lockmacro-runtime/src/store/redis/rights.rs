@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::slice;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use redis::{Pipeline, Value};
 
@@ -24,16 +24,6 @@ use crate::value::task::JoinSet;
 /// The commands for pushed grants, on one server and in a cluster. Without them waiters poll.
 const OF_WAITERS: [[&str; 3]; 2] =
     [["subscribe", "publish", "pubsub|numsub"], ["ssubscribe", "spublish", "pubsub|shardnumsub"]];
-
-/// The rights of the user, as the last check found them.
-#[derive(Debug, Default)]
-pub(crate) struct Rights {
-    /// A check was made.
-    pub(crate) asked: AtomicBool,
-    /// The user may use every key. Otherwise a lock that a plain SET is granted may not be
-    /// releasable, because its companion keys are denied.
-    pub(crate) every_key: AtomicBool,
-}
 
 impl Redis {
     /// Asks for the user's rights in one round trip. `receives` is true where callers may wait.

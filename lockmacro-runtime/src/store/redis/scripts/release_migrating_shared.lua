@@ -14,7 +14,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 -- Otherwise the key stays until it expires, or until the others release it. A node does not delete a
 -- key that is not there while its slot is moved.
-if redis.call('ZCOUNT', KEYS[2], string.format('(%.0f', now), '+inf') == 0 then
+local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
+if not last or tonumber(last) <= now then
   redis.call('DEL', KEYS[1])
 end
 return tonumber(ends) > now and 1 or 0
