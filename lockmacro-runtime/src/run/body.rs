@@ -9,8 +9,8 @@ use crate::engine::unreported::Errors;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::outcome::{LockOutcome, SkipOutcome};
-use crate::run::driver::{Driver, Ended, Ending, Start};
-use crate::run::report::{Conclude, Outcome, Report, errors_of};
+use crate::run::driver::{Driver, Ending, Start};
+use crate::run::report::{Conclusion, Outcome, Recover, Report};
 
 impl<F> Lock<F> {
     /// Acquires the lock, runs `body` as [`LockGuard::run`] does, and releases the lock. Without
@@ -36,7 +36,7 @@ impl<F> Lock<F> {
         B: Future,
         B::Output: LockOutcome,
     {
-        Run::new(Start::Lock(self.spec), Errors::Carried, body, Outcome::reported as Report<_>)
+        Call::new(self, (), Outcome::reported).run(body)
     }
 
     /// Runs `body` as [`run`](Lock::run) does, but skips the body when somebody else holds the
@@ -64,8 +64,7 @@ impl<F> Lock<F> {
         B: Future,
         B::Output: SkipOutcome,
     {
-        let start = Start::Lock(self.spec).or_skip();
-        Run::new(start, errors_of::<B::Output>(), body, Outcome::skipped as Report<_>)
+        Call::new(self, (), Outcome::skipped).or_skip::<B::Output>().run(body)
     }
 
     /// Runs a `body` that is not async as [`run`](Lock::run) does. Like
@@ -80,7 +79,7 @@ impl<F> Lock<F> {
     /// # Ok(()) }
     /// ```
     pub fn run_blocking<R: LockOutcome>(self, body: impl FnOnce() -> R) -> R {
-        run_blocking(Start::Lock(self.spec), Errors::Carried, body, Outcome::reported as Report<_>)
+        Call::new(self, (), Outcome::reported).run_blocking(body)
     }
 
     /// Runs a `body` that is not async as [`run_or_skip`](Lock::run_or_skip) does.
@@ -100,8 +99,7 @@ impl<F> Lock<F> {
     /// that of a current-thread runtime: see
     /// [`LockError::BlockingInAsync`](crate::LockError::BlockingInAsync).
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
-        let start = Start::Lock(self.spec).or_skip();
-        run_blocking(start, errors_of::<R>(), body, Outcome::skipped as Report<_>)
+        Call::new(self, (), Outcome::skipped).or_skip::<R>().run_blocking(body)
     }
 }
 
@@ -121,13 +119,13 @@ impl LockGuard {
         B: Future,
         B::Output: LockOutcome,
     {
-        Run::new(Start::Guard(self), Errors::Carried, body, Outcome::reported as Report<_>)
+        Call::new(self, (), Outcome::reported).run(body)
     }
 
     /// Runs a `body` that is not async as [`run`](LockGuard::run) does. Such a body cannot be
     /// stopped: when the lock is lost, the body finishes first.
     pub fn run_blocking<R: LockOutcome>(self, body: impl FnOnce() -> R) -> R {
-        run_blocking(Start::Guard(self), Errors::Carried, body, Outcome::reported as Report<_>)
+        Call::new(self, (), Outcome::reported).run_blocking(body)
     }
 
     /// Runs `body` as [`run`](LockGuard::run) does, for the return types of `on_busy = skip`. An
@@ -137,31 +135,82 @@ impl LockGuard {
         B: Future,
         B::Output: SkipOutcome,
     {
-        Run::new(Start::Guard(self), errors_of::<B::Output>(), body, Outcome::skipped as Report<_>)
+        Call::new(self, (), Outcome::skipped).or_skip::<B::Output>().run(body)
     }
 
     /// Runs a `body` that is not async as [`run_or_skip`](LockGuard::run_or_skip) does.
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
-        run_blocking(Start::Guard(self), errors_of::<R>(), body, Outcome::skipped as Report<_>)
+        Call::new(self, (), Outcome::skipped).or_skip::<R>().run_blocking(body)
     }
 }
 
-/// Runs a body that is not async, and reports its end.
-pub(crate) fn run_blocking<R>(
-    start: Start,
-    errors: Errors,
-    body: impl FnOnce() -> R,
-    report: impl Conclude<R>,
-) -> R {
-    let (mut body, mut value) = (Some(body), None);
-    let ended = start.block_on(errors, &mut || value = body.take().map(|body| body()));
-    conclude(ended, value, report)
+/// The receiver of a body: a lock, a guard, or one of them with a function that recovers.
+pub trait Under {
+    /// The function that recovers from a loss, or `()`.
+    type Recover;
+
+    /// Returns what the body starts from, and the function.
+    fn start(self) -> (Start, Self::Recover);
 }
 
-/// Not inlined, because functions of one return type share it.
-#[inline(never)]
-fn conclude<R>(ended: Ended, value: Option<R>, report: impl Conclude<R>) -> R {
-    report.conclude(Outcome::new(ended, value))
+impl<F> Under for Lock<F> {
+    type Recover = ();
+
+    fn start(self) -> (Start, ()) {
+        (Start::Lock(self.spec), ())
+    }
+}
+
+impl Under for LockGuard {
+    type Recover = ();
+
+    fn start(self) -> (Start, ()) {
+        (Start::Guard(self), ())
+    }
+}
+
+/// All that is known of the call of a body before the body: its start, and its conclusion.
+pub(crate) struct Call<H, M, R> {
+    start: Start,
+    errors: Errors,
+    conclusion: Conclusion<H, M, R>,
+}
+
+impl<H: Recover<R>, M, R> Call<H, M, R> {
+    pub(crate) fn new(
+        under: impl Under<Recover = H>,
+        map: M,
+        report: fn(Outcome<R>, M) -> R,
+    ) -> Self {
+        let (start, recover) = under.start();
+        Self { start, errors: Errors::Carried, conclusion: Conclusion { recover, map, report } }
+    }
+
+    /// For a body that is skipped when the lock is busy: the manager's default wait does not apply.
+    pub(crate) fn or_skip<S: SkipOutcome>(self) -> Self {
+        let start = match self.start {
+            Start::Lock(spec) => Start::Lock(spec.without_default_wait()),
+            guard @ Start::Guard(_) => guard,
+        };
+        let errors = match S::CARRIES_ERRORS {
+            true => Errors::Carried,
+            false if H::IS_GIVEN => Errors::ReportedUnlessLate,
+            false => Errors::Reported,
+        };
+        Self { start, errors, ..self }
+    }
+
+    pub(crate) fn run<B: Future<Output = R>>(self, body: B) -> Run<B, Conclusion<H, M, R>> {
+        let (driver, report) = (self.start.driver(self.errors), Some(self.conclusion));
+        Run::Body { body, driver, report }
+    }
+
+    pub(crate) fn run_blocking(self, body: impl FnOnce() -> R) -> R {
+        let (mut body, mut value) = (Some(body), None);
+        let run = &mut || value = body.take().map(|body| body());
+        let outcome = self.start.block_on(self.errors, run);
+        self.conclusion.conclude(outcome, value)
+    }
 }
 
 pin_project! {
@@ -181,13 +230,11 @@ pin_project! {
     }
 }
 
-impl<B: Future, X> Run<B, X> {
-    pub(crate) fn new(start: Start, errors: Errors, body: B, report: X) -> Self {
-        Run::Body { body, driver: start.driver(errors), report: Some(report) }
-    }
-}
-
-impl<B: Future, X: Conclude<B::Output>> Future for Run<B, X> {
+impl<B, H, M> Future for Run<B, Conclusion<H, M, B::Output>>
+where
+    B: Future,
+    H: Recover<B::Output>,
+{
     type Output = B::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<B::Output> {
@@ -212,15 +259,15 @@ impl<B: Future, X: Conclude<B::Output>> Future for Run<B, X> {
 
 /// Releases the lock and reports the outcome. It does not depend on the body's type, so functions
 /// of one return type share it.
-fn poll_release<R, X: Conclude<R>>(
+fn poll_release<H: Recover<R>, M, R>(
     ending: &mut Ending,
     cx: &mut Context<'_>,
     value: &mut Option<R>,
-    report: &mut Option<X>,
+    report: &mut Option<Conclusion<H, M, R>>,
 ) -> Poll<R> {
-    let ended = ready!(ending.poll_release(cx));
+    let outcome = ready!(ending.poll_release(cx));
     match report.take() {
-        Some(report) => Poll::Ready(conclude(ended, value.take(), report)),
+        Some(report) => Poll::Ready(report.conclude(outcome, value.take())),
         None => Poll::Pending,
     }
 }

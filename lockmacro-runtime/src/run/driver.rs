@@ -10,31 +10,11 @@ use crate::engine::reentry::Scope;
 use crate::engine::spec::LockSpec;
 use crate::engine::unreported::{Errors, unreported};
 use crate::guard::LockGuard;
-use crate::value::error::LockError;
+use crate::run::report::Outcome;
 use crate::value::loss::{Lost, OnLost};
 
 /// Polls a body once; `Ready` when it has finished.
 pub(crate) type PollBody<'a> = dyn FnMut(&mut Context<'_>) -> Poll<()> + 'a;
-
-/// How a body ended.
-#[derive(Debug)]
-pub(crate) enum Ended {
-    /// It finished under the lock, or its value counts although the lock was lost.
-    Done,
-    /// It finished after the lock was lost.
-    Late(Lost),
-    /// It did not run, or was dropped because the lock was lost.
-    Refused(LockError),
-}
-
-impl Ended {
-    fn after(on_lost: OnLost, lost: Option<Lost>) -> Self {
-        match lost {
-            Some(lost) if on_lost != OnLost::Finish => Ended::Late(lost),
-            _ => Ended::Done,
-        }
-    }
-}
 
 /// The start of a body.
 pub enum Start {
@@ -45,28 +25,24 @@ pub enum Start {
 }
 
 impl Start {
-    /// For a body that is skipped when the lock is busy: the manager's default wait does not apply.
-    pub(crate) fn or_skip(self) -> Self {
-        match self {
-            Start::Lock(spec) => Start::Lock(spec.without_default_wait()),
-            guard @ Start::Guard(_) => guard,
-        }
-    }
-
     /// For an async body. Nothing is sent before the first poll.
     pub(crate) fn driver(self, errors: Errors) -> Driver {
         match self {
-            Start::Lock(spec) => Driver::acquiring(spec, errors),
-            Start::Guard(guard) => Driver::running(guard, errors),
+            Start::Lock(spec) => Driver::Acquiring(acquire(spec, false, errors), errors),
+            Start::Guard(guard) => Driver::Running(Running::new(guard, errors)),
         }
     }
 
     /// Runs a body that is not async, on the caller's thread.
-    pub(crate) fn block_on(self, errors: Errors, body: &mut dyn FnMut()) -> Ended {
-        match self {
-            Start::Lock(spec) => acquire_and_run(spec, errors, body),
-            Start::Guard(guard) => run_held(guard, errors, body),
-        }
+    pub(crate) fn block_on(self, errors: Errors, body: &mut dyn FnMut()) -> Outcome<()> {
+        let guard = match self {
+            Start::Lock(spec) => match acquire_blocking(spec, false, errors) {
+                Ok(acquired) => acquired.into(),
+                Err(error) => return Outcome::Refused(error),
+            },
+            Start::Guard(guard) => guard,
+        };
+        Running::new(guard, errors).block_on(body)
     }
 }
 
@@ -83,9 +59,9 @@ pub(crate) enum Driver {
 /// The rest of a driver when its body is dropped. It is smaller than a driver, because the body's
 /// value is stored beside it.
 pub(crate) enum Ending {
-    Releasing(Pending<Ended>),
+    Releasing(Pending<Outcome<()>>),
     /// Boxed, because an error is larger than all the rest.
-    Ended(Option<Box<Ended>>),
+    Ended(Option<Box<Outcome<()>>>),
 }
 
 /// A body under its lock.
@@ -99,24 +75,15 @@ pub(crate) struct Running {
 }
 
 impl Driver {
-    fn acquiring(spec: Box<LockSpec>, errors: Errors) -> Self {
-        Driver::Acquiring(acquire(spec, false, errors), errors)
-    }
-
-    fn running(guard: LockGuard, errors: Errors) -> Self {
-        let scope = guard.level();
-        Driver::Running(Running { lost: None, scope, guard, errors, is_begun: false })
-    }
-
     /// Acquires the lock and polls the body while the lock is held, until the body has finished or
     /// has to be dropped. The release comes next.
     pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>, body: &mut PollBody<'_>) -> Poll<()> {
         loop {
             *self = match self {
                 Driver::Acquiring(acquire, errors) => match ready!(Pin::new(acquire).poll(cx)) {
-                    Ok(acquired) => Self::running(acquired.into(), *errors),
+                    Ok(acquired) => Driver::Running(Running::new(acquired.into(), *errors)),
                     Err(error) => {
-                        let refused = Box::new(Ended::Refused(error));
+                        let refused = Box::new(Outcome::Refused(error));
                         Driver::Ending(Ending::Ended(Some(refused)))
                     }
                 },
@@ -144,7 +111,7 @@ impl Driver {
 
 impl Ending {
     /// Releases the lock, when the body has finished or was dropped.
-    pub(crate) fn poll_release(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+    pub(crate) fn poll_release(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<()>> {
         match self {
             Ending::Releasing(release) => release.as_mut().poll(cx),
             Ending::Ended(ended) => match ended.take() {
@@ -156,6 +123,11 @@ impl Ending {
 }
 
 impl Running {
+    fn new(guard: LockGuard, errors: Errors) -> Self {
+        let scope = guard.level();
+        Self { lost: None, scope, guard, errors, is_begun: false }
+    }
+
     /// Polls the body until it has finished, or returns the loss that ended it.
     fn poll(&mut self, cx: &mut Context<'_>, body: &mut PollBody<'_>) -> Poll<Result<(), Lost>> {
         let stops = !self.is_begun || self.guard.on_lost() == OnLost::Cancel;
@@ -178,7 +150,7 @@ impl Running {
         lost.as_mut().poll(cx).map(Err)
     }
 
-    async fn release(mut self, stopped: Option<Lost>) -> Ended {
+    async fn release(mut self, stopped: Option<Lost>) -> Outcome<()> {
         let lost = self.guard.held().remaining().err();
         if let Some(held) = self.guard.take_for_background() {
             held.release_in_background().await;
@@ -189,45 +161,35 @@ impl Running {
         self.ended(stopped, lost)
     }
 
-    fn ended(&self, stopped: Option<Lost>, lost: Option<Lost>) -> Ended {
-        let ended = match stopped {
-            Some(lost) => Ended::Refused(lost.into()),
-            None => Ended::after(self.guard.on_lost(), lost),
+    fn block_on(mut self, body: &mut dyn FnMut()) -> Outcome<()> {
+        // The last check before the body, which cannot be stopped later.
+        let stopped = self.guard.held().remaining().map(|_| self.scope.enter(body)).err();
+        let lost = self.guard.held().remaining().err();
+        if let Some(held) = self.guard.take_for_background() {
+            held.release_by_thread();
+        } else if !self.guard.is_joined() {
+            let held = self.guard.held();
+            held.report_release(held.release_blocking(), lost.as_ref());
+        }
+        self.ended(stopped, lost)
+    }
+
+    fn ended(&self, stopped: Option<Lost>, lost: Option<Lost>) -> Outcome<()> {
+        let outcome = match (stopped, lost) {
+            (Some(lost), _) => Outcome::Refused(lost.into()),
+            (None, Some(lost)) if self.guard.on_lost() != OnLost::Finish => Outcome::Late((), lost),
+            _ => Outcome::Done(()),
         };
-        let error = match (&ended, self.errors) {
-            (_, Errors::Carried) | (Ended::Done, _) => None,
-            (Ended::Late(_), Errors::ReportedUnlessLate) => None,
-            (Ended::Late(lost), Errors::Reported) => Some(lost.clone().into()),
-            (Ended::Refused(error), _) => Some(error.clone()),
+        let error = match (&outcome, self.errors) {
+            (_, Errors::Carried) | (Outcome::Done(()), _) => None,
+            (Outcome::Late(..), Errors::ReportedUnlessLate) => None,
+            (Outcome::Late((), lost), Errors::Reported) => Some(lost.clone().into()),
+            (Outcome::Refused(error), _) => Some(error.clone()),
         };
         if let Some(error) = error {
             let request = self.guard.held().request();
             unreported(&request.name, request.keys(), &error);
         }
-        ended
+        outcome
     }
-}
-
-/// Acquires `lock`, runs `body` and releases the lock, on the caller's thread.
-fn acquire_and_run(spec: Box<LockSpec>, errors: Errors, body: &mut dyn FnMut()) -> Ended {
-    match acquire_blocking(spec, false, errors) {
-        Ok(acquired) => run_held(acquired.into(), errors, body),
-        Err(error) => Ended::Refused(error),
-    }
-}
-
-/// Runs `body` under the lock and releases it, on the caller's thread.
-fn run_held(guard: LockGuard, errors: Errors, body: &mut dyn FnMut()) -> Ended {
-    let scope = guard.level();
-    let mut running = Running { lost: None, scope, guard, errors, is_begun: true };
-    // The last check before the body, which cannot be stopped later.
-    let stopped = running.guard.held().remaining().map(|_| running.scope.enter(body)).err();
-    let lost = running.guard.held().remaining().err();
-    if let Some(held) = running.guard.take_for_background() {
-        held.release_by_thread();
-    } else if !running.guard.is_joined() {
-        let held = running.guard.held();
-        held.report_release(held.release_blocking(), lost.as_ref());
-    }
-    running.ended(stopped, lost)
 }

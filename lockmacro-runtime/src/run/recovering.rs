@@ -1,12 +1,11 @@
 //! A lock with a function that is called when the lock is lost, for `on_lost = path`.
 
-use crate::engine::unreported::Errors;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::outcome::{LockOutcome, SkipOutcome};
-use crate::run::body::{Run, run_blocking};
+use crate::run::body::{Call, Run, Under};
 use crate::run::driver::Start;
-use crate::run::report::{Outcome, Recovered, errors_recovered_of};
+use crate::run::report::{Conclusion, Outcome};
 use crate::value::loss::{Lost, OnLost};
 
 impl<F> Lock<F> {
@@ -39,24 +38,6 @@ impl LockGuard {
     }
 }
 
-/// A lock that a body can run under: one to acquire, or one that is held.
-pub trait Under {
-    /// Returns what the body starts from.
-    fn start(self) -> Start;
-}
-
-impl<F> Under for Lock<F> {
-    fn start(self) -> Start {
-        Start::Lock(self.spec)
-    }
-}
-
-impl Under for LockGuard {
-    fn start(self) -> Start {
-        Start::Guard(self)
-    }
-}
-
 /// A lock with a function that recovers from its loss, from [`Lock::recovering`] or
 /// [`LockGuard::recovering`].
 ///
@@ -67,9 +48,20 @@ impl Under for LockGuard {
 #[derive(Debug)]
 #[must_use = "a lock does nothing until it is run"]
 pub struct Recovering<L, H> {
-    pub(crate) lock: L,
-    pub(crate) recover: H,
+    lock: L,
+    recover: H,
 }
+
+impl<L: Under, H> Under for Recovering<L, H> {
+    type Recover = H;
+
+    fn start(self) -> (Start, H) {
+        (self.lock.start().0, self.recover)
+    }
+}
+
+/// A conclusion after a function that recovers from a loss.
+pub type Recovered<H, R> = Conclusion<H, (), R>;
 
 impl<L: Under, H> Recovering<L, H> {
     /// Runs `body` as [`Lock::run`] and [`LockGuard::run`] do, and calls the function after a loss.
@@ -83,8 +75,7 @@ impl<L: Under, H> Recovering<L, H> {
         B::Output: LockOutcome,
         H: FnOnce(Lost, B::Output) -> B::Output,
     {
-        let report = Recovered { recover: self.recover, report: Outcome::reported };
-        Run::new(self.lock.start(), Errors::Carried, body, report)
+        Call::new(self, (), Outcome::reported).run(body)
     }
 
     /// Runs `body` as [`run`](Recovering::run) does, for the return types of `on_busy = skip`.
@@ -100,9 +91,7 @@ impl<L: Under, H> Recovering<L, H> {
         B::Output: SkipOutcome,
         H: FnOnce(Lost, B::Output) -> B::Output,
     {
-        let report = Recovered { recover: self.recover, report: Outcome::skipped };
-        let start = self.lock.start().or_skip();
-        Run::new(start, errors_recovered_of::<B::Output>(), body, report)
+        Call::new(self, (), Outcome::skipped).or_skip::<B::Output>().run(body)
     }
 
     /// Runs a `body` that is not async as [`run`](Recovering::run) does.
@@ -111,8 +100,7 @@ impl<L: Under, H> Recovering<L, H> {
         R: LockOutcome,
         H: FnOnce(Lost, R) -> R,
     {
-        let report = Recovered { recover: self.recover, report: Outcome::reported };
-        run_blocking(self.lock.start(), Errors::Carried, body, report)
+        Call::new(self, (), Outcome::reported).run_blocking(body)
     }
 
     /// Runs a `body` that is not async as [`run_or_skip`](Recovering::run_or_skip) does.
@@ -121,7 +109,6 @@ impl<L: Under, H> Recovering<L, H> {
         R: SkipOutcome,
         H: FnOnce(Lost, R) -> R,
     {
-        let report = Recovered { recover: self.recover, report: Outcome::skipped };
-        run_blocking(self.lock.start().or_skip(), errors_recovered_of::<R>(), body, report)
+        Call::new(self, (), Outcome::skipped).or_skip::<R>().run_blocking(body)
     }
 }

@@ -1,8 +1,6 @@
 //! The outcome of a locked body, and how it becomes the caller's value.
 
-use crate::engine::unreported::Errors;
 use crate::outcome::{LockOutcome, SkipOutcome};
-use crate::run::driver::Ended;
 use crate::value::error::LockError;
 use crate::value::loss::Lost;
 use crate::value::unavailability::Unavailability;
@@ -17,52 +15,69 @@ pub enum Outcome<R> {
     Refused(LockError),
 }
 
-/// Makes the caller's value of the outcome of a body.
-pub trait Conclude<R> {
-    /// Returns the caller's value.
-    fn conclude(self, outcome: Outcome<R>) -> R;
-}
-
-impl<R, X: FnOnce(Outcome<R>) -> R> Conclude<R> for X {
-    fn conclude(self, outcome: Outcome<R>) -> R {
-        self(outcome)
-    }
+/// How the outcome of a body becomes the caller's value. A named type, because with a closure the
+/// compiler would report an error in the return type twice, and nest types one level deeper, of
+/// which it limits the number.
+pub struct Conclusion<H, M, R> {
+    /// Recovers from a loss, if it is a function.
+    pub(crate) recover: H,
+    /// Converts errors, if it is a function.
+    pub(crate) map: M,
+    pub(crate) report: fn(Outcome<R>, M) -> R,
 }
 
 /// A conclusion that depends on the return type alone.
-pub type Report<R> = fn(Outcome<R>) -> R;
+pub type Report<R> = Conclusion<(), (), R>;
 
-/// A [`Report`] after a function that recovers from a loss. A named type, because with an unnamed
-/// one the compiler would report an error in the return type twice.
-pub struct Recovered<H, R> {
-    pub(crate) recover: H,
-    pub(crate) report: Report<R>,
-}
-
-impl<R, H: FnOnce(Lost, R) -> R> Conclude<R> for Recovered<H, R> {
-    fn conclude(self, outcome: Outcome<R>) -> R {
-        (self.report)(outcome.recovered(self.recover))
-    }
-}
-
-impl<R> Outcome<R> {
-    pub(crate) fn new(ended: Ended, value: Option<R>) -> Self {
-        match (ended, value) {
-            (Ended::Done, Some(value)) => Outcome::Done(value),
-            (Ended::Late(lost), Some(value)) => Outcome::Late(value, lost),
-            (Ended::Late(lost), None) => Outcome::Refused(lost.into()),
-            (Ended::Refused(error), _) => Outcome::Refused(error),
+impl<H: Recover<R>, M, R> Conclusion<H, M, R> {
+    /// Returns the caller's value, of the outcome of the body and of its value if it has one. Not
+    /// inlined, because functions of one return type share it.
+    #[inline(never)]
+    pub(crate) fn conclude(self, outcome: Outcome<()>, value: Option<R>) -> R {
+        let outcome = match (outcome, value) {
+            (Outcome::Done(()), Some(value)) => Outcome::Done(value),
+            (Outcome::Late((), lost), Some(value)) => self.recover.recovered(value, lost),
+            (Outcome::Late((), lost), None) => Outcome::Refused(lost.into()),
+            (Outcome::Refused(error), _) => Outcome::Refused(error),
             // Cannot happen: a body that is done has a value.
-            (Ended::Done, None) => Outcome::Refused(LockError::unavailable_at(
+            (Outcome::Done(()), None) => Outcome::Refused(LockError::unavailable_at(
                 None,
                 Unavailability::Local,
                 "the body has ended without a value",
             )),
-        }
+        };
+        (self.report)(outcome, self.map)
     }
+}
 
+/// A function that recovers from a loss, or `()` for none.
+pub trait Recover<R> {
+    /// Whether it is a function.
+    const IS_GIVEN: bool;
+
+    /// Returns the outcome of a body that finished after the loss.
+    fn recovered(self, value: R, lost: Lost) -> Outcome<R>;
+}
+
+impl<R> Recover<R> for () {
+    const IS_GIVEN: bool = false;
+
+    fn recovered(self, value: R, lost: Lost) -> Outcome<R> {
+        Outcome::Late(value, lost)
+    }
+}
+
+impl<R, H: FnOnce(Lost, R) -> R> Recover<R> for H {
+    const IS_GIVEN: bool = true;
+
+    fn recovered(self, value: R, lost: Lost) -> Outcome<R> {
+        Outcome::Done(self(lost, value))
+    }
+}
+
+impl<R> Outcome<R> {
     /// For return types that carry errors.
-    pub(crate) fn reported(self) -> R
+    pub(crate) fn reported(self, (): ()) -> R
     where
         R: LockOutcome,
     {
@@ -74,7 +89,7 @@ impl<R> Outcome<R> {
     }
 
     /// For callers that skip the body when somebody else holds the lock.
-    pub(crate) fn skipped(self) -> R
+    pub(crate) fn skipped(self, (): ()) -> R
     where
         R: SkipOutcome,
     {
@@ -83,14 +98,6 @@ impl<R> Outcome<R> {
             Outcome::Late(value, lost) => value.after_loss(lost.into()),
             Outcome::Refused(error) if error.is_busy() => R::skipped(error),
             Outcome::Refused(error) => R::from_lock_error(error),
-        }
-    }
-
-    /// Calls `recover` with the loss and the value of a body that finished too late.
-    pub(crate) fn recovered(self, recover: impl FnOnce(Lost, R) -> R) -> Self {
-        match self {
-            Outcome::Late(value, lost) => Outcome::Done(recover(lost, value)),
-            outcome => outcome,
         }
     }
 }
@@ -144,14 +151,4 @@ impl<R: AnyResult> Outcome<R> {
             outcome => outcome.mapped(map),
         }
     }
-}
-
-/// Which errors the driver reports where a busy lock is skipped.
-pub(crate) fn errors_of<R: SkipOutcome>() -> Errors {
-    if R::CARRIES_ERRORS { Errors::Carried } else { Errors::Reported }
-}
-
-/// The same where the caller recovers from a loss.
-pub(crate) fn errors_recovered_of<R: SkipOutcome>() -> Errors {
-    if R::CARRIES_ERRORS { Errors::Carried } else { Errors::ReportedUnlessLate }
 }
