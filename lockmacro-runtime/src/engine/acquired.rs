@@ -17,7 +17,6 @@ use crate::protocol::lease::Renewal;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
-use crate::value::labels::Labelled;
 use crate::value::loss::OnLost;
 use crate::value::time::Moment;
 

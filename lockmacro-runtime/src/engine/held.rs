@@ -31,7 +31,6 @@ use crate::protocol::request::Request;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceBlock, Fences};
 use crate::value::key::LockKey;
-use crate::value::labels::Labelled;
 use crate::value::loss::{LossCause, Lost};
 use crate::value::random;
 use crate::value::sync::{Mutex, MutexGuard};

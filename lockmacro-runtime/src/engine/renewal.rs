@@ -17,7 +17,6 @@ use crate::engine::telemetry;
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::backoff::Backoff;
-use crate::value::labels::Labelled;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::task::spawn;
 use crate::value::time::{Instant, Moment, checked};

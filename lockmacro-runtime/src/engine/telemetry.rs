@@ -4,22 +4,24 @@
 //! Metrics are labelled with the lock's name and the template of its key, never with the key: the
 //! number of keys has no bound.
 
+use std::borrow::Borrow;
 use std::fmt::Display;
 use std::ops::Deref;
 use std::time::Duration;
 
 use crate::engine::observer;
+use crate::protocol::request::Request;
 use crate::value::error::LockError;
 use crate::value::key::Listed;
-use crate::value::labels::{Labelled, Labels};
+use crate::value::labels::Labels;
 use crate::value::loss::Lost;
 use crate::value::time::Moment;
 
 /// Counts one lock in a gauge until it is dropped. The gauge is part of the type, as every waiter
 /// carries one and it has to be small.
 #[derive(Debug)]
-pub(crate) struct Counted<L: Labelled, const HELD: bool> {
-    labelled: L,
+pub(crate) struct Counted<L: Borrow<Request>, const HELD: bool> {
+    request: L,
 }
 
 /// Counts a caller that waits for an answer.
@@ -27,33 +29,33 @@ pub(crate) type WaitingGauge<L> = Counted<L, false>;
 /// Counts a held lock.
 pub(crate) type HeldGauge<L> = Counted<L, true>;
 
-impl<L: Labelled, const HELD: bool> Counted<L, HELD> {
-    pub(crate) fn new(labelled: L) -> Self {
-        let counted = Self { labelled };
+impl<L: Borrow<Request>, const HELD: bool> Counted<L, HELD> {
+    pub(crate) fn new(request: L) -> Self {
+        let counted = Self { request };
         #[cfg(feature = "metrics")]
         counted.gauge().increment(1);
         counted
     }
 }
 
-impl<L: Labelled, const HELD: bool> Deref for Counted<L, HELD> {
+impl<L: Borrow<Request>, const HELD: bool> Deref for Counted<L, HELD> {
     type Target = L;
 
     fn deref(&self) -> &L {
-        &self.labelled
+        &self.request
     }
 }
 
 #[cfg(feature = "metrics")]
-impl<L: Labelled, const HELD: bool> Counted<L, HELD> {
+impl<L: Borrow<Request>, const HELD: bool> Counted<L, HELD> {
     fn gauge(&self) -> metrics::Gauge {
         let name = if HELD { "lockmacro_held" } else { "lockmacro_waiting" };
-        numbers::gauge(name, self.labelled.labels())
+        numbers::gauge(name, self.request.borrow().labels())
     }
 }
 
 #[cfg(feature = "metrics")]
-impl<L: Labelled, const HELD: bool> Drop for Counted<L, HELD> {
+impl<L: Borrow<Request>, const HELD: bool> Drop for Counted<L, HELD> {
     fn drop(&mut self) {
         self.gauge().decrement(1);
     }

@@ -12,7 +12,7 @@ use crate::protocol::witness::Witness;
 use crate::value::applied::{Applied, AtomicApplied};
 use crate::value::error::LockError;
 use crate::value::key::{Listed, LockKey};
-use crate::value::labels::{Labelled, Labels};
+use crate::value::labels::Labels;
 use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER, WAITER_TTL};
 use crate::value::time::{LastMoment, Moment};
 use crate::value::token::Token;
@@ -375,10 +375,9 @@ impl Request {
     fn rare(&self) -> &Rare {
         self.rare.get_or_init(Box::default)
     }
-}
 
-impl Labelled for Request {
-    fn labels(&self) -> Labels<'_> {
+    /// The labels of the lock in metrics.
+    pub(crate) fn labels(&self) -> Labels<'_> {
         let given = self.rare.get().and_then(|rare| rare.given.as_ref());
         Labels { name: &self.name, key: given.unwrap_or(&self.key) }
     }

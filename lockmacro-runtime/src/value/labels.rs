@@ -1,7 +1,6 @@
 //! Labels of a lock in metrics and logs.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use crate::value::key::LockKey;
 
@@ -11,15 +10,4 @@ pub(crate) struct Labels<'a> {
     pub(crate) name: &'a Cow<'static, str>,
     /// The key, which has the template with the manager's prefix.
     pub(crate) key: &'a LockKey,
-}
-
-/// Has labels for metrics.
-pub(crate) trait Labelled {
-    fn labels(&self) -> Labels<'_>;
-}
-
-impl<L: Labelled> Labelled for Arc<L> {
-    fn labels(&self) -> Labels<'_> {
-        (**self).labels()
-    }
 }
