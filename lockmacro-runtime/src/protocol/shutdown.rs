@@ -1,10 +1,9 @@
 //! The shutdown of a manager, as a signal for its waiters.
 
-use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Poll, ready};
 
+use futures_util::future::{Either, select};
 use tokio::sync::Notify;
 
 use crate::protocol::answer::Failed;
@@ -34,7 +33,6 @@ impl Shutdown {
     }
 
     /// Waits until the manager is shut down.
-    #[cfg(feature = "defer")]
     pub(crate) async fn closed(&self) {
         let mut signal = pin!(self.signal.notified());
         // Registered before the check, so that no shutdown in between is missed.
@@ -47,22 +45,12 @@ impl Shutdown {
     /// Waits for the answer. A shutdown ends the wait with an error.
     pub(crate) async fn unless<T>(
         &self,
-        mut asked: impl Future<Output = Result<T, Failed>> + Unpin,
+        asked: impl Future<Output = Result<T, Failed>> + Unpin,
     ) -> Result<T, Failed> {
-        let mut signal = pin!(self.signal.notified());
-        // Registered before the check, so that no shutdown in between is missed.
-        signal.as_mut().enable();
-        poll_fn(|cx| {
-            if self.is_closed() {
-                return Poll::Ready(Err(shut_down()));
-            }
-            if let Poll::Ready(answer) = pin!(&mut asked).poll(cx) {
-                return Poll::Ready(answer);
-            }
-            ready!(signal.as_mut().poll(cx));
-            Poll::Ready(Err(shut_down()))
-        })
-        .await
+        match select(pin!(self.closed()), asked).await {
+            Either::Left(_) => Err(shut_down()),
+            Either::Right((answer, _)) => answer,
+        }
     }
 }
 
