@@ -20,7 +20,7 @@ use crate::store::redis::client::url::Deployment;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::rules::{Rules, no_replicas};
 use crate::store::redlock::store::Redlock;
-use crate::store::redlock::url::RedlockUrl;
+use crate::store::redlock::url;
 use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
 use crate::value::fence::{RETENTION, RETENTION_MAX, RETENTION_MIN};
@@ -402,13 +402,12 @@ impl LockManagerBuilder {
             }
             return Ok(Store::Memory(Memory::shared()));
         }
-        if let Some(all) = RedlockUrl::read(&url) {
-            let all = all?;
-            self.rules = all.rules(self.rules);
+        if let Some(nodes) = url::nodes(&url, &mut self.rules) {
+            let nodes = nodes?;
             if self.replicated.is_some() {
                 return Err(no_replicas());
             }
-            return self.nodes(&all.nodes);
+            return self.nodes(&nodes);
         }
         self.one(Deployment::of(&url, self.timeout)?)
     }

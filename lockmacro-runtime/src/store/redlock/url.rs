@@ -15,75 +15,55 @@ const ENCRYPTED: (&str, &str) = ("redlocks", "rediss");
 const FORM: &str =
     "it is not of the form `redlock://[user:password@]host:port,host:port,host:port[/db]`";
 
-/// The parts of the URL.
-#[derive(Default)]
-pub(crate) struct RedlockUrl<'a> {
-    pub(crate) nodes: Vec<Url<'a>>,
-    durable: bool,
-    longest_ttl: Option<Duration>,
-    node_timeout: Option<Duration>,
+/// Reads the nodes of `redlock://[user:password@]host[:port],…[/db][?setting&setting=value]`, or of
+/// the same with `redlocks`; `None` for another scheme. The settings of the URL take precedence over
+/// those of `rules`.
+pub(crate) fn nodes<'a>(
+    url: &Url<'a>,
+    rules: &mut Rules,
+) -> Option<Result<Vec<Url<'a>>, LockError>> {
+    let (_, of_each) = [PLAIN, ENCRYPTED].into_iter().find(|(known, _)| *known == url.scheme)?;
+    Some(nodes_of(of_each, url, rules))
 }
 
-impl<'a> RedlockUrl<'a> {
-    /// Reads `redlock://[user:password@]host[:port],…[/db][?setting&setting=value]`, or the same
-    /// with `redlocks`; `None` for another scheme.
-    pub(crate) fn read(url: &Url<'a>) -> Option<Result<Self, LockError>> {
-        let kind = [PLAIN, ENCRYPTED].into_iter().find(|(known, _)| *known == url.scheme)?;
-        Some(Self::of(kind, url))
-    }
-
-    fn of((scheme, of_each): (&str, &'static str), url: &Url<'a>) -> Result<Self, LockError> {
-        let (mut this, mut passed_on) = (Self::default(), Vec::new());
-        for setting in &url.settings {
-            let (name, value) = (setting.name, setting.value());
-            match name {
-                "durable" if setting.value.is_none() => this.durable = true,
-                "durable" => return Err(invalid("`durable` is written without a value")),
-                "longest_ttl" => this.longest_ttl = Some(time(name, value, TTL_MIN..=TTL_MAX)?),
-                "node_timeout" => {
-                    let times = Duration::from_millis(1)..=TTL_MAX;
-                    this.node_timeout = Some(time(name, value, times)?);
-                }
-                "cacert" | "cert" | "key" if scheme == ENCRYPTED.0 => passed_on.push(*setting),
-                _ if url.may_be_cut => return Err(url.has_no(*setting)),
-                // The URL of a node refuses those that a node cannot have.
-                "replicated" | "replicated_timeout" | "fence_retention" => {
-                    passed_on.push(*setting);
-                }
-                _ => return Err(url.has_no(*setting)),
+fn nodes_of<'a>(
+    of_each: &'static str,
+    url: &Url<'a>,
+    rules: &mut Rules,
+) -> Result<Vec<Url<'a>>, LockError> {
+    let mut passed_on = Vec::new();
+    for setting in &url.settings {
+        let (name, value) = (setting.name, setting.value());
+        match name {
+            "durable" if setting.value.is_none() => rules.durable = true,
+            "durable" => {
+                return Err(LockError::invalid_url("`durable` is written without a value"));
             }
-        }
-        if url.hosts.split(',').any(str::is_empty) {
-            return Err(invalid(FORM));
-        }
-        let node = |host| url.of_one(of_each, host, passed_on.clone());
-        this.nodes = url.hosts.split(',').map(node).collect();
-        Ok(this)
-    }
-
-    /// The settings of the nodes: those of the URL take precedence over `rules`.
-    pub(crate) fn rules(&self, rules: Rules) -> Rules {
-        Rules {
-            longest_ttl: self.longest_ttl.unwrap_or(rules.longest_ttl),
-            durable: self.durable || rules.durable,
-            node: self.node_timeout.unwrap_or(rules.node),
-            ..rules
+            "longest_ttl" => rules.longest_ttl = time(name, value, TTL_MIN..=TTL_MAX)?,
+            "node_timeout" => {
+                rules.node = time(name, value, Duration::from_millis(1)..=TTL_MAX)?;
+            }
+            "cacert" | "cert" | "key" if url.scheme == ENCRYPTED.0 => passed_on.push(*setting),
+            _ if url.may_be_cut => return Err(url.has_no(*setting)),
+            // The URL of a node refuses those that a node cannot have.
+            "replicated" | "replicated_timeout" | "fence_retention" => passed_on.push(*setting),
+            _ => return Err(url.has_no(*setting)),
         }
     }
+    if url.hosts.split(',').any(str::is_empty) {
+        return Err(LockError::invalid_url(FORM));
+    }
+    Ok(url.hosts.split(',').map(|host| url.of_one(of_each, host, passed_on.clone())).collect())
 }
 
 fn time(name: &str, value: &str, times: RangeInclusive<Duration>) -> Result<Duration, LockError> {
     duration(value).filter(|time| times.contains(time)).ok_or_else(|| {
         let (shortest, longest) = times.into_inner();
         let hours = longest.as_secs() / 3_600;
-        invalid(format!(
+        LockError::invalid_url(format!(
             "`{name}` is no time from {shortest:?} to {hours}h, such as `50ms` or `10m`"
         ))
     })
-}
-
-fn invalid(detail: impl Into<String>) -> LockError {
-    LockError::InvalidUrl { detail: detail.into() }
 }
 
 #[cfg(test)]
@@ -91,19 +71,26 @@ mod tests {
     use super::*;
     use crate::value::url::Setting;
 
-    fn read(url: &str) -> RedlockUrl<'_> {
-        RedlockUrl::read(&Url::parse(url).expect(url)).expect("its scheme").expect(url)
+    const SECOND: Duration = Duration::from_secs(1);
+    const BUILDER: Rules =
+        Rules { longest_ttl: SECOND, durable: false, node: SECOND, fence_retention: SECOND };
+
+    /// The nodes of a URL, and their settings beside those of a builder.
+    fn read(url: &str, mut rules: Rules) -> Result<(Vec<Url<'_>>, Rules), LockError> {
+        let nodes = nodes(&Url::parse(url)?, &mut rules).expect("its scheme")?;
+        Ok((nodes, rules))
     }
 
     #[test]
     fn it_names_all_nodes() {
-        assert!(RedlockUrl::read(&Url::parse("redis://a").expect("a URL")).is_none());
+        let redis = Url::parse("redis://a").expect("a URL");
+        assert!(nodes(&redis, &mut BUILDER.clone()).is_none());
         let nodes = |url: &'static str| -> Vec<_> {
             let node = |node: Url<'static>| {
                 let settings: Vec<_> = node.settings.iter().map(Setting::text).collect();
                 (node.scheme, node.login, node.hosts, node.path, settings.join("&"))
             };
-            read(url).nodes.into_iter().map(node).collect()
+            read(url, BUILDER).expect(url).0.into_iter().map(node).collect()
         };
         let node = |host| ("redis", Some("u:p"), host, Some("4"), String::new());
         assert_eq!(nodes("redlock://u:p@a:1,b,[::1]:3/4"), ["a:1", "b", "[::1]:3"].map(node));
@@ -114,20 +101,18 @@ mod tests {
 
     #[test]
     fn its_settings_take_precedence_over_the_builders() {
-        let second = Duration::from_secs(1);
-        let (durable, fence_retention) = (false, 9 * second);
-        let builder = Rules { longest_ttl: second, durable, node: second, fence_retention };
         let rules = |settings| {
             let url = format!("redlock://a,b,c{settings}");
-            read(&url).rules(builder)
+            read(&url, BUILDER).expect(settings).1
         };
-        assert_eq!(rules(""), builder);
-        assert_eq!(rules("/1?durable"), Rules { durable: true, ..builder });
+        let durable = Rules { durable: true, ..BUILDER };
+        assert_eq!(rules(""), BUILDER);
+        assert_eq!(rules("/1?durable"), durable);
         assert_eq!(
             rules("?longest_ttl=10m&node_timeout=100ms"),
-            Rules { longest_ttl: second * 600, node: second / 10, ..builder }
+            Rules { longest_ttl: SECOND * 600, node: SECOND / 10, ..BUILDER }
         );
-        assert!(read("redlock://a,b,c").rules(Rules { durable: true, ..builder }).durable);
+        assert_eq!(read("redlock://a,b,c", durable).expect("a URL").1, durable);
     }
 
     #[test]
@@ -151,8 +136,7 @@ mod tests {
             (":durable?durable@a,b,c", "`%3F`"),
         ] {
             let url = format!("redlock://{rest}");
-            let read = RedlockUrl::read(&Url::parse(&url).expect(rest)).expect("its scheme");
-            let error = read.err().expect(rest).to_string();
+            let error = read(&url, BUILDER).err().expect(rest).to_string();
             assert!(error.contains(why) && !error.contains("hunter2"), "{rest}: {error}");
         }
     }
