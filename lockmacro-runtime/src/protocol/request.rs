@@ -82,6 +82,12 @@ impl Request {
         }
     }
 
+    /// A request for the same key and of the same function.
+    fn like(&self, token: Token, ttl: Duration, fenced: bool) -> Self {
+        let request = Self::new(self.key.clone(), token, ttl);
+        Self { name: self.name.clone(), fenced, ..request }
+    }
+
     /// The same request for `several` keys, unless that is empty. `given` is the first one in the
     /// caller's order. The keys stay for `min_hold` at least.
     pub(crate) fn with(
@@ -146,12 +152,10 @@ impl Request {
 
     /// The same request with another token.
     pub(crate) fn with_new_token(&self) -> Result<Self, LockError> {
-        let request = Self::new(self.key.clone(), self.token.another()?, self.ttl);
-        let min_hold = self.min_hold();
         let given = self.rare.get().and_then(|rare| rare.given.clone());
-        let mut request = request.with(self.several().to_vec(), given, min_hold);
-        request.name.clone_from(&self.name);
-        (request.fenced, request.until, request.asked) = (self.fenced, self.until, self.asked);
+        let request = self.like(self.token.another()?, self.ttl, self.fenced);
+        let mut request = request.with(self.several().to_vec(), given, self.min_hold());
+        (request.until, request.asked) = (self.until, self.asked);
         if let Some(witness) = self.rare.get().and_then(|rare| rare.witness.clone()) {
             request.is_watched_by(witness);
         }
@@ -165,19 +169,14 @@ impl Request {
         (ttl, fenced): (Duration, bool),
         witness: Arc<dyn Witness>,
     ) -> Result<Self, LockError> {
-        let mut request = Self::new(self.key.clone(), self.token.another()?, ttl);
-        request.name.clone_from(&self.name);
-        request.fenced = fenced;
+        let mut request = self.like(self.token.another()?, ttl, fenced);
         request.until = Some(request.asked.after(FOR_EVER));
-        // Until it is sent, which may take a subscription first.
-        request.set_applied(Applied::No);
-        let rare = Rare { witness: Some(witness), ..Rare::default() };
-        request.rare = OnceLock::from(Box::new(rare));
+        request.is_watched_by(witness);
         Ok(request)
     }
 
     /// Reports the answers to the request, while it waits, to `witness`.
-    pub(crate) fn is_watched_by(&mut self, witness: Arc<dyn Witness>) {
+    fn is_watched_by(&mut self, witness: Arc<dyn Witness>) {
         let mut rare = self.rare.take().unwrap_or_default();
         rare.witness = Some(witness);
         // Until it is sent, which may take a subscription first.
@@ -190,9 +189,8 @@ impl Request {
     pub(crate) fn with_wish(&self, (ttl, fenced): (Duration, bool)) -> Self {
         let witness = self.rare.get().and_then(|rare| rare.witness.clone());
         let rare = Rare { witness, ..Rare::default() };
-        let mut request = Self::new(self.key.clone(), self.token.clone(), ttl);
-        request.name.clone_from(&self.name);
-        (request.fenced, request.until) = (fenced, self.until);
+        let mut request = self.like(self.token.clone(), ttl, fenced);
+        request.until = self.until;
         request.rare = OnceLock::from(Box::new(rare));
         request.shares_token_of(self);
         // The server may have granted the lock for the earlier ttl.
@@ -202,12 +200,9 @@ impl Request {
 
     /// The request of a waiter like this one, which waits until `until`.
     pub(crate) fn for_waiting(&self, until: Option<Moment>) -> Self {
-        let mut request = Self::new(self.key.clone(), self.token.clone(), self.ttl);
-        let min_hold = self.min_hold();
-        request = request.with(Vec::new(), None, min_hold);
-        request.name.clone_from(&self.name);
-        (request.fenced, request.asked, request.until) = (self.fenced, self.asked, until);
-        request
+        let request = self.like(self.token.clone(), self.ttl, self.fenced);
+        let request = request.with(Vec::new(), None, self.min_hold());
+        Self { asked: self.asked, until, ..request }
     }
 
     /// This request as that of the next holder of the lock that `held` was granted, with the token
