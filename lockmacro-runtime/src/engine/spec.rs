@@ -79,12 +79,6 @@ impl LockSpec {
         }
     }
 
-    /// The same lock, which does not wait unless the caller has set a wait.
-    pub(crate) fn without_default_wait(mut self: Box<Self>) -> Box<Self> {
-        self.wait.get_or_insert_default();
-        self
-    }
-
     /// All keys, in the caller's order.
     pub(crate) fn keys(&self) -> Vec<LockKey> {
         iter::once(&self.key).chain(&self.more).cloned().collect()

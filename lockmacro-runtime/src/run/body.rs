@@ -187,17 +187,16 @@ impl<H: Recover<R>, M, R> Call<H, M, R> {
     }
 
     /// For a body that is skipped when the lock is busy: the manager's default wait does not apply.
-    pub(crate) fn or_skip<S: SkipOutcome>(self) -> Self {
-        let start = match self.start {
-            Start::Lock(spec) => Start::Lock(spec.without_default_wait()),
-            guard @ Start::Guard(_) => guard,
-        };
-        let errors = match S::CARRIES_ERRORS {
+    pub(crate) fn or_skip<S: SkipOutcome>(mut self) -> Self {
+        if let Start::Lock(spec) = &mut self.start {
+            spec.wait.get_or_insert_default();
+        }
+        self.errors = match S::CARRIES_ERRORS {
             true => Errors::Carried,
             false if H::IS_GIVEN => Errors::ReportedUnlessLate,
             false => Errors::Reported,
         };
-        Self { start, errors, ..self }
+        self
     }
 
     pub(crate) fn run<B: Future<Output = R>>(self, body: B) -> Run<B, Conclusion<H, M, R>> {
