@@ -14,7 +14,7 @@ use crate::defer::arguments::Arguments;
 use crate::defer::outcome::{CallEnd, JobOutcome};
 use crate::defer::running::{RunningCall, is_running, new_id};
 use crate::engine::current::Current;
-use crate::jobs::call::{Job, NewJob};
+use crate::jobs::call::{Job, NewJob, Stored};
 use crate::jobs::limits::{ATTEMPTS, check_size};
 use crate::manager::lock_manager::LockManager;
 use crate::store::dispatch::Store;
@@ -218,8 +218,7 @@ impl<A> DeferredFn<A> {
     /// When the future is dropped, the call may have been stored.
     pub async fn later(self, busy: LockError, arguments: A) -> LockError {
         let (manager, job) = match self.stored(&busy, &arguments) {
-            Ok(Some(stored)) => stored,
-            Ok(None) => return busy,
+            Ok(stored) => stored,
             Err(error) => return error,
         };
         deferred(busy, manager.deferrer().put(job).await)
@@ -228,8 +227,7 @@ impl<A> DeferredFn<A> {
     /// Stores a call as [`later`](DeferredFn::later) does, in code that is not async.
     pub fn later_blocking(self, busy: LockError, arguments: A) -> LockError {
         let (manager, job) = match self.stored(&busy, &arguments) {
-            Ok(Some(stored)) => stored,
-            Ok(None) => return busy,
+            Ok(stored) => stored,
             Err(error) => return error,
         };
         let of = manager.clone();
@@ -238,19 +236,15 @@ impl<A> DeferredFn<A> {
         deferred(busy, manager.core().background().block_on(put).and_then(|stored| stored))
     }
 
-    /// The call to store; `None` in a worker that runs this call.
-    fn stored(
-        self,
-        busy: &LockError,
-        arguments: &A,
-    ) -> Result<Option<(LockManager, NewJob)>, LockError> {
+    /// The call to store; the error is `busy` in a worker that runs this call.
+    fn stored(self, busy: &LockError, arguments: &A) -> Result<(LockManager, NewJob), LockError> {
         let arguments = (self.write)(arguments).map_err(|error| {
             let detail = format!("the arguments cannot be stored: {error}");
             LockError::unavailable(Unavailability::Local, detail)
         })?;
         let Function { name, delay, attempts, unique, .. } = self.function;
         if is_running(&name, &arguments, busy) {
-            return Ok(None);
+            return Err(busy.clone());
         }
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
         check_size(&arguments, manager.core().max_deferred_size())?;
@@ -258,7 +252,7 @@ impl<A> DeferredFn<A> {
         let id = new_id(&name, &arguments);
         let function = manager.core().defaults().stored_as(&name);
         let job = NewJob { function, id, arguments, key, delay, unique, attempts };
-        Ok(Some((manager, job)))
+        Ok((manager, job))
     }
 }
 
@@ -322,7 +316,7 @@ impl fmt::Debug for Function {
     }
 }
 
-fn deferred(busy: LockError, stored: Result<crate::jobs::call::Stored, LockError>) -> LockError {
+fn deferred(busy: LockError, stored: Result<Stored, LockError>) -> LockError {
     match (stored, busy.busy_key()) {
         (Ok(stored), Some(key)) => {
             LockError::Deferred { key: key.clone(), id: stored.id.into(), due: stored.due }
