@@ -235,15 +235,9 @@ impl Deferrer for MemoryJobs {
         let none = Queue::default();
         let queue = queues.get(&function).unwrap_or(&none);
         let listed = queue.of(state).filter_map(|(_, id)| queue.calls.get(id));
-        let jobs = listed.skip(first).take(most).map(|call| JobInfo {
-            function: Arc::clone(&function),
-            id: call.job.id.clone(),
-            arguments: call.job.arguments.clone(),
-            key: call.job.key.clone(),
-            attempts: call.job.attempt,
-            busy: call.job.busy,
-            error: call.error.clone(),
-            in_millis: signed(call.at) - signed(now),
+        let jobs = listed.skip(first).take(most).map(|call| {
+            let info = JobInfo::new(call.job.clone(), signed(call.at) - signed(now));
+            JobInfo { error: call.error.clone(), ..info }
         });
         let page = Page { total: queue.of(state).count(), jobs: jobs.collect() };
         Box::pin(ready(Ok(page)))
