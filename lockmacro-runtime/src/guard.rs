@@ -9,10 +9,10 @@ use crate::engine::acquired::Acquired;
 use crate::engine::held::Held;
 use crate::engine::reentry::Scope;
 use crate::protocol::answer::Released;
+use crate::value::defaults::check_ttl;
 use crate::value::error::LockError;
 use crate::value::fence::Fence;
 use crate::value::key::LockKey;
-use crate::value::limits::check_ttl;
 use crate::value::loss::{LossCause, Lost, OnLost};
 use crate::value::unavailability::Unavailability;
 

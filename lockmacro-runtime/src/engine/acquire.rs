@@ -21,11 +21,11 @@ use crate::engine::spec::LockSpec;
 use crate::engine::unreported::{Errors, unreported};
 use crate::protocol::answer::Grant;
 use crate::protocol::request::Request;
+use crate::value::defaults::check_ttl;
 use crate::value::error::LockError;
 use crate::value::holder::about;
 use crate::value::key::LockKey;
 use crate::value::key_set::in_order;
-use crate::value::limits::check_ttl;
 use crate::value::time::wall_clock;
 use crate::value::token::Token;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::value::duration::duration;
 use crate::value::error::LockError;
-use crate::value::limits::{TTL_DEFAULT, check_ttl};
+use crate::value::limits::{TTL_DEFAULT, TTL_MAX, TTL_MIN};
 use crate::value::url::{Setting, Url};
 
 /// Longest prefix of keys, in bytes.
@@ -151,9 +151,29 @@ impl Defaults {
     }
 }
 
+/// Rounds a ttl down to whole milliseconds, which the server counts; an error if it is out of
+/// bounds.
+pub(crate) fn check_ttl(ttl: Duration) -> Result<Duration, LockError> {
+    if (TTL_MIN..=TTL_MAX).contains(&ttl) {
+        Ok(ttl - Duration::from_nanos(u64::from(ttl.subsec_nanos() % 1_000_000)))
+    } else {
+        Err(LockError::InvalidTtl { ttl, longest: TTL_MAX })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ttl_is_whole_milliseconds_within_its_bounds() {
+        assert_eq!(check_ttl(Duration::from_micros(50_999)), Ok(TTL_MIN));
+        assert_eq!(check_ttl(TTL_MAX), Ok(TTL_MAX));
+        let over = TTL_MAX + Duration::from_nanos(1);
+        for ttl in [Duration::ZERO, Duration::from_micros(49_999), over] {
+            assert_eq!(check_ttl(ttl), Err(LockError::InvalidTtl { ttl, longest: TTL_MAX }));
+        }
+    }
 
     /// The defaults of a URL, and its other settings.
     fn read(url: &str) -> Result<(Vec<String>, Defaults), String> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::value::busy_text::{busy, timed_out, whole_seconds};
 use crate::value::holder::Holder;
 use crate::value::key::{InvalidKey, LockKey};
-use crate::value::limits::{InvalidTtl, TTL_MIN};
+use crate::value::limits::TTL_MIN;
 use crate::value::loss::Lost;
 use crate::value::unavailability::Unavailability;
 
@@ -410,12 +410,6 @@ fn needed(keys: Option<&str>) -> String {
 impl From<InvalidKey> for LockError {
     fn from(InvalidKey { detail }: InvalidKey) -> Self {
         LockError::InvalidKey { detail }
-    }
-}
-
-impl From<InvalidTtl> for LockError {
-    fn from(InvalidTtl { ttl, longest }: InvalidTtl) -> Self {
-        LockError::InvalidTtl { ttl, longest }
     }
 }
 
