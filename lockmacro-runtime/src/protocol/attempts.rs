@@ -91,10 +91,10 @@ pub(crate) struct InFlightRequest {
 /// The withdrawal of tokens at one node.
 #[derive(Debug)]
 pub(crate) struct Withdrawal {
-    attempts: Arc<Attempts>,
+    pub(crate) attempts: Arc<Attempts>,
     pub(crate) node: usize,
     /// The last token to withdraw. A later attempt may be granted meanwhile.
-    last: u64,
+    pub(crate) last: u64,
 }
 
 impl Attempts {
@@ -157,31 +157,24 @@ impl Attempts {
         nodes
     }
 
-    /// The tokens that a node may have, each with whether its request was answered or lost. Any
-    /// other request may arrive after a release that is sent now.
-    pub(crate) fn tokens_at(&self, node: usize) -> Vec<(u64, bool)> {
-        self.tokens_up_to(self.token(), node)
-    }
-
-    fn tokens_up_to(&self, last: u64, node: usize) -> Vec<(u64, bool)> {
+    /// The tokens up to `last` that a node may have, each with whether its request was answered or
+    /// lost. Any other request may arrive after a release that is sent now.
+    pub(crate) fn tokens_at(&self, node: usize, last: u64) -> Vec<(u64, bool)> {
         let state = self.state();
         let theirs = |entry: &&Entry| entry.node == node && entry.token <= last;
         let theirs = state.entries.iter().filter(theirs);
         theirs.map(|entry| (entry.token, entry.status != Status::InFlight)).collect()
     }
 
-    /// Waits until every request to a node has its answer or was lost, for `within` at most: the
-    /// node may hang, or the runtime of the caller may not poll the request.
-    pub(crate) async fn requests_ended(&self, node: usize, within: Duration) {
-        self.ended_up_to(self.token(), node, within).await;
-    }
-
-    async fn ended_up_to(&self, last: u64, node: usize, within: Duration) {
+    /// Waits until every request to a node with a token up to `last` has its answer or was lost,
+    /// for `within` at most: the node may hang, or the runtime of the caller may not poll the
+    /// request.
+    pub(crate) async fn requests_ended(&self, node: usize, last: u64, within: Duration) {
         let all_ended = async {
             loop {
                 let mut ended = pin!(self.ended.notified());
                 ended.as_mut().enable();
-                if self.tokens_up_to(last, node).iter().all(|(_, ended)| *ended) {
+                if self.tokens_at(node, last).iter().all(|(_, ended)| *ended) {
                     return;
                 }
                 ended.await;
@@ -300,24 +293,6 @@ impl Drop for InFlightRequest {
     }
 }
 
-impl Withdrawal {
-    /// As [`Attempts::requests_ended`].
-    pub(crate) async fn requests_ended(&self, within: Duration) {
-        self.attempts.ended_up_to(self.last, self.node, within).await;
-    }
-
-    /// The tokens that can be withdrawn now: those without a request in flight.
-    pub(crate) fn tokens(&self) -> Vec<u64> {
-        let tokens = self.attempts.tokens_up_to(self.last, self.node);
-        tokens.into_iter().filter(|(_, ended)| *ended).map(|(token, _)| token).collect()
-    }
-
-    /// Records the answer that a token is gone.
-    pub(crate) fn gone(&self, token: u64) {
-        self.attempts.gone(self.node, token);
-    }
-}
-
 impl Drop for Withdrawal {
     fn drop(&mut self) {
         self.attempts.state().withdrawing.retain(|node| *node != self.node);
@@ -345,21 +320,24 @@ mod tests {
         let (attempts, sent) = begun();
         let request = attempts.sends(2, 1, sent).unwrap();
         attempts.close();
-        attempts.requests_ended(1, SOON).await;
-        let mut ended = Box::pin(attempts.requests_ended(2, SOON));
+        attempts.requests_ended(1, 1, SOON).await;
+        let mut ended = Box::pin(attempts.requests_ended(2, 1, SOON));
         assert!(futures::poll!(&mut ended).is_pending());
         assert_eq!(attempts.sends(0, 1, sent).unwrap_err(), Withheld::Late);
         request.answered(Applied::Yes);
         ended.await;
-        assert_eq!((attempts.nodes(), attempts.tokens_at(2)), (vec![2], vec![(1, true)]));
+        assert_eq!(
+            (attempts.nodes(), attempts.tokens_at(2, attempts.token())),
+            (vec![2], vec![(1, true)])
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_is_not_polled_delays_a_release_only_for_a_while() {
         let (attempts, sent) = begun();
         let _request = attempts.sends(0, 1, sent).unwrap();
-        attempts.requests_ended(0, SOON).await;
-        assert_eq!(attempts.tokens_at(0), [(1, false)]);
+        attempts.requests_ended(0, 1, SOON).await;
+        assert_eq!(attempts.tokens_at(0, attempts.token()), [(1, false)]);
     }
 
     #[test]
@@ -386,7 +364,7 @@ mod tests {
         let request = attempts.sends(0, 1, sent).unwrap();
         attempts.gone(0, 1);
         request.answered(Applied::Yes);
-        assert_eq!(attempts.tokens_at(0), [(1, true)]);
+        assert_eq!(attempts.tokens_at(0, attempts.token()), [(1, true)]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -401,9 +379,12 @@ mod tests {
         assert_eq!(attempts.begin(), 2);
         let second = attempts.sends(0, 2, sent).unwrap();
         // The withdrawal does not wait for the second token.
-        assert!(futures::poll!(Box::pin(withdrawal.requests_ended(SOON))).is_ready());
+        assert!(
+            futures::poll!(Box::pin(attempts.requests_ended(0, withdrawal.last, SOON))).is_ready()
+        );
         second.answered(Applied::Yes);
-        assert_eq!((withdrawal.tokens(), attempts.holders()), (vec![], vec![0]));
+        let left = attempts.tokens_at(0, withdrawal.last);
+        assert_eq!((left, attempts.holders()), (vec![], vec![0]));
         drop(withdrawal);
         assert_eq!(attempts.withdraws().len(), 1);
     }
@@ -436,8 +417,8 @@ mod tests {
             attempts.gone(0, token);
             attempts.begin();
         }
-        let tokens = attempts.tokens_at(0).into_iter().map(|(token, _)| token);
+        let tokens = attempts.tokens_at(0, attempts.token()).into_iter().map(|(token, _)| token);
         assert!(tokens.eq(2 * MAX_LOST as u64 + 1..=3 * MAX_LOST as u64));
-        assert_eq!(attempts.tokens_at(1), [(1, true)]);
+        assert_eq!(attempts.tokens_at(1, attempts.token()), [(1, true)]);
     }
 }

@@ -39,7 +39,7 @@ impl Redlock {
             let attempts = &attempts;
             (nth, async move {
                 // The runtime of the request may be blocked.
-                attempts.requests_ended(nth, BRIEF).await;
+                attempts.requests_ended(nth, attempts.token(), BRIEF).await;
                 self.release_at(nth, request, attempts).await
             })
         }));
@@ -69,21 +69,24 @@ impl Redlock {
         attempts: &Attempts,
     ) -> Result<Released, LockError> {
         let (redis, in_use) = (&self.nodes.all[nth].redis, attempts.token());
-        let mut round = Round::new(attempts.tokens_at(nth).into_iter().map(|(token, landed)| {
-            let attempt = request.attempt(token);
-            (nth, async move {
-                let found = if token == in_use {
-                    redis.release(&attempt).await
-                } else {
-                    let withdrawn = redis.withdraw(&attempt.key, &attempt.token).await;
-                    withdrawn.map(|()| Released::NotHeld).map_err(|node_error| *node_error.error)
-                };
-                if found.is_ok() && landed {
-                    attempts.gone(nth, token);
-                }
-                (token, found)
-            })
-        }));
+        let mut round =
+            Round::new(attempts.tokens_at(nth, in_use).into_iter().map(|(token, landed)| {
+                let attempt = request.attempt(token);
+                (nth, async move {
+                    let found = if token == in_use {
+                        redis.release(&attempt).await
+                    } else {
+                        let withdrawn = redis.withdraw(&attempt.key, &attempt.token).await;
+                        withdrawn
+                            .map(|()| Released::NotHeld)
+                            .map_err(|node_error| *node_error.error)
+                    };
+                    if found.is_ok() && landed {
+                        attempts.gone(nth, token);
+                    }
+                    (token, found)
+                })
+            }));
         let mut of_all = Ok(Released::NotHeld);
         while let Some((_, (token, found))) = round.next().await {
             match (found, &of_all) {
@@ -115,16 +118,18 @@ impl Nodes {
     /// Withdraws the tokens of failed attempts from a node, all at once. No token is used again, so
     /// a late withdrawal does no harm.
     async fn withdraw(self: Arc<Self>, withdrawal: Withdrawal, first: Request) {
-        let redis = &self.all[withdrawal.node].redis;
+        let Withdrawal { ref attempts, node, last } = withdrawal;
+        let redis = &self.all[node].redis;
         // The request itself has a timeout, so this wait is bounded.
-        withdrawal.requests_ended(redis.answer() * 2).await;
-        let mut round = Round::new(withdrawal.tokens().into_iter().map(|token| {
+        attempts.requests_ended(node, last, redis.answer() * 2).await;
+        let ended = attempts.tokens_at(node, last).into_iter().filter(|(_, ended)| *ended);
+        let mut round = Round::new(ended.map(|(token, _)| {
             let (key, nth_token) = (&first.key, first.token.nth(token));
-            (withdrawal.node, async move { (token, redis.withdraw(key, &nth_token).await) })
+            (node, async move { (token, redis.withdraw(key, &nth_token).await) })
         }));
         while let Some((_, (token, answer))) = round.next().await {
             if answer.is_ok() {
-                withdrawal.gone(token);
+                attempts.gone(node, token);
             }
         }
     }
