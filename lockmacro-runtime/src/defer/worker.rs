@@ -265,7 +265,7 @@ impl Worker {
                 Ok(jobs) => {
                     backoff.reset();
                     for job in jobs {
-                        let name = job.function.strip_prefix(defaults.prefix()).unwrap_or_default();
+                        let name = job.function.strip_prefix(&*defaults.prefix).unwrap_or_default();
                         let Some(function) = self.functions.get(name) else { continue };
                         let job_run = JobRun {
                             manager: self.manager.clone(),

@@ -40,8 +40,8 @@ impl LockSpec {
         let defaults = manager.defaults();
         defaults.usable()?;
         let ttl = ttl.unwrap_or(defaults.ttl());
-        let wait = self.wait.unwrap_or(defaults.wait());
-        let whole = |key: LockKey| key.under(defaults.prefix());
+        let wait = self.wait.unwrap_or(defaults.wait);
+        let whole = |key: LockKey| key.under(&defaults.prefix);
         let more = self.more.into_iter().map(whole).collect::<Result<Vec<_>, _>>()?;
         let key = whole(self.key)?;
         let several = in_order(&key, &more)?;

@@ -216,7 +216,7 @@ impl Held {
 
     /// The same for a key without the manager's prefix.
     pub(crate) fn nth_named(&self, key: &LockKey) -> Option<u8> {
-        match self.manager().defaults().prefix() {
+        match &*self.manager().defaults().prefix {
             "" => self.nth(key),
             prefix => self.nth(&key.clone().under(prefix).ok()?),
         }

@@ -224,7 +224,8 @@ mod tests {
     }
 
     fn core_over(store: Store) -> Arc<Core> {
-        let defaults = Defaults { turn: Some(HOUR), ..Defaults::default() };
+        let mut defaults = Defaults::default();
+        defaults.turn = Some(HOUR);
         #[cfg(feature = "defer")]
         let core = Core::over(store, None, defaults, None, 1_024);
         #[cfg(not(feature = "defer"))]

@@ -419,7 +419,7 @@ impl LockManagerBuilder {
             let replicated = ReplicaAcks::new(acks, timeout)?;
             servers.replicated.get_or_insert(replicated);
         }
-        let mut redis = Redis::new(&servers, self.timeout, self.defaults.prefix());
+        let mut redis = Redis::new(&servers, self.timeout, &self.defaults.prefix);
         redis.fails_fast = !self.defaults.asks_lost;
         Ok(Store::Redis(Arc::new(redis)))
     }

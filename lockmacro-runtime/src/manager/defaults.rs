@@ -113,9 +113,7 @@ impl LockManagerBuilder {
         self.defaults.set_prefix(prefix.into());
         self
     }
-}
 
-impl LockManagerBuilder {
     /// Sets the bounds of [`LockError::retry_after`](crate::LockError::retry_after), by default 1 s
     /// to 30 s.
     ///

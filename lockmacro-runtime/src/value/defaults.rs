@@ -1,7 +1,6 @@
 //! A manager's defaults for its locks.
 
 use std::borrow::Cow;
-use std::fmt;
 #[cfg(feature = "defer")]
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use crate::value::limits::{TTL_DEFAULT, TTL_MAX, TTL_MIN};
 use crate::value::url::{Setting, Url};
 
 /// Longest prefix of keys, in bytes.
-pub(crate) const PREFIX_MAX: usize = 256;
+const PREFIX_MAX: usize = 256;
 /// Longest turn.
 pub(crate) const TURN_MAX: Duration = Duration::from_secs(1);
 /// Longest default wait.
@@ -21,7 +20,8 @@ pub(crate) const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The settings of locks that set nothing else.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Defaults {
-    pub(crate) ttl: Option<Duration>,
+    ttl: Option<Duration>,
+    /// With zero, locks do not wait.
     pub(crate) wait: Duration,
     pub(crate) prefix: Box<str>,
     /// `None` where the length depends on the round trip.
@@ -30,7 +30,7 @@ pub(crate) struct Defaults {
     /// Whether a call also asks a server that is known to be lost.
     pub(crate) asks_lost: bool,
     /// The error of the first setting with an invalid value.
-    pub(crate) fault: Option<Box<LockError>>,
+    fault: Option<Box<LockError>>,
 }
 
 impl Defaults {
@@ -43,20 +43,11 @@ impl Defaults {
         self.ttl.unwrap_or(TTL_DEFAULT)
     }
 
-    /// The default wait; with zero, locks do not wait.
-    pub(crate) fn wait(&self) -> Duration {
-        self.wait
-    }
-
-    pub(crate) fn prefix(&self) -> &str {
-        &self.prefix
-    }
-
     /// The name under which deferred calls of a function are stored. It has the prefix, so that
     /// services on one server do not run each other's calls.
     #[cfg(feature = "defer")]
     pub(crate) fn stored_as(&self, function: &Arc<str>) -> Arc<str> {
-        match self.prefix() {
+        match &*self.prefix {
             "" => Arc::clone(function),
             prefix => [prefix, function].concat().into(),
         }
@@ -129,24 +120,21 @@ impl Defaults {
     }
 
     pub(crate) fn set_prefix(&mut self, prefix: String) {
-        if prefix.contains(['{', '}']) {
-            let hint =
-                "write it without braces, which are the hash tags of Redis Cluster, in UTF-8";
-            self.refuse("key_prefix", hint);
+        let hint = if prefix.contains(['{', '}']) {
+            "write it without braces, which are the hash tags of Redis Cluster, in UTF-8"
         } else if prefix.starts_with("lm1:") {
-            self.refuse(
-                "key_prefix",
-                "write one that does not start with `lm1:`, which is reserved",
-            );
+            "write one that does not start with `lm1:`, which is reserved"
         } else if prefix.len() > PREFIX_MAX {
-            self.refuse("key_prefix", format_args!("write one of at most {PREFIX_MAX} bytes"));
+            &format!("write one of at most {PREFIX_MAX} bytes")
         } else {
             self.prefix = prefix.into();
-        }
+            return;
+        };
+        self.refuse("key_prefix", hint);
     }
 
-    pub(crate) fn refuse(&mut self, setting: &'static str, hint: impl fmt::Display) {
-        let fault = LockError::InvalidSetting { setting, detail: hint.to_string() };
+    pub(crate) fn refuse(&mut self, setting: &'static str, hint: &str) {
+        let fault = LockError::InvalidSetting { setting, detail: hint.to_owned() };
         self.fault.get_or_insert_with(|| Box::new(fault));
     }
 }
@@ -188,8 +176,8 @@ mod tests {
         let (others, defaults) = read(url).unwrap();
         assert_eq!(others, ["replicated=1"]);
         let minute = Duration::from_secs(60);
-        assert_eq!((defaults.ttl(), defaults.wait()), (minute, minute / 30));
-        assert_eq!(defaults.prefix(), "shop:");
+        assert_eq!((defaults.ttl(), defaults.wait), (minute, minute / 30));
+        assert_eq!(&*defaults.prefix, "shop:");
         assert_eq!(read("redis://host?turn=0s").unwrap().1.turn, Some(Duration::ZERO));
         assert_eq!(read("memory://?turn=1s").unwrap().1.turn, Some(Duration::from_secs(1)));
         assert_eq!(read("memory://?key_prefix=a:").unwrap().0, [""; 0]);
@@ -199,7 +187,7 @@ mod tests {
     #[test]
     fn the_rest_of_a_password_is_no_setting() {
         let (others, defaults) = read("redis://:pa?key_prefix=x@host").unwrap();
-        assert_eq!((others, defaults.prefix()), (vec!["key_prefix=x@host".to_owned()], ""));
+        assert_eq!((others, &*defaults.prefix), (vec!["key_prefix=x@host".to_owned()], ""));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use crate::value::escaped::Escaped;
 
 /// Longest note, in bytes.
-pub(crate) const NOTE_MAX: usize = 64;
+const NOTE_MAX: usize = 64;
 /// Longest part of a value with the time and the note, in bytes.
 pub(crate) const ABOUT_MAX: usize = " 3w5e11264sgsf ".len() + NOTE_MAX;
 

@@ -48,7 +48,7 @@ impl Moment {
     }
 
     /// Nanoseconds since boot.
-    pub(crate) fn nanos(self) -> u64 {
+    fn nanos(self) -> u64 {
         self.0.get() - 1
     }
 }
