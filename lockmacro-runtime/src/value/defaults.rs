@@ -167,7 +167,7 @@ mod tests {
     fn read(url: &str) -> Result<(Vec<String>, Defaults), String> {
         let (mut url, mut defaults) = (Url::parse(url).expect(url), Defaults::default());
         defaults.take_from(&mut url).map_err(|error| error.to_string())?;
-        Ok((url.settings.iter().map(Setting::text).collect(), defaults))
+        Ok((url.settings.iter().map(|setting| setting.text.to_owned()).collect(), defaults))
     }
 
     #[test]

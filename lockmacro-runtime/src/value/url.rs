@@ -25,6 +25,8 @@ pub(crate) struct Url<'a> {
 /// A setting, as `name=value` or `name`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Setting<'a> {
+    /// The setting as it was written.
+    pub(crate) text: &'a str,
     pub(crate) name: &'a str,
     pub(crate) value: Option<&'a str>,
 }
@@ -85,22 +87,14 @@ impl<'a> Url<'a> {
 impl<'a> Setting<'a> {
     fn read(text: &'a str) -> Self {
         match text.split_once('=') {
-            Some((name, value)) => Self { name, value: Some(value) },
-            None => Self { name: text, value: None },
+            Some((name, value)) => Self { text, name, value: Some(value) },
+            None => Self { text, name: text, value: None },
         }
     }
 
     /// The value; empty where there is none.
     pub(crate) fn value(&self) -> &'a str {
         self.value.unwrap_or_default()
-    }
-
-    /// The setting as it was written.
-    pub(crate) fn text(&self) -> String {
-        match self.value {
-            Some(value) => format!("{}={value}", self.name),
-            None => self.name.to_owned(),
-        }
     }
 }
 
@@ -119,7 +113,7 @@ mod tests {
         let url = Url::parse(url).unwrap();
         assert_eq!((url.scheme, url.login), ("redis-cluster", Some("shop:p%40ss")));
         assert_eq!((url.hosts, url.path), ("one:7000,two,[::1]:7002", Some("0")));
-        let texts: Vec<_> = url.settings.iter().map(Setting::text).collect();
+        let texts: Vec<_> = url.settings.iter().map(|setting| setting.text).collect();
         assert_eq!(texts, ["turn=20ms", "durable", "a="]);
         assert_eq!(url.settings[1].value(), "");
         let socket = Url::parse("redis+unix:///run/a@b?db=3").unwrap();

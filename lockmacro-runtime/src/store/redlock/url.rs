@@ -69,7 +69,6 @@ fn time(name: &str, value: &str, times: RangeInclusive<Duration>) -> Result<Dura
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::url::Setting;
 
     const SECOND: Duration = Duration::from_secs(1);
     const BUILDER: Rules =
@@ -87,7 +86,7 @@ mod tests {
         assert!(nodes(&redis, &mut BUILDER.clone()).is_none());
         let nodes = |url: &'static str| -> Vec<_> {
             let node = |node: Url<'static>| {
-                let settings: Vec<_> = node.settings.iter().map(Setting::text).collect();
+                let settings: Vec<_> = node.settings.iter().map(|setting| setting.text).collect();
                 (node.scheme, node.login, node.hosts, node.path, settings.join("&"))
             };
             read(url, BUILDER).expect(url).0.into_iter().map(node).collect()

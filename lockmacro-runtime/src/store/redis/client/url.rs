@@ -11,7 +11,7 @@ use crate::store::redis::client::tls::Files;
 use crate::value::duration::duration;
 use crate::value::error::LockError;
 use crate::value::fence::{RETENTION_MAX, RETENTION_MIN};
-use crate::value::url::{Setting, Url, decoded};
+use crate::value::url::{Url, decoded};
 
 const SENTINEL_FORM: &str =
     "it is not of the form `redis-sentinel://user:password@host1,host2:port,host3/primary/db`";
@@ -90,9 +90,7 @@ impl Options {
                 "replicated" => acks = Some(value),
                 "replicated_timeout" => acks_within = Some(value),
                 "fence_retention" => fence_retention = Some(retention(value)?),
-                "db" | "user" | "pass" if url.scheme.ends_with("unix") => {
-                    others.push(Setting::text(setting));
-                }
+                "db" | "user" | "pass" if url.scheme.ends_with("unix") => others.push(setting.text),
                 _ => return Err(url.has_no(*setting)),
             }
         }
