@@ -264,7 +264,7 @@ impl Drop for Thread {
 
 fn no_thread(why: impl ToString) -> LockError {
     let detail = format!("the background thread could not run: {}", why.to_string());
-    LockError::unavailable_at(None, Unavailability::Local, detail)
+    LockError::unavailable(Unavailability::Local, detail)
 }
 
 #[cfg(test)]

@@ -258,7 +258,7 @@ async fn wait(
 
 /// Decides the next pause only: a release that is repeated is not logged.
 fn unanswered() -> LockError {
-    LockError::unavailable_at(None, Unavailability::Timeout, "released again, and not answered")
+    LockError::unavailable(Unavailability::Timeout, "released again, and not answered")
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         let detail = "the request for the lock was dropped";
-        self.fails(&LockError::unavailable_at(None, Unavailability::Local, detail));
+        self.fails(&LockError::unavailable(Unavailability::Local, detail));
     }
 }
 

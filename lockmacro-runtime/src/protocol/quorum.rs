@@ -190,7 +190,7 @@ pub(crate) fn no_quorum(
 
 /// The error of a node that did not answer in time.
 pub(crate) fn late(what: &str) -> LockError {
-    LockError::unavailable_at(None, Unavailability::Timeout, what)
+    LockError::unavailable(Unavailability::Timeout, what)
 }
 
 #[cfg(test)]

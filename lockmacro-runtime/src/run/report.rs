@@ -40,8 +40,7 @@ impl<H: Recover<R>, M, R> Conclusion<H, M, R> {
             (Outcome::Late((), lost), None) => Outcome::Refused(lost.into()),
             (Outcome::Refused(error), _) => Outcome::Refused(error),
             // Cannot happen: a body that is done has a value.
-            (Outcome::Done(()), None) => Outcome::Refused(LockError::unavailable_at(
-                None,
+            (Outcome::Done(()), None) => Outcome::Refused(LockError::unavailable(
                 Unavailability::Local,
                 "the body has ended without a value",
             )),

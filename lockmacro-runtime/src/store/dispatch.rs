@@ -251,7 +251,7 @@ impl Store {
 /// The failure of a request with a token whose release was sent.
 fn released() -> Failed {
     let detail = "the lock was released before its caller had it";
-    let error = LockError::unavailable_at(None, Unavailability::Local, detail);
+    let error = LockError::unavailable(Unavailability::Local, detail);
     Failed { error, applied: Applied::Unknown }
 }
 

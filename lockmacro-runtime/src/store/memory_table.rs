@@ -176,8 +176,7 @@ impl Table {
         match last.map(Fence::try_from) {
             Some(Ok(_)) => Ok(()),
             _ if count == 0 => Ok(()),
-            _ => Err(LockError::unavailable_at(
-                None,
+            _ => Err(LockError::unavailable(
                 Unavailability::FencesUsedUp,
                 "the counter of `memory://` is at 2^53",
             )),

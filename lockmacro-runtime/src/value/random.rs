@@ -12,9 +12,8 @@ pub(crate) fn secret() -> Result<[u8; 16], LockError> {
         return Ok((high << 64 | low).to_be_bytes());
     }
     let mut bits = [0; 16];
-    getrandom::fill(&mut bits).map_err(|error| {
-        LockError::unavailable_at(None, Unavailability::Local, error.to_string())
-    })?;
+    getrandom::fill(&mut bits)
+        .map_err(|error| LockError::unavailable(Unavailability::Local, error.to_string()))?;
     Ok(bits)
 }
 

@@ -197,7 +197,7 @@ impl Redlock {
                 Ok(false) => {
                     let (reason, detail) =
                         (Unavailability::TooSlow, "the lock was gone from this node");
-                    errors[nth] = Some(LockError::unavailable_at(None, reason, detail));
+                    errors[nth] = Some(LockError::unavailable(reason, detail));
                 }
                 Err(node_error) => errors[nth] = Some(*node_error.error),
             }

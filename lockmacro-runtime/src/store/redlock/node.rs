@@ -361,6 +361,6 @@ impl fmt::Debug for Nodes {
 }
 
 fn unanswered(reason: Unavailability, detail: &str) -> NodeError {
-    let error = Box::new(LockError::unavailable_at(None, reason, detail));
+    let error = Box::new(LockError::unavailable(reason, detail));
     NodeError { error, applied: Applied::Unknown, transient: true }
 }

@@ -27,5 +27,5 @@ pub(crate) fn no_replicas() -> LockError {
 /// The error of an answer that may be of another server.
 pub(crate) fn replaced() -> LockError {
     let detail = "the connection was replaced";
-    LockError::unavailable_at(None, Unavailability::Disconnected, detail)
+    LockError::unavailable(Unavailability::Disconnected, detail)
 }

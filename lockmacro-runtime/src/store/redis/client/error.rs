@@ -206,7 +206,7 @@ fn needed_keys(detail: &str, key: &LockKey) -> Option<Box<str>> {
 }
 
 fn unavailable(reason: Unavailability, detail: impl Into<String>) -> LockError {
-    LockError::unavailable_at(None, reason, detail)
+    LockError::unavailable(reason, detail)
 }
 
 impl From<RedisError> for CallError {
