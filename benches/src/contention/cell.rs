@@ -27,7 +27,7 @@ impl Contender {
             Self::Confirmed => "lockmacro, ttl 30 s",
             Self::Rslock => "rslock",
             Self::Poll => "poll every 10 ms",
-            Self::Mutex => "`Mutex`, then poll",
+            Self::Mutex => "mutex, then poll",
             Self::Unlocked => "one task, no lock",
         }
     }
