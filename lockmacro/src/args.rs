@@ -8,11 +8,11 @@ use syn::{Error, Expr, ExprPath, Lit, LitStr, Path, Result, Token};
 use crate::duration::{self, Time, Wait};
 use crate::faults::Faults;
 use crate::key::Key;
-use crate::known::KNOWN;
+use crate::known::known;
 use crate::path::ungroup;
 use crate::policy::{self, OnBusy, OnLost};
 use crate::sharing::Sharing;
-use crate::stray::{self, Before};
+use crate::stray;
 use crate::taking::{is_taking, taken_parts, taking_parts};
 use crate::template::Template;
 use crate::values::{
@@ -126,21 +126,17 @@ impl Args {
             && !names.iter().any(|name| self.faulty.names.iter().any(|one| one == name))
     }
 
-    fn fault(&mut self, name: Option<&str>, error: Error) {
+    /// Keeps a mistake. `false`, as the argument is not read.
+    fn fault(&mut self, name: Option<&str>, error: Error) -> bool {
         self.faults.keep::<()>(Err(error));
         self.faulty.names.extend(name.map(str::to_owned));
+        false
     }
 
     /// Reads values that stand alone, which is a mistake.
     fn read_stray(&mut self, input: ParseStream) -> Result<()> {
         let values = stray::values(input)?;
-        let text = self.key.template().map(|template| template.literal.value());
-        let before = Before {
-            key: self.has("key").then(|| text.filter(|text| !text.is_empty())),
-            has_ttl: self.has("ttl"),
-            has_wait: self.has("wait"),
-        };
-        let (about, message) = stray::refusal(&values, before, input);
+        let (about, message) = stray::refusal(&values, self, input);
         self.fault(None, Error::new(values[0].span(), message));
         self.faulty.names.extend(about.into_iter().map(str::to_owned));
         Ok(())
@@ -149,17 +145,11 @@ impl Args {
     /// Parses one argument. `true` if it has no mistake.
     fn read(&mut self, input: ParseStream) -> bool {
         if input.peek(Lit) {
-            if let Err(error) = self.read_stray(input) {
-                self.fault(None, error);
-            }
-            return false;
+            return self.read_stray(input).is_err_and(|error| self.fault(None, error));
         }
         let name = match name(input) {
             Ok(name) => name,
-            Err((about, error)) => {
-                self.fault(about, error);
-                return false;
-            }
+            Err((about, error)) => return self.fault(about, error),
         };
         let text = name.to_string();
         let read = if self.names.contains(&name) {
@@ -168,11 +158,10 @@ impl Args {
             self.set(&name, input)
         };
         self.names.push(name);
-        let is_read = read.is_ok();
-        if let Err(error) = read {
-            self.fault(Some(&text), error);
+        match read {
+            Ok(()) => true,
+            Err(error) => self.fault(Some(&text), error),
         }
-        is_read
     }
 
     fn set(&mut self, name: &Ident, input: ParseStream) -> Result<()> {
@@ -221,7 +210,7 @@ impl Args {
     }
 
     fn time(&mut self, input: ParseStream, name: &Ident) -> Result<Time> {
-        duration::time(name, self.value(input, name)?)
+        duration::time(&name.to_string(), self.value(input, name)?)
     }
 }
 
@@ -265,8 +254,7 @@ impl Parse for Args {
 /// Whether the input continues with another argument.
 fn is_argument(input: ParseStream) -> bool {
     let ahead = input.fork();
-    let name = Ident::parse_any(&ahead).map(|name| name.to_string()).unwrap_or_default();
-    KNOWN.iter().any(|(known, ..)| *known == name)
+    Ident::parse_any(&ahead).is_ok_and(|name| known(&name.to_string()).is_some())
 }
 
 /// Parses the name of an argument.
@@ -282,13 +270,10 @@ fn name(input: ParseStream) -> std::result::Result<Ident, (Option<&'static str>,
         let rest = input.parse::<Token![-]>().and_then(|_| Ident::parse_any(input));
         hyphened = format!("{hyphened}-{}", rest.map_err(|error| (None, error))?);
     }
-    if name != hyphened {
-        return Err(unknown(&hyphened, name.span()));
-    }
     // A word from another library counts as its argument, which is not reported as missing.
-    match KNOWN.iter().any(|(known, ..)| name == known) {
-        true => Ok(name),
-        false => Err(unknown(&name.to_string(), name.span())),
+    match known(&hyphened) {
+        Some(_) => Ok(name),
+        None => Err(unknown(&hyphened, name.span())),
     }
 }
 

@@ -1,11 +1,11 @@
 //! Durations: literals are checked at compile time, other expressions are passed on.
 
-use std::fmt::Display;
 use std::time::Duration;
 
+use humantime::{format_duration, parse_duration};
 use quote::quote;
 use syn::spanned::Spanned as _;
-use syn::{Error, Expr, ExprLit, Lit, Result, UnOp};
+use syn::{Error, Expr, ExprLit, ExprUnary, Lit, Result, UnOp};
 
 use crate::path::is_path;
 use crate::slips::{near, word};
@@ -73,27 +73,22 @@ pub(crate) fn ttl(value: Expr) -> Result<Time> {
 
 /// Parses the value of `wait`, which may also be `forever` or `never`.
 pub(crate) fn wait(value: Expr) -> Result<Wait> {
-    if is_path(&value, "forever") {
-        return Ok(Wait::Forever);
-    }
-    if is_path(&value, "never") {
-        return Ok(Wait::Never);
-    }
     let span = value.span();
-    let limit = time("wait", value)?;
-    match limit.literal() {
-        Some(limit) if limit > WAIT_MAX => Err(Error::new(
-            span,
-            "this wait is too long: `wait` is at most \"24h\", or write `wait = forever`",
-        )),
-        _ => Ok(Wait::For(limit)),
+    let limit = match value {
+        _ if is_path(&value, "forever") => return Ok(Wait::Forever),
+        _ if is_path(&value, "never") => return Ok(Wait::Never),
+        other => time("wait", other)?,
+    };
+    if limit.literal().is_none_or(|limit| limit <= WAIT_MAX) {
+        return Ok(Wait::For(limit));
     }
+    let message = "this wait is too long: `wait` is at most \"24h\", or write `wait = forever`";
+    Err(Error::new(span, message))
 }
 
 /// Parses the value of the argument `name`.
-pub(crate) fn time(name: impl Display, value: Expr) -> Result<Time> {
-    let name = name.to_string();
-    match no_time(&name, &value) {
+pub(crate) fn time(name: &str, value: Expr) -> Result<Time> {
+    match no_time(name, &value) {
         Some(message) => Err(Error::new_spanned(value, message)),
         None => written(&format!("{name} = {{}}"), value),
     }
@@ -133,68 +128,43 @@ fn no_time(name: &str, value: &Expr) -> Option<String> {
 
 /// Parses a duration that stands in place of the `{}` in `form`.
 pub(crate) fn written(form: &str, value: Expr) -> Result<Time> {
-    let (is_negative, literal) = match &value {
-        Expr::Lit(ExprLit { lit, .. }) => (false, lit),
-        Expr::Unary(unary) if matches!(unary.op, UnOp::Neg(_)) => match &*unary.expr {
-            Expr::Lit(ExprLit { lit, .. }) => (true, lit),
-            _ => return Ok(Time::Expr(value)),
-        },
-        _ => return Ok(Time::Expr(value)),
+    let (sign, number) = match &value {
+        Expr::Unary(ExprUnary { op: UnOp::Neg(_), expr, .. }) => ("-", &**expr),
+        other => ("", other),
     };
-    let is_text = matches!(literal, Lit::Str(_));
-    let text = match literal {
-        Lit::Str(text) => text.value(),
-        Lit::Int(number) => format!("{}{}", number.base10_digits(), number.suffix()),
-        Lit::Float(number) => format!("{}{}", number.base10_digits(), number.suffix()),
+    let Expr::Lit(ExprLit { lit, .. }) = number else { return Ok(Time::Expr(value)) };
+    let write = |text: &str| form.replace("{}", &format!("{text:?}"));
+    let (text, is_text) = match lit {
+        Lit::Str(text) => (text.value(), true),
+        Lit::Int(number) => (format!("{}{}", number.base10_digits(), number.suffix()), false),
+        Lit::Float(number) => (format!("{}{}", number.base10_digits(), number.suffix()), false),
         _ => {
-            let write = form.replace("{}", "\"300s\"");
+            let write = write("300s");
             let message = format!(
                 "this is no duration: write `{write}`, or an expression of type `Duration`"
             );
             return Err(Error::new_spanned(value, message));
         }
     };
-    let read = parse(form, if is_negative { format!("-{text}") } else { text.clone() });
-    let message = match read {
+    let message = match parse(form, format!("{sign}{text}").trim()) {
         Ok(time) if is_text => return Ok(Time::Literal(time)),
-        Ok(_) => {
-            let write = form.replace("{}", &format!("{text:?}"));
-            format!("a duration stands in quotes: write `{write}`")
-        }
+        Ok(_) => format!("a duration stands in quotes: write `{}`", write(&text)),
         Err(message) => message,
     };
     Err(Error::new_spanned(value, message))
 }
 
 /// Parses a text of whole milliseconds, at least one.
-fn parse(form: &str, text: String) -> std::result::Result<Duration, String> {
+fn parse(form: &str, text: &str) -> std::result::Result<Duration, String> {
     let write = |text: &str| form.replace("{}", &format!("{text:?}"));
-    let text = text.trim();
     if let Some(positive) = text.strip_prefix('-') {
-        let positive = positive.trim_start();
-        return Err(match is_number(positive) {
-            true => {
-                format!("a duration is not negative: write `{}`", write(&format!("{positive}s")))
-            }
-            false if humantime::parse_duration(positive).is_ok() => {
-                format!("a duration is not negative: write `{}`", write(positive))
-            }
-            false => format!("a duration is not negative: write one such as `{}`", write("300s")),
-        });
-    }
-    if is_number(text) {
-        return Err(match text.chars().all(|c| c == '0' || c == '.') {
-            true => zero(form),
-            false if text.contains('.') => whole(text, "s", form).unwrap_or_else(|| fraction(text)),
-            false => format!(
-                "a duration needs a unit: write `{}` for seconds or `{}` for milliseconds",
-                write(&format!("{text}s")),
-                write(&format!("{text}ms"))
-            ),
+        return Err(match with_unit(positive.trim_start()) {
+            Some(time) => format!("a duration is not negative: write `{}`", write(&time)),
+            None => format!("a duration is not negative: write one such as `{}`", write("300s")),
         });
     }
     let iso = text.strip_prefix('P').map(|time| time.replace('T', "").to_lowercase());
-    if let Some(time) = iso.filter(|time| humantime::parse_duration(time).is_ok()) {
+    if let Some(time) = iso.filter(|time| parse_duration(time).is_ok()) {
         return Err(format!("a duration is a number and a unit: write `{}`", write(&time)));
     }
     for unit in text.split(|c: char| !c.is_alphabetic()) {
@@ -206,24 +176,34 @@ fn parse(form: &str, text: String) -> std::result::Result<Duration, String> {
             _ => {}
         }
     }
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    if text[..end].contains('.') && is_number(&text[..end]) {
-        let unit = text[end..].trim();
-        return Err(whole(&text[..end], unit, form).unwrap_or_else(|| fraction(text)));
+    let (number, unit) =
+        text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
+    match (number.parse::<f64>(), unit.trim()) {
+        (Ok(0.0), "") => Err(zero(form)),
+        (Ok(times), unit) if number.contains('.') => Err(match whole(times, unit) {
+            Some(time) => format!("the numbers of a duration are whole: write `{}`", write(&time)),
+            None => format!(
+                "the numbers of a duration are whole, and `{text}` is not: write one such as \
+                 \"500ms\""
+            ),
+        }),
+        (Ok(_), "") => Err(format!(
+            "a duration needs a unit: write `{}` for seconds or `{}` for milliseconds",
+            write(&format!("{text}s")),
+            write(&format!("{text}ms"))
+        )),
+        _ => match parse_duration(text) {
+            Ok(time) if time.is_zero() => Err(zero(form)),
+            Ok(time) if time.subsec_nanos() % 1_000_000 == 0 => Ok(time),
+            Ok(_) => {
+                Err("durations are whole milliseconds: write one such as \"500ms\"".to_owned())
+            }
+            Err(_) => Err(format!(
+                "`{text}` is not a duration: write a number and a unit, as in \"300s\", \"1m30s\" \
+                 or \"500ms\""
+            )),
+        },
     }
-    let Ok(duration) = humantime::parse_duration(text) else {
-        return Err(format!(
-            "`{text}` is not a duration: write a number and a unit, as in \"300s\", \"1m30s\" or \
-             \"500ms\""
-        ));
-    };
-    if duration.is_zero() {
-        return Err(zero(form));
-    }
-    if duration.subsec_nanos() % 1_000_000 != 0 {
-        return Err("durations are whole milliseconds: write one such as \"500ms\"".to_owned());
-    }
-    Ok(duration)
 }
 
 /// The message for a time of zero for the argument that `form` starts with.
@@ -234,28 +214,17 @@ fn zero(form: &str) -> String {
     }
 }
 
-/// Whether a text has digits only, with or without a decimal point.
-fn is_number(text: &str) -> bool {
-    !text.is_empty()
-        && text.parse::<f64>().is_ok_and(f64::is_finite)
-        && !text.contains(['e', 'E', '+'])
+/// A text that is a duration, perhaps in seconds without their unit.
+pub(crate) fn with_unit(text: &str) -> Option<String> {
+    [text.to_owned(), format!("{text}s")].into_iter().find(|time| parse_duration(time).is_ok())
 }
 
-/// The advice for `1.5s`: `1s 500ms`.
-fn whole(number: &str, unit: &str, form: &str) -> Option<String> {
-    let one = humantime::parse_duration(&format!("1{unit}")).ok()?;
-    let duration =
-        Duration::try_from_secs_f64(one.as_secs_f64() * number.parse::<f64>().ok()?).ok()?;
-    let duration = Duration::from_millis(u64::try_from(duration.as_millis()).ok()?);
-    if duration.is_zero() {
-        return None;
-    }
-    let write = form.replace("{}", &format!("\"{}\"", humantime::format_duration(duration)));
-    Some(format!("the numbers of a duration are whole: write `{write}`"))
-}
-
-fn fraction(text: &str) -> String {
-    format!("the numbers of a duration are whole, and `{text}` is not: write one such as \"500ms\"")
+/// `1s 500ms` for 1.5 times `s`, the unit of a number without one.
+fn whole(times: f64, unit: &str) -> Option<String> {
+    let one = parse_duration(&format!("1{}", if unit.is_empty() { "s" } else { unit })).ok()?;
+    let time = Duration::try_from_secs_f64(one.as_secs_f64() * times).ok()?;
+    let millis = u64::try_from(time.as_millis()).ok().filter(|millis| *millis > 0)?;
+    Some(format_duration(Duration::from_millis(millis)).to_string())
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The arguments of the attribute by name.
 
-use proc_macro2::Ident;
+/// An argument, an example, and what the example is.
+pub(crate) type Known = (&'static str, &'static str, &'static str);
 
-/// The known arguments, each with an example and with what the example is.
-pub(crate) const KNOWN: [(&str, &str, &str); 20] = [
+pub(crate) const KNOWN: [Known; 20] = [
     ("key", "key = \"order:<id>\"", "the key of the lock is"),
     ("ttl", "ttl = \"300s\"", "the time after which the lock expires is"),
     (
@@ -49,13 +49,15 @@ pub(crate) const KNOWN: [(&str, &str, &str); 20] = [
     ),
 ];
 
-pub(crate) fn example(name: &Ident) -> &'static str {
-    let known = KNOWN.iter().find(|(known, ..)| name == known);
-    known.map_or("", |(_, example, _)| example)
+pub(crate) fn known(name: &str) -> Option<&'static Known> {
+    KNOWN.iter().find(|(known, ..)| *known == name)
+}
+
+pub(crate) fn example(name: &str) -> &'static str {
+    known(name).map_or("", |(_, example, _)| example)
 }
 
 /// The advice to write an argument, for a word that means the same.
 pub(crate) fn advice(name: &str) -> String {
-    let known = KNOWN.iter().find(|(known, ..)| *known == name);
-    known.map_or_else(String::new, |(_, example, is)| format!("{is} `{example}`"))
+    known(name).map_or_else(String::new, |(_, example, is)| format!("{is} `{example}`"))
 }

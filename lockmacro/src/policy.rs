@@ -1,9 +1,10 @@
 //! The policies for a busy lock, for a lost lock and for the release.
 
+use quote::ToTokens as _;
 use syn::{Error, Expr, ExprPath, Path, Result};
 
 use crate::defer::Defer;
-use crate::known::KNOWN;
+use crate::known::known;
 use crate::path::is_path;
 use crate::slips::{near, word};
 use crate::words;
@@ -62,7 +63,7 @@ fn busy_meant(value: &Expr) -> Option<String> {
         return Some(near);
     }
     let word = word(value)?;
-    if let Some((known, example, _)) = KNOWN.iter().find(|(known, ..)| *known == word) {
+    if let Some((known, example, _)) = known(&word) {
         return Some(format!("`{known}` is an argument: write `{example}` in place of `on_busy`"));
     }
     match words::advice(&word)? {
@@ -72,29 +73,22 @@ fn busy_meant(value: &Expr) -> Option<String> {
 }
 
 pub(crate) fn on_lost(value: Expr) -> Result<OnLost> {
-    match value {
-        _ if is_path(&value, "cancel") => Ok(OnLost::Cancel),
-        _ if is_path(&value, "error") => Ok(OnLost::Error),
-        _ if is_path(&value, "finish") => Ok(OnLost::Finish),
-        other => match (near(&other, "on_lost", &["cancel", "error", "finish"]), other) {
-            (None, Expr::Path(path)) => Ok(OnLost::Recover(path)),
-            (Some(near), other) => {
-                let own = match &other {
-                    Expr::Path(path) => path.path.get_ident(),
-                    _ => None,
-                };
-                let own =
-                    own.map(|own| format!(" For a function of this name, write `self::{own}`"));
-                Err(Error::new_spanned(&other, near + &own.unwrap_or_default()))
-            }
-            (None, other) => Err(Error::new_spanned(
-                other,
-                "unknown policy: write `on_lost = cancel`, `on_lost = error` or `on_lost = \
-                 finish`, or the path of a function that gets the `Lost` and the body's value, as \
-                 in `on_lost = rollback` or `on_lost = Self::rollback`",
-            )),
-        },
-    }
+    let message = match (&value, near(&value, "on_lost", &["cancel", "error", "finish"])) {
+        _ if is_path(&value, "cancel") => return Ok(OnLost::Cancel),
+        _ if is_path(&value, "error") => return Ok(OnLost::Error),
+        _ if is_path(&value, "finish") => return Ok(OnLost::Finish),
+        (Expr::Path(path), None) => return Ok(OnLost::Recover(path.clone())),
+        (Expr::Path(path), Some(near)) if path.path.get_ident().is_some() => {
+            let own = path.to_token_stream();
+            format!("{near} For a function of this name, write `self::{own}`")
+        }
+        (_, Some(near)) => near,
+        (_, None) => "unknown policy: write `on_lost = cancel`, `on_lost = error` or `on_lost = \
+                      finish`, or the path of a function that gets the `Lost` and the body's \
+                      value, as in `on_lost = rollback` or `on_lost = Self::rollback`"
+            .to_owned(),
+    };
+    Err(Error::new_spanned(value, message))
 }
 
 /// Whether the caller gets the value before the lock is released: `background` is the only word.

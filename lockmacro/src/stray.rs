@@ -1,29 +1,22 @@
 //! Values that stand alone in the attribute, without a name.
 
-use humantime::parse_duration;
 use quote::ToTokens as _;
 use syn::parse::{Parse as _, ParseStream};
 use syn::{Lit, Result, Token};
 
-use crate::known::KNOWN;
+use crate::args::Args;
+use crate::duration::with_unit;
+use crate::known::{Known, known};
 use crate::placeholder::roots_in;
 use crate::words;
-
-/// The arguments before the values.
-pub(crate) struct Before {
-    /// The text of the key, or `None` for another key.
-    pub(crate) key: Option<Option<String>>,
-    pub(crate) has_ttl: bool,
-    pub(crate) has_wait: bool,
-}
 
 /// Reads the values that follow each other, of which there is at least one.
 pub(crate) fn values(input: ParseStream) -> Result<Vec<Lit>> {
     let mut values: Vec<Lit> = vec![input.parse()?];
-    while known(&values[0]).is_none() {
+    while argument(&values[0]).is_none() {
         let ahead = input.fork();
         match ahead.parse::<Token![,]>().and_then(|_| Lit::parse(&ahead)) {
-            Ok(next) if known(&next).is_none() && !ahead.peek(Token![=]) => {
+            Ok(next) if argument(&next).is_none() && !ahead.peek(Token![=]) => {
                 input.parse::<Token![,]>()?;
                 values.push(input.parse()?);
             }
@@ -37,16 +30,17 @@ pub(crate) fn values(input: ParseStream) -> Result<Vec<Lit>> {
 /// the input behind them.
 pub(crate) fn refusal(
     values: &[Lit],
-    before: Before,
+    before: &Args,
     rest: ParseStream,
 ) -> (Vec<&'static str>, String) {
-    let known = values.first().and_then(known);
+    let known = values.first().and_then(argument);
     if rest.peek(Token![=]) {
-        let name = known.map_or("..", |(name, _)| name);
-        let message = format!("an argument's name stands without quotes: write `{name} = ..`");
-        return (vec![known.map_or("key", |(name, _)| name)], message);
+        let name = known.map(|(name, ..)| *name);
+        let write = name.unwrap_or("..");
+        let message = format!("an argument's name stands without quotes: write `{write} = ..`");
+        return (vec![name.unwrap_or("key")], message);
     }
-    if let Some((name, example)) = known {
+    if let Some(&(name, example, _)) = known {
         let message = match name == example {
             true => format!("`{name}` is an argument: write `{name}` without quotes"),
             false => format!(
@@ -55,10 +49,12 @@ pub(crate) fn refusal(
         };
         return (vec![name], message);
     }
-    let has_key = before.key.is_some();
-    let mut keys: Vec<_> = before.key.iter().flatten().cloned().collect();
+    let has_key = before.has("key");
+    // A key that is no text, or a wrong one, is not repeated.
+    let text = before.key.template().map(|template| template.literal.value());
+    let mut keys: Vec<_> = text.filter(|text| !text.is_empty()).into_iter().collect();
     let texts_before = keys.len();
-    let mut times = [("ttl", before.has_ttl), ("wait", before.has_wait)].into_iter();
+    let mut times = ["ttl", "wait"].into_iter().filter(|name| !before.has(name));
     let (mut about, mut write) = (Vec::new(), Vec::new());
     for value in values {
         let text = match value {
@@ -66,9 +62,7 @@ pub(crate) fn refusal(
             // A text in the wrong quotes, as the compiler has said already.
             other => other.to_token_stream().to_string().trim_matches('\'').to_owned(),
         };
-        let time = [text.clone(), format!("{text}s")];
-        let time = time.into_iter().find(|time| parse_duration(time).is_ok());
-        let time = time.and_then(|time| Some((times.find(|(_, is_given)| !is_given)?.0, time)));
+        let time = with_unit(&text).and_then(|time| Some((times.next()?, time)));
         if let Some((name, time)) = time {
             about.push(name);
             write.push(format!("`{name} = {time:?}`"));
@@ -95,9 +89,8 @@ pub(crate) fn refusal(
     (about, format!("each value stands behind its argument's name: write {}", write.join(", ")))
 }
 
-/// The argument whose name a value is, and its example.
-fn known(value: &Lit) -> Option<(&'static str, &'static str)> {
+/// The argument whose name a value is.
+fn argument(value: &Lit) -> Option<&'static Known> {
     let Lit::Str(text) = value else { return None };
-    let known = KNOWN.iter().find(|(known, ..)| *known == text.value());
-    known.map(|(name, example, _)| (*name, *example))
+    known(&text.value())
 }

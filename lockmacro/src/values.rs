@@ -1,9 +1,9 @@
 //! The values of the attribute's arguments, apart from keys, times and policies.
 
-use proc_macro2::Ident;
-use syn::parse::ParseStream;
+use proc_macro2::{Group, Ident};
+use syn::parse::{ParseStream, Parser as _};
 use syn::punctuated::Punctuated;
-use syn::{Error, Expr, ExprLit, ExprPath, Lit, LitStr, Path, Result, Token, bracketed, token};
+use syn::{Error, Expr, ExprLit, ExprPath, Lit, LitStr, Path, Result, Token, token};
 
 use crate::known::example;
 use crate::runtime;
@@ -30,7 +30,7 @@ impl Fences {
 /// `=` and a value after it.
 pub(crate) fn equals(input: ParseStream, name: &Ident) -> Result<()> {
     if input.parse::<Token![=]>().is_err() || input.is_empty() || input.peek(Token![,]) {
-        let message = format!("`{name}` has no value: write `{}`", example(name));
+        let message = format!("`{name}` has no value: write `{}`", example(&name.to_string()));
         return Err(Error::new(name.span(), message));
     }
     Ok(())
@@ -55,7 +55,7 @@ pub(crate) fn parse_binding(input: ParseStream, name: &Ident) -> Result<Ident> {
             start,
             format!(
                 "`{name}` gives a name to use in the body: write one, as in `{}`",
-                example(name)
+                example(&name.to_string())
             ),
         )),
     }
@@ -63,27 +63,18 @@ pub(crate) fn parse_binding(input: ParseStream, name: &Ident) -> Result<Ident> {
 
 /// `= name`, or `= [name, name]`
 pub(crate) fn parse_fences(input: ParseStream, name: &Ident) -> Result<Fences> {
-    let list = input.fork();
-    if list.parse::<Token![=]>().is_err() || !list.peek(token::Bracket) {
+    if !input.peek(Token![=]) || !input.peek2(token::Bracket) {
         return parse_binding(input, name).map(Fences::Name);
     }
     equals(input, name)?;
-    let (start, ahead) = (input.span(), input.fork());
-    match fence_names(&ahead) {
-        Ok(_) => fence_names(input).map(Fences::Each),
-        Err(_) => Err(Error::new(
-            start,
-            "`fence` gives names to use in the body: write one for each key, as in \
-             `fence = [debit, credit]`",
-        )),
-    }
-}
-
-/// `[name, name]`
-fn fence_names(input: ParseStream) -> Result<Vec<Ident>> {
-    let names;
-    bracketed!(names in input);
-    Ok(Punctuated::<Ident, Token![,]>::parse_terminated(&names)?.into_iter().collect())
+    let list: Group = input.parse()?;
+    let names = Punctuated::<Ident, Token![,]>::parse_terminated.parse2(list.stream());
+    let message = "`fence` gives names to use in the body: write one for each key, as in \
+                   `fence = [debit, credit]`";
+    names.map_or_else(
+        |_| Err(Error::new(list.span_open(), message)),
+        |names| Ok(Fences::Each(names.into_iter().collect())),
+    )
 }
 
 /// The text of a value that is a string literal.
