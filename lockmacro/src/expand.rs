@@ -69,19 +69,14 @@ impl<'a> Printer<'a> {
         let site = self.site;
         let lock = self.lock();
         // A temporary of an expression, such as a mutex guard, must not live as long as the body.
-        let (binding, lock) = match self.manager_first() {
-            Some(manager) => {
-                let inner = quote_spanned!(site=> #manager let __lock = #lock; __lock);
-                (
-                    Some(quote_spanned!(site=> let __lock = { #inner };)),
-                    quote_spanned!(site=> __lock),
-                )
-            }
-            None if self.args.exprs().all(is_place) => (None, lock),
-            None => {
-                (Some(quote_spanned!(site=> let __lock = #lock;)), quote_spanned!(site=> __lock))
-            }
+        let binding = match self.manager_first() {
+            Some(manager) => Some(quote_spanned! {site=>
+                let __lock = { #manager let __lock = #lock; __lock };
+            }),
+            None if self.args.exprs().all(is_place) => None,
+            None => Some(quote_spanned!(site=> let __lock = #lock;)),
         };
+        let lock = if binding.is_some() { quote_spanned!(site=> __lock) } else { lock };
         let call = match self.is_one_call() {
             true => self.run(&lock, &self.body()),
             false => self.acquire_and_run(&lock)?,
@@ -118,10 +113,7 @@ impl<'a> Printer<'a> {
             Some(OnLost::Recover(path)) => Some(self.recovering(path)),
             _ => None,
         };
-        let map_err = self.map_err().map(|map| {
-            let method = Ident::new("map_err", self.there("map_err"));
-            quote_spanned!(self.site=> .#method(#map))
-        });
+        let map_err = self.map_err().map(|map| self.set("map_err", "map_err", map));
         self.call(method, &quote_spanned!(self.site=> #lock #recovering #map_err), body)
     }
 
@@ -131,8 +123,8 @@ impl<'a> Printer<'a> {
     /// another type once, at its path, with the expected type.
     fn recovering(&self, path: &ExprPath) -> TokenStream {
         let (output, module) = (&self.function.output, self.runtime.module(self.site));
-        let method = Ident::new("recovering", self.there("on_lost"));
-        quote_spanned!(self.site=> .#method(#module::recover::<#output>(#path)))
+        let path = quote_spanned!(self.site=> #module::recover::<#output>(#path));
+        self.set("recovering", "on_lost", path)
     }
 
     /// The path becomes a `fn(LockError) -> E` first, as in `recovering`.

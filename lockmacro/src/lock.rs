@@ -1,7 +1,7 @@
 //! The lock that an expansion requests: its key, its lease and its manager.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
-use quote::{ToTokens as _, quote_spanned};
+use quote::{ToTokens, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::{Expr, ExprReference, Token};
@@ -15,27 +15,28 @@ use crate::sharing::Sharing;
 use crate::spans::respan;
 use crate::template::{Part, Template};
 
+/// The value of a method without one.
+const NOTHING: Option<Expr> = None;
+
 impl Printer<'_> {
     /// Output: `Lock::new(key).ttl(ttl).name("module::function").message(message).manager(manager)`
     pub(crate) fn lock(&self) -> TokenStream {
-        let site = self.site;
-        let lock = self.lock_on(&self.args.key);
-        let name = self.name();
-        let message = self.args.message.as_ref().and_then(Template::as_plain).map(|message| {
-            let method = Ident::new("message", self.there("message"));
-            quote_spanned!(site=> .#method(#message))
-        });
-        let manager = self.manager().map(|manager| {
-            let method = Ident::new("manager", self.there("manager"));
-            quote_spanned!(site=> .#method(#manager))
-        });
-        let note = self.args.holder_note.as_ref().map(|template| {
-            let (method, note) =
-                (Ident::new("holder_note", self.there("holder_note")), self.note(template));
-            quote_spanned!(site=> .#method(#note))
-        });
-        let lease = self.lease();
-        quote_spanned!(site=> #lock #lease.name(#name) #message #note #manager)
+        let args = self.args;
+        let (lock, lease, name) = (self.lock_on(&args.key), self.lease(), self.name());
+        let message = args.message.as_ref().and_then(Template::as_plain);
+        let message = message.map(|message| self.set("message", "message", message));
+        let note = args.holder_note.as_ref().map(|note| self.note(note));
+        let note = note.map(|note| self.set("holder_note", "holder_note", note));
+        let manager = self.manager().map(|manager| self.set("manager", "manager", manager));
+        quote_spanned!(self.site=> #lock #lease.name(#name) #message #note #manager)
+    }
+
+    /// A call of a method that the attribute's `argument` stands for, with its span.
+    ///
+    /// Output: `.method(value)`
+    pub(crate) fn set(&self, method: &str, argument: &str, value: impl ToTokens) -> TokenStream {
+        let method = Ident::new(method, self.there(argument));
+        quote_spanned!(self.site=> .#method(#value))
     }
 
     pub(crate) fn manager(&self) -> Option<TokenStream> {
@@ -139,63 +140,49 @@ impl Printer<'_> {
     /// .wait(wait).on_lost(policy).release_in_background()`
     fn lease(&self) -> TokenStream {
         let (site, runtime, args) = (self.site, &self.runtime, self.args);
-        let time = |method: &str, time: &Option<Time>| {
-            let time = self.time(time.as_ref()?);
-            let method = Ident::new(method, self.there(method));
-            Some(quote_spanned!(site=> .#method(#time)))
-        };
-        let ttl = time("ttl", &args.ttl);
-        let word = |method: &str, argument: &str| Ident::new(method, self.there(argument));
-        let renew = args.renew.then(|| {
-            let renew = word("renew", "renew");
-            quote_spanned!(site=> .#renew())
-        });
-        let max_hold = time("max_hold", &args.max_hold);
-        let min_hold = time("min_hold", &args.min_hold);
-        let wait = match (&args.wait, &args.on_busy) {
-            (Some(Wait::For(limit)), _) => {
-                let (wait, limit) = (word("wait", "wait"), self.time(limit));
-                Some(quote_spanned!(site=> .#wait(#limit)))
-            }
-            (Some(Wait::Forever), _) => {
-                let wait = word("wait_forever", "wait");
-                Some(quote_spanned!(site=> .#wait()))
-            }
-            (Some(Wait::Never), _) => Some(self.wait_never()),
-            // The policy's, or the default that stands before it.
-            (None, _) if args.policy.is_some() => None,
-            (None, _) => self.default_wait(),
-        };
-        let on_lost = match args.on_lost {
-            None => None,
-            Some(OnLost::Cancel) if args.policy.is_some() => {
-                Some(quote_spanned!(site=> .on_lost(#runtime::OnLost::Cancel)))
-            }
-            // The default.
-            Some(OnLost::Cancel) => None,
-            Some(OnLost::Error) if !self.is_async && args.policy.is_none() => None,
-            Some(OnLost::Error) => Some(quote_spanned!(site=> .on_lost(#runtime::OnLost::Error))),
-            Some(OnLost::Finish) => Some(quote_spanned!(site=> .on_lost(#runtime::OnLost::Finish))),
-            // `recovering` handles it.
-            Some(OnLost::Recover(_)) => None,
-        };
-        let release = args.releases_in_background.then(|| {
-            let release = word("release_in_background", "release");
-            quote_spanned!(site=> .#release())
-        });
+        let is_alone = args.policy.is_none();
         let policy = self.policy();
         let sharing = args.sharing.as_ref().map(|sharing| self.sharing(sharing));
-        let times = quote_spanned!(site=> #ttl #renew #max_hold #min_hold #wait);
-        quote_spanned!(site=> #policy #sharing #times #on_lost #release)
+        let times = self.times(|time| self.time(time));
+        // With a policy it stands before it.
+        let wait = self.default_wait().filter(|_| is_alone && args.wait.is_none());
+        let on_lost = match args.on_lost {
+            // `recovering` handles a function.
+            None | Some(OnLost::Recover(_)) => None,
+            // The defaults.
+            Some(OnLost::Cancel) if is_alone => None,
+            Some(OnLost::Error) if is_alone && !self.is_async => None,
+            Some(OnLost::Cancel) => Some(quote_spanned!(site=> #runtime::OnLost::Cancel)),
+            Some(OnLost::Error) => Some(quote_spanned!(site=> #runtime::OnLost::Error)),
+            Some(OnLost::Finish) => Some(quote_spanned!(site=> #runtime::OnLost::Finish)),
+        };
+        let on_lost = on_lost.map(|policy| quote_spanned!(site=> .on_lost(#policy)));
+        let release = args.releases_in_background;
+        let release = release.then(|| self.set("release_in_background", "release", NOTHING));
+        quote_spanned!(site=> #policy #sharing #times #wait #on_lost #release)
+    }
+
+    /// The attribute's own times.
+    ///
+    /// Output: `.ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold).wait(wait)`
+    pub(crate) fn times(&self, print: impl Fn(&Time) -> TokenStream) -> TokenStream {
+        let args = self.args;
+        let time = |name, time: &Option<Time>| Some(self.set(name, name, print(time.as_ref()?)));
+        let (ttl, max_hold) = (time("ttl", &args.ttl), time("max_hold", &args.max_hold));
+        let (min_hold, renew) = (time("min_hold", &args.min_hold), args.renew);
+        let renew = renew.then(|| self.set("renew", "renew", NOTHING));
+        let wait = args.wait.as_ref().map(|wait| match wait {
+            Wait::For(limit) => self.set("wait", "wait", print(limit)),
+            Wait::Forever => self.set("wait_forever", "wait", NOTHING),
+            Wait::Never => self.wait_never(),
+        });
+        quote_spanned!(self.site=> #ttl #renew #max_hold #min_hold #wait)
     }
 
     /// Output: `.shared()` or `.permits(3)`
     fn sharing(&self, sharing: &Sharing) -> TokenStream {
         match sharing {
-            Sharing::Shared => {
-                let shared = Ident::new("shared", self.there("shared"));
-                quote_spanned!(self.site=> .#shared())
-            }
+            Sharing::Shared => self.set("shared", "shared", NOTHING),
             Sharing::Permits(number) => {
                 let there = number.span().resolved_at(self.site);
                 let (permits, number) = (Ident::new("permits", there), number.to_token_stream());

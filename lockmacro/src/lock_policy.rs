@@ -5,7 +5,7 @@ use quote::quote_spanned;
 use syn::ExprPath;
 use syn::spanned::Spanned as _;
 
-use crate::duration::{Time, Wait};
+use crate::duration::Time;
 use crate::expand::Printer;
 use crate::policy::OnBusy;
 use crate::spans::respan;
@@ -36,7 +36,12 @@ impl Printer<'_> {
             OnBusy::Fallback(_) => "fallback",
             OnBusy::Defer(_) => "defer",
         };
-        let arguments = self.known_arguments();
+        let times = self.times(|time| match time {
+            Time::Literal(_) => self.time(time),
+            // It is not known yet.
+            Time::Expr(_) => quote_spanned!(site=> ::core::time::Duration::MAX),
+        });
+        let arguments = quote_spanned!(site=> #runtime::LockPolicy::new() #times);
         // An error about the policy belongs to its path.
         let checked = respan(quote_spanned!(there=> #module::checked), there);
         let checked = quote_spanned!(there=> #checked(#path, #arguments, #on_busy));
@@ -47,36 +52,7 @@ impl Printer<'_> {
                 __POLICY
             }),
         };
-        let (default_wait, method) =
-            (self.default_wait(), Ident::new("policy", self.there("policy")));
-        Some(quote_spanned!(site=> #default_wait.#method(#policy)))
-    }
-
-    /// The attribute's own arguments, for the check of the policy beside them.
-    ///
-    /// Output: `LockPolicy::new().ttl(ttl).renew().max_hold(time).min_hold(time).wait(wait)`
-    fn known_arguments(&self) -> TokenStream {
-        let (site, runtime, args) = (self.site, &self.runtime, self.args);
-        let time = |method: &str, time: Option<&Time>| {
-            let time = match time? {
-                time @ Time::Literal(_) => self.time(time),
-                // It is not known yet.
-                Time::Expr(_) => quote_spanned!(site=> ::core::time::Duration::MAX),
-            };
-            let method = Ident::new(method, site);
-            Some(quote_spanned!(site=> .#method(#time)))
-        };
-        let ttl = time("ttl", args.ttl.as_ref());
-        let renew = args.renew.then(|| quote_spanned!(site=> .renew()));
-        let max_hold = time("max_hold", args.max_hold.as_ref());
-        let min_hold = time("min_hold", args.min_hold.as_ref());
-        let wait = match &args.wait {
-            Some(Wait::For(limit)) => time("wait", Some(limit)),
-            Some(Wait::Forever) => Some(quote_spanned!(site=> .wait_forever())),
-            Some(Wait::Never) => Some(quote_spanned!(site=> .wait(::core::time::Duration::ZERO))),
-            None => None,
-        };
-        let new = quote_spanned!(site=> #runtime::LockPolicy::new());
-        quote_spanned!(site=> #new #ttl #renew #max_hold #min_hold #wait)
+        let (default_wait, policy) = (self.default_wait(), self.set("policy", "policy", policy));
+        Some(quote_spanned!(site=> #default_wait #policy))
     }
 }
