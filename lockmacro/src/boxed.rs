@@ -145,18 +145,19 @@ fn last_segment(ty: &Type) -> Option<&PathSegment> {
     }
 }
 
-fn named<'a>(ty: &'a Type, name: &str) -> Option<&'a PathSegment> {
+pub(crate) fn named<'a>(ty: &'a Type, name: &str) -> Option<&'a PathSegment> {
     last_segment(ty).filter(|segment| segment.ident == name)
 }
 
-fn arguments(segment: &PathSegment) -> Option<impl Iterator<Item = &GenericArgument>> {
+/// What stands in the angle brackets of a type.
+pub(crate) fn arguments(segment: &PathSegment) -> Option<impl Iterator<Item = &GenericArgument>> {
     match &segment.arguments {
         PathArguments::AngleBracketed(arguments) => Some(arguments.args.iter()),
         _ => None,
     }
 }
 
-fn type_argument(segment: &PathSegment) -> Option<&Type> {
+pub(crate) fn type_argument(segment: &PathSegment) -> Option<&Type> {
     arguments(segment)?.find_map(|argument| match argument {
         GenericArgument::Type(ty) => Some(ty),
         _ => None,

@@ -9,13 +9,15 @@ use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
 use syn::{Attribute, Error, Expr, ExprCall, FnArg, GenericArgument, Lit, LitInt};
-use syn::{Pat, PathArguments, Result, Safety, Type};
+use syn::{Pat, Result, Safety, Type};
 
+use crate::boxed::{arguments, named, type_argument};
 use crate::duration::{self, Time};
 use crate::faults::Faults;
 use crate::item::{Function, Shape};
 use crate::path::is_path;
 use crate::runtime::Runtime;
+use crate::spans::respan;
 
 /// The longest delay, the same as in the runtime.
 const DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -271,31 +273,18 @@ fn tuple(parts: &[impl ToTokens], site: Span) -> TokenStream {
 fn argument(runtime: &Runtime, name: &Ident, of: &Type) -> TokenStream {
     let (start, text) = (name.span(), name.unraw().to_string());
     let end = of.to_token_stream().into_iter().last().map_or(start, |last| last.span());
-    let runtime = runtime.to_token_stream().into_iter().map(|mut token| {
-        token.set_span(start);
-        token
-    });
-    let (runtime, function) = (runtime.collect::<TokenStream>(), Ident::new("argument", end));
+    let runtime = respan(runtime.to_token_stream(), start);
+    let function = Ident::new("argument", end);
     quote_spanned!(start=> #runtime::defer::#function(#text))
 }
 
 /// Whether the return type has a value for "nothing": `()`, `Option<T>` or `Result<Option<T>, E>`.
 pub(crate) fn says_nothing(output: &Type) -> bool {
-    fn argument<'a>(output: &'a Type, name: &str) -> Option<Option<&'a Type>> {
-        let Type::Path(path) = output else { return None };
-        let last = path.path.segments.last().filter(|last| last.ident == name)?;
-        let PathArguments::AngleBracketed(arguments) = &last.arguments else { return Some(None) };
-        let first = arguments.args.first();
-        Some(first.and_then(|first| match first {
-            GenericArgument::Type(first) => Some(first),
-            _ => None,
-        }))
-    }
-    let is_option = |output: &Type| argument(output, "Option").is_some();
-    match output {
-        Type::Tuple(tuple) => tuple.elems.is_empty(),
-        other => is_option(other) || argument(other, "Result").flatten().is_some_and(is_option),
-    }
+    let is_option = |output: &Type| named(output, "Option").is_some();
+    let value = || type_argument(named(output, "Result")?);
+    matches!(output, Type::Tuple(tuple) if tuple.elems.is_empty())
+        || is_option(output)
+        || value().is_some_and(is_option)
 }
 
 /// The part of a type that is borrowed, or that has no name.
@@ -311,14 +300,10 @@ fn borrow_in(argument: &Type) -> Option<&'static str> {
             }
         }
         fn visit_path_segment(&mut self, segment: &'ast syn::PathSegment) {
-            let has_lifetime = match &segment.arguments {
-                PathArguments::AngleBracketed(arguments) => arguments
-                    .args
-                    .iter()
-                    .any(|argument| matches!(argument, GenericArgument::Lifetime(_))),
-                _ => false,
-            };
-            if segment.ident == "Cow" && !has_lifetime {
+            let mut arguments = arguments(segment).into_iter().flatten();
+            if segment.ident == "Cow"
+                && !arguments.any(|argument| matches!(argument, GenericArgument::Lifetime(_)))
+            {
                 self.0.get_or_insert("a borrow");
             }
             syn::visit::visit_path_segment(self, segment);

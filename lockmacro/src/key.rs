@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Span};
 use syn::{Block, Error, Expr, ExprArray, ExprCall, Lit, LitStr, Result, Stmt};
 
 use crate::item::bound;
-use crate::path::is_path;
+use crate::path::{bare, is_path};
 use crate::placeholder::roots_in;
 use crate::sharing::Sharing;
 use crate::template::Template;
@@ -220,15 +220,9 @@ impl Key {
 
     /// Whether this is probably a constant: a path that is none of `names`.
     pub(crate) fn is_constant(&self, names: &[Ident]) -> bool {
-        fn is_path(expr: &Expr, names: &[Ident]) -> bool {
-            match expr {
-                Expr::Reference(reference) => is_path(&reference.expr, names),
-                Expr::Paren(paren) => is_path(&paren.expr, names),
-                Expr::Path(path) => path.path.get_ident().is_none_or(|name| !names.contains(name)),
-                _ => false,
-            }
-        }
-        matches!(self, Key::Expr(expr) if is_path(expr, names))
+        let Key::Expr(expr) = self else { return false };
+        let Expr::Path(path) = bare(expr) else { return false };
+        path.path.get_ident().is_none_or(|name| !names.contains(name))
     }
 }
 

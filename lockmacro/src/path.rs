@@ -12,24 +12,29 @@ pub(crate) fn is_path(expr: &Expr, name: &str) -> bool {
     matches!(expr, Expr::Path(path) if path.path.is_ident(name))
 }
 
+/// The expression inside parentheses and behind `&`.
+pub(crate) fn bare(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Paren(paren) => bare(&paren.expr),
+        Expr::Reference(reference) => bare(&reference.expr),
+        other => other,
+    }
+}
+
 /// The variable inside parentheses and behind `&`.
 pub(crate) fn variable(expr: &Expr) -> Option<&Ident> {
-    match expr {
+    match bare(expr) {
         Expr::Path(path) => path.path.get_ident(),
-        Expr::Paren(paren) => variable(&paren.expr),
-        Expr::Reference(reference) => variable(&reference.expr),
         _ => None,
     }
 }
 
 /// Whether an expression only names a value, so that it has no temporary to drop.
 pub(crate) fn is_place(expr: &Expr) -> bool {
-    match expr {
+    match bare(expr) {
         Expr::Path(_) | Expr::Lit(_) => true,
         Expr::Field(field) => is_place(&field.base),
         Expr::Index(index) => is_place(&index.expr) && is_place(&index.index),
-        Expr::Reference(reference) => is_place(&reference.expr),
-        Expr::Paren(paren) => is_place(&paren.expr),
         _ => false,
     }
 }

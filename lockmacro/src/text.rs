@@ -4,12 +4,12 @@ use proc_macro2::Ident;
 use syn::punctuated::Punctuated;
 use syn::{Expr, ExprCall, ExprLit, Lit, Macro, Token};
 
+use crate::path::{bare, ungroup};
+
 /// The literal inside parentheses and braces and behind `&`.
 pub(crate) fn literal(expr: &Expr) -> Option<&ExprLit> {
-    match expr {
+    match bare(expr) {
         Expr::Lit(literal) => Some(literal),
-        Expr::Paren(paren) => literal(&paren.expr),
-        Expr::Reference(reference) => literal(&reference.expr),
         Expr::Block(block) if block.label.is_none() => match block.block.stmts.as_slice() {
             [syn::Stmt::Expr(expr, None)] => literal(expr),
             _ => None,
@@ -20,23 +20,16 @@ pub(crate) fn literal(expr: &Expr) -> Option<&ExprLit> {
 
 /// The text of an expression that makes a string of literals only.
 pub(crate) fn of(expr: &Expr) -> Option<String> {
-    match expr {
+    match bare(expr) {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
-        Expr::Paren(paren) => of(&paren.expr),
-        Expr::Reference(reference) => of(&reference.expr),
         Expr::MethodCall(call) if !is_replacement(&call.method) => of(&call.receiver),
         Expr::Call(call) if is_conversion(call) => of(call.args.first()?),
         Expr::Macro(call) if call.mac.path.is_ident("concat") => {
             arguments(&call.mac)?.iter().map(of).collect()
         }
-        Expr::Macro(call) if call.mac.path.is_ident("dbg") => {
-            match arguments(&call.mac)?.as_slice() {
-                [value] => of(value),
-                _ => None,
-            }
-        }
-        Expr::Macro(call) if is_format(&call.mac) => match arguments(&call.mac)?.as_slice() {
-            [text] => of(text).filter(|text| !text.contains('{')),
+        Expr::Macro(call) => match arguments(&call.mac)?.as_slice() {
+            [value] if call.mac.path.is_ident("dbg") => of(value),
+            [text] if is_format(&call.mac) => of(text).filter(|text| !text.contains('{')),
             _ => None,
         },
         _ => None,
@@ -70,7 +63,7 @@ pub(crate) fn is_conversion(call: &ExprCall) -> bool {
 pub(crate) fn arguments(mac: &Macro) -> Option<Vec<Expr>> {
     let arguments = mac.parse_body_with(Punctuated::<Expr, Token![,]>::parse_terminated).ok()?;
     let ungrouped = arguments.into_iter().map(|mut argument| {
-        crate::path::ungroup(&mut argument);
+        ungroup(&mut argument);
         argument
     });
     Some(ungrouped.collect())
