@@ -130,18 +130,12 @@ fn check_message(args: &Args, function: &Function) -> Result<()> {
 
 /// Checks that a fallback or a worker can call a function with the same arguments.
 fn check_calls(args: &Args, function: &Function) -> Result<()> {
-    let policy = match &args.on_busy {
+    let policy = args.on_busy.word();
+    match &args.on_busy {
         OnBusy::Error | OnBusy::Skip => return Ok(()),
-        OnBusy::Fallback(_) => {
-            function.call_arguments("fallback")?;
-            "fallback"
-        }
-        OnBusy::Defer(defer) => {
-            let is_one = args.key.is_one();
-            defer.check(function, !is_one)?;
-            "defer"
-        }
-    };
+        OnBusy::Fallback(_) => drop(function.call_arguments(policy)?),
+        OnBusy::Defer(defer) => defer.check(function, !args.key.is_one())?,
+    }
     for input in &function.sig.inputs {
         let attributes = match input {
             FnArg::Receiver(receiver) => &receiver.attrs,
@@ -159,13 +153,10 @@ fn check_calls(args: &Args, function: &Function) -> Result<()> {
 }
 
 fn check_message_is_shown(args: &Args, _: &Function) -> Result<()> {
-    let policy = match args.on_busy {
-        _ if args.message.is_none() => return Ok(()),
-        OnBusy::Error => return Ok(()),
-        OnBusy::Skip => "skip",
-        OnBusy::Fallback(_) => "fallback",
-        OnBusy::Defer(_) => "defer",
-    };
+    let policy = args.on_busy.word();
+    if args.message.is_none() || policy == "error" {
+        return Ok(());
+    }
     let message = format!(
         "the message belongs to the busy error, which `on_busy = {policy}` does not give: \
          remove `message`, or write `on_busy = error`"
@@ -221,12 +212,10 @@ fn check_min_hold(args: &Args, _: &Function) -> Result<()> {
 }
 
 fn check_wait(args: &Args, _: &Function) -> Result<()> {
-    let policy = match (&args.wait, &args.on_busy) {
-        (Some(Wait::Forever), OnBusy::Skip) => "skip",
-        (Some(Wait::Forever), OnBusy::Fallback(_)) => "fallback",
-        (Some(Wait::Forever), OnBusy::Defer(_)) => "defer",
-        _ => return Ok(()),
-    };
+    let policy = args.on_busy.word();
+    if policy == "error" || !matches!(args.wait, Some(Wait::Forever)) {
+        return Ok(());
+    }
     let message = format!(
         "`on_busy` is for when the wait is over, and `wait = forever` never is: remove `on_busy`, \
          or write how long to wait before `{policy}`, as in `wait = \"5s\"`"

@@ -6,9 +6,9 @@ use std::time::Duration;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt as _;
-use syn::spanned::Spanned as _;
+use syn::spanned::Spanned;
 use syn::visit::Visit;
-use syn::{Attribute, Error, Expr, ExprCall, FnArg, GenericArgument, Lit, LitInt};
+use syn::{Attribute, Error, Expr, ExprCall, ExprLit, FnArg, GenericArgument, Lit, LitInt};
 use syn::{Pat, Result, Safety, Type};
 
 use crate::boxed::{arguments, named, type_argument};
@@ -71,91 +71,76 @@ impl Defer {
 
     /// Reads the settings after the delay.
     fn set(&mut self, setting: &Expr) -> Result<()> {
-        let fault = |message: &str| Err(Error::new_spanned(setting, message));
         let (name, value) = match setting {
-            Expr::Assign(assign) => (&*assign.left, Some(&*assign.right)),
-            alone => (alone, None),
+            Expr::Assign(assign) => (assign.left.to_token_stream(), Some(&*assign.right)),
+            alone => (alone.to_token_stream(), None),
         };
-        let literal = match value {
-            Some(Expr::Lit(value)) => Some(&value.lit),
-            _ => None,
-        };
-        let is_again = if is_path(name, "unique") {
-            if value.is_some() {
-                return fault("`unique` stands alone: write `defer(\"30s\", unique)`");
-            }
-            std::mem::replace(&mut self.unique, true)
-        } else if is_path(name, "attempts") {
-            match literal {
-                Some(Lit::Int(number))
-                    if number.base10_parse::<u32>().is_ok_and(|tries| tries > 0) =>
-                {
-                    self.attempts.replace(number.clone()).is_some()
-                }
-                _ => {
-                    return fault(
-                        "`attempts` is the number of times that the call is tried: write \
-                         `attempts = 5`",
-                    );
+        let message = match (name.to_string().as_str(), value) {
+            ("unique", None) => match std::mem::replace(&mut self.unique, true) {
+                false => return Ok(()),
+                true => "`unique` is given twice: remove one",
+            },
+            ("unique", _) => "`unique` stands alone: write `defer(\"30s\", unique)`",
+            ("attempts", Some(Expr::Lit(ExprLit { lit: Lit::Int(number), .. })))
+                if number.base10_parse::<u32>().is_ok_and(|tries| tries > 0) =>
+            {
+                match self.attempts.replace(number.clone()) {
+                    None => return Ok(()),
+                    Some(_) => "`attempts` is given twice: remove one",
                 }
             }
-        } else if is_path(name, "name") {
-            return fault(
-                "the name stands beside `on_busy`: write `name = \"orders.audit\"` there",
-            );
-        } else {
-            return fault("after the delay `defer` takes `unique` and `attempts = 5`");
+            ("attempts", _) => {
+                "`attempts` is the number of times that the call is tried: write `attempts = 5`"
+            }
+            ("name", _) => {
+                "the name stands beside `on_busy`: write `name = \"orders.audit\"` there"
+            }
+            _ => "after the delay `defer` takes `unique` and `attempts = 5`",
         };
-        if is_again {
-            let name = name.to_token_stream();
-            return fault(&format!("`{name}` is given twice: remove one"));
-        }
-        Ok(())
+        Err(Error::new_spanned(setting, message))
     }
 
     /// Refuses functions that a worker could not call with the stored arguments.
     pub(crate) fn check(&self, function: &Function, several_keys: bool) -> Result<()> {
         let sig = &function.sig;
-        let fault = |span: Span, message: &str| Err(Error::new(span, message));
-        if let Some(FnArg::Receiver(receiver)) = sig.inputs.first() {
-            return fault(
-                receiver.span(),
+        let receiver = sig.receiver().map(Spanned::span);
+        let boxed = matches!(function.shape, Shape::Boxed(_)).then(|| sig.ident.span());
+        let unsafety = match &sig.safety {
+            Safety::Unsafe(unsafety) => Some(unsafety.span()),
+            _ => None,
+        };
+        let generic = sig.generics.params.first().map(Spanned::span);
+        let many = (sig.inputs.len() > ARGUMENTS_MAX).then(|| sig.inputs.span());
+        let unique = (self.unique && several_keys).then_some(self.span);
+        let faults = [
+            (
+                receiver,
                 "`defer` stores the call for a worker, and `self` cannot be stored: lock a free \
                  function that takes what it needs as arguments",
-            );
-        }
-        if let Shape::Boxed(_) = function.shape {
-            return fault(
-                sig.ident.span(),
+            ),
+            (
+                boxed,
                 "`defer` stores the call for a worker, which can call free functions: write a free \
                  `async fn` that returns the future's output",
-            );
-        }
-        if let Safety::Unsafe(unsafety) = &sig.safety {
-            return fault(
-                unsafety.span(),
+            ),
+            (
+                unsafety,
                 "a worker cannot know what makes this call safe: remove `unsafe`, or `defer`",
-            );
-        }
-        if let Some(generic) = sig.generics.params.first() {
-            return fault(
-                generic.span(),
+            ),
+            (
+                generic,
                 "a stored call has no type parameters and no lifetimes: write a function without \
                  them, with owned arguments",
-            );
-        }
-        if sig.inputs.len() > ARGUMENTS_MAX {
-            let message = format!(
-                "at most {ARGUMENTS_MAX} arguments can be stored: put some of them into a struct"
-            );
-            return fault(sig.inputs.span(), &message);
-        }
-        if self.unique && several_keys {
-            return fault(
-                self.span,
+            ),
+            (many, "at most 16 arguments can be stored: put some of them into a struct"),
+            (
+                unique,
                 "`unique` has one call wait for each key, and this function has several: remove \
                  `unique`",
-            );
+            ),
+        ];
+        if let Some((span, message)) = faults.iter().find_map(|(span, it)| Some(((*span)?, it))) {
+            return Err(Error::new(span, message));
         }
         for input in &sig.inputs {
             if let FnArg::Typed(argument) = input
@@ -170,7 +155,7 @@ impl Defer {
                     "`{name}` is {borrow}, which cannot be stored for later: take an owned value \
                      that implements serde's `Serialize` and `Deserialize`"
                 );
-                return fault(argument.ty.span(), &message);
+                return Err(Error::new(argument.ty.span(), message));
             }
         }
         function.call_arguments("defer").map(drop)

@@ -7,7 +7,6 @@ use syn::spanned::Spanned as _;
 
 use crate::duration::Time;
 use crate::expand::Printer;
-use crate::policy::OnBusy;
 use crate::spans::respan;
 
 /// Whether a path may depend on type parameters, which a constant in a function cannot use: a path
@@ -30,12 +29,7 @@ impl Printer<'_> {
         let path = self.args.policy.as_ref()?;
         let (site, there) = (self.site, path.span().resolved_at(self.site));
         let (runtime, module) = (&self.runtime, self.runtime.module(site));
-        let on_busy = match self.args.on_busy {
-            OnBusy::Error => "error",
-            OnBusy::Skip => "skip",
-            OnBusy::Fallback(_) => "fallback",
-            OnBusy::Defer(_) => "defer",
-        };
+        let on_busy = self.args.on_busy.word();
         let times = self.times(|time| match time {
             Time::Literal(_) => self.time(time),
             // It is not known yet.

@@ -19,6 +19,18 @@ pub(crate) enum OnBusy {
     Defer(Defer),
 }
 
+impl OnBusy {
+    /// The attribute's word.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            OnBusy::Error => "error",
+            OnBusy::Skip => "skip",
+            OnBusy::Fallback(_) => "fallback",
+            OnBusy::Defer(_) => "defer",
+        }
+    }
+}
+
 /// The policy for a body whose lock is lost.
 pub(crate) enum OnLost {
     Cancel,
