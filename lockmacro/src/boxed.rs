@@ -1,7 +1,7 @@
 //! Functions that return a boxed async block, which `#[async_trait]` makes of `async fn`s.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-use quote::quote_spanned;
+use quote::{quote, quote_spanned};
 use syn::{Error, GenericArgument, Path, PathArguments, PathSegment, Result, Type, TypeParamBound};
 
 use crate::path::mentions;
@@ -17,13 +17,10 @@ pub(crate) struct Boxed {
 impl Boxed {
     /// Puts a block where the async block was.
     pub(crate) fn with_block(self, block: Group) -> TokenStream {
-        let mut tokens = self.before;
-        tokens.extend([TokenTree::Group(block)]);
-        let mut call = Group::new(Delimiter::Parenthesis, tokens);
-        call.set_span(self.call.span());
-        let mut tokens = self.pin;
-        tokens.extend([TokenTree::Group(call)]);
-        tokens
+        let Self { pin, call, before } = self;
+        let mut inner = Group::new(Delimiter::Parenthesis, quote!(#before #block));
+        inner.set_span(call.span());
+        quote!(#pin #inner)
     }
 }
 

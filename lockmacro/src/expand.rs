@@ -211,22 +211,18 @@ impl<'a> Printer<'a> {
     /// Output: `LockOutcome::from_lock_error(error)`, or the conversion that another policy needs
     fn failure(&self, error: &TokenStream) -> TokenStream {
         let (site, runtime) = (self.site, &self.runtime);
+        let name = self.name();
+        let refused = quote_spanned!(site=> #runtime::SkipOutcome::refused(#name, #error));
         match (self.is_silent(), self.map_err()) {
+            (true, None) => refused,
+            (true, Some(map)) => {
+                quote_spanned!(site=> ::core::result::Result::map_err(#refused, #map))
+            }
             (false, None) => {
                 quote_spanned!(site=> #runtime::LockOutcome::from_lock_error(#error))
             }
             (false, Some(path)) => {
                 quote_spanned!(site=> ::core::result::Result::Err(#path(#error)))
-            }
-            (true, map) => {
-                let name = self.name();
-                let refused = quote_spanned!(site=> #runtime::SkipOutcome::refused(#name, #error));
-                match map {
-                    None => refused,
-                    Some(map) => {
-                        quote_spanned!(site=> ::core::result::Result::map_err(#refused, #map))
-                    }
-                }
             }
         }
     }

@@ -4,7 +4,7 @@
 //! working. The signature is read, and printed as it was written.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-use quote::{ToTokens as _, quote_spanned};
+use quote::{ToTokens as _, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned as _;
@@ -15,7 +15,7 @@ use syn::{
 };
 
 use crate::boxed::{self, Boxed};
-use crate::path::{is_owned, is_plain, mentions, ungroup};
+use crate::path::{is_owned, is_plain, mentions, ungroup_type};
 use crate::returns;
 
 pub(crate) struct Function {
@@ -169,14 +169,9 @@ impl Function {
             Shape::Async | Shape::Blocking => locked,
             Shape::Boxed(boxed) => boxed.clone().with_block(braces(locked, self.body.span())),
         };
-        let mut body = TokenStream::new();
-        for attr in &self.inner_attrs {
-            attr.to_tokens(&mut body);
-        }
-        body.extend(inner);
-        let mut tokens = self.head.clone();
-        tokens.extend([TokenTree::Group(braces(body, self.span))]);
-        tokens
+        let (head, attributes) = (&self.head, &self.inner_attrs);
+        let body = braces(quote!(#(#attributes)* #inner), self.span);
+        quote!(#head #body)
     }
 }
 
@@ -239,7 +234,7 @@ impl Parse for Function {
             ReturnType::Type(_, output) => Type::clone(output),
             ReturnType::Default => syn::parse_quote_spanned!(sig.ident.span()=> ()),
         };
-        ungroup(&mut output);
+        ungroup_type(&mut output);
         let (shape, body, output) = match (sig.asyncness, boxed::output(&output)) {
             (Some(_), _) => (Shape::Async, braces(statements, span), output),
             (None, None) => (Shape::Blocking, braces(statements, span), output),

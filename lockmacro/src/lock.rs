@@ -75,7 +75,7 @@ impl Printer<'_> {
             one => {
                 let key = self.key(one);
                 let there = self.there("key");
-                let new = match runtime.is_checked() {
+                let new = match runtime.is_checked {
                     // An error about a path belongs to the path.
                     true => quote_spanned!(site=> #runtime::Lock::new),
                     false => respan(quote_spanned!(site=> #runtime::Lock::new), there),
@@ -112,28 +112,21 @@ impl Printer<'_> {
         quote_spanned!(site=> [#(#keys),*])
     }
 
+    /// Warns at run time of a constant with placeholders, which are not filled in.
+    ///
+    /// Output: `LockKey::template(..)`, `constant_key(ORDER_KEY, &["id"])` or an expression
     fn key(&self, key: &Key) -> TokenStream {
+        let names = self.function.template_names();
         match key {
             Key::Template(template) => self.template(template),
-            Key::Expr(expr) if key.is_constant(&self.function.template_names()) => {
-                self.constant(expr)
+            Key::Expr(constant) if !names.is_empty() && key.is_constant(&names) => {
+                let site = constant.span().resolved_at(self.site);
+                let module = respan(self.runtime.module(site), site);
+                let names = names.iter().map(|name| name.unraw().to_string());
+                quote_spanned!(site=> #module::constant_key(#constant, &[#(#names),*]))
             }
             other => other.expr().to_token_stream(),
         }
-    }
-
-    /// Warns at run time of a constant with placeholders, which are not filled in.
-    ///
-    /// Output: `constant_key(ORDER_KEY, &["id"])`
-    fn constant(&self, constant: &Expr) -> TokenStream {
-        let names = self.function.template_names();
-        if names.is_empty() {
-            return constant.to_token_stream();
-        }
-        let site = constant.span().resolved_at(self.site);
-        let module = respan(self.runtime.module(site), site);
-        let names = names.iter().map(|name| name.unraw().to_string());
-        quote_spanned!(site=> #module::constant_key(#constant, &[#(#names),*]))
     }
 
     /// Output: `.policy(ORDERS).shared().ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold)

@@ -41,28 +41,16 @@ pub(crate) fn is_place(expr: &Expr) -> bool {
 
 /// Removes the invisible groups around `$k:expr`, `$f:path` or `$r:ty` of a `macro_rules!`, at
 /// every depth. Where that would change the precedence, parentheses are printed.
-pub(crate) fn ungroup(what: &mut impl Grouped) {
-    what.visit(&mut Groups);
+pub(crate) fn ungroup(expr: &mut Expr) {
+    Groups.visit_expr_mut(expr);
 }
 
-/// A value of the attribute, or a type of the function.
-pub(crate) trait Grouped {
-    fn visit(&mut self, groups: &mut Groups);
+/// As [`ungroup`].
+pub(crate) fn ungroup_type(ty: &mut Type) {
+    Groups.visit_type_mut(ty);
 }
 
-impl Grouped for Expr {
-    fn visit(&mut self, groups: &mut Groups) {
-        groups.visit_expr_mut(self);
-    }
-}
-
-impl Grouped for Type {
-    fn visit(&mut self, groups: &mut Groups) {
-        groups.visit_type_mut(self);
-    }
-}
-
-pub(crate) struct Groups;
+struct Groups;
 
 impl VisitMut for Groups {
     fn visit_expr_mut(&mut self, expr: &mut Expr) {

@@ -19,43 +19,30 @@ pub(crate) struct Placeholder {
 impl Placeholder {
     /// Parses the placeholder whose text starts after a `<`. Returns it and the text after its `>`.
     pub(crate) fn parse(text: &str, column: usize, span: Span) -> Result<(Self, &str)> {
+        let fault = |message: String| Err(Error::new(span, message));
         let ends = ends(text);
         let Some(&end) = ends.first().or(text.find('>').as_ref()) else {
-            return Err(Error::new(
-                span,
-                format!(
-                    "the `<` in column {column} is never closed: write `>`, or `<<` for a literal \
-                     `<`"
-                ),
+            return fault(format!(
+                "the `<` in column {column} is never closed: write `>`, or `<<` for a literal `<`"
             ));
         };
         let place = format!("`<{}>` in column {column}", &text[..end]);
         if text[..end].trim().is_empty() {
-            return Err(Error::new(
-                span,
-                format!(
-                    "{place} is empty: write an argument's name in it, or `<<` for a literal `<`"
-                ),
+            return fault(format!(
+                "{place} is empty: write an argument's name in it, or `<<` for a literal `<`"
             ));
         }
         // A `>` may also belong to the expression, as in `<id.into::<String>()>`.
         for end in ends {
-            let Some(expr) = parse_expr(&text[..end], span) else {
-                continue;
-            };
-            let Some(roots) = roots(&expr) else {
-                break;
-            };
+            let Some(expr) = parse_expr(&text[..end], span) else { continue };
+            let Some(roots) = roots(&expr) else { break };
             let place = format!("`<{}>` in column {column}", &text[..end]);
             let (text, rest) = (text[..end].trim().to_owned(), &text[end + 1..]);
             return Ok((Self { expr, roots, text, place }, rest));
         }
-        Err(Error::new(
-            span,
-            format!(
-                "{place} is no name, field, index or call: write one such as `<id>`, `<order.id>`, \
-                 `<ids[0]>`, `<id.to_lowercase()>` or `<hash(id)>`, or `<<` for a literal `<`"
-            ),
+        fault(format!(
+            "{place} is no name, field, index or call: write one such as `<id>`, `<order.id>`, \
+             `<ids[0]>`, `<id.to_lowercase()>` or `<hash(id)>`, or `<<` for a literal `<`"
         ))
     }
 
@@ -69,29 +56,26 @@ impl Placeholder {
                 "{place} is no argument of this function: for a constant, write {instead}"
             );
         }
-        if root == "self" {
-            return format!(
-                "{place}: this function has no `self`; write one of its arguments instead"
-            );
-        }
-        if names.is_empty() {
-            return format!(
-                "{place}: this function has no arguments; add `{root}` to them, or write `<<` for \
-                 a literal `<`"
-            );
-        }
-        // `#[async_trait]` destructures an argument that is a pattern inside its async block.
-        if names.iter().any(|name| name.to_string().starts_with("__arg")) {
-            return format!(
-                "{place}: under `#[async_trait]` an argument must have a name of its own to be \
-                 used here; write `arg: Type` and take it apart in the body"
-            );
-        }
-        let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-        format!(
-            "{place}: `{root}` is no argument of this function, which has {}: write one of them",
-            names.join(", ")
-        )
+        let mend = if root == "self" {
+            "this function has no `self`; write one of its arguments instead".to_owned()
+        } else if names.is_empty() {
+            format!(
+                "this function has no arguments; add `{root}` to them, or write `<<` for a literal \
+                 `<`"
+            )
+        } else if names.iter().any(|name| name.to_string().starts_with("__arg")) {
+            // `#[async_trait]` destructures an argument that is a pattern inside its async block.
+            "under `#[async_trait]` an argument must have a name of its own to be used here; write \
+             `arg: Type` and take it apart in the body"
+                .to_owned()
+        } else {
+            let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+            let names = names.join(", ");
+            format!(
+                "`{root}` is no argument of this function, which has {names}: write one of them"
+            )
+        };
+        format!("{place}: {mend}")
     }
 }
 

@@ -3,7 +3,7 @@
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
-use syn::{Error, GenericArgument, ParenthesizedGenericArguments, PathArguments, PathSegment};
+use syn::{Error, GenericArgument, ParenthesizedGenericArguments, Path, PathArguments};
 use syn::{Result, TraitBound, Type, TypeFnPtr};
 
 use crate::path::is_owned;
@@ -14,49 +14,42 @@ use crate::path::is_owned;
 pub(crate) fn check(output: &Type) -> Result<()> {
     struct Lazy(Option<Error>);
     impl Lazy {
-        fn refuse(&mut self, segment: &PathSegment, ident: &str) {
-            let mend = if ident.ends_with("Future") {
+        fn look_at(&mut self, path: &Path, is_trait: bool) {
+            let Some(segment) = path.segments.last() else { return };
+            let name = segment.ident.to_string();
+            let is_box = name.starts_with("Box") || name.starts_with("LocalBox");
+            let is_lazy = |end| is_trait != is_box && name.ends_with(end);
+            let is_task = !is_trait && ["JoinHandle", "JoinSet", "AbortHandle"].contains(&&*name);
+            let mend = if is_lazy("Future") {
                 "write an `async fn` that returns the future's output"
-            } else if ident.ends_with("Stream") {
+            } else if is_lazy("Stream") {
                 "collect the items in the body and return a `Vec`, or lock the function that reads \
                  the stream"
-            } else if ident.ends_with("Iterator") {
+            } else if is_lazy("Iterator") {
                 "collect the items in the body and return a `Vec`"
+            } else if is_task {
+                "await the task in the body and return what it gives, or lock the function that \
+                 runs in the task"
             } else {
                 return;
             };
-            let message = format!(
-                "the work of this `{ident}` starts after the function has returned, when the lock \
-                 would be gone: {mend}"
-            );
-            self.0.get_or_insert(Error::new(segment.span(), message));
+            let what = match is_task {
+                true => format!("the task of this `{name}` goes on without the lock"),
+                false => format!(
+                    "the work of this `{name}` starts after the function has returned, when the \
+                     lock would be gone"
+                ),
+            };
+            self.0.get_or_insert(Error::new(segment.span(), format!("{what}: {mend}")));
         }
     }
     impl<'ast> Visit<'ast> for Lazy {
         fn visit_trait_bound(&mut self, bound: &'ast TraitBound) {
-            if let Some(segment) = bound.path.segments.last() {
-                let ident = segment.ident.to_string();
-                if !ident.starts_with("Box") && !ident.starts_with("LocalBox") {
-                    self.refuse(segment, &ident);
-                }
-            }
+            self.look_at(&bound.path, true);
             syn::visit::visit_trait_bound(self, bound);
         }
         fn visit_type_path(&mut self, path: &'ast syn::TypePath) {
-            if let Some(segment) = path.path.segments.last() {
-                let ident = segment.ident.to_string();
-                if ["JoinHandle", "JoinSet", "AbortHandle"].contains(&ident.as_str()) {
-                    let message = format!(
-                        "the task of this `{ident}` goes on without the lock: await the task in \
-                         the body and return what it gives, or lock the function that runs in \
-                          the task"
-                    );
-                    self.0.get_or_insert(Error::new(segment.span(), message));
-                }
-                if ident.starts_with("Box") || ident.starts_with("LocalBox") {
-                    self.refuse(segment, &ident);
-                }
-            }
+            self.look_at(&path.path, false);
             syn::visit::visit_type_path(self, path);
         }
         // The caller calls a returned function, and decides about its result.

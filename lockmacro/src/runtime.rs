@@ -16,15 +16,10 @@ pub(crate) struct Runtime {
     path: Path,
     /// Whether the path ends in the module of this version, so that a wrong path is one error, at
     /// the path.
-    is_checked: bool,
+    pub(crate) is_checked: bool,
 }
 
 impl Runtime {
-    /// The runtime at a path that may be wrong.
-    fn at(path: Path) -> Self {
-        Self { path: of_this_version(path), is_checked: true }
-    }
-
     /// The runtime that `crate = path` gives, or else the one in Cargo.toml.
     pub(crate) fn find(written: Option<&Path>, site: Span) -> Result<Self> {
         if let Some(path) = written {
@@ -34,14 +29,11 @@ impl Runtime {
             Found::ByItsName | Found::As(_) => Ok(Self { path: path(site), is_checked: false }),
             Found::Elsewhere => {
                 let attribute = Span::mixed_site();
-                Ok(Self::at(parse_quote_spanned!(attribute=> lockmacro_runtime)))
+                let path = parse_quote_spanned!(attribute=> lockmacro_runtime);
+                Ok(Self { path: of_this_version(path), is_checked: true })
             }
             Found::Missing => Err(Error::new(Span::call_site(), missing())),
         }
-    }
-
-    pub(crate) fn is_checked(&self) -> bool {
-        self.is_checked
     }
 
     /// The module of this version.

@@ -27,26 +27,23 @@ impl Sharing {
     /// The value of `permits`.
     pub(crate) fn permits(value: Expr) -> Result<Self> {
         let refused = |message: String| Err(Error::new_spanned(&value, message));
-        let number = match literal(&value).map(|literal| &literal.lit) {
-            Some(lit) => match lit {
-                Lit::Int(number) => number.base10_parse::<u64>().unwrap_or(u64::MAX),
-                Lit::Str(text) if text.value().trim().parse::<u64>().is_ok() => {
-                    return refused(format!(
-                        "a number has no quotes: write `permits = {}`",
-                        text.value().trim()
-                    ));
-                }
-                _ => {
-                    return refused(format!(
-                        "`permits` is how many may hold the lock at once: write a number from 2 to \
-                         {PERMITS_MAX}, as in `permits = 3`, or an expression of type `u32`"
-                    ));
-                }
-            },
-            None => match &value {
-                Expr::Unary(minus) if matches!(minus.op, UnOp::Neg(_)) => 0,
-                _ => return Ok(Sharing::Permits(value)),
-            },
+        let number = match (literal(&value).map(|literal| &literal.lit), &value) {
+            (Some(Lit::Int(number)), _) => number.base10_parse::<u64>().unwrap_or(u64::MAX),
+            (Some(Lit::Str(text)), _) if text.value().trim().parse::<u64>().is_ok() => {
+                let text = text.value();
+                return refused(format!(
+                    "a number has no quotes: write `permits = {}`",
+                    text.trim()
+                ));
+            }
+            (Some(_), _) => {
+                return refused(format!(
+                    "`permits` is how many may hold the lock at once: write a number from 2 to \
+                     {PERMITS_MAX}, as in `permits = 3`, or an expression of type `u32`"
+                ));
+            }
+            (None, Expr::Unary(minus)) if matches!(minus.op, UnOp::Neg(_)) => 0,
+            (None, _) => return Ok(Sharing::Permits(value)),
         };
         match number {
             0 => refused(format!(

@@ -171,26 +171,21 @@ impl<'ast> Visit<'ast> for HandedOn<'_> {
         visit::visit_field_value(self, field);
     }
 
-    fn visit_expr_index(&mut self, index: &'ast ExprIndex) {
-        self.hand_on(&index.index);
-        visit::visit_expr_index(self, index);
-    }
-
-    fn visit_expr_call(&mut self, call: &'ast ExprCall) {
-        if !is_conversion(call) && !is_wrapper(call) {
-            call.args.iter().for_each(|argument| self.hand_on(argument));
-        }
-        visit::visit_expr_call(self, call);
-    }
-
-    fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
-        if is_replacement(&call.method) {
-            self.hand_on(&call.receiver);
-        }
-        if !is_alternative(&call.method) {
-            call.args.iter().for_each(|argument| self.hand_on(argument));
-        }
-        visit::visit_expr_method_call(self, call);
+    fn visit_expr(&mut self, expr: &'ast Expr) {
+        let (one, several) = match expr {
+            Expr::Index(index) => (Some(&index.index), None),
+            Expr::Call(call) if !is_conversion(call) && !is_wrapper(call) => {
+                (None, Some(&call.args))
+            }
+            Expr::MethodCall(call) => (
+                is_replacement(&call.method).then_some(&call.receiver),
+                (!is_alternative(&call.method)).then_some(&call.args),
+            ),
+            _ => (None, None),
+        };
+        one.into_iter().for_each(|one| self.hand_on(one));
+        several.into_iter().flatten().for_each(|argument| self.hand_on(argument));
+        visit::visit_expr(self, expr);
     }
 
     fn visit_macro(&mut self, mac: &'ast Macro) {
