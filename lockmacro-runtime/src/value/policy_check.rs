@@ -61,24 +61,23 @@ const fn fault(policy: LockPolicy, arguments: LockPolicy, on_busy: &str) -> Opti
              here or in the policy, or remove `max_hold`",
         );
     }
-    if is_less(lease, Duration::MAX) {
-        if let Some(max_hold) = max_hold
-            && is_less(max_hold, lease)
-        {
-            return Some(
-                "`max_hold` is the end of renewal, so it is at least the `ttl`, which is 30 s \
-                 where none is given: raise `max_hold` or lower `ttl`, here or in the policy",
-            );
-        }
-        if let Some(min_hold) = or(arguments.min_hold, policy.min_hold)
-            && is_less(lease, min_hold)
-            && is_less(min_hold, Duration::MAX)
-        {
-            return Some(
-                "`min_hold` is at most the `ttl`, which is 30 s where none is given: lower \
-                 `min_hold` or raise `ttl`, here or in the policy",
-            );
-        }
+    if let Some(max_hold) = max_hold
+        && is_less(max_hold, lease)
+        && is_less(lease, Duration::MAX)
+    {
+        return Some(
+            "`max_hold` is the end of renewal, so it is at least the `ttl`, which is 30 s where \
+             none is given: raise `max_hold` or lower `ttl`, here or in the policy",
+        );
+    }
+    if let Some(min_hold) = or(arguments.min_hold, policy.min_hold)
+        && is_less(lease, min_hold)
+        && is_less(min_hold, Duration::MAX)
+    {
+        return Some(
+            "`min_hold` is at most the `ttl`, which is 30 s where none is given: lower \
+             `min_hold` or raise `ttl`, here or in the policy",
+        );
     }
     None
 }
