@@ -127,9 +127,9 @@ impl Args {
     }
 
     /// Keeps a mistake. `false`, as the argument is not read.
-    fn fault(&mut self, name: Option<&str>, error: Error) -> bool {
+    fn fault<'a>(&mut self, about: impl IntoIterator<Item = &'a str>, error: Error) -> bool {
         self.faults.keep::<()>(Err(error));
-        self.faulty.names.extend(name.map(str::to_owned));
+        self.faulty.names.extend(about.into_iter().map(str::to_owned));
         false
     }
 
@@ -137,8 +137,7 @@ impl Args {
     fn read_stray(&mut self, input: ParseStream) -> Result<()> {
         let values = stray::values(input)?;
         let (about, message) = stray::refusal(&values, self, input);
-        self.fault(None, Error::new(values[0].span(), message));
-        self.faulty.names.extend(about.into_iter().map(str::to_owned));
+        self.fault(about, Error::new(values[0].span(), message));
         Ok(())
     }
 
@@ -160,17 +159,14 @@ impl Args {
         self.names.push(name);
         match read {
             Ok(()) => true,
-            Err(error) => self.fault(Some(&text), error),
+            Err(error) => self.fault(Some(&*text), error),
         }
     }
 
     fn set(&mut self, name: &Ident, input: ParseStream) -> Result<()> {
         match name.to_string().as_str() {
             "key" => self.key = Key::parse(self.value(input, name)?)?,
-            "shared" => {
-                parse_bare(input, name)?;
-                self.sharing = Some(Sharing::Shared);
-            }
+            "shared" => self.sharing = parse_bare(input, name)?.then_some(Sharing::Shared),
             "permits" => self.sharing = Some(Sharing::permits(self.value(input, name)?)?),
             "ttl" => self.ttl = Some(duration::ttl(self.value(input, name)?)?),
             "renew" => self.renew = parse_bare(input, name)?,

@@ -265,7 +265,13 @@ impl<'a> Printer<'a> {
     ///
     /// Output: `"orders.audit"`, or `concat!(module_path!(), "::audit_order")`
     pub(crate) fn name(&self) -> TokenStream {
-        name(self.args, self.function, self.site)
+        match &self.args.name {
+            Some(name) => quote!(#name),
+            None => {
+                let name = format!("::{}", self.function.sig.ident.unraw());
+                quote_spanned!(self.site=> ::core::concat!(::core::module_path!(), #name))
+            }
+        }
     }
 
     /// Whether an expression outside of the body may move an argument, or a part of it.
@@ -325,17 +331,6 @@ impl<'a> Printer<'a> {
             quote_spanned!(site=> { #body })
         } else {
             quote_spanned!(there=> move || #block)
-        }
-    }
-}
-
-/// The name of a function's locks and stored calls in logs and metrics.
-fn name(args: &Args, function: &Function, site: Span) -> TokenStream {
-    match &args.name {
-        Some(name) => quote!(#name),
-        None => {
-            let name = format!("::{}", function.sig.ident.unraw());
-            quote_spanned!(site=> ::core::concat!(::core::module_path!(), #name))
         }
     }
 }

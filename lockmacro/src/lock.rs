@@ -10,7 +10,6 @@ use crate::duration::{Time, Wait};
 use crate::expand::Printer;
 use crate::key::Key;
 use crate::policy::{OnBusy, OnLost};
-use crate::runtime::Runtime;
 use crate::sharing::Sharing;
 use crate::spans::respan;
 use crate::template::{Part, Template};
@@ -104,8 +103,12 @@ impl Printer<'_> {
             match self.key(key) {
                 key if alike => key,
                 key => {
-                    let key = key_from(runtime, &key, there);
-                    quote_spanned!(there=> #key #sharing)
+                    // By the trait's whole path, for modules without a prelude. An error about a
+                    // value belongs to the value.
+                    let runtime = respan(runtime.to_token_stream(), there);
+                    let from =
+                        quote_spanned!(there=> <#runtime::LockKey as ::core::convert::From<_>>);
+                    quote_spanned!(there=> #from::from(#key) #sharing)
                 }
             }
         });
@@ -256,15 +259,6 @@ impl Printer<'_> {
         let site = template.literal.span().resolved_at(self.site);
         quote_spanned!(site=> #name!(#format, #(#values),*))
     }
-}
-
-/// By the trait's whole path, for modules without a prelude.
-///
-/// Output: `<LockKey as From<_>>::from(key)`
-fn key_from(runtime: &Runtime, key: &TokenStream, site: Span) -> TokenStream {
-    // An error about a value belongs to the value.
-    let runtime = respan(runtime.to_token_stream(), site);
-    quote_spanned!(site=> <#runtime::LockKey as ::core::convert::From<_>>::from(#key))
 }
 
 /// `&expr`, without a second `&` where the user has written one.

@@ -1,10 +1,9 @@
 //! Expressions that may move an argument before the body gets it.
 
 use proc_macro2::Ident;
-use syn::{Expr, ExprMethodCall, Lit, LitStr, Stmt};
+use syn::{Expr, ExprMethodCall, Stmt};
 
 use crate::path::is_place;
-use crate::template::Template;
 use crate::text;
 
 /// Whether a placeholder may move an argument: `<hash(name)>`, `<order.into_key()>`.
@@ -43,10 +42,7 @@ pub(crate) fn taking_parts(condition: &Expr) -> Vec<&Expr> {
 /// because an argument that was moved in part cannot become a whole one of the body.
 pub(crate) fn taken_parts(key: &Expr) -> Vec<&Expr> {
     match key {
-        Expr::Lit(literal) => match &literal.lit {
-            Lit::Str(text) if is_template_taking(text) => vec![key],
-            _ => Vec::new(),
-        },
+        Expr::Lit(_) => Vec::new(),
         Expr::Paren(paren) => taken_parts(&paren.expr),
         Expr::Await(future) => taken_parts(&future.base),
         Expr::Try(result) => taken_parts(&result.expr),
@@ -79,10 +75,6 @@ pub(crate) fn taken_parts(key: &Expr) -> Vec<&Expr> {
         },
         other => vec![other],
     }
-}
-
-fn is_template_taking(text: &LitStr) -> bool {
-    Template::parse(text.clone()).is_ok_and(|template| template.exprs().any(is_taking))
 }
 
 /// Whether a value in a format is certainly not moved.

@@ -61,12 +61,10 @@ pub(crate) fn is_conversion(call: &ExprCall) -> bool {
 }
 
 pub(crate) fn arguments(mac: &Macro) -> Option<Vec<Expr>> {
-    let arguments = mac.parse_body_with(Punctuated::<Expr, Token![,]>::parse_terminated).ok()?;
-    let ungrouped = arguments.into_iter().map(|mut argument| {
-        ungroup(&mut argument);
-        argument
-    });
-    Some(ungrouped.collect())
+    let parser = Punctuated::<Expr, Token![,]>::parse_terminated;
+    let mut arguments: Vec<_> = mac.parse_body_with(parser).ok()?.into_iter().collect();
+    arguments.iter_mut().for_each(ungroup);
+    Some(arguments)
 }
 
 /// The message for a text whose placeholders are not filled in.
