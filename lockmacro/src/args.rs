@@ -136,7 +136,9 @@ impl Args {
     /// Reads values that stand alone, which is a mistake.
     fn read_stray(&mut self, input: ParseStream) -> Result<()> {
         let values = stray::values(input)?;
-        let (about, message) = stray::refusal(&values, self, input);
+        let key = self.key.template().map(|template| template.literal.value());
+        let before = (key.unwrap_or_default(), &*self.names);
+        let (about, message) = stray::refusal(&values, before, input);
         self.fault(about, Error::new(values[0].span(), message));
         Ok(())
     }

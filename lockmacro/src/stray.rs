@@ -1,10 +1,10 @@
 //! Values that stand alone in the attribute, without a name.
 
+use proc_macro2::Ident;
 use quote::ToTokens as _;
 use syn::parse::{Parse as _, ParseStream};
 use syn::{Lit, Result, Token};
 
-use crate::args::Args;
 use crate::duration::with_unit;
 use crate::known::{Known, known};
 use crate::placeholder::roots_in;
@@ -27,10 +27,11 @@ pub(crate) fn values(input: ParseStream) -> Result<Vec<Lit>> {
 }
 
 /// The arguments that were probably meant, and the message for values that stand alone. `rest` is
-/// the input behind them.
+/// the input behind them. Before them are the text of the key, if it has one, and the arguments
+/// that are `written`.
 pub(crate) fn refusal(
     values: &[Lit],
-    before: &Args,
+    (key, written): (String, &[Ident]),
     rest: ParseStream,
 ) -> (Vec<&'static str>, String) {
     let known = values.first().and_then(argument);
@@ -49,12 +50,11 @@ pub(crate) fn refusal(
         };
         return (vec![name], message);
     }
-    let has_key = before.has("key");
-    // A key that is no text, or a wrong one, is not repeated.
-    let text = before.key.template().map(|template| template.literal.value());
-    let mut keys: Vec<_> = text.filter(|text| !text.is_empty()).into_iter().collect();
+    let is_written = |name| written.iter().any(|one| one == name);
+    let has_key = is_written("key");
+    let mut keys: Vec<_> = Some(key).filter(|key| !key.is_empty()).into_iter().collect();
     let texts_before = keys.len();
-    let mut times = ["ttl", "wait"].into_iter().filter(|name| !before.has(name));
+    let mut times = ["ttl", "wait"].into_iter().filter(|name| !is_written(name));
     let (mut about, mut write) = (Vec::new(), Vec::new());
     for value in values {
         let text = match value {
