@@ -38,16 +38,17 @@
 //! - the server neither loses acknowledged writes nor jumps its clock.
 //!
 //! Outside of these conditions no Redis lock can guarantee exclusion. A body that cannot be
-//! [stopped](guide::leases#what-cannot-be-stopped) may run on after its lock is lost. A resource that checks the
-//! [fence](mod@fence) is still safe, because the fence of each grant is larger than every earlier
-//! one.
+//! [stopped](guide::leases#what-cannot-be-stopped) may run on after its lock is lost. A resource
+//! that checks the [fence](mod@fence) refuses the writes of such a body as soon as the next holder
+//! has written, unless the server has [lost the last fence](guide::fences#how-long-fences-grow) and
+//! its clock is behind.
 //!
 //! # Features
 //!
 //! - `macros` (on by default): the attribute.
 //! - `defer`: `on_busy = defer("30s")`, and the worker for it.
-//! - `look`: inspection of locks, their holders and their waiters. The [tool](guide::tool) shows
-//!   them in a terminal.
+//! - `look`: inspection of locks, their holders and their waiters. The
+//!   [tool](guide::operation#tool) shows them in a terminal.
 //! - `axum`: a [`LockError`] is a response of axum 0.8.
 //! - `serde`: a [`Fence`] can be serialized.
 //! - `tls`: encrypted connections, `rediss://`.

@@ -22,7 +22,7 @@ pub(crate) enum Time {
     /// A literal such as `"300s"`.
     Literal(Duration),
     /// An expression of type `Duration`.
-    Expr(Expr),
+    Expr(Box<Expr>),
 }
 
 /// The wait for a busy lock.
@@ -132,7 +132,7 @@ pub(crate) fn written(form: &str, value: Expr) -> Result<Time> {
         Expr::Unary(ExprUnary { op: UnOp::Neg(_), expr, .. }) => ("-", &**expr),
         other => ("", other),
     };
-    let Expr::Lit(ExprLit { lit, .. }) = number else { return Ok(Time::Expr(value)) };
+    let Expr::Lit(ExprLit { lit, .. }) = number else { return Ok(Time::Expr(Box::new(value))) };
     let write = |text: &str| form.replace("{}", &format!("{text:?}"));
     let (text, is_text) = match lit {
         Lit::Str(text) => (text.value(), true),

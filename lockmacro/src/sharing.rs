@@ -20,7 +20,7 @@ const AROUND: [(&str, &[&str]); 3] = [
 pub(crate) enum Sharing {
     Shared,
     /// At most so many holders: a number or an expression of type `u32`.
-    Permits(Expr),
+    Permits(Box<Expr>),
 }
 
 impl Sharing {
@@ -43,14 +43,14 @@ impl Sharing {
                 ));
             }
             (None, Expr::Unary(minus)) if matches!(minus.op, UnOp::Neg(_)) => 0,
-            (None, _) => return Ok(Sharing::Permits(value)),
+            (None, _) => return Ok(Sharing::Permits(Box::new(value))),
         };
         match number {
             0 => refused(format!(
                 "this would let nobody in: write a number from 2 to {PERMITS_MAX}, as in \
                  `permits = 3`"
             )),
-            1..=PERMITS_MAX => Ok(Sharing::Permits(value)),
+            1..=PERMITS_MAX => Ok(Sharing::Permits(Box::new(value))),
             _ => refused(format!(
                 "a lock has at most {PERMITS_MAX} permits: write fewer, or `shared` for holders \
                  without a limit"

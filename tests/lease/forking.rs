@@ -3,8 +3,10 @@
 
 use std::error::Error;
 use std::process::exit;
+use std::time::Duration;
 
 use fork::{Fork, fork, waitpid};
+use futures::FutureExt;
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
 use tokio::runtime::Builder;
 
@@ -17,45 +19,86 @@ fn main() -> Done {
     // Neither needs the manager's thread, so a copy of a lock that is dropped would start one.
     let ours = runtime.block_on(lock(&manager, "ours").acquire())?;
     let other = runtime.block_on(lock(&manager, "other").acquire())?;
+    let locks = forks(|copies| child(&url, &manager, copies), [ours, other])?;
+    for guard in locks {
+        guard.check()?;
+        runtime.block_on(guard.release())?;
+    }
+    // Here the thread runs, and the child has no part in it.
+    let blocked = lock(&manager, "ours").acquire_blocking()?;
+    let [blocked] = forks(
+        |[copy]| match copy.release_blocking() {
+            Err(LockError::Unavailable { .. }) => Ok(()),
+            other => Err(format!("the parent's lock: {other:?}").into()),
+        },
+        [blocked],
+    )?;
+    blocked.release_blocking()?;
+    // A child in the body is not inside of the lock.
+    runtime
+        .block_on(lock(&manager, "body").run(async {
+            let refused = lock(&manager, "body").acquire().now_or_never();
+            assert!(matches!(refused, Some(Ok(_))), "the body joins its own lock: {refused:?}");
+            forks(
+                |[]| refuses(lock(&manager, "body").acquire().now_or_never().ok_or("no answer")?),
+                [],
+            )
+            .map(drop)
+            .map_err(Failed)
+        }))
+        .map_err(|Failed(error)| error)?;
+    println!("well");
+    Ok(())
+}
+
+/// The error of a body.
+#[derive(Debug)]
+struct Failed(Box<dyn Error + Send + Sync>);
+
+impl From<LockError> for Failed {
+    fn from(error: LockError) -> Self {
+        Self(error.into())
+    }
+}
+
+/// Forks, and lets the child do this with its copies of the locks. Returns those of the parent.
+fn forks<const N: usize>(
+    child: impl FnOnce([LockGuard; N]) -> Done,
+    locks: [LockGuard; N],
+) -> Result<[LockGuard; N], Box<dyn Error + Send + Sync>> {
     match fork()? {
         Fork::Child => {
-            let done = child(&url, &manager, [ours, other]);
+            let done = child(locks);
             if let Err(error) = &done {
                 eprintln!("the child: {error}");
             }
             exit(i32::from(done.is_err()));
         }
-        Fork::Parent(child) => {
-            let status = waitpid(child)?;
-            if status != 0 {
-                return Err(format!("the child ended with {status}").into());
-            }
-            ours.check()?;
-            runtime.block_on(ours.release())?;
-            runtime.block_on(other.release())?;
-            println!("well");
-            Ok(())
-        }
+        Fork::Parent(child) => match waitpid(child)? {
+            0 => Ok(locks),
+            status => Err(format!("the child ended with {status}").into()),
+        },
     }
 }
 
 fn lock(manager: &LockManager, key: &str) -> Lock {
-    Lock::new(key).ttl(std::time::Duration::from_secs(60)).manager(manager)
+    Lock::new(key).ttl(Duration::from_secs(60)).manager(manager)
+}
+
+fn refuses(refused: Result<LockGuard, LockError>) -> Done {
+    match refused {
+        Err(error @ LockError::InvalidSetting { .. }) if error.to_string().contains("fork") => {
+            Ok(())
+        }
+        other => Err(format!("the parent's manager: {other:?}").into()),
+    }
 }
 
 fn child(url: &str, manager: &LockManager, copies: [LockGuard; 2]) -> Done {
     drop(copies);
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    for refused in [
-        runtime.block_on(lock(manager, "free").acquire()),
-        lock(manager, "free").acquire_blocking(),
-    ] {
-        match refused {
-            Err(error @ LockError::InvalidSetting { .. }) if error.to_string().contains("fork") => {
-            }
-            other => return Err(format!("the parent's manager: {other:?}").into()),
-        }
-    }
+    refuses(runtime.block_on(lock(manager, "free").acquire()))?;
+    refuses(lock(manager, "free").acquire_blocking())?;
     // One of its own finds that the parent's locks are still held.
     let own = runtime.block_on(LockManager::connect(url))?;
     lock(&own, "free").acquire_blocking()?.release_blocking()?;

@@ -37,6 +37,8 @@ impl LockSpec {
         self.more.iter().try_for_each(LockKey::check)?;
         let ttl = self.ttl.map(check_ttl).transpose()?;
         let manager = self.manager.map_or_else(Current::manager_here, Ok)?;
+        // Before a lock around this one is looked for: a fork has copies of its parent's.
+        let label = manager.label()?;
         let defaults = manager.defaults();
         defaults.usable()?;
         let ttl = ttl.unwrap_or(defaults.ttl());
@@ -62,7 +64,7 @@ impl LockSpec {
         // held.
         let since = wait.is_zero().then(wall_clock);
         let about = about(since, self.holder_note.as_deref());
-        let token = Token::draft(manager.label()?, &self.name, &about);
+        let token = Token::draft(label, &self.name, &about);
         let (first, given) = match several.first() {
             Some(first) => (first.clone(), Some(key)),
             None => (key, None),

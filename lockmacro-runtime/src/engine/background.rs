@@ -5,8 +5,8 @@
 //! So every manager has one thread, started by the first job, with a small runtime and a connection
 //! of its own. The thread ends when the manager and all its locks are gone and its work is done.
 //!
-//! A fork copies the memory of the process, but not the thread. A forked process starts none: its
-//! copies of locks are those of its parent.
+//! A fork copies the memory of the process, but not the thread. A forked process starts none, and
+//! its copies of locks are left to its parent.
 
 use std::process;
 use std::sync::{Arc, Weak};
@@ -31,13 +31,15 @@ use crate::value::unavailability::Unavailability;
 
 /// The background thread of a manager.
 #[derive(Debug)]
-pub(crate) struct Background(Mutex<Thread>);
+pub(crate) struct Background {
+    /// The process that made the manager.
+    process: u32,
+    thread: Mutex<Thread>,
+}
 
 /// The background thread, and its work.
 #[derive(Debug)]
 struct Thread {
-    /// The process that made the manager.
-    process: u32,
     store: Arc<Store>,
     jobs: Option<mpsc::UnboundedSender<Job>>,
     /// A thread ends when its jobs are done, and does not wait for further ones.
@@ -51,12 +53,17 @@ struct Thread {
 impl Background {
     /// A background thread for the locks of `store`. It starts with the first job.
     pub(crate) fn new(store: &Store) -> Self {
-        Self(Mutex::new(Thread::new(store)))
+        Self { process: process::id(), thread: Mutex::new(Thread::new(store)) }
+    }
+
+    /// Whether this process was forked from the one that made the manager.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.process != process::id()
     }
 
     fn here(&self) -> MutexGuard<'_, Thread> {
         #[cfg_attr(not(feature = "test-util"), allow(unused_mut))]
-        let mut here = self.0.lock();
+        let mut here = self.thread.lock();
         #[cfg(feature = "test-util")]
         here.leave_ended_runtime();
         here
@@ -109,6 +116,9 @@ impl Background {
 
     /// Releases a dropped lock, see [`Cleanup`]. `guard` is dropped when the lock was released.
     pub(crate) fn clean_up(&self, request: Arc<Request>, guard: InFlightGuard) {
+        if self.is_forked() {
+            return;
+        }
         let cleanup = Arc::clone(&self.here().cleanup);
         // Kept here: dropping the last reference may start another job, which wants the mutex.
         let Some(dropped) = cleanup.take(Arc::clone(&request), guard) else { return };
@@ -142,7 +152,7 @@ impl Background {
         W: Future<Output = T> + Send + 'static,
     {
         let (done, result) = oneshot::channel();
-        self.here().run(move |store| async move {
+        self.spawn(move |store| async move {
             // Fails only when the caller was dropped.
             let _ = done.send(job(store).await);
         })?;
@@ -155,7 +165,10 @@ impl Background {
         F: FnOnce(Arc<Store>) -> W + Send + 'static,
         W: Future<Output = ()> + Send + 'static,
     {
-        self.here().run(job)
+        match self.is_forked() {
+            true => Err(no_thread("this process was forked")),
+            false => self.here().run(job),
+        }
     }
 
     /// Ends the thread when its work is done: within a few seconds when no lock is held, see
@@ -198,7 +211,7 @@ impl Background {
             may_block()?;
         }
         let (done, result) = oneshot::channel();
-        self.here().run(move |store| async move {
+        self.spawn(move |store| async move {
             // Never fails: the caller blocks until it has the result.
             let _ = done.send(job(store).await);
         })?;
@@ -209,7 +222,6 @@ impl Background {
 impl Thread {
     fn new(store: &Store) -> Self {
         Self {
-            process: process::id(),
             store: Arc::new(store.apart()),
             jobs: None,
             stopped: false,
@@ -243,7 +255,6 @@ impl Thread {
     {
         let sender = match &mut self.jobs {
             Some(sender) => sender,
-            None if self.process != process::id() => return Err(no_thread("a fork has none")),
             none => none.insert(start(Arc::clone(&self.store)).map_err(no_thread)?),
         };
         let job: Job = Box::new(move |store| Box::pin(job(store)));
@@ -290,7 +301,7 @@ mod tests {
 
     impl Wake for TakesMutex {
         fn wake(self: Arc<Self>) {
-            self.1.store(self.0.0.try_lock().is_some(), Ordering::SeqCst);
+            self.1.store(self.0.thread.try_lock().is_some(), Ordering::SeqCst);
         }
     }
 
@@ -343,7 +354,7 @@ mod tests {
                 let _may_end = may_end.acquire().await;
                 drop(guard);
             };
-            background.here().run(job).unwrap();
+            background.spawn(job).unwrap();
         }
         background.block_on(|_| async {}).unwrap();
         may_end.add_permits(JOBS);

@@ -1,7 +1,7 @@
 //! Cleanup: releases dropped locks until that is answered, each by a job of the background thread.
 //!
-//! First releases have permits of their own. So a first release waits neither for a server without
-//! an answer, nor for further releases of other locks.
+//! First releases have permits of their own, so that none of them waits for further releases of other
+//! locks. Up to 256 of them may be without an answer before another one waits.
 
 use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
@@ -22,6 +22,7 @@ use crate::store::abandoned::{AbandonedToken, AbandonedTokens};
 use crate::store::dispatch::Store;
 use crate::value::backoff::jittered;
 use crate::value::error::LockError;
+use crate::value::random::HashMap;
 use crate::value::sync::Mutex;
 use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
@@ -35,8 +36,8 @@ pub(crate) const MAX_LOCKS: usize = 16_384;
 /// How long after a shutdown a lock that was released before is released once more, and the timeout
 /// of each release but the first.
 const SHUTDOWN_PAUSE: Duration = Duration::from_millis(2_500);
-/// How long after the end of its manager a lock that was not released yet is tried.
-const LAST_TRIES: Duration = Duration::from_secs(20);
+/// How long after the end of its manager a lock is tried.
+const LAST_TRIES: Duration = Duration::from_secs(25);
 
 /// The dropped locks of a manager.
 #[derive(Debug)]
@@ -47,8 +48,8 @@ pub(crate) struct Cleanup {
     untried: InFlight,
     first: Semaphore,
     further: Semaphore,
-    /// The time of the last release at a lost server.
-    probed: Mutex<Option<Instant>>,
+    /// The time of the last release at each lost server.
+    probed: Mutex<HashMap<Option<Box<str>>, Instant>>,
     /// Number of locks that were left to their ttl.
     left: AtomicUsize,
     /// When the manager ended, and the signal of that.
@@ -101,7 +102,7 @@ impl Cleanup {
     }
 
     /// The manager was shut down or dropped: within a few seconds, each lock that was released
-    /// before is released one last time. A lock that was not is tried for 20 s.
+    /// before is released one last time. A lock that was not is tried for 25 s.
     pub(crate) fn close(&self) {
         *self.closed.lock() = Some(Instant::now());
         self.closes.notify_waiters();
@@ -114,13 +115,27 @@ impl Cleanup {
     }
 
     /// Whether a lock at a lost server may be released now: one a second is, as a probe for all.
-    fn may_probe(&self) -> bool {
+    fn may_probe(&self, server: Option<Box<str>>) -> bool {
         let (mut probed, now) = (self.probed.lock(), Instant::now());
-        let may = probed.is_none_or(|last| now.duration_since(last) >= LONGEST_PAUSE);
+        let may = probed.get(&server).is_none_or(|last| now - *last >= LONGEST_PAUSE);
         if may {
-            *probed = Some(now);
+            probed.insert(server, now);
         }
         may
+    }
+
+    /// Waits until the manager has ended for [`LAST_TRIES`].
+    async fn over(&self) {
+        loop {
+            let mut closes = pin!(self.closes.notified());
+            // Before the check, so that no end in between is missed.
+            closes.as_mut().enable();
+            let closed = *self.closed.lock();
+            match closed {
+                Some(at) => return sleep_until(at + LAST_TRIES).await,
+                None => closes.await,
+            }
+        }
     }
 }
 
@@ -138,30 +153,53 @@ pub(crate) struct DroppedLock {
 }
 
 impl DroppedLock {
-    /// Releases the lock until that is answered, or its lease is over.
+    /// Releases the lock until that is answered, its lease is over, or its manager has ended for a
+    /// while.
     pub(crate) async fn release(mut self, store: Arc<Store>) {
+        let cleanup = Arc::clone(&self.cleanup);
+        let is_over = {
+            let (mut over, mut releases) = (pin!(cleanup.over()), pin!(self.releases(&store)));
+            poll_fn(|cx| match releases.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(false),
+                Poll::Pending => over.as_mut().poll(cx).map(|()| true),
+            })
+            .await
+        };
+        if is_over {
+            self.is_left();
+        }
+        drop(self.counted.take());
+        if cleanup.locks.count() == 0 {
+            let left = cleanup.left.swap(0, Ordering::Relaxed);
+            if left > 0 {
+                tracing::info!(left, "dropped locks were not released: they end with their ttl");
+            }
+        }
+    }
+
+    async fn releases(&mut self, store: &Store) {
         // A later grant to the token of a waiter is noticed.
         let tokens = store.abandoned().filter(|_| self.tries.request.until.is_some());
         let bits = self.tries.request.token.bits();
         self.abandoned = tokens.map(|all: Arc<AbandonedTokens>| all.abandon(bits));
         loop {
-            let released = self.try_once(&store).await;
+            let released = self.try_once(store).await;
             self.untried = None;
-            let Some(pause) = self.tries.next(store.servers(), &released) else { break };
-            // Where there is no room, those that were released before are the first to go: a late
+            let Some(pause) = self.tries.next(store.servers(), &released) else { return };
+            // Where there is no room, those that were released twice are the first to go: a late
             // request for them is the least likely.
             let is_crowded = self.cleanup.locks.count() > self.cleanup.max_locks / 2;
-            if is_crowded && self.tries.guard.is_none() || !self.is_due(&store, pause).await {
-                break;
+            let is_first_to_go = self.tries.guard.is_none() && self.tries.times >= 2;
+            if is_crowded && is_first_to_go || !self.is_due(store, pause).await {
+                return;
             }
         }
-        drop(self.counted.take());
-        if self.cleanup.locks.count() == 0 {
-            let left = self.cleanup.left.swap(0, Ordering::Relaxed);
-            if left > 0 {
-                tracing::info!(left, "dropped locks were not released: they end with their ttl");
-            }
-        }
+    }
+
+    /// Counts a lock that was not released.
+    fn is_left(&self) {
+        let left = usize::from(self.tries.guard.is_some());
+        self.cleanup.left.fetch_add(left, Ordering::Relaxed);
     }
 
     async fn try_once(&mut self, store: &Store) -> Result<Released, LockError> {
@@ -189,18 +227,14 @@ impl DroppedLock {
             // Before the check, so that no end in between is missed.
             closes.as_mut().enable();
             let closed = *cleanup.closed.lock();
-            if let Some(at) = closed {
-                if self.tries.guard.is_some() {
-                    self.tries.end = self.tries.end.min(at + LAST_TRIES);
-                } else if Instant::now() >= at + SHUTDOWN_PAUSE {
+            if let Some(at) = closed.filter(|_| self.tries.guard.is_none()) {
+                if Instant::now() >= at + SHUTDOWN_PAUSE {
                     return false;
-                } else {
-                    due = due.min(at + SHUTDOWN_PAUSE);
                 }
+                due = due.min(at + SHUTDOWN_PAUSE);
             }
             if due > self.tries.end {
-                let is_left = usize::from(self.tries.guard.is_some());
-                cleanup.left.fetch_add(is_left, Ordering::Relaxed);
+                self.is_left();
                 return false;
             }
             match wait(due, closes, self.abandoned.as_ref()).await {
@@ -213,7 +247,7 @@ impl DroppedLock {
             if is_last || !store.servers().is_lost(&self.tries.request) {
                 return true;
             }
-            if cleanup.may_probe() {
+            if cleanup.may_probe(store.servers().address(&self.tries.request)) {
                 // A probe is no try of the lock's own.
                 self.tries.times = self.tries.times.saturating_sub(1);
                 return true;
@@ -416,28 +450,50 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lost_server_is_probed_once_a_second() {
         let cleanup = Cleanup::default();
-        let may = || [cleanup.may_probe(), cleanup.may_probe()];
-        assert_eq!(may(), [true, false]);
+        let may = || ["one", "one", "other"].map(|server| cleanup.may_probe(Some(server.into())));
+        assert_eq!(may(), [true, false, true]);
         advance(LONGEST_PAUSE).await;
-        assert_eq!(may(), [true, false]);
+        assert_eq!(may(), [true, false, true]);
     }
 
-    #[tokio::test]
-    async fn an_unreachable_server_delays_no_other_release() {
-        const SHORT: Duration = Duration::from_secs(2);
-        let (memory, store) = memory();
-        let mut running = Running::with_room_for(300, &unreachable());
-        // Each has its first try, and none is tried for longer than its lease.
-        for nth in 0..300 {
-            assert!(running.add(&request_for(SHORT, nth)));
+    #[tokio::test(start_paused = true)]
+    async fn many_locks_at_a_silent_server_are_given_up_soon_after_their_manager_has_ended() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", silent.local_addr().unwrap());
+        let mut running = Running::with_room_for(9_000, &at(&url, HOUR / 2));
+        for nth in 0..1_000 {
+            assert!(running.add(&request(nth)));
         }
-        let mut others = Running::with_room_for(3, &store);
-        let held = request(0);
+        sleep(Duration::from_millis(10)).await;
+        let start = Instant::now();
+        running.cleanup.close();
+        running.ends().await;
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn further_releases_at_a_silent_server_delay_no_first_release() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", silent.local_addr().unwrap());
+        let mut running = Running::with_room_for(9_000, &at(&url, HOUR / 2));
+        for nth in 0..2 * FURTHER_IN_FLIGHT {
+            let dropped = running.cleanup.take(request(nth), running.in_flight.join());
+            let mut dropped = dropped.expect("there is room");
+            // It was tried before.
+            dropped.untried = None;
+            running.jobs.spawn(dropped.release(Arc::clone(&running.store)));
+        }
+        sleep(Duration::from_millis(10)).await;
+        let (memory, store) = memory();
+        let held = request("held");
         held.set_applied(Applied::Yes);
         memory.acquire(&held).unwrap();
-        others.add(&held);
+        running.store = store;
+        running.add(&held);
+        let start = Instant::now();
         until(|| memory.holds_nothing()).await;
-        others.ends().await;
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        running.cleanup.close();
         running.ends().await;
     }
 

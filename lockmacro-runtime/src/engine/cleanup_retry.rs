@@ -124,6 +124,19 @@ mod tests {
     use crate::value::applied::Applied;
     use crate::value::token::Token;
 
+    #[test]
+    fn a_lock_whose_request_may_still_arrive_is_released_three_times() {
+        let token = Token::new("test", "", "").unwrap();
+        let request = Request::new("order:1".into(), token, Duration::from_secs(60));
+        let mut tries = Tries::new(Arc::new(request), InFlight::default().join());
+        let again = |tries: &mut Tries| {
+            tries.times += 1;
+            tries.next(&Memory::new(), &Ok(Released::NotHeld))
+        };
+        let pauses = [again(&mut tries), again(&mut tries), again(&mut tries)];
+        assert_eq!(pauses, [Some(FIRST_PAUSE), Some(LAST_PAUSE), None]);
+    }
+
     /// The release of a lock on a node that hangs succeeds by the answers of the other nodes.
     #[test]
     fn a_lock_is_released_until_the_last_node_has_answered() {

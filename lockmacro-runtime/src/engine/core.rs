@@ -1,8 +1,8 @@
 //! The state that all locks of a manager share: the store, the background thread, and the counters.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
-use std::{fmt, process};
 
 use tokio::runtime::Handle;
 use tokio::task::try_id;
@@ -30,8 +30,6 @@ static INSTALLED: OnceLock<Arc<Core>> = OnceLock::new();
 /// The part of a manager that its locks share.
 pub(crate) struct Core {
     store: Arc<Store>,
-    /// The process that made it. A process that was forked from that one cannot use it.
-    process: u32,
     pub(crate) background: Background,
     label: String,
     pub(crate) defaults: Defaults,
@@ -77,7 +75,6 @@ impl Core {
                 max_deferred_size,
                 background: Background::new(&store),
                 store: Arc::new(store),
-                process: process::id(),
                 label: label(&its_label.unwrap_or_else(default_label)),
                 defaults,
                 hold_times: HoldTimes::default(),
@@ -237,7 +234,7 @@ impl Core {
     /// [`LockError::InvalidSetting`] in a process that was forked after the manager was made: it
     /// has neither the manager's thread nor connections of its own.
     pub(crate) fn label(&self) -> Result<&str, LockError> {
-        if self.process == process::id() {
+        if !self.background.is_forked() {
             return Ok(&self.label);
         }
         let detail = "it was made before this process was forked: make one after the fork";

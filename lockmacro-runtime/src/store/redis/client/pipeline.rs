@@ -123,10 +123,8 @@ async fn send_all(
         {
             calls.push(call);
         }
-        // A dropped caller has its lock released by other means.
         let (mut others, mut mergeable) = (Vec::new(), Vec::<(&'static Script, Vec<Call>)>::new());
-        // A dropped caller has its lock released by other means.
-        for call in calls.drain(..).filter(|call| !call.reply.is_closed()) {
+        for call in calls.drain(..) {
             match call.command.merges.filter(|_| !one_by_one.load(Ordering::Relaxed)) {
                 Some(script) => match mergeable.iter_mut().find(|(of, _)| ptr::eq(*of, script)) {
                     Some((_, calls)) => calls.push(call),
@@ -152,7 +150,12 @@ async fn send_all(
 }
 
 /// Sends these commands as one batch, and each reply to its caller.
-async fn send(mut connection: MultiplexedConnection, calls: Vec<Call>) {
+async fn send(mut connection: MultiplexedConnection, mut calls: Vec<Call>) {
+    // A dropped caller has its lock released by other means, perhaps before this is sent.
+    calls.retain(|call| !call.reply.is_closed());
+    if calls.is_empty() {
+        return;
+    }
     let mut pipeline = Pipeline::with_capacity(calls.len());
     let mut callers = Vec::with_capacity(calls.len());
     for Call { command, reply } in calls {
@@ -180,9 +183,10 @@ async fn send(mut connection: MultiplexedConnection, calls: Vec<Call>) {
 async fn merge(
     mut connection: MultiplexedConnection,
     script: &Script,
-    calls: Vec<Call>,
+    mut calls: Vec<Call>,
     one_by_one: Arc<AtomicBool>,
 ) {
+    calls.retain(|call| !call.reply.is_closed());
     let all = script.merged(calls.iter().map(|call| &call.command.cmd));
     let found = match connection.send_packed_command(&all).await {
         Ok(Value::Array(found)) if found.len() == calls.len() => found,
