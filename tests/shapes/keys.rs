@@ -129,7 +129,7 @@ async fn text_in_parentheses_is_filled_in_and_branches_make_keys() {
     }
     #[distributed_lock(
         key = match tenant {
-            Some(name) if name == "none" => return Ok(false),
+            Some("none") => return Ok(false),
             Some("") => std::process::exit(1),
             None if id == 0 => std::process::abort(),
             Some(name) => format!("{name}:{id}"),
