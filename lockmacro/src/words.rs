@@ -109,7 +109,7 @@ const WORDS: [(&str, &str, &str); 33] = [
 /// The argument that was probably meant, if there is one, and the advice.
 pub(crate) type Meant = (Option<&'static str>, String);
 
-/// What a word of another library means here.
+/// The meaning of another library's word here.
 pub(crate) fn advice(word: &str) -> Option<Meant> {
     row(|one| is_word(word, one))
 }

@@ -1,7 +1,7 @@
 //! Cleanup: releases dropped locks until that is answered, each by a job of the background thread.
 //!
-//! First releases have permits of their own, so that none of them waits for further releases of other
-//! locks. Up to 256 of them may be without an answer before another one waits.
+//! First releases have permits of their own, so that none of them waits for further releases of
+//! other locks. Up to 256 of them may be without an answer before another one waits.
 
 use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
@@ -333,6 +333,13 @@ mod tests {
         at("redis://127.0.0.1:1", Duration::from_millis(20))
     }
 
+    /// A server that never answers, while the listener is there.
+    fn silent() -> (std::net::TcpListener, Arc<Store>) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let store = at(&format!("redis://{}", listener.local_addr().unwrap()), HOUR / 2);
+        (listener, store)
+    }
+
     async fn until(done: impl Fn() -> bool) {
         let start = std::time::Instant::now();
         while !done() {
@@ -420,9 +427,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_release_without_an_answer_ends_soon_after_a_shutdown() {
-        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("redis://{}", silent.local_addr().unwrap());
-        let mut running = Running::with_room_for(9, &at(&url, HOUR / 2));
+        let (_silent, store) = silent();
+        let mut running = Running::with_room_for(9, &store);
         let dropped = running.cleanup.take(request(0), running.in_flight.join());
         let mut dropped = dropped.expect("there is room");
         // It was released before.
@@ -458,9 +464,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_locks_at_a_silent_server_are_given_up_soon_after_their_manager_has_ended() {
-        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("redis://{}", silent.local_addr().unwrap());
-        let mut running = Running::with_room_for(9_000, &at(&url, HOUR / 2));
+        let (_silent, store) = silent();
+        let mut running = Running::with_room_for(9_000, &store);
         for nth in 0..1_000 {
             assert!(running.add(&request(nth)));
         }
@@ -473,9 +478,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn further_releases_at_a_silent_server_delay_no_first_release() {
-        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("redis://{}", silent.local_addr().unwrap());
-        let mut running = Running::with_room_for(9_000, &at(&url, HOUR / 2));
+        let (_silent, store) = silent();
+        let mut running = Running::with_room_for(9_000, &store);
         for nth in 0..2 * FURTHER_IN_FLIGHT {
             let dropped = running.cleanup.take(request(nth), running.in_flight.join());
             let mut dropped = dropped.expect("there is room");

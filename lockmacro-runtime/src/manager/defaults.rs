@@ -62,8 +62,8 @@ impl LockManagerBuilder {
     /// Sets the turn: for how long a lock is passed on between the tasks and threads of this
     /// process, without a command, before other processes have it.
     ///
-    /// By default a turn lasts for ten round trips to the server, at least 20 ms and at most 100 ms.
-    /// Zero hands every release to the store. At most 1 s; with a longer turn connecting fails with
+    /// By default a turn lasts for ten round trips to the server, at least 20 ms and at most
+    /// 100 ms. Zero hands every release to the store. At most 1 s; with a longer turn connecting fails with
     /// [`LockError::InvalidSetting`](crate::LockError::InvalidSetting). A URL sets the same with
     /// `?turn=20ms`, and takes precedence over this method.
     ///

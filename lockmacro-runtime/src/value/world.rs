@@ -45,8 +45,8 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// A stream that is being opened.
 pub type Opening = Pin<Box<dyn Future<Output = io::Result<Pin<Box<dyn Stream>>>> + Send>>;
 
-/// The world that this thread is in: none in a program of a user. Only where the compiler has the
-/// flag `--cfg lockmacro_simulation`, as in this workspace, can a thread enter one, so no crate of a
+/// The world that this thread is in: none in a program of a user. A thread can enter one only where
+/// the compiler has the flag `--cfg lockmacro_simulation`, as in this workspace. So no crate of a
 /// build can replace clocks or randomness by a feature.
 #[cfg(not(all(lockmacro_simulation, feature = "test-util")))]
 pub(crate) const fn current() -> Option<std::sync::Arc<dyn World>> {

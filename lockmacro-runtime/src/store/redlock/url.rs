@@ -16,8 +16,8 @@ const FORM: &str =
     "it is not of the form `redlock://[user:password@]host:port,host:port,host:port[/db]`";
 
 /// Reads the nodes of `redlock://[user:password@]host[:port],…[/db][?setting&setting=value]`, or of
-/// the same with `redlocks`; `None` for another scheme. The settings of the URL take precedence over
-/// those of `rules`.
+/// the same with `redlocks`; `None` for another scheme. The settings of the URL take precedence
+/// over those of `rules`.
 pub(crate) fn nodes<'a>(
     url: &Url<'a>,
     rules: &mut Rules,
