@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::TryFutureExt as _;
 
 use crate::engine::acquire::acquire;
-use crate::engine::acquire_blocking::acquire_blocking;
+use crate::engine::acquire::acquire_blocking;
 use crate::engine::spec::LockSpec;
 use crate::engine::unreported::Errors;
 use crate::guard::LockGuard;

@@ -1,7 +1,7 @@
 //! The builder of a lock on several keys.
 
 use crate::engine::acquire::acquire;
-use crate::engine::acquire_blocking::acquire_blocking;
+use crate::engine::acquire::acquire_blocking;
 use crate::engine::unreported::Errors;
 use crate::guard::LockGuard;
 use crate::lock::Lock;

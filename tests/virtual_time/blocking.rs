@@ -58,7 +58,7 @@ async fn a_guard_is_not_released_by_blocking_the_thread_of_the_runtime() {
 
 /// The caller is not polled, but its thread is blocked, so it is there.
 #[tokio::test(start_paused = true)]
-async fn a_blocking_caller_of_several_keys_keeps_its_first_line() {
+async fn a_blocking_caller_of_several_keys_keeps_its_first_one() {
     let locks = LockManager::memory();
     let held = acquired(Lock::new("b").ttl(HOUR).manager(&locks)).await;
     let both = Lock::many(["a", "b"]).ttl(HOUR).wait(2 * HOUR).manager(&locks);

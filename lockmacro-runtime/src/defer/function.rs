@@ -17,7 +17,6 @@ use crate::engine::current::Current;
 use crate::jobs::call::{Job, NewJob, Stored};
 use crate::jobs::limits::{ATTEMPTS, check_size};
 use crate::manager::lock_manager::LockManager;
-use crate::store::dispatch::Store;
 use crate::value::backoff::{Backoff, jittered};
 use crate::value::error::LockError;
 use crate::value::random;
@@ -230,10 +229,9 @@ impl<A> DeferredFn<A> {
             Ok(stored) => stored,
             Err(error) => return error,
         };
-        let of = manager.clone();
-        let put =
-            move |store: Arc<Store>| async move { of.core().deferrer_of(&store).put(job).await };
-        deferred(busy, manager.core().background().block_on(put).and_then(|stored| stored))
+        let background = manager.core().background();
+        let deferrer = manager.core().deferrer_of(&background.store());
+        deferred(busy, background.block_on(deferrer.put(job)).and_then(|stored| stored))
     }
 
     /// The call to store; the error is `busy` in a worker that runs this call.

@@ -1,7 +1,7 @@
 //! Acquiring: from a [`LockSpec`] to a held lock, or to the error that the caller gets.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::task::{Context, Poll, ready};
 use std::{iter, mem};
 
@@ -9,6 +9,7 @@ use crate::engine::acquire_future::Acquire;
 use crate::engine::acquired::{Acquired, Outcome, Rare, Wanted};
 use crate::engine::acquisition::{Acquisition, Refusal};
 use crate::engine::asker::Asker;
+use crate::engine::blocking::may_block;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::current::Current;
 use crate::engine::held::Held;
@@ -16,7 +17,6 @@ use crate::engine::in_line::{InLine, TakenUp};
 use crate::engine::line::{Arrived, Line};
 use crate::engine::observer::refused;
 use crate::engine::reentry::{Scope, around};
-use crate::engine::several_lines::SeveralLines;
 use crate::engine::spec::LockSpec;
 use crate::engine::unreported::{Errors, unreported};
 use crate::protocol::answer::Grant;
@@ -25,7 +25,7 @@ use crate::value::defaults::check_ttl;
 use crate::value::error::LockError;
 use crate::value::holder::about;
 use crate::value::key::LockKey;
-use crate::value::key_set::in_order;
+use crate::value::key_set::{in_order, permit_before_exclusive};
 use crate::value::time::wall_clock;
 use crate::value::token::Token;
 
@@ -49,6 +49,7 @@ impl LockSpec {
         let several = in_order(&key, &more)?;
         let key = if several.is_empty() { strictest(key, &more) } else { key };
         check_modes(&key, &more)?;
+        warn_of_permits_first(&several);
         let ours = |held: &Held| held.manager().is(&manager);
         if several.is_empty() {
             if let Some(held) = Scope::find(|held| ours(held) && held.nth(&key).is_some()) {
@@ -100,23 +101,35 @@ fn check_modes(key: &LockKey, more: &[LockKey]) -> Result<(), LockError> {
     }
 }
 
-pub(crate) enum Prepared {
+/// Logs once that a permit may be held while another key is waited for.
+fn warn_of_permits_first(several: &[LockKey]) {
+    static LOGGED: Once = Once::new();
+    if let Some(key) = permit_before_exclusive(several) {
+        LOGGED.call_once(|| {
+            tracing::warn!(
+                %key,
+                "a permit of this key may be held while an exclusive key of the same list is \
+                 waited for, because a list is acquired in byte order: nest two functions instead"
+            );
+        });
+    }
+}
+
+enum Prepared {
     Joined(Acquired),
     ToAsk(Arc<Core>, Request, Wanted),
 }
 
 /// The first state of a caller.
-pub(crate) enum Start {
+enum Start {
     /// The caller asks the store for itself.
     Asks(Acquisition, Asker),
     Waits(InLine),
-    /// The caller has several lines to arrive at.
-    Arrives(SeveralLines),
     Refused(Request, Refusal),
 }
 
 /// Starts a caller at the line of its request's key.
-pub(crate) fn start(manager: &Arc<Core>, request: Request) -> Start {
+fn start(manager: &Arc<Core>, request: Request) -> Start {
     let drawn = |mut request: Request, asker| match request.draw_token() {
         Ok(()) => Start::Asks(Acquisition::new(Arc::clone(manager), request), asker),
         Err(error) => Start::Refused(request, Refusal::Failed(error)),
@@ -130,14 +143,11 @@ pub(crate) fn start(manager: &Arc<Core>, request: Request) -> Start {
     if let Err(error) = manager.store().check(&request) {
         return Start::Refused(request, Refusal::Failed(error));
     }
-    // Those who share a key do not take turns.
-    if request.keys().iter().any(|key| !key.mode().is_exclusive()) {
+    // Those who share a key, or want several, have a token of their own at the store.
+    if !request.several().is_empty() || !request.key.mode().is_exclusive() {
         return drawn(request, Asker::outside());
     }
-    if !request.several().is_empty() {
-        return Start::Arrives(SeveralLines::new(Arc::clone(manager), request));
-    }
-    match Line::of_caller(manager, 0, request) {
+    match Line::of_caller(manager, request) {
         // A waiter at several servers waits in the line from the beginning, as one acquisition has
         // to know all of its tokens.
         Arrived::Asks(place, request)
@@ -150,7 +160,7 @@ pub(crate) fn start(manager: &Arc<Core>, request: Request) -> Start {
         Arrived::Asks(place, mut request) => {
             // The first request does not wait, as a free lock needs no queue.
             let asker = Asker::new(place, request.until.take());
-            request.only_if_free = asker.until().is_some();
+            request.only_if_free = asker.waits_in_line();
             drawn(request, asker)
         }
         Arrived::Waits(place, draft) => {
@@ -166,6 +176,27 @@ pub(crate) fn acquire(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Acqu
     Acquiring::Described { spec, fenced, errors }
 }
 
+/// Acquires a lock, and blocks the thread until the answer.
+pub(crate) fn acquire_blocking(
+    spec: Box<LockSpec>,
+    fenced: bool,
+    errors: Errors,
+) -> Result<Acquired, LockError> {
+    let name = spec.name.clone();
+    let (manager, request, wanted) = match prepared(spec, fenced, errors)? {
+        Prepared::Joined(guard) => return Ok(guard),
+        Prepared::ToAsk(manager, request, wanted) => (manager, request, wanted),
+    };
+    may_block().inspect_err(|error| wanted.report(&request, error))?;
+    let acquired = manager.background().block_on(async {
+        match begun(&manager, request, wanted, true) {
+            Ok(acquiring) => acquiring.await,
+            Err(ended) => *ended,
+        }
+    });
+    acquired.inspect_err(|error| failed(&name, errors, error))?
+}
+
 /// The future of [`acquire`]. Written by hand for the same reasons as [`Acquire`].
 pub(crate) enum Acquiring {
     /// Boxed, as it is larger than the other states.
@@ -174,8 +205,6 @@ pub(crate) enum Acquiring {
         fenced: bool,
         errors: Errors,
     },
-    /// Of several keys.
-    Arriving(Box<SeveralLines>, Wanted),
     Asking(Acquire, Asker, Wanted),
     Waiting(InLine, Wanted),
     Over,
@@ -197,10 +226,7 @@ impl Future for Acquiring {
                         Next::Unanswered
                     }
                 },
-                Acquiring::Arriving(lines, _) => Next::Arrived(ready!(lines.poll(cx))),
-                Acquiring::Waiting(in_line, _) => {
-                    Next::Found(Box::new(ready!(in_line.poll(cx, InLine::take_up))))
-                }
+                Acquiring::Waiting(in_line, _) => Next::Found(Box::new(ready!(in_line.poll(cx)))),
                 Acquiring::Over => return Poll::Pending,
             };
             match (mem::replace(&mut *self, Acquiring::Over), next) {
@@ -208,17 +234,6 @@ impl Future for Acquiring {
                     *self = match started(spec, fenced, errors) {
                         Ok(acquiring) => acquiring,
                         Err(joined) => return Poll::Ready(*joined),
-                    };
-                }
-                (Acquiring::Arriving(lines, wanted), Next::Arrived(arrived)) => {
-                    *self = match arrived.and_then(asking) {
-                        Ok((acquire, asker)) => Acquiring::Asking(acquire, asker, wanted),
-                        Err(refusal) => {
-                            let (core, request) = (lines.core(), lines.request());
-                            let (core, request) = (Arc::clone(core), Arc::clone(request));
-                            let refused = Outcome::Refused(core, request, refusal);
-                            return Poll::Ready(wanted.guard(refused));
-                        }
                     };
                 }
                 (Acquiring::Asking(_, asker, wanted), Next::Answered(acquisition, answer)) => {
@@ -246,7 +261,6 @@ impl Future for Acquiring {
 /// The outcome of polling a state.
 enum Next {
     Start,
-    Arrived(Result<(Acquisition, Asker), Refusal>),
     Answered(Acquisition, Box<Result<Grant, Refusal>>),
     /// The caller's own request takes too long.
     Unanswered,
@@ -270,30 +284,34 @@ fn started(
         wanted.report(&request, &error);
         return Err(Box::new(Err(error)));
     }
-    let refused = match start(&manager, request) {
-        Start::Asks(acquisition, asker) => match acquisition.acquire() {
-            Ok(acquire) => return Ok(Acquiring::Asking(acquire, asker, wanted)),
-            Err(refused) => {
-                let (acquisition, refusal) = *refused;
-                Outcome::Refused(manager, Arc::clone(acquisition.request()), refusal)
-            }
-        },
-        Start::Waits(in_line) => return Ok(Acquiring::Waiting(in_line, wanted)),
-        Start::Arrives(lines) => return Ok(Acquiring::Arriving(Box::new(lines), wanted)),
-        Start::Refused(request, refusal) => Outcome::Refused(manager, Arc::new(request), refusal),
-    };
-    Err(Box::new(wanted.guard(refused)))
+    begun(&manager, request, wanted, false)
 }
 
-/// Starts the request of the head of several lines.
-fn asking((acquisition, asker): (Acquisition, Asker)) -> Result<(Acquire, Asker), Refusal> {
-    let acquire = acquisition.acquire().map_err(|refused| refused.1)?;
-    Ok((acquire, asker))
+/// `blocks`: the caller blocks its thread.
+fn begun(
+    manager: &Arc<Core>,
+    request: Request,
+    wanted: Wanted,
+    blocks: bool,
+) -> Result<Acquiring, Box<Result<Acquired, LockError>>> {
+    let (request, refusal) = match start(manager, request) {
+        Start::Asks(acquisition, asker) => {
+            let acquisition = if blocks { acquisition.blocking() } else { acquisition };
+            match acquisition.acquire() {
+                Ok(acquire) => return Ok(Acquiring::Asking(acquire, asker, wanted)),
+                Err(refused) => (Arc::clone(refused.0.request()), refused.1),
+            }
+        }
+        Start::Waits(in_line) => return Ok(Acquiring::Waiting(in_line, wanted)),
+        Start::Refused(request, refusal) => (Arc::new(request), refusal),
+    };
+    let refused = Outcome::Refused(Arc::clone(manager), request, refusal);
+    Err(Box::new(wanted.guard(refused)))
 }
 
 /// Handles the answer to a caller that has asked the store for itself. Returns the caller as a
 /// waiter in the line, or the outcome of its request.
-pub(crate) fn answered(
+fn answered(
     acquisition: Acquisition,
     asker: Asker,
     answer: Result<Grant, Refusal>,
@@ -309,7 +327,7 @@ pub(crate) fn answered(
     })
 }
 
-pub(crate) fn waited(in_line: &InLine, found: Result<TakenUp, Refusal>) -> Outcome {
+fn waited(in_line: &InLine, found: Result<TakenUp, Refusal>) -> Outcome {
     match found {
         Ok(taken_up) => Outcome::TakenUp(taken_up),
         Err(refusal) => {
@@ -319,16 +337,15 @@ pub(crate) fn waited(in_line: &InLine, found: Result<TakenUp, Refusal>) -> Outco
 }
 
 /// Prepares the spec and reports its errors. Frees the box of the spec.
-pub(crate) fn prepared(
-    spec: Box<LockSpec>,
-    fenced: bool,
-    errors: Errors,
-) -> Result<Prepared, LockError> {
+fn prepared(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Result<Prepared, LockError> {
     let name = spec.name.clone();
-    let prepared = spec.prepare(fenced, errors).inspect_err(refused);
-    prepared.inspect_err(|error| {
-        if errors != Errors::Carried {
-            unreported(&name, &[], error);
-        }
-    })
+    spec.prepare(fenced, errors).inspect_err(|error| failed(&name, errors, error))
+}
+
+/// Reports an error that occurs before a lock is asked for.
+fn failed(name: &str, errors: Errors, error: &LockError) {
+    refused(error);
+    if errors != Errors::Carried {
+        unreported(name, &[], error);
+    }
 }

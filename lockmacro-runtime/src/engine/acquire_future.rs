@@ -20,8 +20,7 @@ impl Acquisition {
 
     fn asking(self) -> Acquire {
         let (manager, request) = (self.manager(), self.request());
-        let (store, shutdown) = (manager.shared_store(), manager.shutdown());
-        let asked = manager.releasing().acquire(store, request, shutdown);
+        let asked = manager.releasing().acquire(&self.store(), request, manager.shutdown());
         let _waiting = WaitingGauge::new(Arc::clone(self.request()));
         Acquire::Asking { asked, _waiting, acquisition: self }
     }

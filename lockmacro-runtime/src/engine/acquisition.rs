@@ -5,12 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::engine::blocking::blocked;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::in_flight::InFlightGuard;
-use crate::engine::telemetry::WaitingGauge;
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
 use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
@@ -18,7 +16,6 @@ use crate::store::dispatch::Store;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
-use crate::value::parking;
 use crate::value::time::Moment;
 
 /// Pause before a lock that was lost at once is requested again.
@@ -33,6 +30,8 @@ pub(crate) struct Acquisition {
     is_counted: AtomicBool,
     /// The token is the first one of its caller.
     is_first: bool,
+    /// The caller blocks its thread.
+    is_blocking: bool,
 }
 
 /// Why the lock was not granted.
@@ -45,48 +44,15 @@ pub(crate) enum Refusal {
 impl Acquisition {
     /// An acquisition whose request was not sent yet.
     pub(crate) fn new(manager: Arc<Core>, request: Request) -> Self {
-        let is_counted = AtomicBool::new(false);
-        Self { manager, request: Arc::new(request), is_counted, is_first: true }
+        let (request, is_counted) = (Arc::new(request), AtomicBool::new(false));
+        Self { manager, request, is_counted, is_first: true, is_blocking: false }
     }
 
-    /// Requests the lock on the background thread, and blocks until it has the answer; `None` when
-    /// there is none within the time.
-    pub(crate) fn acquire_blocking(
-        &mut self,
-        within: Option<Duration>,
-    ) -> Option<Result<Grant, Refusal>> {
-        if let Err(refusal) = self.enter() {
-            return Some(Err(refusal));
-        }
-        loop {
-            let (releasing, shutdown, request) = (
-                Arc::clone(self.manager.releasing()),
-                Arc::clone(self.manager.shutdown()),
-                Arc::clone(&self.request),
-            );
-            let job = move |store: Arc<Store>| async move {
-                let asked = releasing.acquire(&store, &request, &shutdown);
-                match within {
-                    Some(within) => timeout(within, asked).await.ok(),
-                    None => Some(asked.await),
-                }
-            };
-            let answer = {
-                let _waiting = WaitingGauge::new(Arc::clone(&self.request));
-                match self.manager.background().block_on(job) {
-                    Ok(answer) => answer?,
-                    Err(error) => return Some(Err(Refusal::Failed(error))),
-                }
-            };
-            if !self.is_to_restart(&answer) {
-                return Some(self.take_answer(answer));
-            }
-            _ = self.release_blocking();
-            blocked(|| parking::sleep(PAUSE));
-            if let Err(refusal) = self.renew_token() {
-                return Some(Err(refusal));
-            }
-        }
+    /// The same for a caller that blocks its thread.
+    pub(crate) fn blocking(self) -> Self {
+        let is_counted = AtomicBool::new(false);
+        let (manager, request) = (Arc::clone(&self.manager), Arc::clone(&self.request));
+        Self { manager, request, is_counted, is_first: self.is_first, is_blocking: true }
     }
 
     pub(crate) fn manager(&self) -> &Arc<Core> {
@@ -95,6 +61,15 @@ impl Acquisition {
 
     pub(crate) fn request(&self) -> &Arc<Request> {
         &self.request
+    }
+
+    /// The store that the caller asks. The runtime of a blocked thread may be blocked with it, so
+    /// such a caller asks through the connection of the background thread.
+    pub(crate) fn store(&self) -> Arc<Store> {
+        match self.is_blocking {
+            true => self.manager.background().store(),
+            false => Arc::clone(self.manager.shared_store()),
+        }
     }
 
     /// Releases the lock, and returns the server's answer. After an error, dropping the
@@ -108,14 +83,6 @@ impl Acquisition {
             let ask = move |store: Arc<Store>| async move { store.release(&request).await };
             self.manager.background().call(ask).await.and_then(|released| released)
         };
-        self.released(released)
-    }
-
-    /// The same for blocking callers.
-    pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
-        let request = Arc::clone(&self.request);
-        let ask = move |store: Arc<Store>| async move { store.release(&request).await };
-        let released = self.manager.background().block_on(ask).and_then(|released| released);
         self.released(released)
     }
 
@@ -141,8 +108,8 @@ impl Acquisition {
 
     /// The next owner of the token. The lock is counted as in flight already.
     fn of_same_token(&self, request: Arc<Request>) -> Self {
-        let (is_counted, is_first) = (AtomicBool::new(true), false);
-        Self { manager: Arc::clone(&self.manager), request, is_counted, is_first }
+        let (manager, is_counted) = (Arc::clone(&self.manager), AtomicBool::new(true));
+        Self { manager, request, is_counted, is_first: false, is_blocking: false }
     }
 
     /// The same through another connection to the store.
@@ -185,7 +152,7 @@ impl Acquisition {
     /// Releases what is left of the lock, and requests it with another token.
     pub(crate) async fn restart(mut self) -> (Self, Result<(), Refusal>) {
         // After an error, dropping the replaced acquisition releases it in the background.
-        _ = self.release().await;
+        _ = self.release_at(&self.store()).await;
         sleep(PAUSE).await;
         let renewed = self.renew_token();
         (self, renewed)
@@ -194,8 +161,9 @@ impl Acquisition {
     /// Becomes an acquisition of the same lock with another token.
     fn renew_token(&mut self) -> Result<(), Refusal> {
         let request = self.request.with_new_token().map_err(Refusal::Failed)?;
+        let is_blocking = self.is_blocking;
         *self = Self::new(self.manager.clone(), request);
-        self.is_first = false;
+        (self.is_first, self.is_blocking) = (false, is_blocking);
         self.enter()
     }
 

@@ -1,4 +1,4 @@
-//! The background thread: releases dropped locks, renews leases, and runs the requests of blocking
+//! The background thread: releases dropped locks, renews leases, and lends its runtime to blocking
 //! callers.
 //!
 //! A dropped future cannot await its own release, and a task spawned for it dies with the runtime.
@@ -8,9 +8,13 @@
 //! A fork copies the memory of the process, but not the thread. A forked process starts none, and
 //! its copies of locks are left to its parent.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::process;
 use std::sync::{Arc, Weak};
 
+use futures_util::FutureExt as _;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::background_thread::{Job, start};
@@ -41,7 +45,7 @@ pub(crate) struct Background {
 #[derive(Debug)]
 struct Thread {
     store: Arc<Store>,
-    jobs: Option<mpsc::UnboundedSender<Job>>,
+    jobs: Option<(mpsc::UnboundedSender<Job>, Handle)>,
     /// A thread ends when its jobs are done, and does not wait for further ones.
     stopped: bool,
     renewals: Arc<Renewals>,
@@ -93,7 +97,7 @@ impl Background {
     /// Wakes all blocking waiters: each of them sends its request to the server again.
     pub(crate) fn alarm(&self) {
         // Called without the mutex, as a woken waiter may take it.
-        let store = Arc::clone(&self.here().store);
+        let store = self.store();
         store.alarm();
     }
 
@@ -159,8 +163,9 @@ impl Background {
         result.await.map_err(|_| no_thread("it ended"))
     }
 
-    /// Runs `job` in the background. It is dropped when there is no thread.
-    pub(crate) fn spawn<F, W>(&self, job: F) -> Result<(), LockError>
+    /// Runs `job` in the background, and returns the runtime that runs it. The job is dropped when
+    /// there is no thread.
+    pub(crate) fn spawn<F, W>(&self, job: F) -> Result<Handle, LockError>
     where
         F: FnOnce(Arc<Store>) -> W + Send + 'static,
         W: Future<Output = ()> + Send + 'static,
@@ -198,24 +203,27 @@ impl Background {
         self.here().renewals.has_changed_since(sent)
     }
 
-    /// Runs `job` in the background and blocks until it is done.
-    pub(crate) fn block_on<T, F, W>(&self, job: F) -> Result<T, LockError>
-    where
-        T: Send + 'static,
-        F: FnOnce(Arc<Store>) -> W + Send + 'static,
-        W: Future<Output = T> + Send + 'static,
-    {
-        // The job may run on the caller's own runtime.
+    /// Blocks the thread until the future is ready. The future runs inside the runtime of the
+    /// background thread: that of the caller may be blocked with its thread.
+    pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, LockError> {
+        // That runtime may be the caller's own.
         #[cfg(feature = "test-util")]
         if virtual_runtime().is_some() {
             may_block()?;
         }
-        let (done, result) = oneshot::channel();
-        self.spawn(move |store| async move {
-            // Never fails: the caller blocks until it has the result.
-            let _ = done.send(job(store).await);
-        })?;
-        block_on(result).map_err(|_| no_thread("it ended"))
+        // The runtime lasts until the future is dropped.
+        let (_lasts, over) = oneshot::channel::<()>();
+        let runtime = self.spawn(|_| over.map(drop))?;
+        let mut future = pin!(future);
+        Ok(block_on(poll_fn(|cx| {
+            let _inside = runtime.enter();
+            future.as_mut().poll(cx)
+        })))
+    }
+
+    /// The store, through the connection of the background thread.
+    pub(crate) fn store(&self) -> Arc<Store> {
+        Arc::clone(&self.here().store)
     }
 }
 
@@ -234,7 +242,7 @@ impl Thread {
     /// Lets the jobs start again after their runtime, which was the caller's, has ended.
     #[cfg(feature = "test-util")]
     fn leave_ended_runtime(&mut self) {
-        if self.jobs.take_if(|jobs| jobs.is_closed()).is_some() {
+        if self.jobs.take_if(|(jobs, _)| jobs.is_closed()).is_some() {
             self.renewing = false;
         }
     }
@@ -248,21 +256,22 @@ impl Thread {
         Ok(())
     }
 
-    fn run<F, W>(&mut self, job: F) -> Result<(), LockError>
+    fn run<F, W>(&mut self, job: F) -> Result<Handle, LockError>
     where
         F: FnOnce(Arc<Store>) -> W + Send + 'static,
         W: Future<Output = ()> + Send + 'static,
     {
-        let sender = match &mut self.jobs {
-            Some(sender) => sender,
+        let (sender, runtime) = match &mut self.jobs {
+            Some(jobs) => jobs,
             none => none.insert(start(Arc::clone(&self.store)).map_err(no_thread)?),
         };
         let job: Job = Box::new(move |store| Box::pin(job(store)));
+        let runtime = runtime.clone();
         let sent = sender.send(job).map_err(|_| no_thread("it ended"));
         if self.stopped {
             self.jobs.take();
         }
-        sent
+        sent.map(|()| runtime)
     }
 }
 
@@ -282,7 +291,6 @@ fn no_thread(why: impl ToString) -> LockError {
 mod tests {
     use crate::protocol::shutdown::Shutdown;
     use crate::value::token::Token;
-    use std::pin::pin;
     use std::process::Command;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::{Context, Wake, Waker};
@@ -356,7 +364,7 @@ mod tests {
             };
             background.spawn(job).unwrap();
         }
-        background.block_on(|_| async {}).unwrap();
+        background.block_on(background.call(|_| async {})).unwrap().unwrap();
         may_end.add_permits(JOBS);
         let started = Instant::now();
         while in_flight.count() > 0 {

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::{io, thread};
 
-use tokio::runtime;
+use tokio::runtime::{self, Handle};
 use tokio::sync::mpsc;
 
 use crate::engine::in_flight::InFlight;
@@ -21,18 +21,19 @@ pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) type Job = Box<dyn FnOnce(Arc<Store>) -> Work + Send>;
 
 /// Starts to run jobs, until the sender is dropped and all jobs are done.
-pub(crate) fn start(store: Arc<Store>) -> io::Result<mpsc::UnboundedSender<Job>> {
+pub(crate) fn start(store: Arc<Store>) -> io::Result<(mpsc::UnboundedSender<Job>, Handle)> {
     let (sender, jobs) = mpsc::unbounded_channel();
     #[cfg(feature = "test-util")]
-    if virtual_runtime().is_some() {
+    if let Some(runtime) = virtual_runtime() {
         spawn(work(store, jobs));
-        return Ok(sender);
+        return Ok((sender, runtime));
     }
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
     thread::Builder::new()
         .name("lockmacro-bg".to_owned())
         .spawn(move || runtime.block_on(work(store, jobs)))?;
-    Ok(sender)
+    Ok((sender, handle))
 }
 
 async fn work(store: Arc<Store>, mut jobs: mpsc::UnboundedReceiver<Job>) {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::task::{block_in_place, yield_now};
+use tokio::task::{block_in_place, coop::unconstrained, yield_now};
 
 use crate::value::error::LockError;
 use crate::value::parking::{park, unparks_here};
@@ -27,9 +27,10 @@ pub(crate) fn blocked<T>(wait: impl FnOnce() -> T) -> T {
     if is_worker() { block_in_place(wait) } else { wait() }
 }
 
-/// Blocks the thread until the future is ready, which needs no runtime.
+/// Blocks the thread until the future is ready.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    let (waker, mut future) = (unparks_here(), pin!(future));
+    // A task that has used its budget up is woken when it yields, and this thread does not.
+    let (waker, mut future) = (unparks_here(), pin!(unconstrained(future)));
     blocked(|| {
         loop {
             match future.as_mut().poll(&mut Context::from_waker(&waker)) {

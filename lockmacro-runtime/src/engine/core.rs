@@ -106,7 +106,8 @@ impl Core {
     /// [`ready`](Core::ready) by the background thread, for blocking callers.
     pub(crate) fn ready_blocking(&self) -> Result<(), LockError> {
         may_block()?;
-        self.background.block_on(|store| async move { store.ready().await })?
+        let store = self.background.store();
+        self.background.block_on(store.ready())?
     }
 
     /// Checks that the servers are reachable and permit the commands that locks need.

@@ -1,8 +1,6 @@
 //! A granted lock: its acquisition and its lease. Long, because the ways in which it ends are read
 //! together.
 
-use std::cell::Cell;
-use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,12 +11,11 @@ use tokio::time::timeout;
 
 use crate::engine::acquisition::Acquisition;
 use crate::engine::asker::Asker;
-use crate::engine::blocking::block_on;
 use crate::engine::core::Core;
 use crate::engine::current::Current;
 use crate::engine::in_line::TakenUp;
 use crate::engine::in_turn::InTurn;
-use crate::engine::line::{Ended, Place, Places};
+use crate::engine::line::{Ended, Place};
 use crate::engine::line_holder::{Holder, shown};
 use crate::engine::renewal::Enrolled;
 #[cfg(feature = "test-util")]
@@ -57,8 +54,8 @@ pub(crate) struct Held {
     /// It was logged that half of the lease has passed without a renewal.
     pub(crate) halved: AtomicBool,
     since: Moment,
-    /// The place at the line of each key. From a single one the lock may be passed on.
-    places: Mutex<Places>,
+    /// The place in the line, from which the lock may be passed on.
+    place: Mutex<Option<Place>>,
     pub(crate) turn: InTurn,
     /// The manager scope in which it was acquired, for work that another task does for the body.
     current: Current,
@@ -86,7 +83,7 @@ impl Held {
         let fences = fences.into_iter().collect();
         let held = Self::with(acquisition, lease, fences, now, turn);
         if let Some(place) = place.taken() {
-            *held.places.lock() = Places::One(place.clone());
+            *held.place.lock() = Some(place.clone());
             place.taken_up(Arc::downgrade(&held) as _);
         }
         held.watched(tenure.sent, due)
@@ -135,7 +132,7 @@ impl Held {
             loss_reported: AtomicBool::new(false),
             halved: AtomicBool::new(false),
             since,
-            places: Mutex::default(),
+            place: Mutex::default(),
             turn,
             current: Current::here(),
             span,
@@ -150,12 +147,12 @@ impl Held {
         Ok(self)
     }
 
-    /// The caller that asked for itself has the lock of its lines from now on. A line that has gone
+    /// The caller that asked for itself has the lock of its line from now on. A line that has gone
     /// on without it expects nothing of it.
-    fn stands_at(self: &Arc<Self>, places: Places) {
-        // Set before a line knows the holder, because the line uses the holder at once.
-        self.places.lock().clone_from(&places);
-        for place in places.all() {
+    fn stands_at(self: &Arc<Self>, place: Option<Place>) {
+        // Set before the line knows the holder, because the line uses the holder at once.
+        self.place.lock().clone_from(&place);
+        if let Some(place) = place {
             place.granted(Arc::downgrade(self) as _);
         }
         // The answer may have arrived after the end of the lease.
@@ -167,15 +164,14 @@ impl Held {
     pub(crate) fn pass_on(&self) -> Ended {
         let first = self.end();
         // Called without the mutex, as the line wakes the next caller.
-        let places = mem::take(&mut *self.places.lock());
-        match places {
-            Places::One(place) if first => {
-                place.release(self.tenure(), || self.acquisition.give_away())
-            }
-            places => {
-                Place::tell(places.all(), Place::ends);
+        let place = self.place.lock().take();
+        match place {
+            Some(place) if first => place.release(self.tenure(), || self.acquisition.give_away()),
+            Some(place) => {
+                place.ends();
                 Ended::Kept
             }
+            None => Ended::Kept,
         }
     }
 
@@ -264,14 +260,12 @@ impl Held {
     /// Leaves the line of a lock that is lost. If another caller waits, the lock is released at
     /// once, unless its body may still be protected by what is left of the lock.
     fn leaves_line(&self, cause: LossCause) {
-        let places = mem::take(&mut *self.places.lock());
-        let waits = Cell::new(false);
-        Place::tell(places.all(), |place| waits.set(place.lost() || waits.get()));
-        // A body on a blocked thread learns of the loss late. Until then the other keys, or nodes,
-        // may keep others out.
-        let is_partly_held = cause == LossCause::Taken
-            && (self.only().is_none() || self.manager().store().servers().are_several());
-        if waits.get() && !is_partly_held {
+        let place = self.place.lock().take();
+        // A body on a blocked thread learns of the loss late. Until then the other nodes may keep
+        // others out.
+        let is_partly_held =
+            cause == LossCause::Taken && self.manager().store().servers().are_several();
+        if place.is_some_and(|place| place.lost()) && !is_partly_held {
             self.acquisition.abandon();
         }
     }
@@ -303,18 +297,24 @@ impl Held {
 
     /// Ends the renewal and releases the lock.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
+        self.release_by(self.acquisition.release()).await
+    }
+
+    /// The same for blocking callers.
+    pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
+        let background = self.manager().background();
+        let store = background.store();
+        background.block_on(self.release_by(self.acquisition.release_at(&store)))?
+    }
+
+    async fn release_by(
+        &self,
+        release: impl Future<Output = Result<Released, LockError>>,
+    ) -> Result<Released, LockError> {
         match self.pass_on() {
             Ended::Passed => Ok(Released::Held),
             Ended::Released(reported) => reported.await.unwrap_or(Ok(Released::Unconfirmed)),
-            Ended::Kept => self.acquisition.release().await,
-        }
-    }
-
-    pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
-        match self.pass_on() {
-            Ended::Passed => Ok(Released::Held),
-            Ended::Released(reported) => block_on(reported).unwrap_or(Ok(Released::Unconfirmed)),
-            Ended::Kept => self.acquisition.release_blocking(),
+            Ended::Kept => release.await,
         }
     }
 
@@ -370,8 +370,9 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         // Released by its acquisition.
-        let places = mem::take(&mut *self.places.lock());
-        Place::tell(places.all(), Place::ends);
+        if let Some(place) = self.place.lock().take() {
+            place.ends();
+        }
     }
 }
 

@@ -5,7 +5,6 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use crate::engine::acquisition::{Acquisition, Refusal};
-use crate::engine::blocking::blocked;
 use crate::engine::core::Core;
 use crate::engine::line::Place;
 use crate::engine::local_queue::Found;
@@ -14,7 +13,6 @@ use crate::engine::timer::Timer;
 use crate::engine::turn::Tenure;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
-use crate::value::parking::{park, unparks_here};
 use crate::value::time::Moment;
 
 /// Lower bound of the longest time for which a caller waits for a release of its own process.
@@ -23,12 +21,6 @@ const RELEASE_MAX: Duration = Duration::from_secs(1);
 const RELEASE_CHECK: Duration = Duration::from_millis(50);
 /// A longer wait is treated as one without an end.
 const LONGEST_TIMER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// Longest time for which a blocked thread sleeps.
-const LONGEST_SLEEP: Duration = Duration::from_secs(60);
-
-/// Turns what a waiter has found into the result of its wait; `None` if this kind of waiter never
-/// finds that.
-pub(crate) type Taken<F> = fn(&mut InLine, Found<Acquisition>) -> Option<F>;
 
 /// How long a caller without a wait stays in the line of a lost server, whose waiters go on asking.
 const LOST: Duration = Duration::from_millis(40);
@@ -92,13 +84,9 @@ impl InLine {
     }
 
     /// Waits on the caller's runtime.
-    pub(crate) fn poll<F>(
-        &mut self,
-        cx: &mut Context<'_>,
-        taken: Taken<F>,
-    ) -> Poll<Result<F, Refusal>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<TakenUp, Refusal>> {
         loop {
-            if let Poll::Ready(found) = self.look(cx.waker(), taken) {
+            if let Poll::Ready(found) = self.look(cx.waker()) {
                 return Poll::Ready(found);
             }
             if let Some(refusal) = self.answered_late() {
@@ -114,32 +102,8 @@ impl InLine {
         }
     }
 
-    /// The same for blocking callers.
-    pub(crate) fn block<F>(&mut self, taken: Taken<F>) -> Result<F, Refusal> {
-        let waker = unparks_here();
-        blocked(|| {
-            loop {
-                if let Poll::Ready(found) = self.look(&waker, taken) {
-                    return found;
-                }
-                if let Some(refusal) = self.answered_late() {
-                    return Err(refusal);
-                }
-                let left = self.left().unwrap_or(LONGEST_SLEEP);
-                let until = Moment::now().after(left);
-                park(left.min(LONGEST_SLEEP));
-                if Moment::now() >= until
-                    && self.left().is_some()
-                    && let Some(refusal) = self.over()
-                {
-                    return Err(refusal);
-                }
-            }
-        })
-    }
-
     /// Checks whether the lock was passed to this waiter, or whether it is the waiter's turn.
-    fn look<F>(&mut self, waker: &Waker, taken: Taken<F>) -> Poll<Result<F, Refusal>> {
+    fn look(&mut self, waker: &Waker) -> Poll<Result<TakenUp, Refusal>> {
         if self.core.shutdown().is_closed() {
             return Poll::Ready(Err(Refusal::Failed(LockError::ShutDown)));
         }
@@ -151,23 +115,11 @@ impl InLine {
             }
             Found::Nothing => Poll::Pending,
             Found::Refused(verdict) => Poll::Ready(Err(place.refusal(verdict))),
-            found => match taken(self, found) {
-                Some(found) => Poll::Ready(Ok(found)),
-                None => Poll::Pending,
-            },
+            Found::Lock(tenure, token) => {
+                let (place, draft) = (Standing(self.place.take()), Arc::clone(&self.draft));
+                Poll::Ready(Ok(TakenUp { place, draft, tenure, token }))
+            }
         }
-    }
-
-    /// Takes up the lock, as a waiter of a single key does.
-    pub(crate) fn take_up(&mut self, found: Found<Acquisition>) -> Option<TakenUp> {
-        let Found::Lock(tenure, token) = found else { return None };
-        let (place, draft) = (Standing(self.place.take()), Arc::clone(&self.draft));
-        Some(TakenUp { place, draft, tenure, token })
-    }
-
-    /// Begins the turn, as a waiter of several keys does.
-    pub(crate) fn begin_turn(&mut self, _: Found<Acquisition>) -> Option<Place> {
-        self.place.take()
     }
 
     /// How long the caller still waits; `None` for ever.

@@ -1,12 +1,11 @@
 //! The line of a key: the callers of one process, and the requests that the line sends to the store
 //! for them. Long, as all of its state is under one mutex.
 
-use std::borrow::Borrow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
-use std::{fmt, mem, slice};
+use std::{fmt, mem};
 
 use tokio::sync::{Notify, oneshot};
 
@@ -34,13 +33,8 @@ impl Wants for Arc<Request> {
         self.ttl
     }
 
-    /// The fences of several keys come with their own grant.
     fn is_fenced(&self) -> bool {
-        self.fenced && self.several().is_empty()
-    }
-
-    fn is_of_several(&self) -> bool {
-        !self.several().is_empty()
+        self.fenced
     }
 }
 
@@ -99,36 +93,14 @@ pub(crate) struct Place {
     pub(crate) ticket: Ticket,
 }
 
-/// The places of a caller, one at the line of each of its keys; none of a caller outside of lines.
-#[derive(Debug, Clone)]
-pub(crate) enum Places {
-    One(Place),
-    Several(Vec<Place>),
-}
-
-impl Places {
-    pub(crate) fn all(&self) -> &[Place] {
-        match self {
-            Places::One(place) => slice::from_ref(place),
-            Places::Several(places) => places,
-        }
-    }
-}
-
-impl Default for Places {
-    fn default() -> Self {
-        Places::Several(Vec::new())
-    }
-}
-
-/// The first state of a caller at a line. `R` is its request, for one key or for several.
-pub(crate) enum Arrived<R> {
+/// The first state of a caller at a line.
+pub(crate) enum Arrived {
     /// The caller asks the store for itself.
-    Asks(Place, R),
+    Asks(Place, Request),
     Waits(Place, Arc<Request>),
-    Refused(R, Refusal),
+    Refused(Request, Refusal),
     /// The line was removed meanwhile.
-    Closed(R),
+    Closed(Request),
 }
 
 /// Receives the answer to a release.
@@ -174,17 +146,11 @@ impl Line {
         Arc::new(Self { key, core, state, rewished, sooner, answered, was_answered })
     }
 
-    /// A caller arrives at the line of one of its request's keys.
-    pub(crate) fn of_caller<R: Borrow<Request> + Into<Arc<Request>>>(
-        core: &Arc<Core>,
-        nth: usize,
-        mut request: R,
-    ) -> Arrived<R> {
+    /// A caller arrives at the line of its request's key.
+    pub(crate) fn of_caller(core: &Arc<Core>, mut request: Request) -> Arrived {
         loop {
-            let asked = request.borrow();
-            let key = asked.keys().get(nth).unwrap_or(&asked.key);
-            let new = || Self::new(key.clone(), Arc::downgrade(core));
-            match core.lines().of(key.as_str(), new).arrive(request) {
+            let new = || Self::new(request.key.clone(), Arc::downgrade(core));
+            match core.lines().of(request.key.as_str(), new).arrive(request) {
                 Arrived::Closed(again) => request = again,
                 begun => return begun,
             }
@@ -192,7 +158,7 @@ impl Line {
     }
 
     /// A caller arrives. A caller that asks the store for itself gets its request back.
-    fn arrive<R: Borrow<Request> + Into<Arc<Request>>>(self: &Arc<Self>, request: R) -> Arrived<R> {
+    fn arrive(self: &Arc<Self>, request: Request) -> Arrived {
         // A holder that has lost the lock delays no other caller, even if it has never checked its
         // lease.
         if let Some(holder) = self.holder() {
@@ -200,21 +166,20 @@ impl Line {
         }
         let mut held = None;
         self.with(|state| {
-            let (waits, several) =
-                (request.borrow().until.is_some(), !request.borrow().several().is_empty());
+            let waits = request.until.is_some();
             let begun = if state.closed {
                 Arrived::Closed(request)
             } else if waits && state.queue.len() >= QUEUE_MAX {
                 Arrived::Refused(request, self.full())
             } else {
                 let place = |ticket| Place { line: Arc::clone(self), ticket };
-                match state.queue.arrive(waits, several, Moment::now()) {
+                match state.queue.arrive(waits, Moment::now()) {
                     Arrival::Asks(ticket) => Arrived::Asks(place(ticket), request),
                     Arrival::Waits(_) if state.queue.len() >= QUEUE_MAX => {
                         Arrived::Refused(request, self.full())
                     }
                     Arrival::Waits(ticket) => {
-                        let draft = request.into();
+                        let draft = Arc::new(request);
                         state.queue.wait(ticket, Arc::clone(&draft), !waits);
                         Arrived::Waits(place(ticket), draft)
                     }
@@ -357,9 +322,6 @@ impl Line {
             }
         } else if let Some((tenure, token)) = state.queue.passed() {
             (shown(token.request()), Some(tenure.kept_until))
-        } else if state.queue.turn_of_several() {
-            // The holders of the other keys may be known, but not that of this key.
-            (None, None)
         } else {
             match &state.last {
                 Some(Ok(Contended { owner, until, .. })) => (owner.clone(), *until),

@@ -77,7 +77,7 @@ struct Open {
 
 impl Open {
     fn fails(&self, error: &LockError) {
-        self.line.with(|state| ((), state.queue.failed(self.number, error, true, Moment::now())));
+        self.line.with(|state| ((), state.queue.failed(self.number, error, true)));
     }
 }
 
@@ -271,7 +271,7 @@ fn failed(line: &Arc<Line>, number: u64, refusal: Refusal, core: &Core) {
             (error, lasts)
         }
     };
-    line.with(|state| ((), state.queue.failed(number, &error, all, Moment::now())));
+    line.with(|state| ((), state.queue.failed(number, &error, all)));
 }
 
 /// Whether an error is of a ttl or a fence, in which case the requests of other callers may

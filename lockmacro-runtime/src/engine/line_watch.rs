@@ -90,11 +90,11 @@ mod tests {
         core
     }
 
-    fn arrive(core: &Arc<Core>, waits: bool) -> Arrived<Request> {
+    fn arrive(core: &Arc<Core>, waits: bool) -> Arrived {
         let token = Token::new("test", "", "").unwrap();
         let mut request = Request::new("order:1".into(), token, HOUR);
         request.until = waits.then(|| request.asked.after(HOUR));
-        Line::of_caller(core, 0, request)
+        Line::of_caller(core, request)
     }
 
     #[tokio::test]

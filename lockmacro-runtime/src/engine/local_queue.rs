@@ -59,13 +59,10 @@ pub(crate) enum Verdict {
 enum State<T> {
     /// No caller has the lock, or asks for it.
     Idle,
-    /// It is the turn of a caller that asks the store for itself. A waiter of several keys begins
-    /// its turn when it is polled, and is one of the waiters until then.
+    /// A caller asks the store for itself.
     Asking {
         by: Ticket,
         since: Moment,
-        /// The caller waits for several keys, so it keeps the line for as long as it is polled.
-        waits: bool,
     },
     /// The request of this number asks the store for the first waiter.
     Requested {
@@ -119,8 +116,6 @@ pub(crate) enum Found<T> {
     Refused(Verdict),
     /// The waiter has the lock.
     Lock(Tenure, T),
-    /// It is the turn of the waiter, which asks the store for several keys itself.
-    Turn,
 }
 
 impl<T, W> Default for Effects<T, W> {
@@ -139,17 +134,17 @@ impl<T, C, W> Default for LocalQueue<T, C, W> {
 }
 
 impl<T, C: Wants, W> LocalQueue<T, C, W> {
-    /// A caller arrives, of this key or of several. A caller that does not wait is refused at once
-    /// while another caller of this process has the lock, or waits for it.
-    pub(crate) fn arrive(&mut self, waits: bool, several: bool, now: Moment) -> Arrival {
+    /// A caller arrives. A caller that does not wait is refused at once while another caller of
+    /// this process has the lock, or waits for it.
+    pub(crate) fn arrive(&mut self, waits: bool, now: Moment) -> Arrival {
         let ticket = self.last + 1;
         let known_busy = match &self.state {
             State::Idle => {
                 self.last = ticket;
-                self.state = State::Asking { by: ticket, since: now, waits: waits && several };
+                self.state = State::Asking { by: ticket, since: now };
                 return Arrival::Asks(ticket);
             }
-            State::Asking { since, waits, .. } => *waits && now < since.after(CONFIRM_WINDOW),
+            State::Asking { .. } => false,
             State::Requested { answered, .. } => *answered,
             State::Held { .. } | State::Passed { .. } => true,
         };
@@ -181,42 +176,23 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         (is_ours, effects)
     }
 
-    /// The caller that waits for several keys, and asks the store for them, was polled at `now`.
-    pub(crate) fn asker_polled(&mut self, ticket: Ticket, now: Moment) {
-        if let State::Asking { by, since, waits } = &mut self.state
-            && (*by, *waits) == (ticket, true)
-        {
-            *since = now.max(*since);
-        }
-    }
-
     /// The caller that asked the store for itself found the lock busy. It waits in the queue if
     /// `caller` is given.
-    pub(crate) fn asker_refused(
-        &mut self,
-        ticket: Ticket,
-        caller: Option<C>,
-        now: Moment,
-    ) -> Effects<T, W> {
+    pub(crate) fn asker_refused(&mut self, ticket: Ticket, caller: Option<C>) -> Effects<T, W> {
         let mut effects = Effects::default();
         let was_asked = self.is_asked_by(ticket);
         if was_asked {
             self.refuse_if_busy(&mut effects);
         }
-        self.asker_leaves(ticket, caller, was_asked, now, &mut effects);
+        self.asker_leaves(ticket, caller, was_asked, &mut effects);
         effects
     }
 
     /// The request of the caller that asked the store for itself has failed. The caller waits in
     /// the queue if `caller` is given.
-    pub(crate) fn asker_failed(
-        &mut self,
-        ticket: Ticket,
-        caller: Option<C>,
-        now: Moment,
-    ) -> Effects<T, W> {
+    pub(crate) fn asker_failed(&mut self, ticket: Ticket, caller: Option<C>) -> Effects<T, W> {
         let mut effects = Effects::default();
-        self.asker_leaves(ticket, caller, false, now, &mut effects);
+        self.asker_leaves(ticket, caller, false, &mut effects);
         effects
     }
 
@@ -225,7 +201,6 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         ticket: Ticket,
         caller: Option<C>,
         answered: bool,
-        now: Moment,
         effects: &mut Effects<T, W>,
     ) {
         if let Some(caller) = caller {
@@ -235,11 +210,8 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         if !is_asked {
             self.lapsed = self.lapsed.saturating_sub(1);
         }
-        // The turn of a later caller that has not begun it.
-        let is_before = matches!(self.state, State::Asking { by, .. } if by > ticket)
-            && self.asked_waiter().is_some();
-        if is_asked || is_before || matches!(self.state, State::Idle) {
-            self.ask_next(answered, now, effects);
+        if is_asked || matches!(self.state, State::Idle) {
+            self.ask_next(answered, effects);
         }
     }
 
@@ -251,11 +223,11 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         }
         match self.state {
             State::Passed { to, .. } if to == ticket => self.pass_again(turn, now, &mut effects),
-            // The waiter had the lock, and no guard was made of it; or it was the waiter's turn.
-            State::Held { by } | State::Asking { by, .. } if by == ticket => {
-                self.ask_next(false, now, &mut effects);
+            // The waiter had the lock, and no guard was made of it.
+            State::Held { by } if by == ticket => {
+                self.ask_next(false, &mut effects);
             }
-            _ => self.withdraw_for_next(now, &mut effects),
+            _ => self.withdraw_for_nobody(&mut effects),
         }
         effects
     }
@@ -283,25 +255,11 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
                     return (Found::Lock(tenure, token), effects);
                 }
                 effects.release = Some(token);
-                self.ask_next(false, now, &mut effects);
+                self.ask_next(false, &mut effects);
             }
             // All waiters were asleep, so the queue has released the lock or withdrawn its request.
-            State::Idle => self.ask_next(false, now, &mut effects),
-            other => {
-                self.state = other;
-                self.withdraw_for_next(now, &mut effects);
-            }
-        }
-        // The turn that has begun may be that of another caller, and refuse this one.
-        if let Some(refused) = self.take_verdict(at, &mut effects) {
-            return (refused, effects);
-        }
-        if self.is_asked_by(ticket) {
-            if let State::Asking { since, .. } = &mut self.state {
-                *since = now;
-            }
-            effects.unused = self.remove(at);
-            return (Found::Turn, effects);
+            State::Idle => self.ask_next(false, &mut effects),
+            other => self.state = other,
         }
         if was_asleep {
             self.shorten_pass();
@@ -340,12 +298,12 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
                 }
                 // The lock was released already.
                 None => {
-                    self.ask_next(false, now, &mut effects);
+                    self.ask_next(false, &mut effects);
                     (false, effects)
                 }
             };
         }
-        self.ask_next(false, now, &mut effects);
+        self.ask_next(false, &mut effects);
         if effects.request.is_some() {
             effects.release = token();
         }
@@ -354,15 +312,15 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
 
     /// The holder has lost the lock, maybe before the grant was reported to the queue. Returns
     /// whether another caller waits.
-    pub(crate) fn lost(&mut self, by: Ticket, now: Moment) -> (bool, Effects<T, W>) {
+    pub(crate) fn lost(&mut self, by: Ticket) -> (bool, Effects<T, W>) {
         let mut effects = Effects::default();
         let waits = self.next().is_some();
         if self.is_asked_by(by) {
             // Until this caller reports the end of its request.
             self.lapsed += 1;
-            self.ask_next(false, now, &mut effects);
+            self.ask_next(false, &mut effects);
         } else if self.holder() == Some(by) {
-            self.ask_next(false, now, &mut effects);
+            self.ask_next(false, &mut effects);
         }
         (waits, effects)
     }
@@ -387,19 +345,18 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
             }
             _ => {
                 effects.release = Some(token);
-                self.ask_next(false, now, &mut effects);
+                self.ask_next(false, &mut effects);
             }
         }
         effects
     }
 
     /// The request of the queue was answered: another holder has the lock.
-    pub(crate) fn found_busy(&mut self, request: u64, now: Moment) -> Effects<T, W> {
+    pub(crate) fn found_busy(&mut self, request: u64) -> Effects<T, W> {
         let mut effects = Effects::default();
         if self.is_requested(request) {
             self.state = State::Requested { request, answered: true };
             self.refuse_if_busy(&mut effects);
-            self.withdraw_for_next(now, &mut effects);
         }
         effects
     }
@@ -413,13 +370,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
     }
 
     /// The request of the queue has failed. The error goes to the first caller, or to all callers.
-    pub(crate) fn failed(
-        &mut self,
-        request: u64,
-        error: &LockError,
-        all: bool,
-        now: Moment,
-    ) -> Effects<T, W> {
+    pub(crate) fn failed(&mut self, request: u64, error: &LockError, all: bool) -> Effects<T, W> {
         let mut effects = Effects::default();
         if self.is_requested(request) {
             while let Some(next) = self.next() {
@@ -429,7 +380,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
                     break;
                 }
             }
-            self.ask_next(false, now, &mut effects);
+            self.ask_next(false, &mut effects);
         }
         effects
     }
@@ -444,12 +395,10 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
     ) -> Effects<T, W> {
         let mut effects = Effects::default();
         match self.state {
-            State::Asking { by, .. }
-                if self.lapses(unanswered).is_some_and(|lapses| lapses <= now) =>
-            {
-                // A caller that has begun to ask reports the end of its request.
-                self.lapsed += usize::from(!self.sleeps(by));
-                self.ask_next(false, now, &mut effects);
+            State::Asking { .. } if self.lapses(unanswered).is_some_and(|lapses| lapses <= now) => {
+                // The caller reports the end of its request.
+                self.lapsed += 1;
+                self.ask_next(false, &mut effects);
             }
             State::Passed { to, at, lapses, .. } if lapses <= now => {
                 self.sleeps(to);
@@ -468,16 +417,8 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
     /// When [`lapse`](LocalQueue::lapse) has something to do, unless the queue changes before.
     pub(crate) fn lapses(&self, unanswered: Duration) -> Option<Moment> {
         match &self.state {
-            State::Asking { since, waits, .. } => {
-                let lasts = match self.asked_waiter() {
-                    Some(at) => self.waiters[at].take_up(),
-                    // No other caller is delayed.
-                    None if self.next().is_none() => return None,
-                    None if *waits => CONFIRM_WINDOW,
-                    None => unanswered,
-                };
-                Some(since.after(lasts))
-            }
+            // Without a next caller, no other caller is delayed.
+            State::Asking { since, .. } => self.next().map(|_| since.after(unanswered)),
             State::Passed { lapses, .. } => Some(*lapses),
             State::Idle | State::Requested { .. } | State::Held { .. } => None,
         }
@@ -512,16 +453,6 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
             State::Held { by } => Some(by),
             _ => None,
         }
-    }
-
-    /// Whether a caller that waits for several keys has the turn.
-    pub(crate) fn turn_of_several(&self) -> bool {
-        matches!(self.state, State::Asking { waits: true, .. })
-    }
-
-    /// The same for a caller that has begun its turn, and is no longer one of the waiters.
-    pub(crate) fn asks_for_several(&self) -> bool {
-        self.turn_of_several() && self.asked_waiter().is_none()
     }
 
     /// Frees the memory of earlier waiters.
@@ -560,7 +491,7 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
                 }
                 _ => {
                     effects.release = Some(token);
-                    self.ask_next(false, now, effects);
+                    self.ask_next(false, effects);
                 }
             }
         }
@@ -580,46 +511,31 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         self.state = State::Passed { to, at: now, lapses, tenure, token };
     }
 
-    /// Has a request sent for the next caller, if there is one. A caller of several keys has to ask
-    /// the store itself.
-    fn ask_next(&mut self, answered: bool, now: Moment, effects: &mut Effects<T, W>) {
-        // Until the next state is known, no caller is skipped as one whose turn it is.
+    /// Has a request sent for the next caller, if there is one.
+    fn ask_next(&mut self, answered: bool, effects: &mut Effects<T, W>) {
         self.state = State::Idle;
-        let Some(next) = self.next() else { return };
-        let waiter = &mut self.waiters[next];
-        self.state = if waiter.caller.is_of_several() {
-            effects.wake.extend(waiter.waker.take());
-            State::Asking { by: waiter.ticket, since: now, waits: !waiter.leaves_if_busy }
-        } else {
+        if self.next().is_some() {
             self.request += 1;
             effects.request = Some(self.request);
-            State::Requested { request: self.request, answered }
-        };
-        if self.turn_of_several() {
-            // It may wait for its other keys. Callers that arrive now are refused, too.
-            self.refuse_if_busy(effects);
+            self.state = State::Requested { request: self.request, answered };
         }
     }
 
-    /// Withdraws the request of the queue if it is not for the next caller: there is none, or the
-    /// next caller asks the store itself.
-    fn withdraw_for_next(&mut self, now: Moment, effects: &mut Effects<T, W>) {
-        if matches!(self.state, State::Requested { .. })
-            && self.next().is_none_or(|next| self.waiters[next].caller.is_of_several())
-        {
+    /// Withdraws the request of the queue if there is no next caller.
+    fn withdraw_for_nobody(&mut self, effects: &mut Effects<T, W>) {
+        if matches!(self.state, State::Requested { .. }) && self.next().is_none() {
             effects.withdraw = true;
-            self.ask_next(false, now, effects);
+            self.state = State::Idle;
         }
     }
 
-    /// A waiter has not taken up its turn or the lock that was passed to it. Returns whether it is
-    /// a waiter.
-    fn sleeps(&mut self, ticket: Ticket) -> bool {
-        let Ok(at) = self.find(ticket) else { return false };
-        let sleeper = &mut self.waiters[at];
-        sleeper.lapses += u32::from(!sleeper.asleep);
-        sleeper.asleep = true;
-        true
+    /// A waiter has not taken up the lock that was passed to it.
+    fn sleeps(&mut self, ticket: Ticket) {
+        if let Ok(at) = self.find(ticket) {
+            let sleeper = &mut self.waiters[at];
+            sleeper.lapses += u32::from(!sleeper.asleep);
+            sleeper.asleep = true;
+        }
     }
 
     /// Refuses the callers that do not wait for a busy lock, except the caller to which the lock
@@ -655,10 +571,9 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         effects.wake.extend(waiter.waker.take());
     }
 
-    /// The first waiter that is awake, and whose turn it is not already.
+    /// The first waiter that is awake.
     fn next(&self) -> Option<usize> {
-        let is_next = |waiter: &Waiter<C, W>| !waiter.asleep && waiter.verdict.is_none();
-        self.waiters.iter().position(|waiter| is_next(waiter) && !self.is_asked_by(waiter.ticket))
+        self.waiters.iter().position(|waiter| !waiter.asleep && waiter.verdict.is_none())
     }
 
     fn insert(&mut self, ticket: Ticket, caller: C, leaves_if_busy: bool) {
@@ -699,14 +614,6 @@ impl<T, C: Wants, W> LocalQueue<T, C, W> {
         self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket)
     }
 
-    /// The waiter whose turn it is, and that has not begun it.
-    fn asked_waiter(&self) -> Option<usize> {
-        match self.state {
-            State::Asking { by, .. } => self.find(by).ok(),
-            _ => None,
-        }
-    }
-
     fn is_asked_by(&self, ticket: Ticket) -> bool {
         matches!(self.state, State::Asking { by, .. } if by == ticket)
     }
@@ -727,5 +634,3 @@ impl<C, W> Waiter<C, W> {
 mod events;
 #[cfg(test)]
 mod model;
-#[cfg(test)]
-mod several_keys;

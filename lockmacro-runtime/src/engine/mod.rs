@@ -1,7 +1,6 @@
 //! One lock, from the request to the release.
 
 pub(crate) mod acquire;
-pub(crate) mod acquire_blocking;
 pub(crate) mod acquire_future;
 pub(crate) mod acquired;
 pub(crate) mod acquisition;
@@ -14,7 +13,6 @@ pub(crate) mod cleanup;
 pub(crate) mod cleanup_retry;
 pub(crate) mod core;
 pub(crate) mod current;
-pub(crate) mod head_of_lines;
 pub(crate) mod held;
 pub(crate) mod held_renewal;
 pub(crate) mod hold_times;
@@ -32,7 +30,6 @@ pub(crate) mod place;
 pub(crate) mod reentry;
 pub(crate) mod releasing;
 pub(crate) mod renewal;
-pub(crate) mod several_lines;
 pub(crate) mod spec;
 pub(crate) mod telemetry;
 pub(crate) mod timer;

@@ -36,20 +36,14 @@ impl Place {
     pub(crate) fn refused(&self, holder: &OtherHolder, draft: Option<Arc<Request>>) {
         self.line.with(|state| {
             state.note(holder, 0);
-            ((), state.queue.asker_refused(self.ticket, draft, Moment::now()))
+            ((), state.queue.asker_refused(self.ticket, draft))
         });
     }
 
     /// The caller has asked the store for itself, and failed or gave up. The caller waits in the
     /// line if `draft` is given.
     pub(crate) fn failed(&self, draft: Option<Arc<Request>>) {
-        self.line.with(|state| ((), state.queue.asker_failed(self.ticket, draft, Moment::now())));
-    }
-
-    /// The caller asks the store for several keys, and was polled at `now`.
-    pub(crate) fn asker_polled(&self, now: Moment) {
-        let mut state = self.line.state.lock();
-        state.queue.asker_polled(self.ticket, now);
+        self.line.with(|state| ((), state.queue.asker_failed(self.ticket, draft)));
     }
 
     /// Checks whether the lock was passed to this waiter, or whether it is the waiter's turn.
@@ -95,9 +89,7 @@ impl Place {
     pub(crate) fn over(&self, waits: bool, last: bool, since: Moment) -> Option<Refusal> {
         let mut held = None;
         let state = self.line.state.lock();
-        let is_ours = state.queue.turn_of_several()
-            || state.queue.holder().is_some()
-            || state.queue.passed().is_some();
+        let is_ours = state.queue.holder().is_some() || state.queue.passed().is_some();
         match &state.last {
             Some(Err(error)) if !is_ours => return Some(Refusal::Failed(error.clone())),
             // A caller that came before a holder of its process ended has waited for a busy lock.
@@ -111,8 +103,7 @@ impl Place {
         }
         let ahead = match &state.last {
             Some(Ok(Contended { ahead, .. })) if !is_ours => *ahead,
-            // That caller is a waiter, too.
-            _ => u32::from(state.queue.asks_for_several()),
+            _ => 0,
         };
         let rank = u32::try_from(state.queue.rank(self.ticket)).unwrap_or(u32::MAX);
         let rank = rank.saturating_add(ahead);
@@ -159,29 +150,6 @@ impl Place {
         })
     }
 
-    /// Tells each line. The code of a waker may panic in one of them, and the others are told
-    /// nevertheless.
-    pub(crate) fn tell(places: &[Self], each: impl Fn(&Self)) {
-        struct Rest<'a, E: Fn(&Place)>(&'a [Place], E);
-
-        impl<E: Fn(&Place)> Rest<'_, E> {
-            fn tell(&mut self) {
-                while let Some((first, rest)) = self.0.split_first() {
-                    self.0 = rest;
-                    (self.1)(first);
-                }
-            }
-        }
-
-        impl<E: Fn(&Place)> Drop for Rest<'_, E> {
-            fn drop(&mut self) {
-                self.tell();
-            }
-        }
-
-        Rest(places, each).tell();
-    }
-
     /// The holder ends, and passes nothing on.
     pub(crate) fn ends(&self) {
         self.release(None, || None);
@@ -189,7 +157,7 @@ impl Place {
 
     /// The holder has lost the lock. Returns whether another caller waits.
     pub(crate) fn lost(&self) -> bool {
-        self.line.with(|state| state.queue.lost(self.ticket, Moment::now()))
+        self.line.with(|state| state.queue.lost(self.ticket))
     }
 }
 
@@ -233,11 +201,11 @@ mod tests {
         core
     }
 
-    fn arrive(core: &Arc<Core>, key: &str) -> Arrived<Request> {
+    fn arrive(core: &Arc<Core>, key: &str) -> Arrived {
         let token = Token::new("test", "", "").unwrap();
         let mut request = Request::new(key.into(), token, HOUR);
         request.until = Some(request.asked.after(HOUR));
-        Line::of_caller(core, 0, request)
+        Line::of_caller(core, request)
     }
 
     /// A holder, and a caller of the same process that waits.

@@ -43,9 +43,6 @@ pub(crate) trait Wants {
 
     /// Whether the caller needs a fence.
     fn is_fenced(&self) -> bool;
-
-    /// Whether the caller locks several keys, and asks the store for all of them itself.
-    fn is_of_several(&self) -> bool;
 }
 
 impl Tenure {
@@ -56,11 +53,8 @@ impl Tenure {
     /// - The store must not keep the lock for longer than the next holder's ttl, or than the
     ///   confirm window if that is longer: a holder that dies leaves the lock by then.
     /// - Every holder that wants a fence gets a fence of its own.
-    /// - A lock on several keys has a token of its own.
     pub(crate) fn passes_to(&self, next: &impl Wants, turn: Duration, now: Moment) -> bool {
-        !next.is_of_several()
-            && self.serves(next, now)
-            && (!self.was_held || now.since(self.began) < turn)
+        self.serves(next, now) && (!self.was_held || now.since(self.began) < turn)
     }
 
     /// Whether `next` may take the lock up at `now`, after the lock was passed to it.
@@ -89,10 +83,6 @@ mod tests {
 
         fn is_fenced(&self) -> bool {
             self.1
-        }
-
-        fn is_of_several(&self) -> bool {
-            false
         }
     }
 

@@ -8,7 +8,6 @@ use crate::engine::local_queue::Effects;
 use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::witness::Witness;
 use crate::value::error::LockError;
-use crate::value::time::Moment;
 
 /// A request of the queue, which gets answers while it waits.
 #[derive(Debug)]
@@ -22,7 +21,7 @@ impl Witness for Waited {
         self.line.with(|state| {
             let is_first = state.last.is_none();
             state.note(holder, rank);
-            let mut effects = state.queue.found_busy(self.number, Moment::now());
+            let mut effects = state.queue.found_busy(self.number);
             if is_first {
                 effects.wake.extend(state.queue.alarm().wake);
             }

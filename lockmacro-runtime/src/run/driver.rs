@@ -4,8 +4,8 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use crate::engine::acquire::acquire_blocking;
 use crate::engine::acquire::{Acquiring, acquire};
-use crate::engine::acquire_blocking::acquire_blocking;
 use crate::engine::reentry::Scope;
 use crate::engine::spec::LockSpec;
 use crate::engine::unreported::{Errors, unreported};

@@ -3,6 +3,7 @@
 use std::iter;
 
 use crate::value::key::{InvalidKey, LockKey};
+use crate::value::mode::Mode;
 
 /// Most keys of one lock. A server runs no other command while its script checks them.
 const KEYS_MAX: usize = 128;
@@ -35,5 +36,28 @@ pub(crate) fn in_order(first: &LockKey, more: &[LockKey]) -> Result<Vec<LockKey>
             );
             Err(InvalidKey { detail })
         }
+    }
+}
+
+/// The first of these keys, in their order, that is held with a permit while an exclusive one is
+/// waited for.
+pub(crate) fn permit_before_exclusive(keys: &[LockKey]) -> Option<&LockKey> {
+    let permit = keys.iter().position(|key| matches!(key.mode(), Mode::Permits(_)))?;
+    let waits = keys[permit..].iter().any(|key| key.mode().is_exclusive());
+    waits.then(|| &keys[permit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_permit_is_noticed_that_would_be_held_during_a_wait() {
+        let (a, b) = (LockKey::from("a"), LockKey::from("b"));
+        let is_noticed = |keys: &[LockKey]| permit_before_exclusive(keys).is_some();
+        assert!(is_noticed(&[a.clone().permits(3), b.clone()]));
+        assert!(!is_noticed(&[a.clone(), b.clone().permits(3)]));
+        assert!(!is_noticed(&[a.clone().shared(), b.clone()]));
+        assert!(!is_noticed(&[a.permits(3), b.permits(3)]));
     }
 }

@@ -5,7 +5,6 @@ use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use crate::value::time::Moment;
 #[cfg(feature = "test-util")]
 use crate::value::time::longest_park;
 use crate::value::world;
@@ -27,18 +26,6 @@ pub(crate) fn park(longest: Duration) {
     #[cfg(feature = "test-util")]
     let longest = longest_park(longest);
     thread::park_timeout(longest);
-}
-
-/// Blocks the thread for this time.
-pub(crate) fn sleep(time: Duration) {
-    let until = Moment::now().after(time);
-    loop {
-        let left = until.since(Moment::now());
-        if left.is_zero() {
-            return;
-        }
-        park(left);
-    }
 }
 
 struct Unparks(Thread);

@@ -6,9 +6,6 @@ use super::*;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Caller(u64, bool);
 
-/// The ttl of callers of several keys.
-const OF_SEVERAL: u64 = 31_000;
-
 impl Wants for Caller {
     fn ttl(&self) -> Duration {
         Duration::from_millis(self.0)
@@ -17,18 +14,12 @@ impl Wants for Caller {
     fn is_fenced(&self) -> bool {
         self.1
     }
-
-    fn is_of_several(&self) -> bool {
-        self.0 == OF_SEVERAL
-    }
 }
 
 pub(super) type Queue = LocalQueue<&'static str, Caller, Ticket>;
 
 pub(super) const TURN: Duration = Duration::from_millis(20);
-pub(super) const UNANSWERED: Duration = Duration::from_millis(100);
 pub(super) const PLAIN: Caller = Caller(30_000, false);
-pub(super) const SEVERAL: Caller = Caller(OF_SEVERAL, false);
 
 pub(super) fn at(ms: u64) -> Moment {
     Moment::at(Duration::from_millis(ms))
@@ -49,9 +40,7 @@ pub(super) fn tenure(began: u64) -> Tenure {
 /// waiters, in this order.
 pub(super) fn held(waiters: usize) -> (Queue, Vec<Ticket>) {
     let mut queue = Queue::default();
-    let Arrival::Asks(holder) = queue.arrive(true, false, at(0)) else {
-        panic!("nobody else is there")
-    };
+    let Arrival::Asks(holder) = queue.arrive(true, at(0)) else { panic!("nobody else is there") };
     assert!(queue.asker_granted(holder).0);
     let mut tickets = vec![holder];
     tickets.extend((0..waiters).map(|_| wait(&mut queue, PLAIN)));
@@ -62,10 +51,7 @@ pub(super) fn held(waiters: usize) -> (Queue, Vec<Ticket>) {
 }
 
 pub(super) fn wait(queue: &mut Queue, caller: Caller) -> Ticket {
-    let several = caller.is_of_several();
-    let Arrival::Waits(ticket) = queue.arrive(true, several, at(0)) else {
-        panic!("it has to wait")
-    };
+    let Arrival::Waits(ticket) = queue.arrive(true, at(0)) else { panic!("it has to wait") };
     queue.wait(ticket, caller, false);
     ticket
 }
@@ -164,26 +150,26 @@ fn with_sleepers_only_the_lock_goes_back_after_the_confirm_window() {
 #[test]
 fn a_caller_that_does_not_wait_is_refused_by_what_is_known() {
     let (mut queue, tickets) = held(0);
-    assert_eq!(queue.arrive(false, false, at(0)), Arrival::Busy, "while it is held");
+    assert_eq!(queue.arrive(false, at(0)), Arrival::Busy, "while it is held");
     let _ = release(&mut queue, tickets[0], 0);
-    let Arrival::Asks(first) = queue.arrive(true, false, at(0)) else { panic!() };
-    let Arrival::Waits(second) = queue.arrive(false, false, at(0)) else { panic!("no answer yet") };
+    let Arrival::Asks(first) = queue.arrive(true, at(0)) else { panic!() };
+    let Arrival::Waits(second) = queue.arrive(false, at(0)) else { panic!("no answer yet") };
     queue.wait(second, PLAIN, true);
-    let effects = queue.asker_refused(first, Some(PLAIN), at(0));
+    let effects = queue.asker_refused(first, Some(PLAIN));
     assert_eq!(effects.request, Some(1));
     assert!(matches!(poll(&mut queue, second, 0).0, Found::Refused(Verdict::Busy)));
-    assert_eq!(queue.arrive(false, false, at(0)), Arrival::Busy, "the answer is known");
+    assert_eq!(queue.arrive(false, at(0)), Arrival::Busy, "the answer is known");
     assert!(queue.leave(first, TURN, at(0)).withdraw && queue.is_empty());
 }
 
 #[test]
 fn a_caller_that_does_not_wait_and_sleeps_is_refused_when_another_one_has_its_pass() {
     let mut queue = Queue::default();
-    let Arrival::Asks(first) = queue.arrive(false, false, at(0)) else { panic!() };
-    let Arrival::Waits(second) = queue.arrive(false, false, at(0)) else { panic!() };
+    let Arrival::Asks(first) = queue.arrive(false, at(0)) else { panic!() };
+    let Arrival::Waits(second) = queue.arrive(false, at(0)) else { panic!() };
     queue.wait(second, PLAIN, true);
     let next = wait(&mut queue, PLAIN);
-    assert_eq!(queue.asker_failed(first, None, at(0)).request, Some(1));
+    assert_eq!(queue.asker_failed(first, None).request, Some(1));
     let _ = queue.granted(1, Tenure { was_held: false, ..tenure(0) }, "token", at(1));
     let _ = queue.lapse(TAKE_UP, TURN, at(51));
     assert!(matches!(poll(&mut queue, second, 52).0, Found::Refused(Verdict::Busy)));
@@ -199,9 +185,9 @@ fn a_holder_that_leaves_without_a_guard_lets_the_next_one_ask() {
 #[test]
 fn a_lock_that_is_lost_before_its_line_knows_it_lets_the_next_one_ask() {
     let mut queue = Queue::default();
-    let Arrival::Asks(first) = queue.arrive(true, false, at(0)) else { panic!() };
+    let Arrival::Asks(first) = queue.arrive(true, at(0)) else { panic!() };
     wait(&mut queue, PLAIN);
-    let (waits, effects) = queue.lost(first, at(0));
+    let (waits, effects) = queue.lost(first);
     assert_eq!((waits, effects.request), (true, Some(1)));
     assert!(!queue.asker_granted(first).0);
 }
@@ -209,10 +195,10 @@ fn a_lock_that_is_lost_before_its_line_knows_it_lets_the_next_one_ask() {
 #[test]
 fn a_caller_that_asks_in_vain_lets_the_next_one_ask() {
     let mut queue = Queue::default();
-    let Arrival::Asks(first) = queue.arrive(false, false, at(0)) else { panic!() };
-    let Arrival::Waits(second) = queue.arrive(false, false, at(0)) else { panic!() };
+    let Arrival::Asks(first) = queue.arrive(false, at(0)) else { panic!() };
+    let Arrival::Waits(second) = queue.arrive(false, at(0)) else { panic!() };
     queue.wait(second, PLAIN, true);
-    assert_eq!(queue.asker_failed(first, None, at(0)).request, Some(1));
+    assert_eq!(queue.asker_failed(first, None).request, Some(1));
     let effects = queue.granted(1, Tenure { was_held: false, ..tenure(0) }, "token", at(1));
     assert!(effects.release.is_none());
     assert!(matches!(poll(&mut queue, second, 1).0, Found::Lock(..)), "nobody else has the lock");
@@ -221,20 +207,20 @@ fn a_caller_that_asks_in_vain_lets_the_next_one_ask() {
 #[test]
 fn an_answer_is_not_known_any_more_after_a_failure() {
     let (mut queue, tickets) = held(1);
-    let request = queue.lost(tickets[0], at(0)).1.request.unwrap();
-    let _ = queue.found_busy(request, at(0));
-    assert_eq!(queue.arrive(false, false, at(0)), Arrival::Busy);
+    let request = queue.lost(tickets[0]).1.request.unwrap();
+    let _ = queue.found_busy(request);
+    assert_eq!(queue.arrive(false, at(0)), Arrival::Busy);
     queue.unanswered(request);
-    assert!(matches!(queue.arrive(false, false, at(0)), Arrival::Waits(_)), "nobody may have it");
-    let _ = queue.found_busy(request, at(0));
+    assert!(matches!(queue.arrive(false, at(0)), Arrival::Waits(_)), "nobody may have it");
+    let _ = queue.found_busy(request);
     queue.unanswered(request + 1);
-    assert_eq!(queue.arrive(false, false, at(0)), Arrival::Busy, "it is about another request");
+    assert_eq!(queue.arrive(false, at(0)), Arrival::Busy, "it is about another request");
 }
 
 #[test]
 fn a_request_that_is_not_polled_delays_the_next_caller_for_a_while_only() {
     let mut queue = Queue::default();
-    let Arrival::Asks(first) = queue.arrive(true, false, at(0)) else { panic!() };
+    let Arrival::Asks(first) = queue.arrive(true, at(0)) else { panic!() };
     let second = wait(&mut queue, PLAIN);
     assert_eq!(queue.lapse(TAKE_UP, TURN, at(49)).request, None);
     assert_eq!(queue.lapse(TAKE_UP, TURN, at(50)).request, Some(1));
@@ -246,14 +232,14 @@ fn a_request_that_is_not_polled_delays_the_next_caller_for_a_while_only() {
 fn a_line_with_a_request_in_flight_is_not_empty() {
     for outcome in 0..3 {
         let mut queue = Queue::default();
-        let Arrival::Asks(first) = queue.arrive(true, false, at(0)) else { panic!() };
+        let Arrival::Asks(first) = queue.arrive(true, at(0)) else { panic!() };
         let second = wait(&mut queue, PLAIN);
         assert_eq!(queue.lapse(TAKE_UP, TURN, at(50)).request, Some(1));
         assert!(queue.leave(second, TURN, at(51)).withdraw && !queue.is_empty());
         match outcome {
             0 => drop(queue.asker_granted(first)),
-            1 => drop(queue.asker_failed(first, None, at(0))),
-            _ => drop(queue.asker_refused(first, None, at(0))),
+            1 => drop(queue.asker_failed(first, None)),
+            _ => drop(queue.asker_refused(first, None)),
         }
         assert!(queue.is_empty(), "{outcome}");
     }
@@ -272,8 +258,8 @@ fn an_unused_waker_is_returned_to_be_dropped_without_the_mutex() {
 fn an_error_is_for_the_first_or_for_all() {
     for (all, woken) in [(false, 1), (true, 2)] {
         let (mut queue, tickets) = held(2);
-        let request = queue.lost(tickets[0], at(0)).1.request.unwrap();
-        let effects = queue.failed(request, &LockError::ShutDown, all, at(0));
+        let request = queue.lost(tickets[0]).1.request.unwrap();
+        let effects = queue.failed(request, &LockError::ShutDown, all);
         assert_eq!((effects.wake.len(), effects.request.is_some()), (woken, !all));
         let failed = |found| matches!(found, Found::Refused(Verdict::Failed(_)));
         assert!(failed(poll(&mut queue, tickets[1], 0).0));
@@ -294,7 +280,7 @@ fn a_caller_that_needs_a_fence_or_another_ttl_ends_the_turn() {
 #[test]
 fn a_grant_to_a_request_of_before_is_released() {
     let (mut queue, tickets) = held(1);
-    let (_, effects) = queue.lost(tickets[0], at(0));
+    let (_, effects) = queue.lost(tickets[0]);
     assert_eq!(effects.request, Some(1));
     let _ = queue.leave(tickets[1], TURN, at(0));
     assert_eq!(queue.granted(1, tenure(0), "late", at(1)).release, Some("late"));

@@ -34,7 +34,6 @@ enum Mutant {
     OneTokenForTwoTurns,
     NoLapse,
     PlaceKeptWithoutWaiters,
-    PassedToSeveral,
 }
 
 type Token = u64;
@@ -44,10 +43,6 @@ type Caller = usize;
 struct Wish {
     ttl: u64,
     fenced: bool,
-    /// The caller locks other keys, too.
-    several: bool,
-    /// The queue does not know that.
-    hidden: bool,
 }
 
 impl Wants for (Caller, Wish) {
@@ -57,10 +52,6 @@ impl Wants for (Caller, Wish) {
 
     fn is_fenced(&self) -> bool {
         self.1.fenced
-    }
-
-    fn is_of_several(&self) -> bool {
-        self.1.several && !self.1.hidden
     }
 }
 
@@ -75,8 +66,6 @@ enum Event {
     Unanswered(usize, Caller),
     /// The request of this number is sent again.
     Tick(usize, u64),
-    /// A caller of several keys asks again with this token.
-    Again(usize, Caller, Token),
     /// At the store: a request of a process arrives, with its number, or the request of a caller
     /// that asks for itself.
     Asks(usize, Result<u64, Caller>, Token, Wish, u64),
@@ -247,7 +236,7 @@ impl World {
                 let effects = match self.callers[id].asks.take() {
                     Some(token) => {
                         self.retire(token);
-                        self.lines[process].asker_failed(ticket, None, now)
+                        self.lines[process].asker_failed(ticket, None)
                     }
                     None if had_pass && self.mutant == Mutant::DroppedPassNotHandedOn => {
                         let at = line.find(ticket).unwrap();
@@ -272,7 +261,7 @@ impl World {
                     self.retire(token);
                     let (ticket, wish) = (self.callers[id].ticket, self.callers[id].wish);
                     let line = &mut self.lines[process];
-                    let effects = line.asker_failed(ticket, Some((id, wish)), now);
+                    let effects = line.asker_failed(ticket, Some((id, wish)));
                     self.apply(process, effects);
                     self.after(0, Event::Poll(process, id));
                 }
@@ -286,12 +275,6 @@ impl World {
                     self.after(2_000, Event::Tick(process, number));
                 }
             }
-            Event::Again(process, id, token) if self.callers[id].asks == Some(token) => {
-                let Body { ticket, wish, .. } = self.callers[id];
-                self.lines[process].asker_polled(ticket, now);
-                self.send(Event::Asks(process, Err(id), token, wish, self.now));
-                self.after(30, Event::Again(process, id, token));
-            }
             Event::Asks(process, by, token, wish, sent) => {
                 self.store_asked(process, by, token, wish, sent);
             }
@@ -299,7 +282,7 @@ impl World {
             Event::Answer(process, by, token, sent, granted) => {
                 return self.answered(process, by, token, sent, granted);
             }
-            Event::Drop(..) | Event::Again(..) => {}
+            Event::Drop(..) => {}
         }
         Ok(())
     }
@@ -316,10 +299,8 @@ impl World {
         let ttl = if self.calm { 30_000 } else { *self.rng.choice(&[100, 500, 30_000]).unwrap() };
         let fenced = self.rng.u8(..) < 60 && self.mutant != Mutant::FenceUsedTwice;
         let fenced = fenced || self.mutant == Mutant::FenceUsedTwice;
-        let several = !self.calm && self.rng.u8(..) < 40;
-        let hidden = self.mutant == Mutant::PassedToSeveral;
-        let wish = Wish { ttl, fenced, several, hidden };
-        let arrival = self.lines[process].arrive(true, several, now);
+        let wish = Wish { ttl, fenced };
+        let arrival = self.lines[process].arrive(true, now);
         let (Arrival::Asks(ticket) | Arrival::Waits(ticket)) = arrival else { return };
         let sleeps = if self.calm { id == 3 } else { self.rng.u8(..) < 20 };
         let mut caller = Body {
@@ -351,12 +332,8 @@ impl World {
     fn asks(&mut self, process: usize, id: Caller) {
         let (token, wish) = (self.new_token(), self.callers[id].wish);
         self.callers[id].asks = Some(token);
-        if wish.several {
-            self.after(0, Event::Again(process, id, token));
-        } else {
-            self.send(Event::Asks(process, Err(id), token, wish, self.now));
-            self.after(100, Event::Unanswered(process, id));
-        }
+        self.send(Event::Asks(process, Err(id), token, wish, self.now));
+        self.after(100, Event::Unanswered(process, id));
     }
 
     fn new_token(&mut self) -> Token {
@@ -384,18 +361,11 @@ impl World {
         let is_first = before.is_none_or(|waiter| waiter.ticket > ticket);
         let (found, effects) = line.poll(ticket, |_| true, |_| Some(id), now);
         self.apply(process, effects);
-        if !is_first && matches!(found, Found::Lock(..) | Found::Turn) {
+        if !is_first && matches!(found, Found::Lock(..)) {
             return Err("an awake caller was overtaken".to_owned());
         }
         match found {
-            Found::Lock(..) if self.callers[id].wish.several => {
-                Err("a lock on one key was passed to a caller of several".to_owned())
-            }
             Found::Lock(tenure, token) => self.begins(id, tenure, token),
-            Found::Turn => {
-                self.asks(process, id);
-                Ok(())
-            }
             Found::Nothing | Found::Refused(_) => Ok(()),
         }
     }
@@ -443,8 +413,8 @@ impl World {
             tenure.kept_until = now;
         }
         let passes = !is_lost || self.mutant == Mutant::LostTenurePassed;
-        let Body { ticket, wish, .. } = self.callers[id];
-        let tenure = (passes && !wish.several).then_some(tenure);
+        let Body { ticket, .. } = self.callers[id];
+        let tenure = passes.then_some(tenure);
         let line = &mut self.lines[process];
         let (passed, effects) = line.release(ticket, tenure, || Some(token), turn, now);
         if !passed {
@@ -516,7 +486,7 @@ impl World {
                         self.lines[process].granted(number, tenure, token, now)
                     }
                     Some(_) => return Ok(()),
-                    None => self.lines[process].found_busy(number, now),
+                    None => self.lines[process].found_busy(number),
                 };
                 self.apply(process, effects);
             }
@@ -526,14 +496,9 @@ impl World {
                 }
                 let (ticket, wish) = (self.callers[id].ticket, self.callers[id].wish);
                 let tenure = tenure.filter(|tenure| tenure.ends > self.moment());
-                if tenure.is_none() && wish.several {
-                    self.callers[id].asks = Some(token);
-                    return Ok(());
-                }
-                let now = self.moment();
                 let line = &mut self.lines[process];
                 let Some(tenure) = tenure else {
-                    let effects = line.asker_refused(ticket, Some((id, wish)), now);
+                    let effects = line.asker_refused(ticket, Some((id, wish)));
                     self.retire(token);
                     self.apply(process, effects);
                     self.after(0, Event::Poll(process, id));
@@ -634,7 +599,6 @@ fn process_of(event: Event) -> Option<usize> {
         | Event::Watch(process)
         | Event::Unanswered(process, _)
         | Event::Tick(process, _)
-        | Event::Again(process, ..)
         | Event::Answer(process, ..) => Some(process),
         Event::Asks(..) | Event::Releases(_) => None,
     }
@@ -662,7 +626,6 @@ fn every_mutant_is_noticed() {
         (Mutant::DroppedPassNotHandedOn, "a caller that has gone"),
         (Mutant::OneTokenForTwoTurns, "the store has not"),
         (Mutant::PlaceKeptWithoutWaiters, "without a waiter"),
-        (Mutant::PassedToSeveral, "to a caller of several"),
     ] {
         let broken = broken(mutant, 3_000);
         assert!(

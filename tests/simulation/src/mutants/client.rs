@@ -58,18 +58,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("a tenure that is over is passed on", "errors", "engine/turn.rs",
         "self.ends.since(now) >= least", "true"),
     // Callers that block.
-    mutant("a blocking waiter is not unparked", "idle|late|stuck", "engine/in_line.rs",
-        "let waker = unparks_here();",
-        "let waker = if MUTANT { Waker::noop().clone() } else { unparks_here() };"),
-    // Several keys.
-    mutant("the turn of several keys wakes nobody", "stuck", "engine/local_queue.rs",
-        "            effects.wake.extend(waiter.waker.take());\n            State::Asking",
-        "            if !MUTANT { effects.wake.extend(waiter.waker.take()); }\n            State::Asking"),
-    mutant("a head that leaves tells no line", "late|stuck", "engine/head_of_lines.rs",
-        "        Place::tell(&self.places, |place| place.failed(None));", "();"),
-    mutant("a lock on several keys ends in no line", "stuck", "engine/held.rs",
-        "                Place::tell(places.all(), Place::ends);\n                Ended::Kept",
-        "                if !MUTANT { Place::tell(places.all(), Place::ends); }\n                Ended::Kept"),
+    mutant("a blocking waiter is not unparked", "idle|late|stuck", "engine/blocking.rs",
+        "let (waker, mut future) = (unparks_here(), pin!(unconstrained(future)));",
+        "let waker = if MUTANT { Waker::noop().clone() } else { unparks_here() };\n    let mut future = pin!(unconstrained(future));"),
     // Waiting.
     mutant("a waiter never asks again", "stuck", "store/redis/wait.rs",
         "Progress::Queued { sample, pause: until.min(pause) }",
