@@ -161,19 +161,15 @@ async fn a_short_lease_that_is_handed_off_is_not_stretched(backend: &Backend) {
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_waiter_that_is_not_polled_delays_other_processes_by_the_confirm_window(
-    backend: &Backend,
-) {
+async fn a_waiter_that_is_not_polled_delays_other_processes_by_little(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let mut queue = Queue::of(backend, &key);
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let idle = queue.join(waiting(&theirs, &key).acquire()).await;
     let next = queue.join(waiting(&backend.manager().await, &key).acquire()).await;
-    let handed_over = Instant::now();
     guard.release().await.expect("still held");
-    served(CONFIRM_WINDOW + POLLED, next).await;
-    assert!(handed_over.elapsed() >= CONFIRM_WINDOW - ms(60), "after {:?}", handed_over.elapsed());
+    served(CONFIRM_WINDOW / 2, next).await;
     drop(idle);
 }
 

@@ -173,38 +173,6 @@ async fn a_lock_that_was_passed_on_may_be_extended_beyond_its_ttl() {
     next.release().await.expect("still held");
 }
 
-/// The first caller of the queue leaves, and the request at the server is for the others.
-#[tokio::test]
-async fn a_place_of_a_caller_that_leaves_is_used_as_the_next_one_wishes() {
-    let server = Server::start();
-    let (ours, theirs) = (manager(&server).await, manager(&server).await);
-    let guard = lock(&theirs, KEY).acquire().await.expect("free");
-    let mut queue = Queue::at(&server, KEY);
-    let short = Lock::new(KEY).ttl(ms(100)).wait_forever().manager(&ours);
-    let first = queue.join(short.acquire()).await;
-    let next = queue.join(waiting(&ours, KEY).acquire_fenced()).await;
-    let rival = queue.join(waiting(&manager(&server).await, KEY).acquire()).await;
-    queue.reaches(2).await;
-    drop(first);
-    let (ttl, fenced) = (LONG_TTL.as_millis().to_string(), "1".to_owned());
-    let is_rewritten = || {
-        let records: Vec<String> = server.admin().ask(&["HVALS", &format!("lm1:ww:{{{KEY}}}")]);
-        let is_so = |record: &String| {
-            let fields: Vec<_> = record.split('|').collect();
-            fields[1..3] == [ttl.as_str(), fenced.as_str()]
-        };
-        std::future::ready(records.iter().any(is_so))
-    };
-    eventually("its ttl and its fence are in the record", SOON, is_rewritten).await;
-    guard.release().await.expect("still held");
-    // Before the rival, which came later.
-    let (next, fence) = timeout(SOON, next).await.expect("in time").expect("served");
-    assert_eq!(next.fence(), Some(fence));
-    next.release().await.expect("still held");
-    served(SOON, rival).await;
-    keeps_only_fences(&server, LONG_TTL).await;
-}
-
 /// What the server has made of a renewal without an answer is not known.
 #[tokio::test]
 async fn a_lock_with_a_renewal_that_has_no_answer_is_not_passed_on() {

@@ -5,21 +5,24 @@ use std::sync::{Arc, Once};
 use std::task::{Context, Poll, ready};
 use std::{iter, mem};
 
-use crate::engine::acquire_future::Acquire;
-use crate::engine::acquired::{Acquired, Outcome, Rare, Wanted};
-use crate::engine::acquisition::{Acquisition, Refusal};
-use crate::engine::asker::Asker;
+use tokio::time::sleep;
+
+use crate::engine::acquired::{Acquired, Rare, Wanted};
+use crate::engine::acquisition::{Acquisition, PAUSE, Refusal};
+use crate::engine::asker::{Answered, Asker};
 use crate::engine::blocking::may_block;
-use crate::engine::core::{Core, inside_runtime};
+use crate::engine::core::inside_runtime;
 use crate::engine::current::Current;
 use crate::engine::held::Held;
-use crate::engine::in_line::{InLine, TakenUp};
-use crate::engine::line::{Arrived, Line};
+use crate::engine::manager::Manager;
 use crate::engine::observer::refused;
+use crate::engine::queue::shared_queue::{Arrived, SharedQueue};
+use crate::engine::queue::waiting::{Waited, Waiting, released};
 use crate::engine::reentry::{Scope, around};
 use crate::engine::spec::LockSpec;
+use crate::engine::telemetry::WaitingGauge;
 use crate::engine::unreported::{Errors, unreported};
-use crate::protocol::answer::Grant;
+use crate::protocol::answer::{Answer, Asked, Failed, Grant};
 use crate::protocol::request::Request;
 use crate::value::defaults::check_ttl;
 use crate::value::error::LockError;
@@ -80,6 +83,8 @@ impl LockSpec {
             on_lost: self.on_lost,
             releases_in_background: self.releases_in_background,
             errors,
+            blocks: false,
+            is_again: false,
             rare: Rare::of(self.max_hold, self.message),
         };
         Ok(Prepared::ToAsk(manager, request, wanted))
@@ -117,58 +122,7 @@ fn warn_of_permits_first(several: &[LockKey]) {
 
 enum Prepared {
     Joined(Acquired),
-    ToAsk(Arc<Core>, Request, Wanted),
-}
-
-/// The first state of a caller.
-enum Start {
-    /// The caller asks the store for itself.
-    Asks(Acquisition, Asker),
-    Waits(InLine),
-    Refused(Request, Refusal),
-}
-
-/// Starts a caller at the line of its request's key.
-fn start(manager: &Arc<Core>, request: Request) -> Start {
-    let drawn = |mut request: Request, asker| match request.draw_token() {
-        Ok(()) => Start::Asks(Acquisition::new(Arc::clone(manager), request), asker),
-        Err(error) => Start::Refused(request, Refusal::Failed(error)),
-    };
-    if manager.store().excludes_nobody() {
-        return drawn(request, Asker::outside());
-    }
-    if manager.shutdown().is_closed() {
-        return Start::Refused(request, Refusal::Failed(LockError::ShutDown));
-    }
-    if let Err(error) = manager.store().check(&request) {
-        return Start::Refused(request, Refusal::Failed(error));
-    }
-    // Those who share a key, or want several, have a token of their own at the store.
-    if !request.several().is_empty() || !request.key.mode().is_exclusive() {
-        return drawn(request, Asker::outside());
-    }
-    match Line::of_caller(manager, request) {
-        // A waiter at several servers waits in the line from the beginning, as one acquisition has
-        // to know all of its tokens.
-        Arrived::Asks(place, request)
-            if request.until.is_some() && manager.store().servers().are_several() =>
-        {
-            let draft = Arc::new(request);
-            place.failed(Some(Arc::clone(&draft)));
-            Start::Waits(InLine::new(place, Arc::clone(manager), draft))
-        }
-        Arrived::Asks(place, mut request) => {
-            // The first request does not wait, as a free lock needs no queue.
-            let asker = Asker::new(place, request.until.take());
-            request.only_if_free = asker.waits_in_line();
-            drawn(request, asker)
-        }
-        Arrived::Waits(place, draft) => {
-            Start::Waits(InLine::new(place, Arc::clone(manager), draft))
-        }
-        Arrived::Refused(request, refusal) => Start::Refused(request, refusal),
-        Arrived::Closed(request) => Start::Refused(request, Refusal::Failed(LockError::ShutDown)),
-    }
+    ToAsk(Arc<Manager>, Request, Wanted),
 }
 
 /// Acquires a lock. Nothing happens before the first poll.
@@ -183,13 +137,14 @@ pub(crate) fn acquire_blocking(
     errors: Errors,
 ) -> Result<Acquired, LockError> {
     let name = spec.name.clone();
-    let (manager, request, wanted) = match prepared(spec, fenced, errors)? {
+    let (manager, request, mut wanted) = match prepared(spec, fenced, errors)? {
         Prepared::Joined(guard) => return Ok(guard),
         Prepared::ToAsk(manager, request, wanted) => (manager, request, wanted),
     };
     may_block().inspect_err(|error| wanted.report(&request, error))?;
+    wanted.blocks = true;
     let acquired = manager.background().block_on(async {
-        match begun(&manager, request, wanted, true) {
+        match start(&manager, request, wanted) {
             Ok(acquiring) => acquiring.await,
             Err(ended) => *ended,
         }
@@ -197,7 +152,8 @@ pub(crate) fn acquire_blocking(
     acquired.inspect_err(|error| failed(&name, errors, error))?
 }
 
-/// The future of [`acquire`]. Written by hand for the same reasons as [`Acquire`].
+/// The future of [`acquire`]. Written by hand, as every waiter carries one: the future of an
+/// `async fn` would keep its arguments as well, and has no type that can be named without a box.
 pub(crate) enum Acquiring {
     /// Boxed, as it is larger than the other states.
     Described {
@@ -205,10 +161,20 @@ pub(crate) enum Acquiring {
         fenced: bool,
         errors: Errors,
     },
-    Asking(Acquire, Asker, Wanted),
-    Waiting(InLine, Wanted),
+    /// A caller of no queue.
+    Outside(Asked<'static, (Acquisition, Result<Grant, Refusal>)>, Wanted),
+    /// The fields are dropped in this order: the request before the caller.
+    Asking {
+        asked: Asked<'static, Result<Answer, Failed>>,
+        waiting: WaitingGauge<Arc<Request>>,
+        asker: Asker,
+        wanted: Wanted,
+    },
+    Waiting(Waiting, Wanted),
     Over,
 }
+
+type Ended = Box<Result<Acquired, LockError>>;
 
 impl Future for Acquiring {
     type Output = Result<Acquired, LockError>;
@@ -217,43 +183,24 @@ impl Future for Acquiring {
         loop {
             let next = match &mut *self {
                 Acquiring::Described { .. } => Next::Start,
-                Acquiring::Asking(acquire, asker, _) => match (acquire.poll(cx), asker) {
-                    (Poll::Ready((acquisition, answer)), _) => {
-                        Next::Answered(acquisition, Box::new(answer))
-                    }
-                    (Poll::Pending, asker) => {
-                        ready!(asker.poll_over(acquire.asking(), cx));
+                Acquiring::Outside(asked, _) => {
+                    Next::Outside(Box::new(ready!(asked.as_mut().poll(cx))))
+                }
+                Acquiring::Asking { asker, .. } if asker.is_passed_over() => Next::PassedOver,
+                Acquiring::Asking { asked, asker, .. } => match asked.as_mut().poll(cx) {
+                    Poll::Ready(answer) => Next::Answered(Box::new(answer)),
+                    Poll::Pending => {
+                        ready!(asker.poll_over(cx));
                         Next::Unanswered
                     }
                 },
-                Acquiring::Waiting(in_line, _) => Next::Found(Box::new(ready!(in_line.poll(cx)))),
+                Acquiring::Waiting(waiting, _) => Next::Waited(Box::new(ready!(waiting.poll(cx)))),
                 Acquiring::Over => return Poll::Pending,
             };
-            match (mem::replace(&mut *self, Acquiring::Over), next) {
-                (Acquiring::Described { spec, fenced, errors }, _) => {
-                    *self = match started(spec, fenced, errors) {
-                        Ok(acquiring) => acquiring,
-                        Err(joined) => return Poll::Ready(*joined),
-                    };
-                }
-                (Acquiring::Asking(_, asker, wanted), Next::Answered(acquisition, answer)) => {
-                    match answered(acquisition, asker, *answer) {
-                        Ok(in_line) => *self = Acquiring::Waiting(in_line, wanted),
-                        Err(ended) => return Poll::Ready(wanted.guard(*ended)),
-                    }
-                }
-                (Acquiring::Asking(acquire, asker, wanted), _) => {
-                    let waits = acquire.asking().and_then(|asked| asker.unanswered(asked));
-                    drop(acquire);
-                    if let Some(in_line) = waits {
-                        *self = Acquiring::Waiting(in_line, wanted);
-                    }
-                }
-                (Acquiring::Waiting(in_line, wanted), Next::Found(found)) => {
-                    return Poll::Ready(wanted.guard(waited(&in_line, *found)));
-                }
-                _ => return Poll::Pending,
-            }
+            *self = match mem::replace(&mut *self, Acquiring::Over).after(next) {
+                Ok(acquiring) => acquiring,
+                Err(ended) => return Poll::Ready(*ended),
+            };
         }
     }
 }
@@ -261,77 +208,200 @@ impl Future for Acquiring {
 /// The outcome of polling a state.
 enum Next {
     Start,
-    Answered(Acquisition, Box<Result<Grant, Refusal>>),
+    Outside(Box<(Acquisition, Result<Grant, Refusal>)>),
+    Answered(Box<Result<Answer, Failed>>),
     /// The caller's own request takes too long.
     Unanswered,
-    Found(Box<Result<TakenUp, Refusal>>),
+    /// The queue has gone on with the token of the caller.
+    PassedOver,
+    Waited(Box<Waited>),
 }
 
-/// Not inlined, so that later polls do not reserve its stack frame. `Err` ends the future with its
-/// content, which is also how a joined lock is returned.
-#[inline(never)]
-fn started(
-    spec: Box<LockSpec>,
-    fenced: bool,
-    errors: Errors,
-) -> Result<Acquiring, Box<Result<Acquired, LockError>>> {
-    let (manager, request, wanted) = match prepared(spec, fenced, errors) {
-        Ok(Prepared::Joined(guard)) => return Err(Box::new(Ok(guard))),
-        Ok(Prepared::ToAsk(manager, request, wanted)) => (manager, request, wanted),
-        Err(error) => return Err(Box::new(Err(error))),
-    };
-    if let Err(error) = inside_runtime() {
-        wanted.report(&request, &error);
-        return Err(Box::new(Err(error)));
-    }
-    begun(&manager, request, wanted, false)
-}
-
-/// `blocks`: the caller blocks its thread.
-fn begun(
-    manager: &Arc<Core>,
-    request: Request,
-    wanted: Wanted,
-    blocks: bool,
-) -> Result<Acquiring, Box<Result<Acquired, LockError>>> {
-    let (request, refusal) = match start(manager, request) {
-        Start::Asks(acquisition, asker) => {
-            let acquisition = if blocks { acquisition.blocking() } else { acquisition };
-            match acquisition.acquire() {
-                Ok(acquire) => return Ok(Acquiring::Asking(acquire, asker, wanted)),
-                Err(refused) => (Arc::clone(refused.0.request()), refused.1),
+impl Acquiring {
+    /// The state after this one, or the outcome. Not inlined, so that later polls do not reserve
+    /// its stack frame.
+    #[inline(never)]
+    fn after(self, next: Next) -> Result<Self, Ended> {
+        match (self, next) {
+            (Acquiring::Described { spec, fenced, errors }, _) => {
+                let (manager, request, wanted) = match prepared(spec, fenced, errors) {
+                    Ok(Prepared::ToAsk(manager, request, wanted)) => (manager, request, wanted),
+                    Ok(Prepared::Joined(guard)) => return Err(Box::new(Ok(guard))),
+                    Err(error) => return Err(Box::new(Err(error))),
+                };
+                if let Err(error) = inside_runtime() {
+                    wanted.report(&request, &error);
+                    return Err(Box::new(Err(error)));
+                }
+                start(&manager, request, wanted)
             }
+            (Acquiring::Outside(_, wanted), Next::Outside(outcome)) => {
+                let (acquisition, answer) = *outcome;
+                Err(Box::new(match answer {
+                    Ok(grant) => wanted.granted(acquisition, grant, None),
+                    Err(refusal) => {
+                        let (manager, request) = (acquisition.manager(), acquisition.request());
+                        wanted.refused(manager, request, refusal)
+                    }
+                }))
+            }
+            (Acquiring::Asking { asked, waiting: request, asker, wanted }, next) => {
+                drop(asked);
+                let answered = match next {
+                    Next::Answered(answer) => asker.answered(*answer, wanted.is_again),
+                    Next::PassedOver => asker.passed_over(),
+                    _ => asker.unanswered(),
+                };
+                match answered {
+                    Answered::Granted(acquisition, grant, caller) => {
+                        Err(Box::new(wanted.granted(acquisition, grant, Some(caller))))
+                    }
+                    Answered::Waits(caller) => {
+                        let waiting = Waiting::new(caller.queue.clone(), Some(caller), &request);
+                        Ok(Acquiring::Waiting(waiting, wanted))
+                    }
+                    Answered::Again(caller) => again(&caller.queue, &request, wanted),
+                    Answered::Refused(caller, refusal) => {
+                        Err(Box::new(wanted.refused(&caller.queue.core, &request, refusal)))
+                    }
+                }
+            }
+            (Acquiring::Waiting(waiting, wanted), Next::Waited(waited)) => {
+                let (queue, request) = (waiting.queue(), waiting.request());
+                match *waited {
+                    Waited::Lock(taken_up) => Err(Box::new(wanted.taken_up(taken_up, request))),
+                    Waited::Refused(refusal) => {
+                        Err(Box::new(wanted.refused(&queue.core, request, refusal)))
+                    }
+                    Waited::Arrived(arrived) => {
+                        arrives(queue, Arc::clone(request), arrived, wanted)
+                    }
+                }
+            }
+            (_, _) => Ok(Acquiring::Over),
         }
-        Start::Waits(in_line) => return Ok(Acquiring::Waiting(in_line, wanted)),
-        Start::Refused(request, refusal) => (Arc::new(request), refusal),
-    };
-    let refused = Outcome::Refused(Arc::clone(manager), request, refusal);
-    Err(Box::new(wanted.guard(refused)))
+    }
 }
 
-/// Handles the answer to a caller that has asked the store for itself. Returns the caller as a
-/// waiter in the line, or the outcome of its request.
-fn answered(
-    acquisition: Acquisition,
-    asker: Asker,
-    answer: Result<Grant, Refusal>,
-) -> Result<InLine, Box<Outcome>> {
-    let refusal = match answer {
-        Ok(grant) => return Err(Box::new(Outcome::Granted(acquisition, grant, asker))),
-        Err(refusal) => refusal,
+/// Starts a caller at the queue of its request's key.
+fn start(manager: &Arc<Manager>, mut request: Request, wanted: Wanted) -> Result<Acquiring, Ended> {
+    let is_open = || match manager.shutdown().is_closed() {
+        true => Err(LockError::ShutDown),
+        false => manager.store().check(&request),
     };
-    let waits = asker.refused(&acquisition, &refusal);
-    waits.ok_or_else(|| {
-        let (manager, request) = (acquisition.manager(), acquisition.request());
-        Box::new(Outcome::Refused(Arc::clone(manager), Arc::clone(request), refusal))
-    })
+    let excludes = !manager.store().excludes_nobody();
+    let checked = if excludes { is_open() } else { Ok(()) };
+    // Those who share a key, or want several, have a token of their own at the store.
+    let has_queue = excludes && request.several().is_empty() && request.key.mode().is_exclusive();
+    // The first request does not wait, as a free lock needs no queue.
+    request.only_if_free = has_queue && request.until.is_some();
+    let drawn = checked.and_then(|()| request.draw_token());
+    let request = Arc::new(request);
+    if let Err(error) = drawn {
+        let refusal = Refusal::Failed(error);
+        return Err(Box::new(wanted.refused(manager, &request, refusal)));
+    }
+    if has_queue {
+        let queue = manager.queue(&request.key);
+        let arrived = queue.arrive(&request, false, None);
+        return arrives(&queue, request, arrived, wanted);
+    }
+    let acquisition = Acquisition::new(Arc::clone(manager), request, wanted.blocks);
+    match acquisition.enter() {
+        Ok(()) => {
+            let asked = outside(Arc::clone(manager), acquisition);
+            Ok(Acquiring::Outside(Box::pin(asked), wanted))
+        }
+        Err(error) => {
+            let refusal = Refusal::Failed(error);
+            Err(Box::new(wanted.refused(manager, acquisition.request(), refusal)))
+        }
+    }
 }
 
-fn waited(in_line: &InLine, found: Result<TakenUp, Refusal>) -> Outcome {
-    match found {
-        Ok(taken_up) => Outcome::TakenUp(taken_up),
-        Err(refusal) => {
-            Outcome::Refused(Arc::clone(in_line.core()), Arc::clone(in_line.draft()), refusal)
+/// Asks for a lock that belongs to no queue, as it is shared or has several keys.
+async fn outside(
+    manager: Arc<Manager>,
+    mut own: Acquisition,
+) -> (Acquisition, Result<Grant, Refusal>) {
+    let mut releases = own.request().keys().len();
+    loop {
+        let answer = {
+            let _waiting = WaitingGauge::new(Arc::clone(own.request()));
+            own.store().acquire(own.request(), manager.shutdown()).await
+        };
+        if own.is_to_restart(&answer) {
+            // After an error, dropping the replaced acquisition releases it in the background.
+            _ = own.release_at(&own.store()).await;
+            sleep(PAUSE).await;
+        } else {
+            let answered = own.take_answer(answer);
+            let Err(Refusal::Contended { key, .. }) = &answered else { return (own, answered) };
+            // A release of this process, which no caller waits for, may have been in flight.
+            let asks_again = own.request().until.is_none() && releases > 0;
+            if !asks_again || !released(&manager.queue(key), own.request().asked).await {
+                return (own, answered);
+            }
+            releases -= 1;
+        }
+        if let Err(error) = own.renew_token() {
+            return (own, Err(Refusal::Failed(error)));
+        }
+    }
+}
+
+/// A caller has arrived at its queue.
+fn arrives(
+    queue: &Arc<SharedQueue>,
+    request: Arc<Request>,
+    arrived: Arrived,
+    wanted: Wanted,
+) -> Result<Acquiring, Ended> {
+    let (caller, is_behind) = match arrived {
+        Arrived::Asks(caller, is_behind) => (caller, is_behind),
+        Arrived::Waits(caller) => {
+            let waiting = Waiting::new(Arc::clone(queue), Some(caller), &request);
+            return Ok(Acquiring::Waiting(waiting, wanted));
+        }
+        Arrived::Undecided => {
+            let waiting = Waiting::new(Arc::clone(queue), None, &request);
+            return Ok(Acquiring::Waiting(waiting, wanted));
+        }
+        Arrived::Refused(refusal) => {
+            return Err(Box::new(wanted.refused(&queue.core, &request, refusal)));
+        }
+    };
+    let owner = Arc::clone(queue) as _;
+    let acquisition = Acquisition::new(Arc::clone(&queue.core), request, wanted.blocks);
+    let acquisition = acquisition.of_queue(owner);
+    let request = Arc::clone(acquisition.request());
+    let (store, entered) = (acquisition.store(), acquisition.enter());
+    let asker = Asker::new(caller, acquisition, is_behind);
+    if let Err(error) = entered {
+        let refusal = Refusal::Failed(error);
+        return Err(Box::new(wanted.refused(&queue.core, &request, refusal)));
+    }
+    let asked = store.acquire(&request, queue.core.shutdown());
+    let waiting = WaitingGauge::new(request);
+    Ok(Acquiring::Asking { asked, waiting, asker, wanted })
+}
+
+/// A caller that does not wait arrives once more.
+fn again(
+    queue: &Arc<SharedQueue>,
+    request: &Arc<Request>,
+    mut wanted: Wanted,
+) -> Result<Acquiring, Ended> {
+    wanted.is_again = true;
+    match request.with_new_token() {
+        Ok(request) => {
+            let request = Arc::new(request);
+            let arrived = queue.arrive(&request, true, None);
+            arrives(queue, request, arrived, wanted)
+        }
+        Err(error) => {
+            let refusal = Refusal::Failed(error);
+            Err(Box::new(wanted.refused(&queue.core, request, refusal)))
         }
     }
 }

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::acquisition::{Acquisition, Refusal};
-use crate::engine::asker::Asker;
 use crate::engine::core::Core;
 use crate::engine::held::Held;
-use crate::engine::in_line::TakenUp;
 use crate::engine::observer::refused;
+use crate::engine::queue::shared_queue::{Standing, TakenUp};
 use crate::engine::telemetry;
 use crate::engine::unreported::{Errors, unreported};
 use crate::protocol::answer::{Grant, Queueing};
@@ -48,21 +47,16 @@ impl Acquired {
     }
 }
 
-/// The outcome of a caller's request, from which its guard or its error is made.
-pub(crate) enum Outcome {
-    /// The store has granted the lock.
-    Granted(Acquisition, Grant, Asker),
-    /// The lock was passed on inside this process.
-    TakenUp(TakenUp),
-    Refused(Arc<Core>, Arc<Request>, Refusal),
-}
-
 /// The caller's options that apply after the server's answer.
 pub(crate) struct Wanted {
     pub(crate) renewed: bool,
     pub(crate) on_lost: OnLost,
     pub(crate) releases_in_background: bool,
     pub(crate) errors: Errors,
+    /// The caller blocks its thread.
+    pub(crate) blocks: bool,
+    /// The caller has arrived again at its queue.
+    pub(crate) is_again: bool,
     pub(crate) rare: Option<Box<Rare>>,
 }
 
@@ -83,27 +77,38 @@ impl Rare {
 }
 
 impl Wanted {
-    pub(crate) fn guard(self, outcome: Outcome) -> Result<Acquired, LockError> {
-        self.guarded(outcome).inspect_err(refused)
+    /// The store has granted the lock.
+    pub(crate) fn granted(
+        self,
+        acquisition: Acquisition,
+        grant: Grant,
+        caller: Option<Standing>,
+    ) -> Result<Acquired, LockError> {
+        let request = acquisition.request();
+        telemetry::acquired(request.labels(), request.listed(), request.asked);
+        let renewal = self.renewal(grant.sent);
+        let held = Held::new(acquisition, grant, renewal, caller).inspect_err(refused)?;
+        Ok(Acquired::owning(held, self.on_lost, self.releases_in_background))
     }
 
-    fn guarded(self, outcome: Outcome) -> Result<Acquired, LockError> {
-        let (manager, request, refusal) = match outcome {
-            Outcome::Granted(acquisition, grant, asker) => {
-                let request = acquisition.request();
-                telemetry::acquired(request.labels(), request.listed(), request.asked);
-                let renewal = self.renewal(grant.sent);
-                let held = Held::new(acquisition, grant, renewal, asker)?;
-                return Ok(Acquired::owning(held, self.on_lost, self.releases_in_background));
-            }
-            Outcome::TakenUp(taken_up) => {
-                let draft = &taken_up.draft;
-                telemetry::acquired(draft.labels(), draft.listed(), draft.asked);
-                let held = Held::taken_up(taken_up, |now| self.renewal(now))?;
-                return Ok(Acquired::owning(held, self.on_lost, self.releases_in_background));
-            }
-            Outcome::Refused(manager, request, refusal) => (manager, request, refusal),
-        };
+    /// The lock was passed on inside this process.
+    pub(crate) fn taken_up(
+        self,
+        taken_up: TakenUp,
+        request: &Request,
+    ) -> Result<Acquired, LockError> {
+        telemetry::acquired(request.labels(), request.listed(), request.asked);
+        let held = Held::taken_up(taken_up, request, |now| self.renewal(now));
+        let held = held.inspect_err(refused)?;
+        Ok(Acquired::owning(held, self.on_lost, self.releases_in_background))
+    }
+
+    pub(crate) fn refused(
+        self,
+        manager: &Core,
+        request: &Request,
+        refusal: Refusal,
+    ) -> Result<Acquired, LockError> {
         let error = match refusal {
             Refusal::Contended { key, holder, queue } => {
                 let left = holder.left;
@@ -128,7 +133,8 @@ impl Wanted {
         };
         let known = error.is_of_servers() && !manager.store().servers().is_news();
         telemetry::refused(request.labels(), request.listed(), &error, request.asked, known);
-        self.report(&request, &error);
+        self.report(request, &error);
+        refused(&error);
         Err(error)
     }
 

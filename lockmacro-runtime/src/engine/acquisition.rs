@@ -5,10 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::time::sleep;
-
 use crate::engine::core::{Core, inside_runtime};
-use crate::engine::in_flight::InFlightGuard;
+use crate::engine::in_flight::{InFlightGuard, TokenOwner};
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
 use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
@@ -32,6 +30,8 @@ pub(crate) struct Acquisition {
     is_first: bool,
     /// The caller blocks its thread.
     is_blocking: bool,
+    /// Is told when nothing is left of the token.
+    owner: Option<Arc<dyn TokenOwner>>,
 }
 
 /// Why the lock was not granted.
@@ -42,17 +42,16 @@ pub(crate) enum Refusal {
 }
 
 impl Acquisition {
-    /// An acquisition whose request was not sent yet.
-    pub(crate) fn new(manager: Arc<Core>, request: Request) -> Self {
-        let (request, is_counted) = (Arc::new(request), AtomicBool::new(false));
-        Self { manager, request, is_counted, is_first: true, is_blocking: false }
+    /// An acquisition whose request was not sent yet. `is_blocking`: the caller blocks its thread.
+    pub(crate) fn new(manager: Arc<Core>, request: Arc<Request>, is_blocking: bool) -> Self {
+        let (is_counted, is_first, owner) = (AtomicBool::new(false), true, None);
+        Self { manager, request, is_counted, is_first, is_blocking, owner }
     }
 
-    /// The same for a caller that blocks its thread.
-    pub(crate) fn blocking(self) -> Self {
-        let is_counted = AtomicBool::new(false);
-        let (manager, request) = (Arc::clone(&self.manager), Arc::clone(&self.request));
-        Self { manager, request, is_counted, is_first: self.is_first, is_blocking: true }
+    /// The same in a queue, which is told when nothing is left of the token.
+    pub(crate) fn of_queue(mut self, owner: Arc<dyn TokenOwner>) -> Self {
+        self.owner = Some(owner);
+        self
     }
 
     pub(crate) fn manager(&self) -> &Arc<Core> {
@@ -86,44 +85,46 @@ impl Acquisition {
         self.released(released)
     }
 
-    /// Takes the token out, to be passed on; `None` when it was released already.
-    pub(crate) fn give_away(&self) -> Option<Self> {
-        let is_given = self.is_counted.swap(false, Ordering::AcqRel);
-        is_given.then(|| self.of_same_token(Arc::clone(&self.request)))
-    }
-
-    /// The acquisition of a waiter that the lock was passed to.
-    pub(crate) fn taken_up(self, draft: &Request, kept_until: Moment) -> Self {
-        let request = draft.with_token_of(&self.request, kept_until);
-        self.is_counted.store(false, Ordering::Release);
-        self.of_same_token(Arc::new(request))
-    }
-
-    /// The acquisition for waiters that want another ttl, or a fence.
-    pub(crate) fn with_wish(self, wish: (Duration, bool)) -> Self {
-        let request = self.request.with_wish(wish);
-        self.is_counted.store(false, Ordering::Release);
-        self.of_same_token(Arc::new(request))
-    }
-
-    /// The next owner of the token. The lock is counted as in flight already.
-    fn of_same_token(&self, request: Arc<Request>) -> Self {
-        let (manager, is_counted) = (Arc::clone(&self.manager), AtomicBool::new(true));
-        Self { manager, request, is_counted, is_first: false, is_blocking: false }
-    }
-
-    /// The same through another connection to the store.
+    /// The same through this connection to the store.
     pub(crate) async fn release_at(&self, store: &Store) -> Result<Released, LockError> {
         self.released(store.release(&self.request).await)
     }
 
-    /// Releases the lock in the background, unless it was released already.
-    pub(crate) fn abandon(&self) {
-        self.abandon_with(Vec::new());
+    /// Takes the token out, which this acquisition does not release any more.
+    pub(crate) fn give_away(&self) -> Self {
+        self.take_out(Arc::clone(&self.request))
     }
 
-    /// The same. `more` is dropped when the lock was released.
-    pub(crate) fn abandon_with(&self, more: Vec<InFlightGuard>) {
+    /// The opposite: this acquisition releases the token that was taken out.
+    pub(crate) fn take_back(&self, given: &Self) {
+        self.is_counted.store(given.is_counted.swap(false, Ordering::AcqRel), Ordering::Release);
+    }
+
+    /// The acquisition of a waiter that has taken the lock up.
+    pub(crate) fn taken_up(&self, waiter: &Request, kept_until: Moment) -> Self {
+        self.take_out(Arc::new(waiter.with_token_of(&self.request, kept_until)))
+    }
+
+    /// The same token with another request.
+    pub(crate) fn with_request(&self, request: Request) -> Self {
+        self.take_out(Arc::new(request))
+    }
+
+    fn take_out(&self, request: Arc<Request>) -> Self {
+        let is_counted = AtomicBool::new(self.is_counted.swap(false, Ordering::AcqRel));
+        let (manager, owner) = (Arc::clone(&self.manager), self.owner.clone());
+        Self { manager, request, is_counted, is_first: false, is_blocking: false, owner }
+    }
+
+    /// The token is released by another owner of it.
+    pub(crate) fn forget(&self) {
+        if self.is_counted.swap(false, Ordering::AcqRel) {
+            drop(self.manager.guard());
+        }
+    }
+
+    /// Releases the lock in the background, unless it was released already.
+    pub(crate) fn abandon(&self) {
         let guard = self.leaves();
         // Of several keys, some may be held, or a part may be in a queue, although no request for
         // the other keys was sent.
@@ -131,14 +132,16 @@ impl Acquisition {
         if let Some(guard) = guard
             && may_be
         {
-            self.manager.background().clean_up(Arc::clone(&self.request), guard.with(more));
+            self.manager.background().clean_up(Arc::clone(&self.request), guard);
         }
     }
 
     /// From here on the token may be sent, and dropping the acquisition releases it.
-    pub(crate) fn enter(&self) -> Result<(), Refusal> {
-        self.manager.count_in().map_err(Refusal::Failed)?;
-        self.is_counted.store(true, Ordering::Release);
+    pub(crate) fn enter(&self) -> Result<(), LockError> {
+        if !self.is_counted.load(Ordering::Acquire) {
+            self.manager.count_in()?;
+            self.is_counted.store(true, Ordering::Release);
+        }
         Ok(())
     }
 
@@ -149,21 +152,11 @@ impl Acquisition {
             && self.request.until.map_or(self.is_first, |until| Moment::now() < until)
     }
 
-    /// Releases what is left of the lock, and requests it with another token.
-    pub(crate) async fn restart(mut self) -> (Self, Result<(), Refusal>) {
-        // After an error, dropping the replaced acquisition releases it in the background.
-        _ = self.release_at(&self.store()).await;
-        sleep(PAUSE).await;
-        let renewed = self.renew_token();
-        (self, renewed)
-    }
-
     /// Becomes an acquisition of the same lock with another token.
-    fn renew_token(&mut self) -> Result<(), Refusal> {
-        let request = self.request.with_new_token().map_err(Refusal::Failed)?;
-        let is_blocking = self.is_blocking;
-        *self = Self::new(self.manager.clone(), request);
-        (self.is_first, self.is_blocking) = (false, is_blocking);
+    pub(crate) fn renew_token(&mut self) -> Result<(), LockError> {
+        let request = Arc::new(self.request.with_new_token()?);
+        *self = Self::new(Arc::clone(&self.manager), request, self.is_blocking);
+        self.is_first = false;
         self.enter()
     }
 
@@ -196,10 +189,7 @@ impl Acquisition {
         }
     }
 
-    pub(crate) fn released(
-        &self,
-        released: Result<Released, LockError>,
-    ) -> Result<Released, LockError> {
+    fn released(&self, released: Result<Released, LockError>) -> Result<Released, LockError> {
         let found = released?;
         self.forget_unless(!self.request.applied().is_known());
         Ok(found)
@@ -214,7 +204,9 @@ impl Acquisition {
 
     /// Takes the guard that counts it as in flight; `None` when it was taken before.
     fn leaves(&self) -> Option<InFlightGuard> {
-        self.is_counted.swap(false, Ordering::AcqRel).then(|| self.manager.guard())
+        let is_counted = self.is_counted.swap(false, Ordering::AcqRel);
+        let owner = || self.owner.clone().map(|owner| (owner, Arc::clone(&self.request)));
+        is_counted.then(|| self.manager.guard().told_to(owner()))
     }
 }
 

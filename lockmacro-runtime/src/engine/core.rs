@@ -1,7 +1,7 @@
 //! The state that all locks of a manager share: the store, the background thread, and the counters.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -11,9 +11,7 @@ use crate::engine::background::Background;
 use crate::engine::blocking::may_block;
 use crate::engine::hold_times::HoldTimes;
 use crate::engine::in_flight::{InFlight, InFlightGuard};
-use crate::engine::lines::Lines;
-use crate::engine::releasing::Releasing;
-use crate::engine::turn::turn;
+use crate::engine::queue::turn::turn;
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
 use crate::protocol::shutdown::Shutdown;
@@ -24,9 +22,6 @@ use crate::value::key::LockKey;
 use crate::value::time::Moment;
 use crate::value::token::{default_label, label};
 
-/// The manager of locks that name none.
-static INSTALLED: OnceLock<Arc<Core>> = OnceLock::new();
-
 /// The part of a manager that its locks share.
 pub(crate) struct Core {
     store: Arc<Store>,
@@ -36,10 +31,7 @@ pub(crate) struct Core {
     /// Recent hold times, from which `retry_after` is estimated.
     pub(crate) hold_times: HoldTimes,
     pub(crate) in_flight: InFlight,
-    /// Shared with the background thread, which sends the requests of blocking callers.
-    releasing: Arc<Releasing>,
     pub(crate) shutdown: Arc<Shutdown>,
-    lines: Lines,
     /// Where deferred calls are stored, and whether the builder has set it.
     #[cfg(feature = "defer")]
     pub(crate) jobs: (Arc<dyn Deferrer>, bool),
@@ -79,28 +71,9 @@ impl Core {
                 defaults,
                 hold_times: HoldTimes::default(),
                 in_flight: InFlight::default(),
-                releasing: Arc::default(),
                 shutdown: Arc::default(),
-                lines: Lines::default(),
             }
         })
-    }
-
-    /// The manager that was installed.
-    ///
-    /// # Errors
-    /// [`LockError::NotInstalled`] when there is none.
-    pub(crate) fn installed() -> Result<Arc<Self>, LockError> {
-        INSTALLED.get().cloned().ok_or(LockError::NotInstalled)
-    }
-
-    /// Makes this the installed manager, unless another one is.
-    ///
-    /// # Errors
-    /// [`LockError::AlreadyInstalled`].
-    pub(crate) fn install(self: &Arc<Self>) -> Result<(), LockError> {
-        let installed = INSTALLED.get_or_init(|| Arc::clone(self));
-        if self.is(installed) { Ok(()) } else { Err(LockError::AlreadyInstalled) }
     }
 
     /// [`ready`](Core::ready) by the background thread, for blocking callers.
@@ -118,41 +91,6 @@ impl Core {
         inside_runtime()?;
         let ready = self.store.ready().await;
         if self.shutdown.is_closed() { Err(LockError::ShutDown) } else { ready }
-    }
-
-    /// Shuts the manager down, and waits until no lock is held or in flight.
-    pub(crate) async fn shut_down(&self, timeout: Duration) -> Result<(), LockError> {
-        inside_runtime()?;
-        self.shutdown.close();
-        // A woken waiter notices the shutdown.
-        self.store().alarm();
-        self.background.alarm();
-        self.lines.alarm();
-        let empty = tokio::time::timeout(timeout, self.in_flight.empty()).await;
-        let held = self.in_flight.count();
-        if empty.is_err() && held > 0 {
-            return Err(LockError::ShutdownTimeout { held });
-        }
-        self.store().servers().close();
-        self.background.stop();
-        Ok(())
-    }
-
-    /// Forgets every lock and every caller. Returns whether the store supports this.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn reset(&self) -> bool {
-        // Earlier callers ask again, and find no lock of theirs.
-        let Store::Memory(memory) = self.store() else { return false };
-        memory.reset();
-        self.background.reset();
-        self.lines.reset();
-        self.hold_times.reset();
-        true
-    }
-
-    /// The callers of this process, by key.
-    pub(crate) fn lines(&self) -> &Lines {
-        &self.lines
     }
 
     /// For how long a lock on `key` is passed on inside this process by one grant of the store.
@@ -218,11 +156,6 @@ impl Core {
     /// The store, for requests that outlive the borrow of the manager.
     pub(crate) fn shared_store(&self) -> &Arc<Store> {
         &self.store
-    }
-
-    /// The releases that no caller waits for.
-    pub(crate) fn releasing(&self) -> &Arc<Releasing> {
-        &self.releasing
     }
 
     pub(crate) fn background(&self) -> &Background {

@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use tokio::task::{Id, try_id};
 
-use crate::engine::core::Core;
+use crate::engine::manager::Manager;
 use crate::value::error::LockError;
 
 tokio::task_local! {
     /// The manager of the innermost scope, and the task of that scope. A task that is polled inside
     /// another task's poll, as in a `LocalSet`, is not in the scope.
-    static CURRENT: (Arc<Core>, Option<Id>);
+    static CURRENT: (Arc<Manager>, Option<Id>);
 }
 
 /// The manager of the scope around the running code, if there is one.
 #[derive(Debug, Clone)]
-pub(crate) struct Current(Option<Arc<Core>>);
+pub(crate) struct Current(Option<Arc<Manager>>);
 
 impl Current {
     pub(crate) fn here() -> Self {
@@ -26,7 +26,7 @@ impl Current {
     }
 
     /// The scope of a manager.
-    pub(crate) fn of(manager: &Arc<Core>) -> Self {
+    pub(crate) fn of(manager: &Arc<Manager>) -> Self {
         Self(Some(Arc::clone(manager)))
     }
 
@@ -34,8 +34,8 @@ impl Current {
     ///
     /// # Errors
     /// [`LockError::NotInstalled`] when there is neither a scope nor an installed manager.
-    pub(crate) fn manager_here() -> Result<Arc<Core>, LockError> {
-        Self::here().0.map_or_else(Core::installed, Ok)
+    pub(crate) fn manager_here() -> Result<Arc<Manager>, LockError> {
+        Self::here().0.map_or_else(Manager::installed, Ok)
     }
 
     /// The scope here, or this one when there is none.

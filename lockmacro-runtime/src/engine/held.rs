@@ -5,23 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::engine::acquisition::Acquisition;
-use crate::engine::asker::Asker;
-use crate::engine::core::Core;
+use crate::engine::core::{Core, inside_runtime};
 use crate::engine::current::Current;
-use crate::engine::in_line::TakenUp;
 use crate::engine::in_turn::InTurn;
-use crate::engine::line::{Ended, Place};
-use crate::engine::line_holder::{Holder, shown};
+use crate::engine::queue::holder::{Holder, shown};
+use crate::engine::queue::shared_queue::{Ended, InQueue, Question, Standing, TakenUp, Tenure};
 use crate::engine::renewal::Enrolled;
 #[cfg(feature = "test-util")]
 use crate::engine::renewal::Renewable;
 use crate::engine::telemetry;
-use crate::engine::turn::Tenure;
 use crate::protocol::answer::{Grant, Released};
 use crate::protocol::lease::{Lease, Renewal};
 use crate::protocol::request::Request;
@@ -31,6 +30,7 @@ use crate::value::key::LockKey;
 use crate::value::loss::{LossCause, Lost};
 use crate::value::random;
 use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::task::spawn;
 use crate::value::time::{Moment, checked};
 use crate::value::token::label_of;
 
@@ -54,8 +54,8 @@ pub(crate) struct Held {
     /// It was logged that half of the lease has passed without a renewal.
     pub(crate) halved: AtomicBool,
     since: Moment,
-    /// The place in the line, from which the lock may be passed on.
-    place: Mutex<Option<Place>>,
+    /// The caller in its queue, from which the lock may be passed on.
+    caller: Mutex<Option<InQueue>>,
     pub(crate) turn: InTurn,
     /// The manager scope in which it was acquired, for work that another task does for the body.
     current: Current,
@@ -65,27 +65,25 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Makes a held lock of a lock that was passed to a waiter.
+    /// Makes a held lock of a lock that a waiter has taken up.
     pub(crate) fn taken_up(
         taken_up: TakenUp,
+        waiter: &Request,
         renewal: impl FnOnce(Moment) -> Renewal,
     ) -> Result<Arc<Self>, LockError> {
-        let TakenUp { place, draft, mut tenure, token } = taken_up;
+        let TakenUp { by, mut tenure, acquisition } = taken_up;
         let now = Moment::now();
-        let acquisition = token.taken_up(&draft, tenure.kept_until);
+        let acquisition = acquisition.taken_up(waiter, tenure.kept_until);
         acquisition.request().granted(now);
-        let lease = Lease::passed(now, tenure.ends, draft.ttl, renewal(now));
-        let fences = if draft.fenced { tenure.fences.take() } else { None };
+        let lease = Lease::passed(now, tenure.ends, waiter.ttl, renewal(now));
+        let due = lease.first_try(now, random::fraction());
+        let fences = if waiter.fenced { tenure.fences.take() } else { None };
         let mut turn = InTurn::new(tenure.began, tenure.sent, tenure.kept_until);
         turn.fences = fences.map_or(tenure.fences, FenceBlock::rest);
-        turn.label = Some(draft.token.clone());
-        let due = lease.first_try(now, random::fraction());
+        turn.label = Some(waiter.token.clone());
         let fences = fences.into_iter().collect();
         let held = Self::with(acquisition, lease, fences, now, turn);
-        if let Some(place) = place.taken() {
-            *held.place.lock() = Some(place.clone());
-            place.taken_up(Arc::downgrade(&held) as _);
-        }
+        held.stands_at(Some(by));
         held.watched(tenure.sent, due)
     }
 
@@ -94,7 +92,7 @@ impl Held {
         acquisition: Acquisition,
         grant: Grant,
         renewal: Renewal,
-        asker: Asker,
+        caller: Option<Standing>,
     ) -> Result<Arc<Self>, LockError> {
         let ttl = acquisition.request().ttl;
         let (sent, now) = (grant.sent, Moment::now());
@@ -109,7 +107,7 @@ impl Held {
         turn.fences = grant.fences.iter().next().and_then(FenceBlock::rest);
         let held = Self::with(acquisition, lease, grant.fences, sent, turn);
         // Done before the renewal, which may find the lock lost.
-        held.stands_at(asker.granted());
+        held.stands_at(caller);
         held.watched(sent, first)
     }
 
@@ -132,7 +130,7 @@ impl Held {
             loss_reported: AtomicBool::new(false),
             halved: AtomicBool::new(false),
             since,
-            place: Mutex::default(),
+            caller: Mutex::default(),
             turn,
             current: Current::here(),
             span,
@@ -147,48 +145,47 @@ impl Held {
         Ok(self)
     }
 
-    /// The caller that asked for itself has the lock of its line from now on. A line that has gone
-    /// on without it expects nothing of it.
-    fn stands_at(self: &Arc<Self>, place: Option<Place>) {
-        // Set before the line knows the holder, because the line uses the holder at once.
-        self.place.lock().clone_from(&place);
-        if let Some(place) = place {
-            place.granted(Arc::downgrade(self) as _);
+    /// The caller's queue learns who holds the lock.
+    fn stands_at(self: &Arc<Self>, caller: Option<Standing>) {
+        let caller = caller.and_then(Standing::taken);
+        // Set before the queue knows the holder, because the queue uses the holder at once.
+        self.caller.lock().clone_from(&caller);
+        if let Some(caller) = caller {
+            caller.held_by(Arc::downgrade(self) as _);
         }
         // The answer may have arrived after the end of the lease.
         let _ = self.remaining();
     }
 
-    /// Ends the renewal, and passes the lock on to the next caller of this process, or to the store
-    /// along with that caller's request.
+    /// Ends the renewal, and passes the lock on to the next waiter of this process, or to the store
+    /// along with a request for the waiters.
     pub(crate) fn pass_on(&self) -> Ended {
-        let first = self.end();
-        // Called without the mutex, as the line wakes the next caller.
-        let place = self.place.lock().take();
-        match place {
-            Some(place) if first => place.release(self.tenure(), || self.acquisition.give_away()),
-            Some(place) => {
-                place.ends();
-                Ended::Kept
+        self.end();
+        let (caller, acquisition) = (self.caller.lock().take(), self.acquisition.give_away());
+        // Called without the mutex, as the queue wakes the next caller.
+        match caller {
+            Some(caller) => {
+                let (tenure, may_pass) = self.tenure();
+                caller.ends(tenure, may_pass, acquisition)
             }
-            None => Ended::Kept,
+            None => Ended::Kept(acquisition),
         }
     }
 
-    /// The tenure for the next caller; `None` when the lock cannot be passed on.
-    pub(crate) fn tenure(&self) -> Option<Tenure> {
+    /// The tenure for the next holder, and whether the lock may be passed on.
+    pub(crate) fn tenure(&self) -> (Tenure, bool) {
         let (turn, sent) = (&self.turn, self.turn.sent());
         // Before the lease: a renewal that finds the lock taken marks the lease, and is answered.
         let is_suspect = turn.is_suspect()
             || self.manager().has_changed_since(sent)
             || !self.request().keep().is_zero();
-        let ends = {
+        let (is_held, ends) = {
             let mut lease = self.lease();
-            lease.remaining(Moment::now()).ok()?;
-            lease.ends()
+            (lease.remaining(Moment::now()).is_ok(), lease.ends())
         };
         let (began, fences, kept_until) = (turn.began, turn.fences, turn.kept_until());
-        (!is_suspect).then_some(Tenure { began, sent, ends, kept_until, fences, was_held: true })
+        let token = Question::of(self.acquisition.request());
+        (Tenure { token, began, sent, ends, kept_until, fences }, is_held && !is_suspect)
     }
 
     pub(crate) fn manager(&self) -> &Arc<Core> {
@@ -251,22 +248,23 @@ impl Held {
             let lost = Lost::of(self.request().listed(), cause);
             if cause != LossCause::Released && !self.loss_reported.swap(true, Ordering::AcqRel) {
                 telemetry::lost(self.request().labels(), &lost);
-                self.leaves_line(cause);
+                self.leaves_queue(cause);
             }
             lost
         })
     }
 
-    /// Leaves the line of a lock that is lost. If another caller waits, the lock is released at
-    /// once, unless its body may still be protected by what is left of the lock.
-    fn leaves_line(&self, cause: LossCause) {
-        let place = self.place.lock().take();
+    /// Leaves the queue after a loss. If others wait, the lock is released along with the request
+    /// for them, unless the body may still be protected by what is left of the lock.
+    fn leaves_queue(&self, cause: LossCause) {
+        let Some(caller) = self.caller.lock().take() else { return };
         // A body on a blocked thread learns of the loss late. Until then the other nodes may keep
         // others out.
         let is_partly_held =
             cause == LossCause::Taken && self.manager().store().servers().are_several();
-        if place.is_some_and(|place| place.lost()) && !is_partly_held {
-            self.acquisition.abandon();
+        let acquisition = (!is_partly_held).then(|| self.acquisition.give_away());
+        if let Some(kept) = caller.lost(self.tenure().0, acquisition) {
+            self.acquisition.take_back(&kept);
         }
     }
 
@@ -297,24 +295,49 @@ impl Held {
 
     /// Ends the renewal and releases the lock.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
-        self.release_by(self.acquisition.release()).await
+        match self.pass_on() {
+            Ended::Passed => Ok(Released::Held),
+            Ended::Released(reported) => reported.await.unwrap_or(Ok(Released::Unconfirmed)),
+            Ended::Kept(acquisition) => acquisition.release().await,
+        }
     }
 
     /// The same for blocking callers.
     pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
         let background = self.manager().background();
         let store = background.store();
-        background.block_on(self.release_by(self.acquisition.release_at(&store)))?
+        background.block_on(async {
+            match self.pass_on() {
+                Ended::Passed => Ok(Released::Held),
+                Ended::Released(reported) => reported.await.unwrap_or(Ok(Released::Unconfirmed)),
+                Ended::Kept(acquisition) => acquisition.release_at(&store).await,
+            }
+        })?
     }
 
-    async fn release_by(
-        &self,
-        release: impl Future<Output = Result<Released, LockError>>,
-    ) -> Result<Released, LockError> {
-        match self.pass_on() {
-            Ended::Passed => Ok(Released::Held),
-            Ended::Released(reported) => reported.await.unwrap_or(Ok(Released::Unconfirmed)),
-            Ended::Kept => release.await,
+    /// Ends the renewal, and sends the release without waiting for its answer. A release that fails
+    /// is repeated like that of a dropped lock.
+    pub(crate) async fn release_in_background(self: &Arc<Self>) {
+        let lost = self.remaining().err();
+        let Ended::Kept(acquisition) = self.pass_on() else { return };
+        if inside_runtime().is_err() {
+            // Released by the background thread.
+            return drop(acquisition);
+        }
+        let held = Arc::clone(self);
+        // Sent from the caller's task, so that the caller's next command on this connection is sent
+        // after it.
+        let mut sent = Box::pin(async move {
+            let released = acquisition.release_at(held.manager().store()).await;
+            held.report_release(released, lost.as_ref());
+        });
+        if (&mut sent).now_or_never().is_none() {
+            spawn(sent);
+            // The caller may keep this thread busy. Then another worker thread writes the command.
+            // Without another worker, the command is written before the caller goes on.
+            if Handle::current().metrics().num_workers() == 1 {
+                yield_now().await;
+            }
         }
     }
 
@@ -338,16 +361,14 @@ impl Held {
 
     /// Ends the renewal and releases the lock in the background.
     pub(crate) fn abandon(&self) {
-        if let Ended::Kept = self.pass_on() {
-            self.acquisition.abandon();
-        }
+        // Released in the background.
+        drop(self.pass_on());
     }
 
-    /// Ends the renewal and reports how the lock ended, on the first call only. Returns whether
-    /// this is the first call.
-    fn end(&self) -> bool {
+    /// Ends the renewal and reports how the lock ended, on the first call only.
+    fn end(&self) {
         if self.was_released() {
-            return false;
+            return;
         }
         self.renewal.lock().take();
         // A last check of the lease, so that a loss is reported.
@@ -359,7 +380,6 @@ impl Held {
         let held = self.since.elapsed() + self.request().keep();
         self.request().keys().iter().for_each(|key| self.manager().note_held(key, held));
         self.changed.notify_waiters();
-        true
     }
 
     pub(crate) fn lease(&self) -> MutexGuard<'_, Lease> {
@@ -369,9 +389,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Released by its acquisition.
-        if let Some(place) = self.place.lock().take() {
-            place.ends();
+        if let Some(caller) = self.caller.lock().take() {
+            drop(caller.ends(self.tenure().0, false, self.acquisition.give_away()));
         }
     }
 }

@@ -1,9 +1,12 @@
 //! The number of a manager's locks that are held or in flight. A shutdown waits for them.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
+
+use crate::protocol::request::Request;
 
 /// A counter of locks that may have to be released.
 #[derive(Debug, Clone, Default)]
@@ -29,7 +32,7 @@ impl InFlight {
 
     /// The guard of a lock that has entered. Called once for each.
     pub(crate) fn guard(&self) -> InFlightGuard {
-        InFlightGuard { count: Arc::clone(&self.0), more: Vec::new() }
+        InFlightGuard { count: Arc::clone(&self.0), owner: None }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -49,18 +52,24 @@ impl InFlight {
     }
 }
 
+/// Is told when nothing is left of a token.
+pub(crate) trait TokenOwner: fmt::Debug + Send + Sync {
+    /// Nothing is left of the token of `request`, or it is left to its ttl.
+    fn gone(self: Arc<Self>, request: &Arc<Request>);
+}
+
 /// Counts one lock, from before its request is sent until it is known to be released.
 #[derive(Debug)]
 pub(crate) struct InFlightGuard {
     count: Arc<Count>,
-    /// Dropped with it.
-    more: Vec<InFlightGuard>,
+    /// Is told of the end.
+    owner: Option<(Arc<dyn TokenOwner>, Arc<Request>)>,
 }
 
 impl InFlightGuard {
-    /// The same guard, which keeps `more` until it is dropped.
-    pub(crate) fn with(mut self, more: Vec<InFlightGuard>) -> Self {
-        self.more.extend(more);
+    /// The same guard, of whose drop this owner of the token is told.
+    pub(crate) fn told_to(mut self, owner: Option<(Arc<dyn TokenOwner>, Arc<Request>)>) -> Self {
+        self.owner = owner;
         self
     }
 }
@@ -69,6 +78,9 @@ impl Drop for InFlightGuard {
     fn drop(&mut self) {
         if self.count.count.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.count.empty.notify_waiters();
+        }
+        if let Some((owner, request)) = self.owner.take() {
+            owner.gone(&request);
         }
     }
 }

@@ -1,12 +1,10 @@
 //! One lock, from the request to the release.
 
 pub(crate) mod acquire;
-pub(crate) mod acquire_future;
 pub(crate) mod acquired;
 pub(crate) mod acquisition;
 pub(crate) mod asker;
 pub(crate) mod background;
-pub(crate) mod background_release;
 pub(crate) mod background_thread;
 pub(crate) mod blocking;
 pub(crate) mod cleanup;
@@ -17,22 +15,13 @@ pub(crate) mod held;
 pub(crate) mod held_renewal;
 pub(crate) mod hold_times;
 pub(crate) mod in_flight;
-pub(crate) mod in_line;
 pub(crate) mod in_turn;
-pub(crate) mod line;
-pub(crate) mod line_holder;
-pub(crate) mod line_request;
-pub(crate) mod line_watch;
-pub(crate) mod lines;
-pub(crate) mod local_queue;
+pub(crate) mod manager;
 pub(crate) mod observer;
-pub(crate) mod place;
+pub(crate) mod queue;
 pub(crate) mod reentry;
-pub(crate) mod releasing;
 pub(crate) mod renewal;
 pub(crate) mod spec;
 pub(crate) mod telemetry;
 pub(crate) mod timer;
-pub(crate) mod turn;
 pub(crate) mod unreported;
-pub(crate) mod waited;

@@ -5,7 +5,7 @@ use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::core::Core;
+use crate::engine::manager::Manager;
 use crate::value::key::LockKey;
 use crate::value::loss::OnLost;
 use crate::value::policy::LockPolicy;
@@ -30,7 +30,7 @@ pub struct LockSpec {
     pub(crate) name: Cow<'static, str>,
     pub(crate) message: Option<Cow<'static, str>>,
     pub(crate) holder_note: Option<String>,
-    pub(crate) manager: Option<Arc<Core>>,
+    pub(crate) manager: Option<Arc<Manager>>,
 }
 
 impl LockSpec {

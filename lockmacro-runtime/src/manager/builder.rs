@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::core::{Core, inside_runtime};
+use crate::engine::manager::Manager;
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
 #[cfg(feature = "defer")]
@@ -449,6 +450,6 @@ impl LockManagerBuilder {
             Core::over(store, self.label, self.defaults, self.deferrer, self.max_deferred_size);
         #[cfg(not(feature = "defer"))]
         let core = Core::over(store, self.label, self.defaults);
-        LockManager(core)
+        LockManager(Manager::new(core))
     }
 }

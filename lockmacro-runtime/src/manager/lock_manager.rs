@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::core::Core;
 use crate::engine::current::Current;
+use crate::engine::manager::Manager;
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
 use crate::value::error::LockError;
@@ -32,7 +32,7 @@ use crate::value::error::LockError;
 /// holds for each node. [`replicated`](crate::LockManagerBuilder::replicated) adds up to 16
 /// connections to each of the two.
 #[derive(Clone)]
-pub struct LockManager(pub(crate) Arc<Core>);
+pub struct LockManager(pub(crate) Arc<Manager>);
 
 impl LockManager {
     /// Checks that the servers answer and that the user has the rights that locks need, for a
@@ -145,7 +145,7 @@ impl LockManager {
     }
 
     /// The state that all locks of this manager share.
-    pub(crate) fn core(&self) -> &Arc<Core> {
+    pub(crate) fn core(&self) -> &Arc<Manager> {
         &self.0
     }
 }

@@ -137,6 +137,7 @@ impl Request {
             key: keys.first().unwrap_or(&self.key).clone(),
             token: self.token.clone(),
             name: self.name.clone(),
+            fenced: self.is_fenced(),
             applied: AtomicApplied::default(),
             awaited: AtomicBool::new(false),
             released: AtomicBool::new(self.was_released()),
@@ -156,23 +157,36 @@ impl Request {
         let request = self.like(self.token.another()?, self.ttl, self.fenced);
         let mut request = request.with(self.several().to_vec(), given, self.min_hold());
         (request.until, request.asked) = (self.until, self.asked);
+        request.only_if_free = self.only_if_free;
         if let Some(witness) = self.rare.get().and_then(|rare| rare.witness.clone()) {
             request.is_watched_by(witness);
         }
         Ok(request)
     }
 
-    /// A request with a token of its own, by which waiters like this one wait for the lock
-    /// together.
-    pub(crate) fn for_waiters(
-        &self,
-        (ttl, fenced): (Duration, bool),
-        witness: Arc<dyn Witness>,
-    ) -> Result<Self, LockError> {
-        let mut request = self.like(self.token.another()?, ttl, fenced);
+    /// A request with a token of its own, which the queue of this caller asks with. Without random
+    /// bits the token has no secret, and is not sent.
+    pub(crate) fn for_the_queue(&self) -> Self {
+        let token = self.token.another().unwrap_or_else(|_| self.token.spent());
+        self.like(token, self.ttl, false)
+    }
+
+    /// A request with the same token, by which all waiters of a queue wait for the lock together.
+    /// `was_sent`: the token may have been sent, or may be still.
+    pub(crate) fn of_waiters(&self, was_sent: bool, witness: Arc<dyn Witness>) -> Self {
+        // A waiter that dies must not keep the lock for a longer ttl.
+        let mut request = self.like(self.token.clone(), self.ttl.min(CONFIRM_WINDOW), false);
         request.until = Some(request.asked.after(FOR_EVER));
         request.is_watched_by(witness);
-        Ok(request)
+        if was_sent {
+            request.shares_token_of(self);
+            request.released = AtomicBool::new(false);
+            if self.applied().may_be() {
+                // The server may have granted the lock for the caller's ttl.
+                request.renewed_until(Moment::now().after(self.ttl));
+            }
+        }
+        request
     }
 
     /// Reports the answers to the request, while it waits, to `witness`.
@@ -184,36 +198,32 @@ impl Request {
         self.rare = OnceLock::from(rare);
     }
 
-    /// The request with the same token for waiters that want another ttl, or a fence. Not while a
-    /// request is in flight.
-    pub(crate) fn with_wish(&self, (ttl, fenced): (Duration, bool)) -> Self {
-        let witness = self.rare.get().and_then(|rare| rare.witness.clone());
-        let rare = Rare { witness, ..Rare::default() };
-        let mut request = self.like(self.token.clone(), ttl, fenced);
-        request.until = self.until;
-        request.rare = OnceLock::from(Box::new(rare));
-        request.shares_token_of(self);
-        // The server may have granted the lock for the earlier ttl.
-        request.renewed_until(Moment::now().after(self.lasts()));
-        request
-    }
-
-    /// The request of a waiter like this one, which waits until `until`.
-    pub(crate) fn for_waiting(&self, until: Option<Moment>) -> Self {
-        let request = self.like(self.token.clone(), self.ttl, self.fenced);
-        let request = request.with(Vec::new(), None, self.min_hold());
-        Self { asked: self.asked, until, ..request }
-    }
-
     /// This request as that of the next holder of the lock that `held` was granted, with the token
     /// of `held`. Without another command the store may keep the lock until `kept_until`.
     pub(crate) fn with_token_of(&self, held: &Self, kept_until: Moment) -> Self {
-        let mut request = self.for_waiting(held.until);
+        let request = self.like(self.token.clone(), self.ttl, self.fenced);
+        let mut request = request.with(Vec::new(), None, self.min_hold());
+        (request.asked, request.until) = (self.asked, held.until);
         request.shares_token_of(held);
         if held.lasts() > request.lasts() {
             request.renewed_until(kept_until);
         }
         request
+    }
+
+    /// Whether it waits at the store if the lock is contended.
+    pub(crate) fn waits(&self) -> bool {
+        self.until.is_some() && !self.only_if_free
+    }
+
+    /// Whether the grant has to come with a fence, as is known now.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.fenced || self.witness().is_some_and(Witness::is_fenced)
+    }
+
+    /// How long the server keeps the lock that was just granted for `ttl`, without another command.
+    pub(crate) fn keeps(&self, ttl: Duration) -> Duration {
+        ttl.max(self.left(|rare| &rare.longest))
     }
 
     /// Records that a waiter waits for the release.
@@ -223,7 +233,7 @@ impl Request {
 
     /// Whether a waiter may wait for the release.
     pub(crate) fn may_be_awaited(&self) -> bool {
-        self.until.is_some() || self.was_awaited()
+        self.waits() || self.was_awaited()
     }
 
     /// Whether it is known that a waiter waits for the release, or that the token was in a queue.
@@ -343,7 +353,7 @@ impl Request {
 
     /// How long the key, or the token in its queue, may last without a release.
     pub(crate) fn lasts(&self) -> Duration {
-        let queued = self.until.map_or(Duration::ZERO, |_| WAITER_TTL + CONFIRM_WINDOW);
+        let queued = if self.waits() { WAITER_TTL + CONFIRM_WINDOW } else { Duration::ZERO };
         self.ttl.max(self.left(|rare| &rare.longest)).max(queued)
     }
 

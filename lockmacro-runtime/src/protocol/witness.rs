@@ -18,4 +18,7 @@ pub(crate) trait Witness: fmt::Debug + Send + Sync {
 
     /// Number of callers that the request is for.
     fn callers(&self) -> usize;
+
+    /// Whether one of them needs a fence.
+    fn is_fenced(&self) -> bool;
 }

@@ -166,7 +166,7 @@ impl Running {
         let stopped = self.guard.held().remaining().map(|_| self.scope.enter(body)).err();
         let lost = self.guard.held().remaining().err();
         if let Some(held) = self.guard.take_for_background() {
-            held.release_by_thread();
+            held.abandon();
         } else if !self.guard.is_joined() {
             let held = self.guard.held();
             held.report_release(held.release_blocking(), lost.as_ref());

@@ -73,7 +73,8 @@ impl Store {
             return Box::pin(ready(Ok(Answer::Lost(Box::new(Err(released()))))));
         }
         let (store, request) = (Arc::clone(self), Arc::clone(request));
-        let wait = request.until.map(|until| until.since(Moment::now()));
+        let until = request.until.filter(|_| request.waits());
+        let wait = until.map(|until| until.since(Moment::now()));
         if self.is_replicated() {
             let shutdown = Arc::clone(shutdown);
             return Box::pin(async move {

@@ -111,7 +111,7 @@ impl Memory {
     fn ask(&self, request: &Request, mut waiter: Option<&mut Ticket>) -> Result<Answer, Failed> {
         let (now, earlier) = (Moment::now(), Applied::No);
         let mut table = self.table();
-        let fenced = if request.fenced { request.keys() } else { &[] };
+        let fenced = if request.is_fenced() { request.keys() } else { &[] };
         // Checked before the table is changed.
         table
             .has_fences(fenced.len())
@@ -204,7 +204,7 @@ impl Memory {
             let holders = table.held.get_mut(key);
             let Some(holder) = holders.and_then(|holders| holders.of_token(&request.token)) else {
                 // Without the lock, the token may be in the queue.
-                if request.until.is_some() {
+                if request.waits() {
                     let own = |waiting: &MemoryWaiter| waiting.token == request.token;
                     table.dequeue(key, |queue| queue.iter().position(own));
                     // Those behind it may share the lock.
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_asks_again_for_another_ttl_keeps_its_place() {
+    fn a_waiter_that_asks_again_keeps_its_place() {
         let (memory, second) = (Memory::new(), Duration::from_secs(1));
         let new_waiter = || {
             let waiter = memory.waiters.join(0, 0);
@@ -298,11 +298,10 @@ mod tests {
         memory.ask(&rival, Some(&mut other)).unwrap();
         drop(gone);
         let (mut again, _again) = new_waiter();
-        let wish = (2 * second, false);
-        memory.ask(&first.with_wish(wish), Some(&mut again)).unwrap();
+        memory.ask(&first, Some(&mut again)).unwrap();
         let table = memory.table();
-        let queue: Vec<_> = table.queues["order:42"].iter().map(|w| (w.number, w.ttl)).collect();
-        assert_eq!(queue, [(again.number, wish.0), (other.number, second)]);
+        let queue: Vec<_> = table.queues["order:42"].iter().map(|waiting| waiting.number).collect();
+        assert_eq!(queue, [again.number, other.number]);
     }
 
     #[tokio::test]

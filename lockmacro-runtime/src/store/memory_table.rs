@@ -71,22 +71,26 @@ impl Table {
     /// Adds a waiter to the queue, unless it is in the queue already. Returns its rank.
     pub(crate) fn enqueue(&mut self, request: &Request, waiter: &mut Ticket) -> Queueing {
         let queue = self.queues.entry(request.key.as_str().to_owned()).or_default();
-        // A request that is sent again with another ttl or a fence keeps its place.
+        // A request that is sent again keeps its place.
         if waiter.ticket.is_none()
             && let Some(waiting) = queue.iter_mut().find(|waiting| waiting.token == request.token)
         {
-            (waiting.ttl, waiting.fenced) = (request.ttl, request.fenced);
             waiting.number = waiter.number;
             waiter.ticket = Some(waiting.ticket);
         }
         let ticket = waiter.ticket.unwrap_or(0);
         let rank = match queue.binary_search_by_key(&ticket, |waiting| waiting.ticket) {
-            Ok(rank) => rank,
+            Ok(rank) => {
+                // Another caller may need one by now.
+                queue[rank].fenced = request.is_fenced();
+                rank
+            }
             Err(_) if queue.len() >= QUEUE_MAX => return Queueing::Full,
             Err(_) => {
                 self.last_ticket += 1;
                 let (ticket, number) = (self.last_ticket, waiter.number);
-                let (token, ttl, fenced) = (request.token.clone(), request.ttl, request.fenced);
+                let (token, ttl, fenced) =
+                    (request.token.clone(), request.ttl, request.is_fenced());
                 let mode = request.key.mode();
                 queue.push_back(MemoryWaiter { ticket, token, ttl, fenced, mode, number });
                 waiter.ticket = Some(ticket);

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::value::error::LockError;
 #[cfg(feature = "defer")]
 use crate::value::key::LockKey;
+use crate::value::unavailability::Unavailability;
 
 impl LockError {
     /// Returns whether another holder has the lock: `Busy`, `TimedOut` and `QueueFull`. Every other
@@ -89,6 +90,12 @@ impl LockError {
             }
             _ => false,
         }
+    }
+
+    /// Whether there is no fence left.
+    pub(crate) fn is_of_fences(&self) -> bool {
+        let used_up = Unavailability::FencesUsedUp;
+        matches!(self, LockError::Unavailable { reason, .. } if *reason == used_up)
     }
 
     /// Whether it is about the servers rather than the key, so that many callers get it at once.

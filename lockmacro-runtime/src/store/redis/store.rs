@@ -214,7 +214,7 @@ impl Redis {
             return Box::pin(self.ask_for_several(request, budget)).await;
         }
         let is_exclusive = request.key.mode().is_exclusive();
-        let plain = first && !request.fenced;
+        let plain = first && !request.is_fenced();
         let every_key = self.rights.every_key.load(Ordering::Relaxed);
         if plain && every_key {
             let reply = match is_exclusive {
@@ -227,7 +227,7 @@ impl Redis {
         }
         let (ttl, limit) =
             (request.ttl.as_millis().to_string(), request.key.mode().limit().to_string());
-        let fenced = if request.fenced { "1" } else { "0" };
+        let fenced = if request.is_fenced() { "1" } else { "0" };
         let (window, retention) = (&CONFIRM_WINDOW_MS, &self.fence_retention);
         let args = [request.token.expose(), &ttl, fenced, window, retention, "0", &limit];
         // Boxed, because most locks are free and do not need it.

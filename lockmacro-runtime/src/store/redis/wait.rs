@@ -190,7 +190,7 @@ impl Redis {
         // Before the request: a grant may be sent as soon as the request is answered.
         let received = node.listen(waiter.slot(), budget).await?;
         let ttl = request.ttl.as_millis().to_string();
-        let (fenced, probe) = (u8::from(request.fenced), u8::from(received));
+        let (fenced, probe) = (u8::from(request.is_fenced()), u8::from(received));
         let (id, channel) = (waiter.next_id(), self.grants.channel(waiter.slot()));
         let limit = request.key.mode().limit().to_string();
         let args = [

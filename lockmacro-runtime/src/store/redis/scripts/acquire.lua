@@ -91,6 +91,8 @@ if fenced == '1' and not has_fences() then
   return no_fence()
 end
 if is_holder then
+  -- A late request may have brought the lock to a token that waits.
+  leave(token)
   local fences = granted()
   extend(token, ttl, held)
   return fences

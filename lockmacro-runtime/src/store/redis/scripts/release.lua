@@ -34,6 +34,8 @@ if not held and not shares then
   end
   return 0
 end
+-- A late request may have brought the lock to a token that waits.
+leave(ARGV[1])
 local rest
 local keeps = ARGV[2] ~= '0'
 if shares then

@@ -1,0 +1,89 @@
+//! A manager: what its locks share, and the key queues of its callers.
+
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::engine::core::{Core, inside_runtime};
+use crate::engine::queue::shared_queue::SharedQueue;
+use crate::engine::queue::table::Queues;
+#[cfg(feature = "test-util")]
+use crate::store::dispatch::Store;
+use crate::value::error::LockError;
+use crate::value::key::LockKey;
+
+/// The manager of locks that name none.
+static INSTALLED: OnceLock<Arc<Manager>> = OnceLock::new();
+
+/// A manager of locks.
+#[derive(Debug)]
+pub(crate) struct Manager {
+    core: Arc<Core>,
+    queues: Queues,
+}
+
+impl Deref for Manager {
+    type Target = Arc<Core>;
+
+    fn deref(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
+impl Manager {
+    pub(crate) fn new(core: Arc<Core>) -> Arc<Self> {
+        Arc::new(Self { core, queues: Queues::default() })
+    }
+
+    /// The manager that was installed.
+    ///
+    /// # Errors
+    /// [`LockError::NotInstalled`] when there is none.
+    pub(crate) fn installed() -> Result<Arc<Self>, LockError> {
+        INSTALLED.get().cloned().ok_or(LockError::NotInstalled)
+    }
+
+    /// Makes this the installed manager, unless another one is.
+    ///
+    /// # Errors
+    /// [`LockError::AlreadyInstalled`].
+    pub(crate) fn install(self: &Arc<Self>) -> Result<(), LockError> {
+        let installed = INSTALLED.get_or_init(|| Arc::clone(self));
+        if Arc::ptr_eq(self, installed) { Ok(()) } else { Err(LockError::AlreadyInstalled) }
+    }
+
+    /// The queue of this process for a key.
+    pub(crate) fn queue(&self, key: &LockKey) -> Arc<SharedQueue> {
+        self.queues.of(key, &self.core)
+    }
+
+    /// Shuts the manager down, and waits until no lock is held or in flight.
+    pub(crate) async fn shut_down(&self, timeout: Duration) -> Result<(), LockError> {
+        inside_runtime()?;
+        self.shutdown.close();
+        // A woken waiter notices the shutdown.
+        self.store().alarm();
+        self.background.alarm();
+        self.queues.close();
+        let empty = tokio::time::timeout(timeout, self.in_flight.empty()).await;
+        let held = self.in_flight.count();
+        if empty.is_err() && held > 0 {
+            return Err(LockError::ShutdownTimeout { held });
+        }
+        self.store().servers().close();
+        self.background.stop();
+        Ok(())
+    }
+
+    /// Forgets every lock and every caller. Returns whether the store supports this.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn reset(&self) -> bool {
+        // Earlier callers ask again, and find no lock of theirs.
+        let Store::Memory(memory) = self.store() else { return false };
+        memory.reset();
+        self.background.reset();
+        self.queues.reset();
+        self.hold_times.reset();
+        true
+    }
+}

@@ -1,0 +1,209 @@
+//! The request of a key queue to the store. The background thread sends it, so that the answer is
+//! delivered even if no caller is polled.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use crate::engine::acquisition::{Acquisition, PAUSE, Refusal};
+use crate::engine::queue::shared_queue::{Before, Question, SharedQueue, Tenure, ToSend};
+use crate::protocol::answer::{Answer, Grant, Queueing};
+use crate::protocol::lease;
+use crate::protocol::other_holder::OtherHolder;
+use crate::protocol::witness::Witness;
+use crate::store::dispatch::Store;
+use crate::value::error::LockError;
+use crate::value::sync::Mutex;
+use crate::value::task::spawn;
+use crate::value::time::Moment;
+use crate::value::unavailability::Unavailability;
+
+/// Pause before a request that has failed, or has waited for as long as one can, is repeated.
+const REPEATED: Duration = Duration::from_secs(2);
+
+impl SharedQueue {
+    /// Sends the request of the queue.
+    pub(crate) fn send(self: &Arc<Self>, to_send: ToSend) {
+        let open = Open { queue: Arc::clone(self), is_over: false };
+        let job = Arc::new(Mutex::new(Some((open, to_send))));
+        // Kept here: a job that cannot be started must not be the last to drop it, because the
+        // cleanup wants the mutex of the thread.
+        let kept = Arc::clone(&job);
+        let sent = self.core.background().spawn(move |store| async move {
+            let taken = job.lock().take();
+            if let Some((mut open, to_send)) = taken {
+                ask(&open.queue, to_send, &store).await;
+                open.is_over = true;
+            }
+        });
+        if let Err(error) = sent
+            && let Some((mut open, to_send)) = kept.lock().take()
+        {
+            open.is_over = true;
+            self.closes(error);
+            drop(to_send);
+        }
+    }
+}
+
+/// A request of the queue, from before it is sent until it is over. If this is dropped earlier, as
+/// by a panic, the waiters are sent away.
+struct Open {
+    queue: Arc<SharedQueue>,
+    is_over: bool,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let detail = "the request for the lock was dropped";
+            self.queue.closes(LockError::unavailable(Unavailability::Local, detail));
+        }
+    }
+}
+
+/// Asks the store for the lock, until it is granted or the request is withdrawn.
+async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Arc<Store>) {
+    let ToSend { question, acquisition, mut before, mut withdrawn } = to_send;
+    // Several nodes have no common queue that the request could enter before the release.
+    if store.servers().are_several()
+        && let Some(before) = before.take()
+    {
+        release(Arc::clone(store), before).await;
+    }
+    let acquisition = acquisition_of(queue, &question, acquisition);
+    loop {
+        if let Err(error) = acquisition.enter() {
+            return queue.closes(error);
+        }
+        let mut asked = store.acquire(acquisition.request(), queue.core.shutdown());
+        let early = (&mut asked).now_or_never();
+        // The request was sent before the release of the turn before, on the same connection. So
+        // the lock is handed off to the first in the queue, and the key is not free in between.
+        if let Some(before) = before.take() {
+            spawn(release_after(Arc::clone(queue), Arc::clone(store), before));
+        }
+        let answered = match early {
+            Some(answer) => Some(answer),
+            None => unless(&mut withdrawn, asked).await,
+        };
+        // Dropping the acquisition removes it from the store's queue.
+        let Some(answer) = answered else { return };
+        if let Ok(Answer::Lost(_)) = answer {
+            _ = acquisition.release_at(store).await;
+            sleep(PAUSE).await;
+            return queue.spent(question);
+        }
+        match acquisition.take_answer(answer) {
+            Ok(grant) => return queue.granted(tenure(question, &acquisition, &grant), acquisition),
+            Err(Refusal::Contended { key, holder, queue: Queueing::Full }) => {
+                let retry_after = queue.core.retry_after(&key, u32::MAX, holder.left);
+                return queue.closes(LockError::QueueFull { key, retry_after });
+            }
+            Err(Refusal::Failed(error)) if !error.is_transient() || error.is_of_fences() => {
+                return queue.closes(error);
+            }
+            Err(Refusal::Failed(error)) => queue.unanswered_by(&question, Err(error)),
+            Err(Refusal::Contended { .. }) => {}
+        }
+        if unless(&mut withdrawn, Box::pin(sleep(REPEATED))).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// The acquisition for a question. `sent`: that of the caller that has asked it before.
+fn acquisition_of(
+    queue: &Arc<SharedQueue>,
+    question: &Question,
+    sent: Option<Acquisition>,
+) -> Acquisition {
+    let asked = Asked { queue: Arc::clone(queue), question: question.clone() };
+    let request = question.request.of_waiters(question.is_own, Arc::new(asked));
+    match sent {
+        Some(sent) => sent.with_request(request),
+        None => {
+            let (core, owner) = (Arc::clone(&queue.core), Arc::clone(queue) as _);
+            Acquisition::new(core, Arc::new(request), false).of_queue(owner)
+        }
+    }
+}
+
+fn tenure(token: Question, acquisition: &Acquisition, grant: &Grant) -> Tenure {
+    let now = Moment::now();
+    Tenure {
+        token,
+        began: now,
+        sent: grant.sent,
+        ends: lease::end_of(grant.sent, grant.ttl),
+        kept_until: now.after(acquisition.request().keeps(grant.ttl)),
+        fences: grant.fences.iter().next(),
+    }
+}
+
+/// The output of `future`; `None` once the request is withdrawn.
+async fn unless<F: Future + Unpin>(
+    withdrawn: &mut oneshot::Receiver<()>,
+    mut future: F,
+) -> Option<F::Output> {
+    poll_fn(|cx| match Pin::new(&mut *withdrawn).poll(cx) {
+        Poll::Ready(_) => Poll::Ready(None),
+        Poll::Pending => Pin::new(&mut future).poll(cx).map(Some),
+    })
+    .await
+}
+
+/// Releases the lock of the turn before once the request was sent. The first request of a queue may
+/// have to subscribe before that, so its answer is waited for, but not for long: the lock has to be
+/// held still when it is released.
+async fn release_after(queue: Arc<SharedQueue>, store: Arc<Store>, before: Before) {
+    let longest = store.servers().answer_time().min(before.acquisition.request().ttl / 4);
+    let _ = timeout(longest, queue.answered.notified()).await;
+    release(store, before).await;
+}
+
+/// Releases the lock of the turn before, and sends the answer of the store to the holder of that
+/// turn.
+async fn release(store: Arc<Store>, Before { acquisition, report }: Before) {
+    acquisition.request().note_awaited();
+    let released = acquisition.release_at(&store).await;
+    if let Some(report) = report {
+        // Fails only when the holder does not wait for the answer.
+        let _ = report.send(released);
+    }
+}
+
+/// The request of a queue, which gets answers while it waits at the store.
+#[derive(Debug)]
+struct Asked {
+    queue: Arc<SharedQueue>,
+    question: Question,
+}
+
+impl Witness for Asked {
+    fn contended(&self, holder: &OtherHolder, rank: u32) {
+        self.queue.contended(&self.question, holder, rank);
+    }
+
+    fn failed(&self, error: LockError) {
+        self.queue.unanswered_by(&self.question, Err(error));
+    }
+
+    fn undecided(&self, holder: &OtherHolder) {
+        self.queue.unanswered_by(&self.question, Ok(holder));
+    }
+
+    fn callers(&self) -> usize {
+        self.queue.waiters()
+    }
+
+    fn is_fenced(&self) -> bool {
+        self.queue.is_fenced()
+    }
+}

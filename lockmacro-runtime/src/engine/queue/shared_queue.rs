@@ -1,0 +1,740 @@
+//! The key queue of a process and its owner: the only code that knows the queue, the store and the
+//! wakers of callers at once. It locks the queue, feeds it one event, and carries out the effects
+//! without the mutex.
+
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use std::{fmt, mem};
+
+use tokio::sync::{Notify, oneshot};
+
+use crate::engine::acquisition::{Acquisition, Refusal};
+use crate::engine::core::Core;
+use crate::engine::in_flight::TokenOwner;
+use crate::engine::queue::holder::{Holder, shown};
+use crate::engine::queue::key_queue;
+use crate::engine::queue::key_queue::{Arrival, Ask, Effects, Event, Found, KeyQueue, Ticket};
+use crate::protocol::answer::{Queueing, Released};
+use crate::protocol::other_holder::OtherHolder;
+use crate::protocol::request::Request;
+use crate::value::error::LockError;
+use crate::value::key::LockKey;
+use crate::value::limits::QUEUE_MAX;
+use crate::value::random::HashMap;
+use crate::value::sync::Mutex;
+use crate::value::time::Moment;
+use crate::value::unavailability::Unavailability;
+
+/// Shortest time for which the own request of a caller may be in flight before the queue goes on
+/// without the caller, whose future may not be polled.
+const UNANSWERED_MIN: Duration = Duration::from_millis(100);
+
+/// A token by which the process asks, with the request that it was made for.
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    pub(crate) request: Arc<Request>,
+    /// The token is one by which a caller has asked itself.
+    pub(crate) is_own: bool,
+}
+
+impl PartialEq for Question {
+    fn eq(&self, other: &Self) -> bool {
+        self.request.token == other.request.token
+    }
+}
+
+impl Question {
+    /// The question of a caller that has asked itself, or of a request with its token.
+    pub(crate) fn of(request: &Arc<Request>) -> Self {
+        Self { request: Arc::clone(request), is_own: true }
+    }
+}
+
+impl Ask for Arc<Request> {
+    type Token = Question;
+
+    fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    fn is_fenced(&self) -> bool {
+        self.fenced
+    }
+
+    fn waits(&self) -> bool {
+        self.until.is_some()
+    }
+
+    fn own(&self) -> Question {
+        Question::of(self)
+    }
+
+    fn another(&self) -> Question {
+        Question { request: Arc::new(self.for_the_queue()), is_own: false }
+    }
+}
+
+/// What the process has at the store, and may pass on.
+pub(crate) type Tenure = key_queue::Tenure<Question>;
+
+type Caused = Effects<Question, Waker>;
+
+/// The queue of one key.
+pub(crate) struct SharedQueue {
+    pub(crate) key: LockKey,
+    pub(crate) core: Arc<Core>,
+    state: Mutex<State>,
+    /// Wakes the watch before its timer does.
+    pub(crate) sooner: Notify,
+    /// The queue's request was answered.
+    pub(crate) answered: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: KeyQueue<Arc<Request>, Waker>,
+    /// The last answer to the queue's request.
+    last: Option<Result<Contended, LockError>>,
+    /// When another holder was last known to have the lock.
+    contended_at: Option<Moment>,
+    /// Callers up to this one were sent away with this error.
+    sent_away: Option<(Ticket, LockError)>,
+    /// The queue's request. Dropping the sender withdraws it.
+    asked: Option<(Question, oneshot::Sender<()>)>,
+    /// The token of the lock that is offered.
+    offered: Option<Acquisition>,
+    holder: Option<Weak<dyn Holder>>,
+    /// The request of the present holder, and until when the store may keep the lock. Shown to
+    /// callers that arrive before the holder is known.
+    taken_up: Option<(Arc<Request>, Moment)>,
+    /// Callers that wait for the next event, by a number of their own.
+    undecided: HashMap<u64, Waker>,
+    /// When the last release was answered.
+    released_at: Option<Moment>,
+    /// When a holder of this process last ended.
+    holder_ended: Option<Moment>,
+    /// When the watch looks at the queue next; `None` when there is no watch.
+    watched: Option<Moment>,
+}
+
+/// Another holder has the lock.
+#[derive(Debug, Clone)]
+struct Contended {
+    owner: Option<String>,
+    until: Option<Moment>,
+    /// Number of processes before this one.
+    ahead: u32,
+}
+
+impl Contended {
+    fn of(holder: &OtherHolder, ahead: u32) -> Self {
+        let until = holder.left.map(|left| Moment::now().after(left));
+        Self { owner: holder.owner.clone(), until, ahead }
+    }
+}
+
+/// A caller in the queue of its key.
+#[derive(Debug, Clone)]
+pub(crate) struct InQueue {
+    pub(crate) queue: Arc<SharedQueue>,
+    pub(crate) ticket: Ticket,
+}
+
+/// How a caller begins.
+pub(crate) enum Arrived {
+    /// The caller asks the store itself. See [`Arrival::Asks`] for the flag.
+    Asks(InQueue, bool),
+    Waits(InQueue),
+    /// The caller arrives again after the next event, of which its waker tells.
+    Undecided,
+    Refused(Refusal),
+}
+
+/// A caller that has the lock, until a guard is made of it. Dropping it ends its turn.
+pub(crate) struct Standing {
+    caller: Option<InQueue>,
+    token: Question,
+}
+
+/// A lock that a waiter has taken up.
+pub(crate) struct TakenUp {
+    pub(crate) by: Standing,
+    pub(crate) tenure: Tenure,
+    pub(crate) acquisition: Acquisition,
+}
+
+/// The state of a lock after its holder has ended.
+pub(crate) enum Ended {
+    /// A waiter of this process may take it up.
+    Passed,
+    /// The lock is released along with the request for the waiters.
+    Released(oneshot::Receiver<Result<Released, LockError>>),
+    /// The lock is still the holder's, to be released.
+    Kept(Acquisition),
+}
+
+/// A request of the queue, to be sent.
+pub(crate) struct ToSend {
+    pub(crate) question: Question,
+    /// The token's acquisition, if it was sent before.
+    pub(crate) acquisition: Option<Acquisition>,
+    pub(crate) before: Option<Before>,
+    pub(crate) withdrawn: oneshot::Receiver<()>,
+}
+
+/// The lock of the turn before, to be released once the request was sent.
+pub(crate) struct Before {
+    pub(crate) acquisition: Acquisition,
+    /// Receives the answer.
+    pub(crate) report: Option<oneshot::Sender<Result<Released, LockError>>>,
+}
+
+/// What is left of an event for the caller that has caused it.
+struct Left {
+    /// Its acquisition, unless the queue has it now.
+    acquisition: Option<Acquisition>,
+    /// Its acquisition is released along with a request.
+    reported: Option<oneshot::Receiver<Result<Released, LockError>>>,
+    /// The token to be released, if nobody has taken care of it.
+    release: Option<Question>,
+    /// The question that the queue goes on with.
+    asks: Option<Question>,
+}
+
+impl SharedQueue {
+    pub(crate) fn new(key: LockKey, core: Arc<Core>) -> Arc<Self> {
+        let (state, sooner, answered) = Default::default();
+        Arc::new(Self { key, core, state, sooner, answered })
+    }
+
+    /// A caller arrives, maybe again. `undecided`: its number, and the waker for the case that it
+    /// has to arrive again.
+    pub(crate) fn arrive(
+        self: &Arc<Self>,
+        request: &Arc<Request>,
+        is_again: bool,
+        undecided: Option<(u64, &Waker)>,
+    ) -> Arrived {
+        // A holder that has lost the lock delays no other caller, even if it has never checked its
+        // lease.
+        if let Some(holder) = self.holder() {
+            holder.lasts();
+        }
+        let mut held = None;
+        let (arrived, _) = self.with(None, |state, now| {
+            let waits = request.until.is_some();
+            if waits && state.queue.len() >= QUEUE_MAX {
+                return (Arrived::Refused(self.full()), Effects::default());
+            }
+            let until = now.after(self.unanswered());
+            let (arrival, effects) = state.queue.arrive(Arc::clone(request), is_again, until);
+            let caller = |ticket| InQueue { queue: Arc::clone(self), ticket };
+            let arrived = match arrival {
+                Arrival::Asks(ticket, is_behind) => Arrived::Asks(caller(ticket), is_behind),
+                Arrival::Waits(ticket) => Arrived::Waits(caller(ticket)),
+                Arrival::Busy => Arrived::Refused(self.busy(state, Queueing::Outside, &mut held)),
+                Arrival::Undecided => {
+                    if let Some((number, waker)) = undecided {
+                        state.undecided.insert(number, waker.clone());
+                    }
+                    Arrived::Undecided
+                }
+            };
+            (arrived, effects)
+        });
+        arrived
+    }
+
+    /// Changes the queue under its mutex, and then carries out the effects without the mutex.
+    /// `acquisition` is that of the caller, in case the queue goes on with its token.
+    fn with<R>(
+        self: &Arc<Self>,
+        acquisition: Option<Acquisition>,
+        change: impl FnOnce(&mut State, Moment) -> (R, Caused),
+    ) -> (R, Left) {
+        let mut left = Left { acquisition, reported: None, release: None, asks: None };
+        // The holder is dropped without the mutex: the last one to drop it needs the queue.
+        let (result, effects, to_send, mut retired, withdrawn, (watch, _held)) = {
+            let mut state = self.state.lock();
+            let (result, mut effects) = change(&mut state, Moment::now());
+            left.release = effects.release.take();
+            let is_offered = state.queue.offered().is_some();
+            let mut retired = if is_offered { None } else { state.offered.take() };
+            if is_offered && state.offered.is_none() {
+                state.offered = left.acquisition.take();
+            }
+            let of_release = |asked: &mut (Question, _)| left.release.as_ref() == Some(&asked.0);
+            let mut withdrawn = state.asked.take_if(of_release);
+            if retired.is_some() || withdrawn.is_some() {
+                left.release = None;
+            }
+            let to_send = effects.ask.take().map(|question| {
+                left.asks = Some(question.clone());
+                let (withdraw, withdrawal) = oneshot::channel();
+                let earlier = state.asked.replace((question.clone(), withdraw));
+                withdrawn = withdrawn.take().or(earlier);
+                left.to_send(question, retired.take(), withdrawal)
+            });
+            if state.queue.is_empty() {
+                state.forget();
+            }
+            let watch = self.watch(&mut state);
+            (result, effects, to_send, retired, withdrawn, watch)
+        };
+        drop(withdrawn);
+        if let Some(to_send) = to_send {
+            self.send(to_send);
+        }
+        if watch {
+            self.start_watch();
+        }
+        // Released in the background.
+        drop(retired.take());
+        drop(effects.unused);
+        // Last: the code of a waker may panic.
+        effects.wake.into_iter().for_each(Waker::wake);
+        (result, left)
+    }
+
+    /// An event, other than the arrival or the poll of a caller. Wakes the undecided callers.
+    fn on(
+        self: &Arc<Self>,
+        acquisition: Option<Acquisition>,
+        change: impl FnOnce(&mut State) -> Event<Question>,
+    ) -> Left {
+        let (_, left) = self.with(acquisition, |state, now| {
+            let event = change(state);
+            let mut effects = state.queue.on(event, now);
+            if state.queue.is_contended() {
+                state.contended_at = Some(now);
+            }
+            effects.wake.extend(mem::take(&mut state.undecided).into_values());
+            ((), effects)
+        });
+        left
+    }
+
+    /// The holder, if it is known.
+    pub(crate) fn holder(&self) -> Option<Arc<dyn Holder>> {
+        let state = self.state.lock();
+        state.queue.holder().and(state.holder.as_ref()).and_then(Weak::upgrade)
+    }
+
+    /// The queue's request was granted. A grant that comes too late is released.
+    pub(crate) fn granted(self: &Arc<Self>, tenure: Tenure, acquisition: Acquisition) {
+        self.on(Some(acquisition), |state| {
+            state.asked.take_if(|(asked, _)| *asked == tenure.token);
+            Event::Granted(tenure)
+        });
+    }
+
+    /// The queue's request waits: another holder has the lock, with this number of processes before
+    /// this one.
+    pub(crate) fn contended(self: &Arc<Self>, asked: &Question, holder: &OtherHolder, ahead: u32) {
+        self.on(None, |state| {
+            state.last = Some(Ok(Contended::of(holder, ahead)));
+            Event::Answered(asked.clone(), true)
+        });
+        self.answered.notify_one();
+    }
+
+    /// It is not known whether another holder has the lock: there was no answer, or `holder` may
+    /// not have it.
+    pub(crate) fn unanswered_by(
+        self: &Arc<Self>,
+        asked: &Question,
+        last: Result<&OtherHolder, LockError>,
+    ) {
+        self.on(None, |state| {
+            state.last = Some(last.map(|holder| Contended::of(holder, 0)));
+            Event::Answered(asked.clone(), false)
+        });
+    }
+
+    /// A release of the token was sent while it was asked for.
+    pub(crate) fn spent(self: &Arc<Self>, asked: Question) {
+        self.on(None, |state| {
+            state.asked.take_if(|(question, _)| *question == asked);
+            Event::Spent(asked)
+        });
+    }
+
+    /// All waiters are sent away, or those that need the fence that there is not.
+    pub(crate) fn closes(self: &Arc<Self>, error: LockError) {
+        let for_fences = error.is_of_fences();
+        self.on(None, |state| {
+            state.sent_away = Some((state.queue.last(), error));
+            Event::Closes(for_fences)
+        });
+    }
+
+    /// The time has come that the queue waits for.
+    pub(crate) fn time(self: &Arc<Self>) {
+        let left = self.on(None, |_| Event::Time);
+        let own = |question: &Question| question.is_own;
+        let (asks, release) = (left.asks.filter(own), left.release.filter(own));
+        // A caller's own request may be in flight, and is not sent any more.
+        if let Some(taken_over) = asks.as_ref().or(release.as_ref()) {
+            taken_over.request.note_released();
+        }
+        if let Some(question) = release {
+            let acquisition = Acquisition::new(Arc::clone(&self.core), question.request, false);
+            // Where that fails, the manager is shut down, and the caller's own one is counted.
+            let _ = acquisition.of_queue(Arc::clone(self) as _).enter();
+        }
+    }
+
+    /// Sets when the watch looks at the queue next, by when something is due. Returns `pause`;
+    /// `None` without waiters, whose watch ends.
+    pub(crate) fn watched_until(
+        &self,
+        pause: impl FnOnce(Option<Moment>, Moment) -> Duration,
+    ) -> Option<Duration> {
+        let mut state = self.state.lock();
+        let now = Moment::now();
+        let pause = pause(state.queue.due(), now);
+        // After a shutdown no caller waits for a lock, even if its future was not polled since.
+        let is_open = state.queue.offered().is_some() || !self.core.shutdown().is_closed();
+        state.watched = (state.queue.len() > 0 && is_open).then(|| now.after(pause));
+        state.watched.map(|_| pause)
+    }
+
+    /// Wakes every caller.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn alarm(self: &Arc<Self>) {
+        self.with(None, |state, _| {
+            let mut effects = state.queue.alarm();
+            effects.wake.extend(mem::take(&mut state.undecided).into_values());
+            ((), effects)
+        });
+    }
+
+    /// Number of waiters.
+    pub(crate) fn waiters(&self) -> usize {
+        self.state.lock().queue.len()
+    }
+
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.state.lock().queue.is_fenced()
+    }
+
+    /// Makes the next event wake a caller.
+    pub(crate) fn notify(&self, number: u64, waker: &Waker) {
+        self.state.lock().undecided.insert(number, waker.clone());
+    }
+
+    pub(crate) fn forget(&self, number: u64) {
+        let waker = self.state.lock().undecided.remove(&number);
+        drop(waker);
+    }
+
+    /// Ready when no release is in flight, with whether one has ended since `since`.
+    pub(crate) fn poll_released(&self, number: u64, since: Moment, cx: &Context<'_>) -> Poll<bool> {
+        let mut state = self.state.lock();
+        if state.queue.is_releasing() {
+            state.undecided.insert(number, cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(state.released_at.is_some_and(|at| since <= at))
+    }
+
+    /// The refusal of a caller that does not wait, if another holder was known since `since`.
+    pub(crate) fn busy_since(&self, since: Moment) -> Option<Refusal> {
+        let mut held = None;
+        let state = self.state.lock();
+        let is_busy = state.contended_at.is_some_and(|at| since <= at);
+        is_busy.then(|| self.busy(&state, Queueing::Outside, &mut held))
+    }
+
+    /// The refusal of a caller whose time is over. `None` while nothing is known of the lock,
+    /// unless this is the `last` check. The caller came at `since`.
+    pub(crate) fn over(&self, waits: Option<Ticket>, last: bool, since: Moment) -> Option<Refusal> {
+        let mut held = None;
+        let state = self.state.lock();
+        let is_ours = state.queue.holder().is_some() || state.queue.offered().is_some();
+        match &state.last {
+            Some(Err(error)) if !is_ours => return Some(Refusal::Failed(error.clone())),
+            // A caller that came before a holder of its process ended has waited for a busy lock.
+            None if !is_ours && last && state.holder_ended.is_none_or(|ended| ended < since) => {
+                return Some(Refusal::Failed(unanswered()));
+            }
+            None if !is_ours && !last => return None,
+            _ => {}
+        }
+        let ahead = match &state.last {
+            Some(Ok(Contended { ahead, .. })) if !is_ours => *ahead,
+            _ => 0,
+        };
+        let queue = waits.map_or(Queueing::Outside, |ticket| {
+            let rank = u32::try_from(state.queue.rank(ticket)).unwrap_or(u32::MAX);
+            Queueing::Left(rank.saturating_add(ahead))
+        });
+        Some(self.busy(&state, queue, &mut held))
+    }
+
+    /// The holder, for a caller that is refused. It is kept in `held`, to be dropped without the
+    /// mutex: the last one to drop it needs the queue.
+    fn busy(&self, state: &State, queue: Queueing, held: &mut Option<Arc<dyn Holder>>) -> Refusal {
+        *held = state.holder.as_ref().and_then(Weak::upgrade);
+        let (owner, until) = if state.queue.holder().is_some() {
+            match (held, &state.taken_up) {
+                (Some(held), _) => (held.shown(), Some(held.kept_until())),
+                (None, Some((request, until))) => (shown(request), Some(*until)),
+                (None, None) => (None, None),
+            }
+        } else if let Some(tenure) = state.queue.offered() {
+            (shown(&tenure.token.request), Some(tenure.kept_until))
+        } else {
+            match &state.last {
+                Some(Ok(Contended { owner, until, .. })) => (owner.clone(), *until),
+                Some(Err(_)) | None => (None, None),
+            }
+        };
+        let left = until.map(|until| until.since(Moment::now()));
+        let holder = OtherHolder { owner, left };
+        Refusal::Contended { key: self.key.clone(), holder, queue }
+    }
+
+    fn full(&self) -> Refusal {
+        let (key, holder) = (self.key.clone(), OtherHolder::default());
+        Refusal::Contended { key, holder, queue: Queueing::Full }
+    }
+
+    /// Longest time for which the own request of a caller is waited for.
+    fn unanswered(&self) -> Duration {
+        self.core.store().servers().answer_time().max(UNANSWERED_MIN)
+    }
+
+    /// Returns whether a watch has to be started, and the holder. A watch that would sleep too long
+    /// is woken.
+    fn watch(&self, state: &mut State) -> (bool, Option<Arc<dyn Holder>>) {
+        if state.queue.len() == 0 {
+            return (false, None);
+        }
+        let held = state.queue.holder().and(state.holder.as_ref()).and_then(Weak::upgrade);
+        let due = state.queue.due().or(held.as_ref().map(|held| held.ends()));
+        let is_to_start = match (state.watched, due) {
+            // A caller that asks alone delays nobody.
+            (None, Some(due)) if !state.queue.is_asked_alone() => {
+                state.watched = Some(due);
+                true
+            }
+            (Some(watched), Some(due)) if due < watched => {
+                state.watched = Some(due);
+                self.sooner.notify_one();
+                false
+            }
+            _ => false,
+        };
+        (is_to_start, held)
+    }
+
+    /// Sets when the watch looks at the queue next; `None` when there is no watch any more.
+    pub(crate) fn note_watched(&self, until: Option<Moment>) {
+        self.state.lock().watched = until;
+    }
+}
+
+impl TokenOwner for SharedQueue {
+    fn gone(self: Arc<Self>, request: &Arc<Request>) {
+        self.on(None, |state| {
+            state.released_at = Some(Moment::now());
+            Event::Released(Question::of(request))
+        });
+    }
+}
+
+impl InQueue {
+    /// The caller has asked the store itself, and was granted the lock for `ttl`. `None` if the
+    /// queue has gone on with the token.
+    pub(crate) fn granted(&self, request: &Arc<Request>, ttl: Duration) -> Option<Standing> {
+        let mut is_ours = false;
+        self.queue.with(None, |state, now| {
+            let mut effects = state.queue.on(Event::GrantedTo(self.ticket), now);
+            is_ours = state.queue.holder() == Some(self.ticket);
+            if is_ours {
+                (state.holder, state.last) = (None, None);
+                state.taken_up = Some((Arc::clone(request), now.after(ttl)));
+                state.contended_at = Some(now);
+                effects.wake.extend(mem::take(&mut state.undecided).into_values());
+            }
+            ((), effects)
+        });
+        is_ours.then(|| self.standing(Question::of(request)))
+    }
+
+    fn standing(&self, token: Question) -> Standing {
+        Standing { caller: Some(self.clone()), token }
+    }
+
+    /// The caller holds the lock.
+    pub(crate) fn held_by(&self, holder: Weak<dyn Holder>) {
+        self.queue.with(None, |state, _| {
+            if state.queue.holder() == Some(self.ticket) {
+                (state.holder, state.taken_up, state.last) = (Some(holder), None, None);
+            }
+            ((), Effects::default())
+        });
+    }
+
+    /// The caller has asked the store itself, and was not granted the lock: another `holder` has
+    /// it, or nothing is known.
+    pub(crate) fn not_granted(&self, holder: Option<&OtherHolder>, acquisition: Acquisition) {
+        self.asks_no_more(Some(acquisition), |state| {
+            if let Some(holder) = holder {
+                state.last = Some(Ok(Contended::of(holder, 0)));
+                state.contended_at = Some(Moment::now());
+            }
+            Event::NotGrantedTo(self.ticket, holder.is_some())
+        });
+    }
+
+    /// The lock of the caller that asked itself was lost before the caller had it.
+    pub(crate) fn spent(&self, acquisition: Acquisition) {
+        let question = Question::of(acquisition.request());
+        self.asks_no_more(Some(acquisition), |_| Event::Spent(question));
+    }
+
+    /// The caller leaves. `acquisition`: that of a caller that asks itself.
+    pub(crate) fn leave(&self, acquisition: Option<Acquisition>) {
+        self.asks_no_more(acquisition, |_| Event::Leaves(self.ticket));
+    }
+
+    /// An event after which the caller asks no more itself. Unless the queue goes on with the
+    /// token, or did so before, the lock is released in the background.
+    fn asks_no_more(
+        &self,
+        acquisition: Option<Acquisition>,
+        change: impl FnOnce(&mut State) -> Event<Question>,
+    ) {
+        let mut is_ours = false;
+        let left = self.queue.on(acquisition, |state| {
+            is_ours = state.queue.is_asking(self.ticket);
+            change(state)
+        });
+        if let Some(acquisition) = left.acquisition.filter(|_| !is_ours) {
+            acquisition.forget();
+        }
+    }
+
+    /// Checks whether a lock may be taken up. `None` for a caller that is no waiter any more.
+    pub(crate) fn poll(&self, waker: &Waker) -> Option<Result<Option<TakenUp>, LockError>> {
+        let (queue, core) = (&self.queue, &self.queue.core);
+        let is_sound =
+            |tenure: &Tenure| !core.shutdown().is_closed() && !core.has_changed_since(tenure.sent);
+        let waker = |last: Option<&Waker>| match last {
+            Some(last) if last.will_wake(waker) => None,
+            _ => Some(waker.clone()),
+        };
+        let (found, _) = queue.with(None, |state, now| {
+            let (found, effects) = state.queue.poll(self.ticket, waker, is_sound, now);
+            let found = match found {
+                Found::Nothing => Some(Ok(None)),
+                Found::Lock(tenure) => Some(Ok(state.offered.take().map(|acquisition| {
+                    state.holder = None;
+                    let request = Arc::clone(acquisition.request());
+                    state.taken_up = Some((request, tenure.kept_until));
+                    TakenUp { by: self.standing(tenure.token.clone()), tenure, acquisition }
+                }))),
+                Found::Gone => match &state.sent_away {
+                    Some((last, error)) if self.ticket <= *last => Some(Err(error.clone())),
+                    _ => None,
+                },
+            };
+            (found, effects)
+        });
+        found
+    }
+
+    /// The holder ends. The lock is passed on within the turn if it `may_pass`.
+    pub(crate) fn ends(&self, tenure: Tenure, may_pass: bool, acquisition: Acquisition) -> Ended {
+        let queue = &self.queue;
+        let left = queue.on(Some(acquisition), |state| {
+            let passes = may_pass && state.queue.len() > 0 && !queue.core.shutdown().is_closed();
+            let turn = if passes { queue.core.turn(&queue.key) } else { Duration::ZERO };
+            if state.queue.holder() == Some(self.ticket) {
+                (state.taken_up, state.holder_ended) = (None, Some(Moment::now()));
+            }
+            Event::Ends { by: self.ticket, tenure, turn }
+        });
+        match (left.reported, left.acquisition) {
+            (Some(reported), _) => Ended::Released(reported),
+            (None, Some(acquisition)) => Ended::Kept(acquisition),
+            (None, None) => Ended::Passed,
+        }
+    }
+
+    /// The holder has lost the lock. Returns the acquisition unless the lock is released along with
+    /// a request for the waiters.
+    pub(crate) fn lost(
+        &self,
+        tenure: Tenure,
+        acquisition: Option<Acquisition>,
+    ) -> Option<Acquisition> {
+        let token = tenure.token.clone();
+        let left = self.queue.on(acquisition, |state| {
+            state.holder = None;
+            Event::Ends { by: self.ticket, tenure, turn: Duration::ZERO }
+        });
+        // Nobody waits for a release, which comes with the end of the holder.
+        self.queue.on(None, |_| Event::Released(token));
+        left.acquisition
+    }
+}
+
+impl Standing {
+    /// The caller, for the guard.
+    pub(crate) fn taken(mut self) -> Option<InQueue> {
+        self.caller.take()
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        if let Some(caller) = self.caller.take() {
+            // The acquisition releases the lock.
+            caller.lost(Tenure::over(self.token.clone()), None);
+        }
+    }
+}
+
+impl State {
+    /// Forgets the last callers, when there are none any more.
+    fn forget(&mut self) {
+        (self.last, self.holder, self.taken_up) = Default::default();
+        self.queue.shrink();
+    }
+}
+
+impl Left {
+    /// The request for `question`. `retired` is the token of an offer that has ended.
+    fn to_send(
+        &mut self,
+        question: Question,
+        retired: Option<Acquisition>,
+        withdrawn: oneshot::Receiver<()>,
+    ) -> ToSend {
+        let is_same = |own: &mut Acquisition| own.request().token == question.request.token;
+        let acquisition = self.acquisition.take_if(is_same);
+        let retired = retired.map(|acquisition| Before { acquisition, report: None });
+        let before = retired.or_else(|| {
+            let acquisition = self.acquisition.take_if(|_| self.release.is_some())?;
+            let (report, reported) = oneshot::channel();
+            (self.reported, self.release) = (Some(reported), None);
+            Some(Before { acquisition, report: Some(report) })
+        });
+        ToSend { question, acquisition, before, withdrawn }
+    }
+}
+
+fn unanswered() -> LockError {
+    let detail = "no answer while the caller waited";
+    LockError::unavailable(Unavailability::Timeout, detail)
+}
+
+impl fmt::Debug for SharedQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedQueue").field("key", &self.key).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,58 @@
+//! The watch of a key queue: the background thread tells the queue the time, and notices holders
+//! that have lost the lock.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::engine::queue::shared_queue::SharedQueue;
+use crate::value::time::Moment;
+
+/// Longest time between two checks of a queue with waiters.
+const LOOK: Duration = Duration::from_secs(2);
+
+impl SharedQueue {
+    /// Starts the watch of a queue with waiters.
+    pub(crate) fn start_watch(self: &Arc<Self>) {
+        let queue = Arc::clone(self);
+        if self.core.background().spawn(move |_| watch(queue)).is_err() {
+            self.note_watched(None);
+        }
+    }
+}
+
+/// Watches a queue for as long as there are waiters.
+async fn watch(queue: Arc<SharedQueue>) {
+    let watch = Watch(queue);
+    while let Some(pause) = look(&watch.0) {
+        let _ = timeout(pause, watch.0.sooner.notified()).await;
+    }
+}
+
+/// The watch of a queue. If it ends by a panic, such as one in the code of a waker, the next event
+/// starts another watch.
+struct Watch(Arc<SharedQueue>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.note_watched(None);
+        }
+    }
+}
+
+/// Checks a queue. Returns the pause until the next check; `None` without waiters.
+fn look(queue: &Arc<SharedQueue>) -> Option<Duration> {
+    // What the check itself does to the queue must not wake the watch again.
+    queue.note_watched(Some(Moment::at(Duration::ZERO)));
+    // `lasts` reports a loss to the queue.
+    queue.holder().and_then(|holder| holder.lasts());
+    queue.time();
+    let ends = queue.holder().map(|holder| holder.ends());
+    queue.watched_until(|due, now| {
+        let due = due.or(ends).map(|due| due.since(now));
+        due.unwrap_or(LOOK).clamp(Duration::from_millis(1), LOOK)
+    })
+}
