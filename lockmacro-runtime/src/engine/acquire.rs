@@ -3,9 +3,10 @@
 use std::pin::Pin;
 use std::sync::{Arc, Once};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use std::{iter, mem};
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::engine::acquired::{Acquired, Rare, Wanted};
 use crate::engine::acquisition::{Acquisition, PAUSE, Refusal};
@@ -16,7 +17,7 @@ use crate::engine::current::Current;
 use crate::engine::held::Held;
 use crate::engine::manager::Manager;
 use crate::engine::observer::refused;
-use crate::engine::queue::shared_queue::{Arrived, SharedQueue};
+use crate::engine::queue::shared_queue::{Arrived, SharedQueue, unanswered};
 use crate::engine::queue::waiting::{Waited, Waiting, released};
 use crate::engine::reentry::{Scope, around};
 use crate::engine::spec::LockSpec;
@@ -24,12 +25,13 @@ use crate::engine::telemetry::WaitingGauge;
 use crate::engine::unreported::{Errors, unreported};
 use crate::protocol::answer::{Answer, Asked, Failed, Grant};
 use crate::protocol::request::Request;
+use crate::value::applied::Applied;
 use crate::value::defaults::check_ttl;
 use crate::value::error::LockError;
 use crate::value::holder::about;
 use crate::value::key::LockKey;
 use crate::value::key_set::{in_order, permit_before_exclusive};
-use crate::value::time::wall_clock;
+use crate::value::time::{Moment, wall_clock};
 use crate::value::token::Token;
 
 impl LockSpec {
@@ -85,6 +87,7 @@ impl LockSpec {
             errors,
             blocks: false,
             is_again: false,
+            is_behind: false,
             rare: Rare::of(self.max_hold, self.message),
         };
         Ok(Prepared::ToAsk(manager, request, wanted))
@@ -119,6 +122,9 @@ fn warn_of_permits_first(several: &[LockKey]) {
         });
     }
 }
+
+/// Shortest of the longest times for the own request of a caller that waits.
+const SHORTEST: Duration = Duration::from_millis(1);
 
 enum Prepared {
     Joined(Acquired),
@@ -166,7 +172,6 @@ pub(crate) enum Acquiring {
     /// The fields are dropped in this order: the request before the caller.
     Asking {
         asked: Asked<'static, Result<Answer, Failed>>,
-        waiting: WaitingGauge<Arc<Request>>,
         asker: Asker,
         wanted: Wanted,
     },
@@ -187,13 +192,9 @@ impl Future for Acquiring {
                     Next::Outside(Box::new(ready!(asked.as_mut().poll(cx))))
                 }
                 Acquiring::Asking { asker, .. } if asker.is_passed_over() => Next::PassedOver,
-                Acquiring::Asking { asked, asker, .. } => match asked.as_mut().poll(cx) {
-                    Poll::Ready(answer) => Next::Answered(Box::new(answer)),
-                    Poll::Pending => {
-                        ready!(asker.poll_over(cx));
-                        Next::Unanswered
-                    }
-                },
+                Acquiring::Asking { asked, .. } => {
+                    Next::Answered(Box::new(ready!(asked.as_mut().poll(cx))))
+                }
                 Acquiring::Waiting(waiting, _) => Next::Waited(Box::new(ready!(waiting.poll(cx)))),
                 Acquiring::Over => return Poll::Pending,
             };
@@ -210,8 +211,6 @@ enum Next {
     Start,
     Outside(Box<(Acquisition, Result<Grant, Refusal>)>),
     Answered(Box<Result<Answer, Failed>>),
-    /// The caller's own request takes too long.
-    Unanswered,
     /// The queue has gone on with the token of the caller.
     PassedOver,
     Waited(Box<Waited>),
@@ -245,23 +244,25 @@ impl Acquiring {
                     }
                 }))
             }
-            (Acquiring::Asking { asked, waiting: request, asker, wanted }, next) => {
+            (Acquiring::Asking { asked, asker, wanted }, next) => {
                 drop(asked);
                 let answered = match next {
-                    Next::Answered(answer) => asker.answered(*answer, wanted.is_again),
-                    Next::PassedOver => asker.passed_over(),
-                    _ => asker.unanswered(),
+                    Next::Answered(answer) => asker.answered(*answer, &wanted),
+                    _ => asker.passed_over(),
                 };
                 match answered {
-                    Answered::Granted(acquisition, grant, caller) => {
+                    None => Ok(Acquiring::Over),
+                    Some(Answered::Granted(acquisition, grant, caller)) => {
                         Err(Box::new(wanted.granted(acquisition, grant, Some(caller))))
                     }
-                    Answered::Waits(caller) => {
+                    Some(Answered::Waits(caller, request)) => {
                         let waiting = Waiting::new(caller.queue.clone(), Some(caller), &request);
                         Ok(Acquiring::Waiting(waiting, wanted))
                     }
-                    Answered::Again(caller) => again(&caller.queue, &request, wanted),
-                    Answered::Refused(caller, refusal) => {
+                    Some(Answered::Again(caller, request)) => {
+                        again(&caller.queue, &request, wanted)
+                    }
+                    Some(Answered::Refused(caller, request, refusal)) => {
                         Err(Box::new(wanted.refused(&caller.queue.core, &request, refusal)))
                     }
                 }
@@ -355,10 +356,13 @@ fn arrives(
     queue: &Arc<SharedQueue>,
     request: Arc<Request>,
     arrived: Arrived,
-    wanted: Wanted,
+    mut wanted: Wanted,
 ) -> Result<Acquiring, Ended> {
-    let (caller, is_behind) = match arrived {
-        Arrived::Asks(caller, is_behind) => (caller, is_behind),
+    let caller = match arrived {
+        Arrived::Asks(caller, is_behind) => {
+            wanted.is_behind = is_behind;
+            caller
+        }
         Arrived::Waits(caller) => {
             let waiting = Waiting::new(Arc::clone(queue), Some(caller), &request);
             return Ok(Acquiring::Waiting(waiting, wanted));
@@ -376,14 +380,29 @@ fn arrives(
     let acquisition = acquisition.of_queue(owner);
     let request = Arc::clone(acquisition.request());
     let (store, entered) = (acquisition.store(), acquisition.enter());
-    let asker = Asker::new(caller, acquisition, is_behind);
+    let asker = Asker::new(caller, acquisition);
     if let Err(error) = entered {
         let refusal = Refusal::Failed(error);
         return Err(Box::new(wanted.refused(&queue.core, &request, refusal)));
     }
     let asked = store.acquire(&request, queue.core.shutdown());
-    let waiting = WaitingGauge::new(request);
-    Ok(Acquiring::Asking { asked, waiting, asker, wanted })
+    let asked = match request.until {
+        Some(until) => Box::pin(in_time(asked, until, store.servers().answer_time() * 2)),
+        None => asked,
+    };
+    Ok(Acquiring::Asking { asked, asker, wanted })
+}
+
+/// The own request of a caller that waits until `until`, for no longer than `longest`. This is
+/// longer than one answer may take, so that the store notices a server without an answer.
+async fn in_time(
+    asked: Asked<'static, Result<Answer, Failed>>,
+    until: Moment,
+    longest: Duration,
+) -> Result<Answer, Failed> {
+    let longest = longest.max(SHORTEST).min(until.since(Moment::now()));
+    let answer = timeout(longest, asked).await;
+    answer.unwrap_or_else(|_| Err(Failed { error: unanswered(), applied: Applied::Unknown }))
 }
 
 /// A caller that does not wait arrives once more.

@@ -57,6 +57,8 @@ pub(crate) struct Wanted {
     pub(crate) blocks: bool,
     /// The caller has arrived again at its queue.
     pub(crate) is_again: bool,
+    /// A release of its process was without an answer when it arrived there.
+    pub(crate) is_behind: bool,
     pub(crate) rare: Option<Box<Rare>>,
 }
 

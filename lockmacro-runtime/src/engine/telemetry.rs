@@ -61,6 +61,16 @@ impl<L: Borrow<Request>, const HELD: bool> Drop for Counted<L, HELD> {
     }
 }
 
+/// Counts a caller that waits for an answer, and keeps no gauge.
+pub(crate) fn waits(labels: Labels<'_>) {
+    numbers::waits(labels, true);
+}
+
+/// Such a caller waits no more.
+pub(crate) fn waits_no_more(labels: Labels<'_>) {
+    numbers::waits(labels, false);
+}
+
 /// The span around the body of a lock.
 pub(crate) fn span(labels: Labels<'_>, key: impl Display) -> tracing::Span {
     tracing::debug_span!("lock", name = %labels.name, template = labels.key.made_of(), %key)
@@ -181,6 +191,11 @@ mod numbers {
         metric!(name, "name" => labels.name.clone(), "template" => labels.key.shared_template())
     }
 
+    pub(crate) fn waits(labels: Labels<'_>, is_more: bool) {
+        let waiting = gauge("lockmacro_waiting", labels);
+        if is_more { waiting.increment(1) } else { waiting.decrement(1) }
+    }
+
     pub(crate) fn asked(labels: Labels<'_>, outcome: &'static str, asked: Moment) {
         count("lockmacro_acquisitions_total", labels, ("outcome", outcome));
         let (name, template) = (labels.name.clone(), labels.key.shared_template());
@@ -213,6 +228,7 @@ mod numbers {
     use super::Labels;
     use crate::value::time::Moment;
 
+    pub(crate) fn waits(_: Labels<'_>, _: bool) {}
     pub(crate) fn asked(_: Labels<'_>, _: &str, _: Moment) {}
     pub(crate) fn held(_: Labels<'_>, _: Moment) {}
     pub(crate) fn count(_: &str, _: Labels<'_>, _: (&str, &str)) {}

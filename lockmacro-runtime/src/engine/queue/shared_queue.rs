@@ -728,7 +728,8 @@ impl Left {
     }
 }
 
-fn unanswered() -> LockError {
+/// The error of a caller that has had no answer.
+pub(crate) fn unanswered() -> LockError {
     let detail = "no answer while the caller waited";
     LockError::unavailable(Unavailability::Timeout, detail)
 }
