@@ -3,14 +3,15 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use futures_util::FutureExt as _;
 use pin_project_lite::pin_project;
 
 use crate::engine::unreported::Errors;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::outcome::{LockOutcome, SkipOutcome};
-use crate::run::driver::{Driver, Ending, Start};
-use crate::run::report::{Conclusion, Outcome, Recover, Report};
+use crate::run::driver::{Driver, Release, Start};
+use crate::run::report::{Conclusion, MakeValue, Recover, Report, reported, skipped};
 
 impl<F> Lock<F> {
     /// Acquires the lock, runs `body` as [`LockGuard::run`] does, and releases the lock. Without
@@ -33,10 +34,9 @@ impl<F> Lock<F> {
     /// Dropping the future at any point drops the body and leaves no lock behind.
     pub fn run<B>(self, body: B) -> Run<B, Report<B::Output>>
     where
-        B: Future,
-        B::Output: LockOutcome,
+        B: Future<Output: LockOutcome>,
     {
-        Call::new(self, (), Outcome::reported).run(body)
+        Call::new(Start::Lock(self.spec), (), (), reported).run(body)
     }
 
     /// Runs `body` as [`run`](Lock::run) does, but skips the body when somebody else holds the
@@ -61,10 +61,9 @@ impl<F> Lock<F> {
     /// runtime.
     pub fn run_or_skip<B>(self, body: B) -> Run<B, Report<B::Output>>
     where
-        B: Future,
-        B::Output: SkipOutcome,
+        B: Future<Output: SkipOutcome>,
     {
-        Call::new(self, (), Outcome::skipped).or_skip::<B::Output>().run(body)
+        Call::new(Start::Lock(self.spec), (), (), skipped).or_skip::<B::Output>().run(body)
     }
 
     /// Runs a `body` that is not async as [`run`](Lock::run) does. Like
@@ -79,7 +78,7 @@ impl<F> Lock<F> {
     /// # Ok(()) }
     /// ```
     pub fn run_blocking<R: LockOutcome>(self, body: impl FnOnce() -> R) -> R {
-        Call::new(self, (), Outcome::reported).run_blocking(body)
+        Call::new(Start::Lock(self.spec), (), (), reported).run_blocking(body)
     }
 
     /// Runs a `body` that is not async as [`run_or_skip`](Lock::run_or_skip) does.
@@ -99,7 +98,7 @@ impl<F> Lock<F> {
     /// that of a current-thread runtime: see
     /// [`LockError::BlockingInAsync`](crate::LockError::BlockingInAsync).
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
-        Call::new(self, (), Outcome::skipped).or_skip::<R>().run_blocking(body)
+        Call::new(Start::Lock(self.spec), (), (), skipped).or_skip::<R>().run_blocking(body)
     }
 }
 
@@ -116,56 +115,29 @@ impl LockGuard {
     /// Dropping the future drops the body and then releases the lock in the background.
     pub fn run<B>(self, body: B) -> Run<B, Report<B::Output>>
     where
-        B: Future,
-        B::Output: LockOutcome,
+        B: Future<Output: LockOutcome>,
     {
-        Call::new(self, (), Outcome::reported).run(body)
+        Call::new(Start::Guard(self), (), (), reported).run(body)
     }
 
     /// Runs a `body` that is not async as [`run`](LockGuard::run) does. Such a body cannot be
     /// stopped: when the lock is lost, the body finishes first.
     pub fn run_blocking<R: LockOutcome>(self, body: impl FnOnce() -> R) -> R {
-        Call::new(self, (), Outcome::reported).run_blocking(body)
+        Call::new(Start::Guard(self), (), (), reported).run_blocking(body)
     }
 
     /// Runs `body` as [`run`](LockGuard::run) does, for the return types of `on_busy = skip`. An
     /// error that the return type cannot carry is logged.
     pub fn run_or_skip<B>(self, body: B) -> Run<B, Report<B::Output>>
     where
-        B: Future,
-        B::Output: SkipOutcome,
+        B: Future<Output: SkipOutcome>,
     {
-        Call::new(self, (), Outcome::skipped).or_skip::<B::Output>().run(body)
+        Call::new(Start::Guard(self), (), (), skipped).or_skip::<B::Output>().run(body)
     }
 
     /// Runs a `body` that is not async as [`run_or_skip`](LockGuard::run_or_skip) does.
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
-        Call::new(self, (), Outcome::skipped).or_skip::<R>().run_blocking(body)
-    }
-}
-
-/// The receiver of a body: a lock, a guard, or one of them with a function that recovers.
-pub trait Under {
-    /// The function that recovers from a loss, or `()`.
-    type Recover;
-
-    /// Returns what the body starts from, and the function.
-    fn start(self) -> (Start, Self::Recover);
-}
-
-impl<F> Under for Lock<F> {
-    type Recover = ();
-
-    fn start(self) -> (Start, ()) {
-        (Start::Lock(self.spec), ())
-    }
-}
-
-impl Under for LockGuard {
-    type Recover = ();
-
-    fn start(self) -> (Start, ()) {
-        (Start::Guard(self), ())
+        Call::new(Start::Guard(self), (), (), skipped).or_skip::<R>().run_blocking(body)
     }
 }
 
@@ -177,13 +149,8 @@ pub(crate) struct Call<H, M, R> {
 }
 
 impl<H: Recover<R>, M, R> Call<H, M, R> {
-    pub(crate) fn new(
-        under: impl Under<Recover = H>,
-        map: M,
-        report: fn(Outcome<R>, M) -> R,
-    ) -> Self {
-        let (start, recover) = under.start();
-        Self { start, errors: Errors::Carried, conclusion: Conclusion { recover, map, report } }
+    pub(crate) fn new(start: Start, recover: H, map: M, failed: MakeValue<M, R>) -> Self {
+        Self { start, errors: Errors::Carried, conclusion: Conclusion { recover, map, failed } }
     }
 
     /// For a body that is skipped when the lock is busy: the manager's default wait does not apply.
@@ -200,20 +167,21 @@ impl<H: Recover<R>, M, R> Call<H, M, R> {
     }
 
     pub(crate) fn run<B: Future<Output = R>>(self, body: B) -> Run<B, Conclusion<H, M, R>> {
-        let (driver, report) = (self.start.driver(self.errors), Some(self.conclusion));
-        Run::Body { body, driver, report }
+        let (driver, conclusion) = (self.start.driver(self.errors), Some(self.conclusion));
+        Run::Body { body, driver, conclusion }
     }
 
     pub(crate) fn run_blocking(self, body: impl FnOnce() -> R) -> R {
         let (mut body, mut value) = (Some(body), None);
         let run = &mut || value = body.take().map(|body| body());
-        let outcome = self.start.block_on(self.errors, run);
-        self.conclusion.conclude(outcome, value)
+        let ended = self.start.block_on(self.errors, run);
+        self.conclusion.conclude(ended, value)
     }
 }
 
 pin_project! {
-    /// A body, then its value, and the driver that decides when the body is polled.
+    /// A body, and the driver that decides when the body is polled; then its value, and the
+    /// release of the lock.
     ///
     /// The future contains the body once. So nested locked functions grow by the size of each, and
     /// do not double. The fields are dropped in their order: the body before the lock.
@@ -224,8 +192,8 @@ pin_project! {
     #[project = RunProjection]
     #[must_use = "futures do nothing unless polled"]
     pub enum Run<B: Future, X> {
-        Body { #[pin] body: B, driver: Driver, report: Option<X> },
-        Value { value: Option<B::Output>, ending: Ending, report: Option<X> },
+        Body { #[pin] body: B, driver: Driver, conclusion: Option<X> },
+        Value { value: Option<B::Output>, release: Release, conclusion: Option<X> },
     }
 }
 
@@ -237,36 +205,23 @@ where
     type Output = B::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<B::Output> {
-        if let RunProjection::Body { mut body, driver, report } = self.as_mut().project() {
+        if let RunProjection::Body { mut body, driver, conclusion } = self.as_mut().project() {
             let mut value = None;
-            ready!(driver.poll_body(cx, &mut |cx| {
+            let release = ready!(driver.poll_body(cx, &mut |cx| {
                 value = Some(ready!(body.as_mut().poll(cx)));
                 Poll::Ready(())
             }));
-            let (ending, report) = (driver.take(), report.take());
+            let conclusion = conclusion.take();
             // This drops the body.
-            self.set(Run::Value { value, ending, report });
+            self.set(Run::Value { value, release, conclusion });
         }
-        match self.project() {
-            RunProjection::Value { value, ending, report } => {
-                poll_release(ending, cx, value, report)
-            }
-            RunProjection::Body { .. } => Poll::Pending,
+        let RunProjection::Value { value, release, conclusion } = self.project() else {
+            return Poll::Pending;
+        };
+        let ended = ready!(release.poll_unpin(cx));
+        match conclusion.take() {
+            Some(conclusion) => Poll::Ready(conclusion.conclude(ended, value.take())),
+            None => Poll::Pending,
         }
-    }
-}
-
-/// Releases the lock and reports the outcome. It does not depend on the body's type, so functions
-/// of one return type share it.
-fn poll_release<H: Recover<R>, M, R>(
-    ending: &mut Ending,
-    cx: &mut Context<'_>,
-    value: &mut Option<R>,
-    report: &mut Option<Conclusion<H, M, R>>,
-) -> Poll<R> {
-    let outcome = ready!(ending.poll_release(cx));
-    match report.take() {
-        Some(report) => Poll::Ready(report.conclude(outcome, value.take())),
-        None => Poll::Pending,
     }
 }

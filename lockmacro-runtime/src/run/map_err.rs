@@ -3,9 +3,10 @@
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::outcome::SkipOutcome;
-use crate::run::body::{Call, Run, Under};
+use crate::run::body::{Call, Run};
+use crate::run::driver::Start;
 use crate::run::recovering::Recovering;
-use crate::run::report::{AnyResult, Conclusion, Outcome, Recover};
+use crate::run::report::{AnyResult, Conclusion, Recover, mapped, mapped_or_skipped};
 use crate::value::error::LockError;
 
 impl<F> Lock<F> {
@@ -25,15 +26,15 @@ impl<F> Lock<F> {
     /// assert_eq!(size, 512);
     /// # Ok(()) }
     /// ```
-    pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<Self, M> {
-        MapErr { lock: self, map }
+    pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<(), M> {
+        MapErr { start: Start::Lock(self.spec), recover: (), map }
     }
 }
 
 impl LockGuard {
     /// Converts each [`LockError`] to the body's error type with `map`, as [`Lock::map_err`] does.
-    pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<Self, M> {
-        MapErr { lock: self, map }
+    pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<(), M> {
+        MapErr { start: Start::Guard(self), recover: (), map }
     }
 }
 
@@ -41,49 +42,47 @@ impl LockGuard {
 /// [`LockGuard::map_err`].
 #[derive(Debug)]
 #[must_use = "a lock does nothing until it is run"]
-pub struct MapErr<L, M> {
-    lock: L,
+pub struct MapErr<H, M> {
+    start: Start,
+    recover: H,
     map: M,
 }
 
-impl<L, H> Recovering<L, H> {
+impl<H> Recovering<H> {
     /// Converts each [`LockError`] that is not recovered from to the body's error type with `map`,
     /// as [`Lock::map_err`] does.
-    pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<Self, M> {
-        MapErr { lock: self, map }
+    pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<H, M> {
+        MapErr { start: self.start, recover: self.recover, map }
     }
 }
 
-/// A conclusion with converted errors.
-pub type Mapped<L, M, R> = Conclusion<<L as Under>::Recover, M, R>;
-
-impl<L, M> MapErr<L, M> {
+impl<H, M> MapErr<H, M> {
     /// Runs `body`, which returns a `Result`, as [`Lock::run`], [`LockGuard::run`] and
     /// [`Recovering::run`] do.
     ///
     /// # Cancellation
     /// As [`Lock::run`].
-    pub fn run<B>(self, body: B) -> Run<B, Mapped<L, M, B::Output>>
+    pub fn run<B>(self, body: B) -> Run<B, Conclusion<H, M, B::Output>>
     where
         B: Future<Output: AnyResult>,
-        L: Under<Recover: Recover<B::Output>>,
+        H: Recover<B::Output>,
         M: FnOnce(LockError) -> <B::Output as AnyResult>::Error,
     {
-        Call::new(self.lock, self.map, Outcome::mapped).run(body)
+        Call::new(self.start, self.recover, self.map, mapped).run(body)
     }
 
     /// Runs `body` as [`Lock::run_or_skip`] does, for `Result<(), E>` and `Result<Option<T>, E>`.
     ///
     /// # Cancellation
     /// As [`run`](MapErr::run).
-    pub fn run_or_skip<B>(self, body: B) -> Run<B, Mapped<L, M, B::Output>>
+    pub fn run_or_skip<B>(self, body: B) -> Run<B, Conclusion<H, M, B::Output>>
     where
         B: Future<Output: AnyResult>,
-        L: Under<Recover: Recover<B::Output>>,
+        H: Recover<B::Output>,
         M: FnOnce(LockError) -> <B::Output as AnyResult>::Error,
         Result<<B::Output as AnyResult>::Value, LockError>: SkipOutcome,
     {
-        Call::new(self.lock, self.map, Outcome::mapped_or_skipped)
+        Call::new(self.start, self.recover, self.map, mapped_or_skipped)
             .or_skip::<Result<_, LockError>>()
             .run(body)
     }
@@ -91,20 +90,20 @@ impl<L, M> MapErr<L, M> {
     /// Runs a `body` that is not async as [`run`](MapErr::run) does.
     pub fn run_blocking<R: AnyResult>(self, body: impl FnOnce() -> R) -> R
     where
-        L: Under<Recover: Recover<R>>,
+        H: Recover<R>,
         M: FnOnce(LockError) -> R::Error,
     {
-        Call::new(self.lock, self.map, Outcome::mapped).run_blocking(body)
+        Call::new(self.start, self.recover, self.map, mapped).run_blocking(body)
     }
 
     /// Runs a `body` that is not async as [`run_or_skip`](MapErr::run_or_skip) does.
     pub fn run_blocking_or_skip<R: AnyResult>(self, body: impl FnOnce() -> R) -> R
     where
-        L: Under<Recover: Recover<R>>,
+        H: Recover<R>,
         M: FnOnce(LockError) -> R::Error,
         Result<R::Value, LockError>: SkipOutcome,
     {
-        Call::new(self.lock, self.map, Outcome::mapped_or_skipped)
+        Call::new(self.start, self.recover, self.map, mapped_or_skipped)
             .or_skip::<Result<_, LockError>>()
             .run_blocking(body)
     }

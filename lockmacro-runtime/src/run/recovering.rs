@@ -3,9 +3,9 @@
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::outcome::{LockOutcome, SkipOutcome};
-use crate::run::body::{Call, Run, Under};
+use crate::run::body::{Call, Run};
 use crate::run::driver::Start;
-use crate::run::report::{Conclusion, Outcome};
+use crate::run::report::{Conclusion, reported, skipped};
 use crate::value::loss::{Lost, OnLost};
 
 impl<F> Lock<F> {
@@ -26,15 +26,15 @@ impl<F> Lock<F> {
     /// assert_eq!(booked, 3);
     /// # Ok(()) }
     /// ```
-    pub fn recovering<R, H: FnOnce(Lost, R) -> R>(self, recover: H) -> Recovering<Self, H> {
-        Recovering { lock: self.on_lost(OnLost::Error), recover }
+    pub fn recovering<R, H: FnOnce(Lost, R) -> R>(self, recover: H) -> Recovering<H> {
+        Recovering { start: Start::Lock(self.on_lost(OnLost::Error).spec), recover }
     }
 }
 
 impl LockGuard {
     /// Calls `recover` when the lock is lost while a body runs: see [`Recovering`].
-    pub fn recovering<R, H: FnOnce(Lost, R) -> R>(self, recover: H) -> Recovering<Self, H> {
-        Recovering { lock: self.with(OnLost::Error), recover }
+    pub fn recovering<R, H: FnOnce(Lost, R) -> R>(self, recover: H) -> Recovering<H> {
+        Recovering { start: Start::Guard(self.with(OnLost::Error)), recover }
     }
 }
 
@@ -47,35 +47,23 @@ impl LockGuard {
 /// nor the function runs, and the caller gets [`LockError::Lost`](crate::LockError::Lost).
 #[derive(Debug)]
 #[must_use = "a lock does nothing until it is run"]
-pub struct Recovering<L, H> {
-    lock: L,
-    recover: H,
+pub struct Recovering<H> {
+    pub(crate) start: Start,
+    pub(crate) recover: H,
 }
 
-impl<L: Under, H> Under for Recovering<L, H> {
-    type Recover = H;
-
-    fn start(self) -> (Start, H) {
-        (self.lock.start().0, self.recover)
-    }
-}
-
-/// A conclusion after a function that recovers from a loss.
-pub type Recovered<H, R> = Conclusion<H, (), R>;
-
-impl<L: Under, H> Recovering<L, H> {
+impl<H> Recovering<H> {
     /// Runs `body` as [`Lock::run`] and [`LockGuard::run`] do, and calls the function after a loss.
     ///
     /// # Cancellation
     /// Dropping the future drops the body and then releases the lock in the background. The
     /// function is not called.
-    pub fn run<B>(self, body: B) -> Run<B, Recovered<H, B::Output>>
+    pub fn run<B>(self, body: B) -> Run<B, Conclusion<H, (), B::Output>>
     where
-        B: Future,
-        B::Output: LockOutcome,
+        B: Future<Output: LockOutcome>,
         H: FnOnce(Lost, B::Output) -> B::Output,
     {
-        Call::new(self, (), Outcome::reported).run(body)
+        Call::new(self.start, self.recover, (), reported).run(body)
     }
 
     /// Runs `body` as [`run`](Recovering::run) does, for the return types of `on_busy = skip`.
@@ -85,13 +73,12 @@ impl<L: Under, H> Recovering<L, H> {
     ///
     /// # Panics
     /// As [`Lock::run_or_skip`].
-    pub fn run_or_skip<B>(self, body: B) -> Run<B, Recovered<H, B::Output>>
+    pub fn run_or_skip<B>(self, body: B) -> Run<B, Conclusion<H, (), B::Output>>
     where
-        B: Future,
-        B::Output: SkipOutcome,
+        B: Future<Output: SkipOutcome>,
         H: FnOnce(Lost, B::Output) -> B::Output,
     {
-        Call::new(self, (), Outcome::skipped).or_skip::<B::Output>().run(body)
+        Call::new(self.start, self.recover, (), skipped).or_skip::<B::Output>().run(body)
     }
 
     /// Runs a `body` that is not async as [`run`](Recovering::run) does.
@@ -100,7 +87,7 @@ impl<L: Under, H> Recovering<L, H> {
         R: LockOutcome,
         H: FnOnce(Lost, R) -> R,
     {
-        Call::new(self, (), Outcome::reported).run_blocking(body)
+        Call::new(self.start, self.recover, (), reported).run_blocking(body)
     }
 
     /// Runs a `body` that is not async as [`run_or_skip`](Recovering::run_or_skip) does.
@@ -109,6 +96,6 @@ impl<L: Under, H> Recovering<L, H> {
         R: SkipOutcome,
         H: FnOnce(Lost, R) -> R,
     {
-        Call::new(self, (), Outcome::skipped).or_skip::<R>().run_blocking(body)
+        Call::new(self.start, self.recover, (), skipped).or_skip::<R>().run_blocking(body)
     }
 }

@@ -1,21 +1,15 @@
-//! The outcome of a locked body, and how it becomes the caller's value.
+//! How the end of a locked body becomes the caller's value.
 
 use crate::outcome::{LockOutcome, SkipOutcome};
+use crate::run::driver::Ended;
 use crate::value::error::LockError;
 use crate::value::loss::Lost;
 use crate::value::unavailability::Unavailability;
 
-/// The outcome of a body.
-pub enum Outcome<R> {
-    /// The body's value.
-    Done(R),
-    /// The body's value, and the loss of the lock before the body had finished.
-    Late(R, Lost),
-    /// Why the body did not run, or was dropped.
-    Refused(LockError),
-}
+/// Makes the caller's value of an error. The body has a value if it finished after the loss.
+pub(crate) type MakeValue<M, R> = fn(Option<R>, LockError, M) -> R;
 
-/// How the outcome of a body becomes the caller's value. A named type, because with a closure the
+/// How the end of a body becomes the caller's value. A named type, because with a closure the
 /// compiler would report an error in the return type twice, and nest types one level deeper, of
 /// which it limits the number.
 pub struct Conclusion<H, M, R> {
@@ -23,29 +17,31 @@ pub struct Conclusion<H, M, R> {
     pub(crate) recover: H,
     /// Converts errors, if it is a function.
     pub(crate) map: M,
-    pub(crate) report: fn(Outcome<R>, M) -> R,
+    pub(crate) failed: MakeValue<M, R>,
 }
 
 /// A conclusion that depends on the return type alone.
 pub type Report<R> = Conclusion<(), (), R>;
 
 impl<H: Recover<R>, M, R> Conclusion<H, M, R> {
-    /// Returns the caller's value, of the outcome of the body and of its value if it has one. Not
+    /// Returns the caller's value, of the end of the body and of its value if it has one. Not
     /// inlined, because functions of one return type share it.
     #[inline(never)]
-    pub(crate) fn conclude(self, outcome: Outcome<()>, value: Option<R>) -> R {
-        let outcome = match (outcome, value) {
-            (Outcome::Done(()), Some(value)) => Outcome::Done(value),
-            (Outcome::Late((), lost), Some(value)) => self.recover.recovered(value, lost),
-            (Outcome::Late((), lost), None) => Outcome::Refused(lost.into()),
-            (Outcome::Refused(error), _) => Outcome::Refused(error),
-            // Cannot happen: a body that is done has a value.
-            (Outcome::Done(()), None) => Outcome::Refused(LockError::unavailable(
-                Unavailability::Local,
-                "the body has ended without a value",
-            )),
+    pub(crate) fn conclude(self, ended: Ended, value: Option<R>) -> R {
+        let (value, error) = match (ended, value) {
+            (Ok(None), Some(value)) => return value,
+            (Ok(Some(lost)), Some(value)) => match self.recover.recover(&lost, value) {
+                Ok(recovered) => return recovered,
+                Err(value) => (Some(value), lost.into()),
+            },
+            (Err(error), _) => (None, error),
+            // Cannot happen: a body that has finished has a value.
+            (Ok(_), None) => {
+                let why = "the body has ended without a value";
+                (None, LockError::unavailable(Unavailability::Local, why))
+            }
         };
-        (self.report)(outcome, self.map)
+        (self.failed)(value, error, self.map)
     }
 }
 
@@ -54,50 +50,40 @@ pub trait Recover<R> {
     /// Whether it is a function.
     const IS_GIVEN: bool;
 
-    /// Returns the outcome of a body that finished after the loss.
-    fn recovered(self, value: R, lost: Lost) -> Outcome<R>;
+    /// Returns the value of the function, or else that of the body, which finished after the loss.
+    fn recover(self, lost: &Lost, value: R) -> Result<R, R>;
 }
 
 impl<R> Recover<R> for () {
     const IS_GIVEN: bool = false;
 
-    fn recovered(self, value: R, lost: Lost) -> Outcome<R> {
-        Outcome::Late(value, lost)
+    fn recover(self, _: &Lost, value: R) -> Result<R, R> {
+        Err(value)
     }
 }
 
 impl<R, H: FnOnce(Lost, R) -> R> Recover<R> for H {
     const IS_GIVEN: bool = true;
 
-    fn recovered(self, value: R, lost: Lost) -> Outcome<R> {
-        Outcome::Done(self(lost, value))
+    fn recover(self, lost: &Lost, value: R) -> Result<R, R> {
+        Ok(self(lost.clone(), value))
     }
 }
 
-impl<R> Outcome<R> {
-    /// For return types that carry errors.
-    pub(crate) fn reported(self, (): ()) -> R
-    where
-        R: LockOutcome,
-    {
-        match self {
-            Outcome::Done(value) => value,
-            Outcome::Late(value, lost) => value.after_loss(lost.into()),
-            Outcome::Refused(error) => R::from_lock_error(error),
-        }
+/// For return types that carry errors.
+pub(crate) fn reported<R: LockOutcome>(value: Option<R>, error: LockError, (): ()) -> R {
+    match value {
+        Some(value) => value.after_loss(error),
+        None => R::from_lock_error(error),
     }
+}
 
-    /// For callers that skip the body when somebody else holds the lock.
-    pub(crate) fn skipped(self, (): ()) -> R
-    where
-        R: SkipOutcome,
-    {
-        match self {
-            Outcome::Done(value) => value,
-            Outcome::Late(value, lost) => value.after_loss(lost.into()),
-            Outcome::Refused(error) if error.is_busy() => R::skipped(error),
-            Outcome::Refused(error) => R::from_lock_error(error),
-        }
+/// For callers that skip the body when somebody else holds the lock.
+pub(crate) fn skipped<R: SkipOutcome>(value: Option<R>, error: LockError, (): ()) -> R {
+    match value {
+        Some(value) => value.after_loss(error),
+        None if error.is_busy() => R::skipped(error),
+        None => R::from_lock_error(error),
     }
 }
 
@@ -127,27 +113,25 @@ impl<T, E> AnyResult for Result<T, E> {
     }
 }
 
-impl<R: AnyResult> Outcome<R> {
-    /// For results whose errors `map` makes of those of the lock.
-    pub(crate) fn mapped<M: FnOnce(LockError) -> R::Error>(self, map: M) -> R {
-        match self {
-            Outcome::Done(value) => value,
-            Outcome::Late(value, lost) => value.result().and_then(|_| Err(map(lost.into()))).into(),
-            Outcome::Refused(error) => Err(map(error)).into(),
-        }
+/// For results whose errors `map` makes of those of the lock.
+pub(crate) fn mapped<R: AnyResult, M>(value: Option<R>, error: LockError, map: M) -> R
+where
+    M: FnOnce(LockError) -> R::Error,
+{
+    match value.map(R::result) {
+        Some(Err(own)) => Err(own).into(),
+        _ => Err(map(error)).into(),
     }
+}
 
-    /// The same for callers that skip the body when somebody else holds the lock.
-    pub(crate) fn mapped_or_skipped<M>(self, map: M) -> R
-    where
-        M: FnOnce(LockError) -> R::Error,
-        Result<R::Value, LockError>: SkipOutcome,
-    {
-        match self {
-            Outcome::Refused(error) if error.is_busy() => {
-                Result::<R::Value, LockError>::skipped(error).map_err(map).into()
-            }
-            outcome => outcome.mapped(map),
-        }
+/// The same for callers that skip the body when somebody else holds the lock.
+pub(crate) fn mapped_or_skipped<R: AnyResult, M>(value: Option<R>, error: LockError, map: M) -> R
+where
+    M: FnOnce(LockError) -> R::Error,
+    Result<R::Value, LockError>: SkipOutcome,
+{
+    if error.is_busy() {
+        return Result::<R::Value, LockError>::skipped(error).map_err(map).into();
     }
+    mapped(value, error, map)
 }
