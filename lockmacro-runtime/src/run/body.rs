@@ -32,10 +32,7 @@ impl<F> Lock<F> {
     ///
     /// # Cancellation
     /// Dropping the future at any point drops the body and leaves no lock behind.
-    pub fn run<B>(self, body: B) -> Run<B, Report<B::Output>>
-    where
-        B: Future<Output: LockOutcome>,
-    {
+    pub fn run<B: Future<Output: LockOutcome>>(self, body: B) -> Run<B, Report<B::Output>> {
         Call::new(Start::Lock(self.spec), (), (), reported).run(body)
     }
 
@@ -59,10 +56,7 @@ impl<F> Lock<F> {
     /// # Panics
     /// Panics when the return type cannot carry an error, and there is no manager or no tokio
     /// runtime.
-    pub fn run_or_skip<B>(self, body: B) -> Run<B, Report<B::Output>>
-    where
-        B: Future<Output: SkipOutcome>,
-    {
+    pub fn run_or_skip<B: Future<Output: SkipOutcome>>(self, body: B) -> Run<B, Report<B::Output>> {
         Call::new(Start::Lock(self.spec), (), (), skipped).or_skip::<B::Output>().run(body)
     }
 
@@ -113,10 +107,7 @@ impl LockGuard {
     ///
     /// # Cancellation
     /// Dropping the future drops the body and then releases the lock in the background.
-    pub fn run<B>(self, body: B) -> Run<B, Report<B::Output>>
-    where
-        B: Future<Output: LockOutcome>,
-    {
+    pub fn run<B: Future<Output: LockOutcome>>(self, body: B) -> Run<B, Report<B::Output>> {
         Call::new(Start::Guard(self), (), (), reported).run(body)
     }
 
@@ -128,10 +119,7 @@ impl LockGuard {
 
     /// Runs `body` as [`run`](LockGuard::run) does, for the return types of `on_busy = skip`. An
     /// error that the return type cannot carry is logged.
-    pub fn run_or_skip<B>(self, body: B) -> Run<B, Report<B::Output>>
-    where
-        B: Future<Output: SkipOutcome>,
-    {
+    pub fn run_or_skip<B: Future<Output: SkipOutcome>>(self, body: B) -> Run<B, Report<B::Output>> {
         Call::new(Start::Guard(self), (), (), skipped).or_skip::<B::Output>().run(body)
     }
 

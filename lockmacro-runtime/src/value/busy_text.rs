@@ -21,12 +21,10 @@ pub(crate) fn busy(
         return format!("{message} (locked by {holder}: try again in {seconds}s)");
     }
     let text = format!("`{}` is locked by {holder}", key.shown());
-    match holder.free_within {
-        Some(left) => format!("{text}: try again in {seconds}s, its lease ends in {left:.1?}"),
-        None if holder.owner.is_some() => {
-            format!("{text} without an expiry: try again in {seconds}s")
-        }
-        None => {
+    match (holder.free_within, &holder.owner) {
+        (Some(left), _) => format!("{text}: try again in {seconds}s, its lease ends in {left:.1?}"),
+        (None, Some(_)) => format!("{text} without an expiry: try again in {seconds}s"),
+        (None, None) => {
             let several = "several clients, each at some of the lock servers";
             format!("{text} without an expiry, or by {several}: try again in {seconds}s")
         }

@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 /// Number of slots of a cluster.
 pub(crate) const SLOTS: u16 = 16_384;
 /// Most bytes that a companion key has beside its lock's key.
-pub(crate) const COMPANION_MORE: usize = "lm1:xq:{65535}:".len();
+pub(crate) const COMPANION_MORE: usize = "lm1:xq:{109757}:".len();
+/// The largest of the [`NUMBERS`].
+const NUMBER_MAX: u32 = 109_757;
 
 /// Writes the companion key of a `kind` for the lock's `key`, part by part.
 ///
@@ -18,19 +20,17 @@ pub(crate) const COMPANION_MORE: usize = "lm1:xq:{65535}:".len();
 /// - A key without a tag becomes the tag.
 /// - A key without a tag but with a `}` cannot become one. Its tag is the smallest number that
 ///   hashes to the key's slot.
-pub(crate) fn write_companion(key: &str, kind: &str, mut write: impl FnMut(&str)) {
-    let mut parts = |parts: [&str; 4]| parts.into_iter().for_each(&mut write);
-    if tag(key).is_some() {
-        parts(["lm1:t", kind, ":", key]);
+pub(crate) fn write_companion(key: &str, kind: &str, write: impl FnMut(&str)) {
+    let number;
+    let parts = if tag(key).is_some() {
+        ["lm1:t", kind, ":", key, "", ""]
     } else if !key.contains('}') {
-        parts(["lm1:w", kind, ":{", key]);
-        write("}");
+        ["lm1:w", kind, ":{", key, "}", ""]
     } else {
-        let number = NUMBERS[usize::from(slot(key))].to_string();
-        parts(["lm1:x", kind, ":{", &number]);
-        write("}:");
-        write(key);
-    }
+        number = NUMBERS[usize::from(slot(key))].to_string();
+        ["lm1:x", kind, ":{", &number, "}:", key]
+    };
+    parts.into_iter().for_each(write);
 }
 
 /// The name of a sharded channel in a slot.
@@ -40,19 +40,12 @@ pub(crate) fn channel(slot: u16, name: &str) -> String {
 
 /// The smallest decimal number that hashes to each slot.
 static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
-    let mut numbers = vec![None; usize::from(SLOTS)];
-    let mut missing = numbers.len();
-    for number in 0.. {
-        let of_slot = &mut numbers[usize::from(crc16(number.to_string().as_bytes()) % SLOTS)];
-        if of_slot.is_none() {
-            *of_slot = Some(number);
-            missing -= 1;
-        }
-        if missing == 0 {
-            break;
-        }
+    let mut numbers = vec![0; usize::from(SLOTS)];
+    // Down, so that the smallest one of a slot is left.
+    for number in (0..=NUMBER_MAX).rev() {
+        numbers[usize::from(slot(&number.to_string()))] = number;
     }
-    numbers.into_iter().flatten().collect()
+    numbers
 });
 
 fn tag(key: &str) -> Option<&str> {

@@ -165,7 +165,7 @@ pub enum LockError {
     /// The server could not be reached, or could not answer. The lock is not held: a request that
     /// may have been applied is released in the background. A call to be deferred may have been
     /// stored.
-    #[error("the lock server is unavailable: {reason} ({detail}{})", At(server.as_deref()))]
+    #[error("the lock server is unavailable: {reason} ({detail}{})", after(", at ", server.as_deref()))]
     #[non_exhaustive]
     Unavailable {
         /// The kind of the failure.
@@ -198,7 +198,7 @@ pub enum LockError {
         "only {acked} of {wanted} replicas have acknowledged `{}` in time{}: repair the replicas, \
          or require fewer of them with `replicated`",
         key.shown(),
-        At(Some(server))
+        after(", at ", Some(server))
     )]
     #[non_exhaustive]
     InsufficientReplicas {
@@ -217,7 +217,7 @@ pub enum LockError {
     #[error(
         "the lock server accepts no more clients: raise its `maxclients`, or share managers \
          ({detail}{})",
-        At(server.as_deref())
+        after(", at ", server.as_deref())
     )]
     #[non_exhaustive]
     ConnectionLimit {
@@ -258,8 +258,8 @@ pub enum LockError {
     /// [The guide](crate::guide::access) lists what else needs rights.
     #[error(
         "the lock server refuses access: {detail}{}{}",
-        At(server.as_deref()),
-        needed(keys.as_deref())
+        after(", at ", server.as_deref()),
+        after(": the lock needs ", keys.as_deref())
     )]
     #[non_exhaustive]
     AccessDenied {
@@ -273,7 +273,7 @@ pub enum LockError {
     },
     /// The server requires a password, or refuses the given one. Correct the user and password in
     /// the manager's URL.
-    #[error("the lock server refuses the login: {detail}{}", At(server.as_deref()))]
+    #[error("the lock server refuses the login: {detail}{}", after(", at ", server.as_deref()))]
     #[non_exhaustive]
     Authentication {
         /// The server's text.
@@ -394,17 +394,9 @@ pub enum LockError {
     },
 }
 
-/// The end of an error's text: its server.
-struct At<'a>(Option<&'a str>);
-
-impl fmt::Display for At<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |server| write!(f, ", at {server}"))
-    }
-}
-
-fn needed(keys: Option<&str>) -> String {
-    keys.map(|keys| format!(": the lock needs {keys}")).unwrap_or_default()
+/// A part of an error's text that is not always known.
+fn after(words: &str, part: Option<&str>) -> String {
+    part.map(|part| [words, part].concat()).unwrap_or_default()
 }
 
 impl From<InvalidKey> for LockError {

@@ -7,13 +7,10 @@ pub(crate) struct Escaped<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut left = self.0;
-        while let Some((at, unsafe_char)) = left.char_indices().find(|(_, c)| is_unsafe(*c)) {
-            f.write_str(&left[..at])?;
-            unsafe_char.escape_default().try_for_each(|c| f.write_char(c))?;
-            left = &left[at + unsafe_char.len_utf8()..];
-        }
-        f.write_str(left)
+        self.0.chars().try_for_each(|c| match is_unsafe(c) {
+            true => c.escape_default().fmt(f),
+            false => f.write_char(c),
+        })
     }
 }
 

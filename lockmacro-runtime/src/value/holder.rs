@@ -68,14 +68,11 @@ impl Holder {
             return unread(shown);
         };
         let (since, note) = about.split_once(' ').unwrap_or((about, ""));
-        let since = match since {
-            "-" => None,
-            since => match u64::from_str_radix(since, 36) {
-                Ok(since) => SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(since)),
-                // Not our format: the whole text is shown.
-                Err(_) => return unread(shown),
-            },
-        };
+        let seconds = (since != "-").then(|| u64::from_str_radix(since, 36)).transpose();
+        // Not our format: the whole text is shown.
+        let Ok(seconds) = seconds else { return unread(shown) };
+        let since = seconds.map(Duration::from_secs);
+        let since = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
         let note = Some(note).filter(|note| !note.is_empty()).map(str::to_owned);
         Self { owner: Some(owner.to_owned()), note, since, free_within }
     }
@@ -93,13 +90,10 @@ impl fmt::Display for Holder {
 pub(crate) fn about(since: Option<SystemTime>, note: Option<&str>) -> String {
     let note = note.map(cut).unwrap_or_default();
     let since = since.and_then(|since| since.duration_since(SystemTime::UNIX_EPOCH).ok());
-    if since.is_none() && note.is_empty() {
-        return String::new();
-    }
-    let mut about = String::with_capacity(ABOUT_MAX - NOTE_MAX + note.len());
-    about.push(' ');
+    let mut about = " ".to_owned();
     match since {
         Some(since) => push_in_36(&mut about, since.as_secs()),
+        None if note.is_empty() => return String::new(),
         None => about.push('-'),
     }
     if !note.is_empty() {
@@ -112,13 +106,8 @@ pub(crate) fn about(since: Option<SystemTime>, note: Option<&str>) -> String {
 /// The note in one line, cut to the longest length.
 fn cut(note: &str) -> String {
     let line: String = note.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let mut note = line.trim();
-    while note.len() > NOTE_MAX {
-        let mut shorter = note.chars();
-        shorter.next_back();
-        note = shorter.as_str();
-    }
-    note.to_owned()
+    let fits = |(at, c): &(usize, char)| at + c.len_utf8() <= NOTE_MAX;
+    line.trim().char_indices().take_while(fits).map(|(_, c)| c).collect()
 }
 
 /// Writes a number in base 36.

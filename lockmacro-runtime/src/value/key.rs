@@ -160,6 +160,16 @@ impl LockKey {
         Ok(whole)
     }
 
+    /// A key made of a template. `fault` is reported when the key is locked.
+    pub(crate) fn from_template(
+        text: String,
+        template: &'static str,
+        fault: Option<String>,
+    ) -> Self {
+        let extra = fault.map(|fault| Extra { fault: Some(fault), ..Extra::default() });
+        Self { text: text.into(), template, extra: extra.map(Box::new) }
+    }
+
     /// A placeholder for a missing key, which is always invalid.
     pub(crate) fn none() -> Self {
         let fault = "there is none: name one key or more".to_owned();
@@ -246,18 +256,6 @@ impl Hash for LockKey {
 impl fmt::Debug for LockKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LockKey({:?})", self.text)
-    }
-}
-
-impl LockKey {
-    /// A key made of a template. `fault` is reported when the key is locked.
-    pub(crate) fn from_template(
-        text: String,
-        template: &'static str,
-        fault: Option<String>,
-    ) -> Self {
-        let extra = fault.map(|fault| Extra { fault: Some(fault), ..Extra::default() });
-        Self { text: text.into(), template, extra: extra.map(Box::new) }
     }
 }
 

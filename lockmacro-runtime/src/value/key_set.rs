@@ -17,14 +17,14 @@ pub(crate) fn in_order(first: &LockKey, more: &[LockKey]) -> Result<Vec<LockKey>
     let mut keys: Vec<_> = iter::once(first).chain(more).cloned().collect();
     keys.sort();
     keys.dedup_by(|next, kept| {
-        let is_again = next == kept;
-        if is_again {
-            let mode = kept.mode().stricter(next.mode());
-            if mode != kept.mode() {
-                *kept = kept.clone().with_mode(mode);
-            }
+        if next != kept {
+            return false;
         }
-        is_again
+        let mode = kept.mode().stricter(next.mode());
+        if mode != kept.mode() {
+            *kept = kept.clone().with_mode(mode);
+        }
+        true
     });
     match keys.len() {
         1 => Ok(Vec::new()),

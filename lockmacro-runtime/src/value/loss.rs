@@ -1,6 +1,6 @@
 //! The loss of a lock: its cause, and its effect on the body.
 
-use std::{fmt, iter};
+use std::iter;
 
 use crate::value::key::{Listed, LockKey};
 
@@ -69,17 +69,21 @@ impl Lost {
 }
 
 /// The cause of a loss.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum LossCause {
     /// The body took longer than the ttl of the lock, or its `max_hold`.
+    #[error("it was held for longer than its ttl or `max_hold`")]
     Expired,
     /// The lease could not be renewed in time.
+    #[error("the lease could not be renewed in time")]
     NotRenewed,
     /// The server no longer has this holder's token: another client deleted or overwrote the key,
     /// or the server came back without it.
+    #[error("its key is gone from the server, or has another value")]
     Taken,
     /// The lock was released, and only a joined guard is left.
+    #[error("it was already released")]
     Released,
 }
 
@@ -92,17 +96,6 @@ impl LossCause {
             LossCause::Taken => "taken",
             LossCause::Released => "released",
         }
-    }
-}
-
-impl fmt::Display for LossCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LossCause::Expired => "it was held for longer than its ttl or `max_hold`",
-            LossCause::NotRenewed => "the lease could not be renewed in time",
-            LossCause::Taken => "its key is gone from the server, or has another value",
-            LossCause::Released => "it was already released",
-        })
     }
 }
 

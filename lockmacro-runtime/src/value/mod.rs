@@ -2,15 +2,13 @@
 
 pub(crate) mod applied;
 pub(crate) mod backoff;
-pub(crate) mod busy;
 pub(crate) mod busy_text;
 pub(crate) mod companion;
 pub(crate) mod defaults;
 pub(crate) mod duration;
 pub(crate) mod error;
-pub(crate) mod error_answer;
+pub(crate) mod error_accessors;
 pub(crate) mod error_constructors;
-pub(crate) mod error_kind;
 pub(crate) mod escaped;
 pub mod fence;
 pub(crate) mod holder;

@@ -36,11 +36,7 @@ impl Mode {
 
     /// Whether a caller of this mode may hold the key beside `holders` that are not exclusive.
     pub(crate) fn admits(self, holders: usize) -> bool {
-        match self {
-            Mode::Exclusive => holders == 0,
-            Mode::Shared => true,
-            Mode::Permits(permits) => holders < usize::try_from(permits).unwrap_or(usize::MAX),
-        }
+        self == Mode::Shared || holders < usize::try_from(self.limit()).unwrap_or(usize::MAX)
     }
 
     /// Whether a body that holds the key in this mode may do what `inner` needs.
@@ -53,8 +49,7 @@ impl Mode {
         match (self, other) {
             (Mode::Exclusive, _) | (_, Mode::Exclusive) => Mode::Exclusive,
             (Mode::Permits(one), Mode::Permits(other)) => Mode::Permits(one.min(other)),
-            (Mode::Shared, other) => other,
-            (one, Mode::Shared) => one,
+            (Mode::Shared, other) | (other, Mode::Shared) => other,
         }
     }
 

@@ -22,32 +22,6 @@ pub const fn checked(policy: LockPolicy, arguments: LockPolicy, on_busy: &str) -
 }
 
 const fn fault(policy: LockPolicy, arguments: LockPolicy, on_busy: &str) -> Option<&'static str> {
-    if let Some(ttl) = policy.ttl
-        && (is_less(ttl, TTL_MIN) || is_less(TTL_MAX, ttl))
-    {
-        return Some("a `ttl` is between 50 ms and 24 h: correct that of the policy");
-    }
-    if let Some(wait) = policy.wait
-        && is_less(WAIT_MAX, wait)
-        && is_less(wait, Duration::MAX)
-    {
-        return Some(
-            "a `wait` is at most 24 h: correct that of the policy, or call `wait_forever()` there",
-        );
-    }
-    if let (Some(Duration::MAX), None) = (policy.wait, arguments.wait)
-        && !matches!(on_busy.as_bytes(), b"error")
-    {
-        return Some(
-            "`on_busy` is for when the wait is over, and that of the policy never is: write how \
-             long to wait here, as in `wait = \"5s\"`, or remove `on_busy`",
-        );
-    }
-    if let Some(Mode::Permits(permits)) = policy.mode
-        && (permits == 0 || permits > PERMITS_MAX)
-    {
-        return Some("`permits` is 1 to 10,000: correct that of the policy");
-    }
     let ttl = or(arguments.ttl, policy.ttl);
     let is_renewed = arguments.renews || policy.renews || ttl.is_none();
     let lease = match ttl {
@@ -55,31 +29,43 @@ const fn fault(policy: LockPolicy, arguments: LockPolicy, on_busy: &str) -> Opti
         None => TTL_DEFAULT,
     };
     let max_hold = or(arguments.max_hold, policy.max_hold);
-    if max_hold.is_some() && !is_renewed {
-        return Some(
-            "`max_hold` is the end of renewal, and a lock with `ttl` is not renewed: add `renew` \
-             here or in the policy, or remove `max_hold`",
-        );
-    }
-    if let Some(max_hold) = max_hold
+    let fault = if let Some(ttl) = policy.ttl
+        && (is_less(ttl, TTL_MIN) || is_less(TTL_MAX, ttl))
+    {
+        "a `ttl` is between 50 ms and 24 h: correct that of the policy"
+    } else if let Some(wait) = policy.wait
+        && is_less(WAIT_MAX, wait)
+        && is_less(wait, Duration::MAX)
+    {
+        "a `wait` is at most 24 h: correct that of the policy, or call `wait_forever()` there"
+    } else if let (Some(Duration::MAX), None) = (policy.wait, arguments.wait)
+        && !matches!(on_busy.as_bytes(), b"error")
+    {
+        "`on_busy` is for when the wait is over, and that of the policy never is: write how long \
+         to wait here, as in `wait = \"5s\"`, or remove `on_busy`"
+    } else if let Some(Mode::Permits(permits)) = policy.mode
+        && (permits == 0 || permits > PERMITS_MAX)
+    {
+        "`permits` is 1 to 10,000: correct that of the policy"
+    } else if max_hold.is_some() && !is_renewed {
+        "`max_hold` is the end of renewal, and a lock with `ttl` is not renewed: add `renew` here \
+         or in the policy, or remove `max_hold`"
+    } else if let Some(max_hold) = max_hold
         && is_less(max_hold, lease)
         && is_less(lease, Duration::MAX)
     {
-        return Some(
-            "`max_hold` is the end of renewal, so it is at least the `ttl`, which is 30 s where \
-             none is given: raise `max_hold` or lower `ttl`, here or in the policy",
-        );
-    }
-    if let Some(min_hold) = or(arguments.min_hold, policy.min_hold)
+        "`max_hold` is the end of renewal, so it is at least the `ttl`, which is 30 s where none \
+         is given: raise `max_hold` or lower `ttl`, here or in the policy"
+    } else if let Some(min_hold) = or(arguments.min_hold, policy.min_hold)
         && is_less(lease, min_hold)
         && is_less(min_hold, Duration::MAX)
     {
-        return Some(
-            "`min_hold` is at most the `ttl`, which is 30 s where none is given: lower \
-             `min_hold` or raise `ttl`, here or in the policy",
-        );
-    }
-    None
+        "`min_hold` is at most the `ttl`, which is 30 s where none is given: lower `min_hold` or \
+         raise `ttl`, here or in the policy"
+    } else {
+        return None;
+    };
+    Some(fault)
 }
 
 const fn or(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {

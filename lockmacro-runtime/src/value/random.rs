@@ -26,17 +26,11 @@ pub(crate) fn random_name() -> u128 {
 
 /// A number from 0 to 1, without 1.
 pub(crate) fn fraction() -> f64 {
-    if let Some(mut random) = of_world(generator) {
-        return random.f64();
-    }
-    fastrand::f64()
+    generator().f64()
 }
 
 pub(crate) fn shuffle<T>(slice: &mut [T]) {
-    if let Some(mut random) = of_world(generator) {
-        return random.shuffle(slice);
-    }
-    fastrand::shuffle(slice);
+    generator().shuffle(slice);
 }
 
 /// How keys are hashed: unlike in any other process, so that nobody can choose keys that collide.
@@ -67,8 +61,8 @@ impl std::hash::BuildHasher for Hashing {
     }
 }
 
-fn generator(world: &dyn World) -> fastrand::Rng {
-    fastrand::Rng::with_seed(world.random())
+fn generator() -> fastrand::Rng {
+    of_world(|world| fastrand::Rng::with_seed(world.random())).unwrap_or_default()
 }
 
 fn of_world<T>(draw: impl FnOnce(&dyn World) -> T) -> Option<T> {

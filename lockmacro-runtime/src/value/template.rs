@@ -4,6 +4,8 @@
 use std::fmt;
 use std::fmt::Write as _;
 
+use percent_encoding::percent_encode_byte;
+
 use crate::value::key::LockKey;
 
 impl LockKey {
@@ -105,7 +107,7 @@ impl LockTemplate {
             let value = self.text.split_off(start);
             for c in value.chars() {
                 if is_structure(c, next) {
-                    encode(&mut self.text, c);
+                    self.text.extend(c.encode_utf8(&mut [0; 4]).bytes().map(percent_encode_byte));
                 } else {
                     self.text.push(c);
                 }
@@ -123,13 +125,6 @@ impl From<LockTemplate> for LockKey {
 
 fn is_structure(c: char, next: Option<char>) -> bool {
     matches!(c, '%' | ':' | '{' | '}' | ' ') || c.is_control() || Some(c) == next
-}
-
-fn encode(text: &mut String, c: char) {
-    for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "%{byte:02X}");
-    }
 }
 
 #[cfg(test)]

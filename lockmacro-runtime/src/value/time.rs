@@ -147,33 +147,32 @@ mod virtual_time {
         (!real.contains(&by_tokio)).then_some(by_tokio)
     }
 
+    /// How far virtual time is behind the start of its count, and how far it is past that.
+    fn moved() -> Option<(Duration, Duration)> {
+        let (now, start) = (now()?, CLOCKS.timers);
+        Some((start.saturating_duration_since(now), now.saturating_duration_since(start)))
+    }
+
     pub(super) fn since_boot() -> Option<Duration> {
         if let Some(world) = world::current() {
             return Some(world.since_boot());
         }
-        let (now, start) = (now()?, &*CLOCKS);
-        let back = start.timers.saturating_duration_since(now);
-        let on = now.saturating_duration_since(start.timers);
-        Some(start.since_boot.saturating_sub(back).saturating_add(on))
+        let (back, on) = moved()?;
+        Some(CLOCKS.since_boot.saturating_sub(back).saturating_add(on))
     }
 
     pub(super) fn wall_clock() -> Option<SystemTime> {
         if let Some(world) = world::current() {
             return SystemTime::UNIX_EPOCH.checked_add(world.since_1970());
         }
-        let (now, start) = (now()?, &*CLOCKS);
-        let back = start.timers.saturating_duration_since(now);
-        let on = now.saturating_duration_since(start.timers);
-        start.wall.checked_sub(back)?.checked_add(on)
+        let (back, on) = moved()?;
+        CLOCKS.wall.checked_sub(back)?.checked_add(on)
     }
 
     /// Whether leases go by the clock of the timers.
     pub(super) fn is_one_clock() -> bool {
         // A simulation may suspend a machine.
-        if world::current().is_some() {
-            return false;
-        }
-        now().is_some()
+        world::current().is_none() && now().is_some()
     }
 
     /// How long a thread may be parked that is to be parked for this time.

@@ -36,23 +36,12 @@ impl Token {
     }
 
     fn with(label: &str, name: &str, about: &str, random: [u8; 16]) -> Self {
-        let named = if name.is_empty() { 0 } else { ":".len() + name.len() };
-        // The exact capacity, as every waiter keeps its token.
-        let mut text =
-            String::with_capacity(label.len() + named + about.len() + "/".len() + RANDOM_DIGITS);
-        text.push_str(label);
+        let mut named = label.to_owned();
         if !name.is_empty() {
-            extend(&mut text, ":");
-            extend(&mut text, name);
+            extend(&mut named, ":");
+            extend(&mut named, name);
         }
-        text.push_str(about);
-        text.push('/');
-        for byte in random {
-            for digit in [byte >> 4, byte & 15] {
-                text.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
-            }
-        }
-        Self(text.into())
+        Self(format!("{named}{about}/{:032x}", u128::from_be_bytes(random)).into())
     }
 
     /// A token read from a server; `None` for a value of another format.

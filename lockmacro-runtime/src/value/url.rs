@@ -40,14 +40,10 @@ impl<'a> Url<'a> {
         }
         let (scheme, rest) = url.split_once("://").ok_or_else(|| LockError::invalid_url(FORM))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, path) = match place.split_once('/') {
-            Some((authority, path)) => (authority, Some(path)),
-            None => (place, None),
-        };
-        let (login, hosts) = match authority.rsplit_once('@') {
-            Some((login, hosts)) => (Some(login), hosts),
-            None => (None, authority),
-        };
+        let path = place.split_once('/');
+        let (authority, path) = path.map_or((place, None), |(before, path)| (before, Some(path)));
+        let login = authority.rsplit_once('@');
+        let (login, hosts) = login.map_or((None, authority), |(login, hosts)| (Some(login), hosts));
         let settings = query.split('&').filter(|setting| !setting.is_empty());
         let settings = settings.map(Setting::read).collect();
         Ok(Self { scheme, login, hosts, path, settings, may_be_cut: query.contains('@') })
@@ -86,10 +82,9 @@ impl<'a> Url<'a> {
 
 impl<'a> Setting<'a> {
     fn read(text: &'a str) -> Self {
-        match text.split_once('=') {
-            Some((name, value)) => Self { text, name, value: Some(value) },
-            None => Self { text, name: text, value: None },
-        }
+        let value = text.split_once('=');
+        let (name, value) = value.map_or((text, None), |(name, value)| (name, Some(value)));
+        Self { text, name, value }
     }
 
     /// The value; empty where there is none.

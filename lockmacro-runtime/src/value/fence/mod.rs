@@ -99,13 +99,9 @@ pub(crate) struct FenceBlock {
     last: Fence,
 }
 
-/// The fences of a grant: a block for each key, if the request asked for fences. Mostly there is
-/// one.
+/// The fences of a grant: a block for each key, if the request asked for fences.
 #[derive(Debug, Default)]
-pub(crate) struct Fences {
-    first: Option<FenceBlock>,
-    more: Vec<FenceBlock>,
-}
+pub(crate) struct Fences(Vec<FenceBlock>);
 
 impl FenceBlock {
     /// Most numbers in a block.
@@ -160,14 +156,13 @@ impl FromStr for FenceBlock {
 
 impl Fences {
     pub(crate) fn iter(&self) -> impl Iterator<Item = FenceBlock> {
-        self.first.iter().chain(&self.more).copied()
+        self.0.iter().copied()
     }
 }
 
 impl FromIterator<FenceBlock> for Fences {
     fn from_iter<I: IntoIterator<Item = FenceBlock>>(fences: I) -> Self {
-        let mut fences = fences.into_iter();
-        Self { first: fences.next(), more: fences.collect() }
+        Self(fences.into_iter().collect())
     }
 }
 

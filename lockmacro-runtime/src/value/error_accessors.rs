@@ -1,0 +1,395 @@
+//! Accessors of an error: its kind, the holder, when to ask again, and the answer of a service.
+//! Long, because its items have examples.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use crate::value::busy_text::whole_seconds;
+use crate::value::error::LockError::{self, Busy, QueueFull, TimedOut};
+use crate::value::holder::Holder;
+use crate::value::key::LockKey;
+
+impl LockError {
+    /// Returns whether another holder has the lock: `Busy`, `TimedOut` and `QueueFull`. Every other
+    /// error is a failure or a mistake, except `Deferred`.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").manager(&locks);
+    /// let _guard = order.clone().acquire().await?;
+    /// assert!(order.acquire().await.is_err_and(|error| error.is_busy()));
+    /// # Ok(()) }
+    /// ```
+    pub fn is_busy(&self) -> bool {
+        self.busy_key().is_some()
+    }
+
+    /// Returns whether the servers failed: `Unavailable`, `NoQuorum`, `InsufficientReplicas` and
+    /// `ConnectionLimit`. Another try later may succeed.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let down = LockManager::connect("redis://127.0.0.1:1").await;
+    /// assert!(down.is_err_and(|error| error.is_unavailable() && !error.is_busy()));
+    /// # Ok(()) }
+    /// ```
+    pub fn is_unavailable(&self) -> bool {
+        use LockError::{ConnectionLimit, InsufficientReplicas, NoQuorum, Unavailable};
+        matches!(
+            self,
+            Unavailable { .. }
+                | NoQuorum { .. }
+                | InsufficientReplicas { .. }
+                | ConnectionLimit { .. }
+        )
+    }
+
+    /// Returns whether the lock was lost while the body ran: [`Lost`](LockError::Lost). The work
+    /// that the body has done stands.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{LockError, LossCause, Lost};
+    /// let lost = LockError::from(Lost::new("order:42", LossCause::Expired));
+    /// assert!(lost.is_lost() && !lost.is_busy() && !lost.is_unavailable());
+    /// ```
+    pub fn is_lost(&self) -> bool {
+        matches!(self, LockError::Lost(_))
+    }
+
+    /// Sets the message of a busy lock, like [`Lock::message`](crate::Lock::message). Any other
+    /// error is returned unchanged, and `text` is not formatted.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockManager, LockError};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// # let _guard = Lock::new("order:42").manager(&locks).acquire().await?;
+    /// # let id = 42;
+    /// let busy = Lock::new(format!("order:{id}")).manager(&locks).acquire().await.unwrap_err();
+    /// let busy = busy.with_message(format_args!("order {id} is being audited"));
+    /// assert!(busy.to_string().starts_with("order 42 is being audited"));
+    /// # Ok(()) }
+    /// ```
+    pub fn with_message(mut self, text: impl fmt::Display) -> Self {
+        if let Busy { message, .. } | TimedOut { message, .. } = &mut self {
+            *message = Some(text.to_string());
+        }
+        self
+    }
+
+    /// Suggests when to ask again, for a `Retry-After` header.
+    ///
+    /// The suggestion is an estimate:
+    ///
+    /// - It starts from the usual hold time of the key's template: the third quartile of the latest
+    ///   eight holds of this process, or 5 s while there was none.
+    /// - That time counts once for the holder, and once for every waiter ahead of the caller.
+    /// - Where no other waiter is known, it is at most the rest of the holder's lease.
+    /// - It is always between 1 s and 30 s, or between the
+    ///   [bounds of the manager](crate::LockManagerBuilder::retry_after).
+    ///
+    /// It is a second for [`Unavailable`](LockError::Unavailable) where the call failed at once, as
+    /// its server was lost: see [`fail_fast`](crate::LockManagerBuilder::fail_fast). `None` for
+    /// every other error that is not [busy](LockError::is_busy).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::memory();
+    /// let lock = Lock::new("order:42").ttl(Duration::from_secs(300)).manager(&locks);
+    /// let guard = lock.clone().acquire().await?;
+    /// let busy = lock.clone().acquire().await.expect_err("it is held");
+    /// assert_eq!(busy.retry_after_secs(), Some(5));
+    /// assert!(busy.free_within() > Some(Duration::from_secs(290)));
+    /// guard.release().await?;
+    ///
+    /// // The first hold was shorter than a second, so the estimate is the lower bound.
+    /// let guard = lock.clone().acquire().await?;
+    /// let busy = lock.acquire().await.expect_err("it is held");
+    /// assert_eq!(busy.retry_after(), Some(Duration::from_secs(1)));
+    /// # guard.release().await }
+    /// ```
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Busy { retry_after, .. }
+            | TimedOut { retry_after, .. }
+            | QueueFull { retry_after, .. } => Some(*retry_after),
+            LockError::Unavailable { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// Returns [`retry_after`](LockError::retry_after) in whole seconds, rounded up, as the header
+    /// `Retry-After` needs it.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").manager(&locks);
+    /// let _guard = order.clone().acquire().await?;
+    /// let busy = order.acquire().await.expect_err("it is held");
+    /// let header = busy.retry_after_secs().map(|secs| ("Retry-After", secs.to_string()));
+    /// assert_eq!(header, Some(("Retry-After", "5".to_owned())));
+    /// # Ok(()) }
+    /// ```
+    pub fn retry_after_secs(&self) -> Option<u64> {
+        self.retry_after().map(whole_seconds)
+    }
+
+    /// Returns the rest of the holder's lease. Unless the holder renews it, the lock is free by
+    /// then. For an answer to a client use [`retry_after`](LockError::retry_after).
+    ///
+    /// `None` for every error but [`Busy`](LockError::Busy) and [`TimedOut`](LockError::TimedOut),
+    /// for a foreign lock without an expiry, and where nobody can have a majority of a Redlock.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").ttl(Duration::from_secs(300)).manager(&locks);
+    /// let _guard = order.clone().acquire().await?;
+    /// let busy = order.acquire().await.expect_err("it is held");
+    /// assert!(busy.free_within() > Some(Duration::from_secs(290)));
+    /// # Ok(()) }
+    /// ```
+    pub fn free_within(&self) -> Option<Duration> {
+        self.holder()?.free_within
+    }
+
+    /// Returns the holder: the label of its manager, by default `host:pid`, and the name of its
+    /// function, as in `web-3:4711:audit_order`.
+    ///
+    /// `None` for every error but [`Busy`](LockError::Busy) and [`TimedOut`](LockError::TimedOut),
+    /// for a foreign client, and where nobody can have a majority of a Redlock.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::builder().label("web-3:4711").memory();
+    /// let order = Lock::new("order:42").name("audit_order").manager(&locks);
+    /// let _guard = order.clone().acquire().await?;
+    /// let busy = order.acquire().await.expect_err("it is held");
+    /// assert_eq!(busy.owner(), Some("web-3:4711:audit_order"));
+    /// # Ok(()) }
+    /// ```
+    pub fn owner(&self) -> Option<&str> {
+        self.holder()?.owner.as_deref()
+    }
+
+    /// Returns the [note](crate::Lock::holder_note) of the holder. Characters that could act on a
+    /// terminal are escaped; HTML is not.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").holder_note("Ann Example").manager(&locks);
+    /// let _guard = order.clone().acquire().await?;
+    /// let busy = order.acquire().await.expect_err("it is held");
+    /// assert_eq!(busy.holder_note(), Some("Ann Example"));
+    /// # Ok(()) }
+    /// ```
+    pub fn holder_note(&self) -> Option<&str> {
+        self.holder()?.note.as_deref()
+    }
+
+    /// Returns since when the lock is held, by the clock of the holder's machine and to a second.
+    ///
+    /// `None` where the holder or the time is not known: for every error but
+    /// [`Busy`](LockError::Busy) and [`TimedOut`](LockError::TimedOut), for a foreign client, where
+    /// nobody can have a majority of a Redlock, and for a holder that was ready to wait, as its
+    /// token was made before the grant.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::memory();
+    /// let order = Lock::new("order:42").manager(&locks);
+    /// let _guard = order.clone().acquire().await?;
+    /// let busy = order.acquire().await.expect_err("it is held");
+    /// assert!(busy.held_since().is_some());
+    /// # Ok(()) }
+    /// ```
+    pub fn held_since(&self) -> Option<SystemTime> {
+        self.holder()?.since
+    }
+
+    /// Returns the [`message`](crate::Lock::message) of the lock, without the holder that `Display`
+    /// adds.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::builder().label("web-3").memory();
+    /// let lock = Lock::new("order:42").message("order 42 is being processed").manager(&locks);
+    /// let guard = lock.clone().acquire().await?;
+    /// let busy = lock.acquire().await.expect_err("it is held");
+    /// assert_eq!(busy.message(), Some("order 42 is being processed"));
+    /// assert_eq!(
+    ///     busy.to_string(),
+    ///     "order 42 is being processed (locked by web-3: try again in 5s)"
+    /// );
+    /// # guard.release().await }
+    /// ```
+    pub fn message(&self) -> Option<&str> {
+        match self {
+            Busy { message, .. } | TimedOut { message, .. } => message.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Returns the status of an HTTP response that reports this error.
+    ///
+    /// | error | status |
+    /// |---|---|
+    /// | [busy](LockError::is_busy): `Busy`, `TimedOut`, `QueueFull` | 423 Locked |
+    /// | `Deferred`: the call is stored | 202 Accepted |
+    /// | `InvalidKey`: keys are made of what the client sends | 400 Bad Request |
+    /// | [unavailable](LockError::is_unavailable), and `ShutDown` | 503 Service Unavailable |
+    /// | all others, `Lost` among them | 500 Internal Server Error |
+    ///
+    /// Send [`retry_after_secs`](LockError::retry_after_secs) in the header `Retry-After`, and
+    /// [`public_message`](LockError::public_message) in the body.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Holder, LockError, Unavailability};
+    /// let second = Duration::from_secs(1);
+    /// assert_eq!(LockError::busy("order:42", Holder::new("web-3"), second).http_status(), 423);
+    /// assert_eq!(LockError::unavailable(Unavailability::Timeout, "").http_status(), 503);
+    /// assert_eq!(LockError::NotInstalled.http_status(), 500);
+    /// ```
+    pub fn http_status(&self) -> u16 {
+        match self {
+            _ if self.is_busy() => 423,
+            _ if self.is_unavailable() => 503,
+            LockError::ShutDown => 503,
+            LockError::InvalidKey { .. } => 400,
+            #[cfg(feature = "defer")]
+            LockError::Deferred { .. } => 202,
+            _ => 500,
+        }
+    }
+
+    /// Returns a sentence for the client of a service: the [`message`](LockError::message) of the
+    /// lock, or else a general one. It is never empty, and names no key, holder, server or setting.
+    /// `Display` names them, and is for logs.
+    ///
+    /// A `message` is returned as it was written, with the values of its placeholders.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Holder, LockError};
+    /// let busy = LockError::busy("order:42", Holder::new("web-3"), Duration::from_secs(1));
+    /// assert_eq!(busy.public_message(), "somebody else is using this: try again later");
+    /// let busy = busy.with_message("order 42 is being audited");
+    /// assert_eq!(busy.public_message(), "order 42 is being audited");
+    /// ```
+    pub fn public_message(&self) -> &str {
+        if let Some(message) = self.message().filter(|message| !message.trim().is_empty()) {
+            return message;
+        }
+        match self {
+            QueueFull { .. } => "too many others wait for this: try again later",
+            LockError::Lost(_) => "this was interrupted, and may be done in part: check it first",
+            _ => match self.http_status() {
+                202 => "this was accepted, and is done later",
+                400 => "this request is not valid",
+                423 => "somebody else is using this: try again later",
+                503 => "this service is not available: try again later",
+                _ => "an internal error occurred",
+            },
+        }
+    }
+
+    /// Whether another try may succeed soon. Of a Redlock, a majority of nodes has to be left
+    /// without the nodes that fail for good.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            LockError::Unavailable { .. } | LockError::ConnectionLimit { .. } => true,
+            LockError::NoQuorum { nodes } => {
+                let errors = nodes.iter().filter_map(|reply| reply.error.as_ref());
+                2 * errors.filter(|error| !error.is_transient()).count() < nodes.len()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether there is no fence left.
+    pub(crate) fn is_of_fences(&self) -> bool {
+        let used_up = Unavailability::FencesUsedUp;
+        matches!(self, LockError::Unavailable { reason, .. } if *reason == used_up)
+    }
+
+    /// Whether it is about the servers rather than the key, so that many callers get it at once.
+    pub(crate) fn is_of_servers(&self) -> bool {
+        use LockError::{AccessDenied, Authentication};
+        self.is_unavailable() || matches!(self, AccessDenied { .. } | Authentication { .. })
+    }
+
+    /// The key that somebody else holds.
+    pub(crate) fn busy_key(&self) -> Option<&LockKey> {
+        match self {
+            Busy { key, .. } | TimedOut { key, .. } | QueueFull { key, .. } => Some(key),
+            _ => None,
+        }
+    }
+
+    fn holder(&self) -> Option<&Holder> {
+        match self {
+            Busy { holder, .. } | TimedOut { holder, .. } => Some(holder),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::loss::{LossCause, Lost};
+    use crate::value::unavailability::Unavailability;
+
+    /// One error of each kind, each made of `secret`.
+    fn errors() -> Vec<(u16, LockError)> {
+        let secret = || "secret".to_owned();
+        let (time, holder) = (Duration::from_secs(1), || Holder::new("secret"));
+        let at_server = Some("secret".into());
+        let unavailable =
+            LockError::unavailable_at(at_server.clone(), Unavailability::Timeout, "secret");
+        vec![
+            (423, LockError::busy("secret", holder(), time)),
+            (423, LockError::busy("secret", holder(), time).with_message(" ")),
+            (423, LockError::timed_out("secret", holder(), time, 7)),
+            (423, LockError::queue_full("secret", time)),
+            #[cfg(feature = "defer")]
+            (202, LockError::deferred("secret", "secret", time)),
+            (503, unavailable),
+            (503, LockError::NoQuorum { nodes: Box::default() }),
+            (503, LockError::ConnectionLimit { detail: secret(), server: at_server }),
+            (503, LockError::ShutDown),
+            (400, LockError::InvalidKey { detail: secret() }),
+            (500, Lost::new("secret", LossCause::Expired).into()),
+            (500, LockError::access_denied("secret")),
+            (500, LockError::invalid_url("secret")),
+            (500, LockError::KeyNotALock { key: "secret".into() }),
+            (500, LockError::NotInstalled),
+        ]
+    }
+
+    #[test]
+    fn every_error_has_a_status_and_a_sentence_that_names_nothing() {
+        for (status, error) in errors() {
+            assert_eq!(error.http_status(), status, "{error:?}");
+            let text = error.public_message();
+            assert!(!text.trim().is_empty() && !text.contains("secret"), "{text}");
+            let names = ["lock", "redis", "server", "key"];
+            assert!(!names.iter().any(|name| text.contains(name)), "{text}");
+        }
+    }
+}
