@@ -46,11 +46,8 @@ impl Defaults {
     /// The name under which deferred calls of a function are stored. It has the prefix, so that
     /// services on one server do not run each other's calls.
     #[cfg(feature = "defer")]
-    pub(crate) fn stored_as(&self, function: &Arc<str>) -> Arc<str> {
-        match &*self.prefix {
-            "" => Arc::clone(function),
-            prefix => [prefix, function].concat().into(),
-        }
+    pub(crate) fn stored_as(&self, function: &str) -> Arc<str> {
+        [&self.prefix, function].concat().into()
     }
 
     /// An error if a setting has an invalid value.

@@ -37,29 +37,12 @@ pub(crate) fn shuffle<T>(slice: &mut [T]) {
 #[cfg(not(all(lockmacro_simulation, feature = "test-util")))]
 pub(crate) type Hashing = std::hash::RandomState;
 
-/// The same, unless a simulation wants the order of every table to be the same again.
+/// The same in every process, so that a simulation has the order of each table again.
 #[cfg(all(lockmacro_simulation, feature = "test-util"))]
-#[derive(Debug, Clone)]
-pub(crate) struct Hashing(Option<std::hash::RandomState>);
+pub(crate) type Hashing = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
 pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, Hashing>;
 pub(crate) type HashSet<K> = std::collections::HashSet<K, Hashing>;
-
-#[cfg(all(lockmacro_simulation, feature = "test-util"))]
-impl Default for Hashing {
-    fn default() -> Self {
-        Self(of_world(|_| ()).map_or_else(|| Some(std::hash::RandomState::new()), |()| None))
-    }
-}
-
-#[cfg(all(lockmacro_simulation, feature = "test-util"))]
-impl std::hash::BuildHasher for Hashing {
-    type Hasher = std::hash::DefaultHasher;
-
-    fn build_hasher(&self) -> Self::Hasher {
-        self.0.as_ref().map_or_else(Self::Hasher::new, |random| random.build_hasher())
-    }
-}
 
 fn generator() -> fastrand::Rng {
     of_world(|world| fastrand::Rng::with_seed(world.random())).unwrap_or_default()
