@@ -120,10 +120,7 @@ impl LockKey {
     /// The same as an owned or static text.
     #[cfg(feature = "metrics")]
     pub(crate) fn shared_template(&self) -> Cow<'static, str> {
-        match self.whole() {
-            Some(template) => Cow::Owned(template.to_owned()),
-            None => Cow::Borrowed(self.template),
-        }
+        self.whole().map_or(self.template.into(), |template| template.to_owned().into())
     }
 
     fn whole(&self) -> Option<&str> {
@@ -141,7 +138,7 @@ impl LockKey {
     ///
     /// # Errors
     /// [`InvalidKey`] if the key is invalid with or without the prefix.
-    pub(crate) fn under(self, prefix: &str) -> Result<Self, InvalidKey> {
+    pub(crate) fn under(mut self, prefix: &str) -> Result<Self, InvalidKey> {
         self.check()?;
         if prefix.is_empty() || self.whole().is_some() {
             return Ok(self);
@@ -150,14 +147,10 @@ impl LockKey {
             "" => "".into(),
             template => [prefix, template].concat().into(),
         };
-        let extra = Extra { whole: Some(template), mode: self.own_mode(), ..Extra::default() };
-        let whole = Self {
-            text: [prefix, &self.text].concat().into(),
-            template: self.template,
-            extra: Some(Box::new(extra)),
-        };
-        whole.check()?;
-        Ok(whole)
+        self.text = [prefix, &self.text].concat().into();
+        self.extra.get_or_insert_default().whole = Some(template);
+        self.check()?;
+        Ok(self)
     }
 
     /// A key made of a template. `fault` is reported when the key is locked.
