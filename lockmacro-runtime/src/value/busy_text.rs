@@ -42,13 +42,10 @@ pub(crate) fn timed_out(
         return busy(key, holder, retry_after, message);
     }
     let seconds = whole_seconds(retry_after);
-    let held_by =
-        if holder.owner.is_some() { format!(", which {holder} holds") } else { String::new() };
-    let queue = match rank {
-        // The first waiter, or the rank is not known.
-        0 => String::new(),
-        _ => format!(", {rank} ahead in the queue"),
-    };
+    let held_by = holder.owner.as_ref().map(|_| format!(", which {holder} holds"));
+    let held_by = held_by.unwrap_or_default();
+    // 0 for the first waiter, and where the rank is not known.
+    let queue = if rank > 0 { format!(", {rank} ahead in the queue") } else { String::new() };
     let key = key.shown();
     format!("timed out waiting for `{key}`{held_by}{queue}: try again in {seconds}s")
 }

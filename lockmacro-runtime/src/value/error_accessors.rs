@@ -5,7 +5,9 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use crate::value::busy_text::whole_seconds;
-use crate::value::error::LockError::{self, Busy, QueueFull, TimedOut};
+use crate::value::error::LockError::{
+    self, Busy, ConnectionLimit, InsufficientReplicas, NoQuorum, QueueFull, TimedOut, Unavailable,
+};
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 
@@ -37,7 +39,6 @@ impl LockError {
     /// # Ok(()) }
     /// ```
     pub fn is_unavailable(&self) -> bool {
-        use LockError::{ConnectionLimit, InsufficientReplicas, NoQuorum, Unavailable};
         matches!(
             self,
             Unavailable { .. }
@@ -118,7 +119,7 @@ impl LockError {
             Busy { retry_after, .. }
             | TimedOut { retry_after, .. }
             | QueueFull { retry_after, .. } => Some(*retry_after),
-            LockError::Unavailable { retry_after, .. } => *retry_after,
+            Unavailable { retry_after, .. } => *retry_after,
             _ => None,
         }
     }
@@ -312,8 +313,8 @@ impl LockError {
     /// without the nodes that fail for good.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            LockError::Unavailable { .. } | LockError::ConnectionLimit { .. } => true,
-            LockError::NoQuorum { nodes } => {
+            Unavailable { .. } | ConnectionLimit { .. } => true,
+            NoQuorum { nodes } => {
                 let errors = nodes.iter().filter_map(|reply| reply.error.as_ref());
                 2 * errors.filter(|error| !error.is_transient()).count() < nodes.len()
             }

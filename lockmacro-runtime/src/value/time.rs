@@ -62,10 +62,7 @@ pub(crate) fn since_boot() -> Duration {
     let clock = ClockId::Boottime;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     let clock = ClockId::Monotonic;
-    let time = clock_gettime(clock);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
-    Duration::new(seconds, nanos)
+    clock_gettime(clock).try_into().unwrap_or_default()
 }
 
 /// The date and time.
