@@ -97,14 +97,41 @@ async fn missing_rights_are_named_to_a_worker_and_to_a_call_that_is_deferred() {
     let mut admin = server.admin();
     let user = ["ACL", "SETUSER", "shop", "reset", "on", ">password", "~*", "&*", "+@all"];
     admin.ask::<()>(&user);
-    // Not all of these are needed to store a call, and none by every look for one.
+    // All are met before anything is written, also by a look that finds no call.
     let lacking = ["-hmget", "-zrangebyscore", "-hexists"];
     let [stores, works] = first_errors(&server, &lacking).await;
-    assert!(stores.contains("the user lacks +hexists +hmget, at"), "{stores}");
-    assert!(works.contains("the user lacks +hexists +hmget +zrangebyscore, at"), "{works}");
+    for error in [stores, works] {
+        assert!(error.contains("the user lacks +hexists +hmget +zrangebyscore, at"), "{error}");
+    }
     admin.ask::<()>(&user);
     let keys = ["resetkeys", "~order:*", "~lm1:w?:{order:*}", "~lm1:jobs:*"];
     for error in first_errors(&server, &keys).await {
         assert!(error.contains("~lm1:jobs:f and ~lm1:w*:{lm1:jobs:f}"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_right_that_is_taken_away_for_a_while_does_not_end_a_worker() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let user = ["ACL", "SETUSER", "shop", "reset", "on", ">password", "~*", "&*", "+@all"];
+    admin.ask::<()>(&user);
+    let locks = LockManager::connect(&server.url_as("shop", "password")).await.expect("there");
+    let calls = Calls::default();
+    let function = noting("f", &calls);
+    let working = tokio::spawn(worker(&locks, &function).run());
+    put(&locks, &function, 0).await;
+    calls.reach(1).await;
+    admin.ask::<()>(&["ACL", "SETUSER", "shop", "-hmget"]);
+    let denied = async || !admin_log(&server).is_empty();
+    eventually("the worker is denied a command", TEST_TIMEOUT, denied).await;
+    admin.ask::<()>(&user);
+    put(&locks, &function, 1).await;
+    calls.reach(2).await;
+    locks.shutdown(TEST_TIMEOUT).await.expect("in time");
+    working.await.expect("no panic").expect("it was stopped");
+}
+
+fn admin_log(server: &Server) -> Vec<redis::Value> {
+    server.admin().ask(&["ACL", "LOG"])
 }

@@ -79,9 +79,6 @@ async fn lose(answers: usize, timeout: Duration, fault: Fault, functions: &[&str
     let other = connect(&server).await;
     let locks = LockManager::builder().timeout(timeout).connect(&proxy.url()).await.unwrap();
     let calls = Calls::default();
-    // The question for the rights names the key of the calls, too.
-    let all = functions.iter().chain(&["f"]).map(|name| (*name).into()).collect();
-    locks.deferrer().allowed(all).await.unwrap();
     // It would be a dead letter if the first time counted.
     let function = noting("f", &calls).attempts(1);
     put(&other, &function, 0).await;

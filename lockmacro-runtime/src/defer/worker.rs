@@ -194,7 +194,8 @@ impl Worker {
     /// - [`LockError::NoDeferrer`] where the manager has no queue for calls;
     /// - [`LockError::DuplicateName`] when two functions were registered under one name;
     /// - [`LockError::AccessDenied`] when the user lacks a right or a key that the calls of a
-    ///   registered function need, as far as the server reports that when the worker starts.
+    ///   registered function need, as far as the server reports that when the worker first asks for
+    ///   them. The worker then lets its running calls end as when it is stopped.
     ///
     /// # Cancellation
     /// Dropping the future drops the running calls at their next await. They are due again when
@@ -209,24 +210,27 @@ impl Worker {
         let (stopping, stopped) = watch::channel(false);
         let (interrupt, interrupted) = watch::channel(false);
         let mut running = JoinSet::new();
-        {
+        let taken = {
             let mut taking = pin!(self.take(&mut running, stopped, interrupted));
-            select! {
+            let refused = select! {
                 biased;
-                () = stop => {}
-                () = self.manager.core().shutdown().closed() => {}
-                refused = &mut taking => return refused,
-            }
+                () = stop => None,
+                () = self.manager.core().shutdown().closed() => None,
+                refused = &mut taking => Some(refused),
+            };
             stopping.send_replace(true);
-            // Not dropped, because it may have taken calls already.
-            taking.await?;
-        }
+            match refused {
+                Some(refused) => refused,
+                // Not dropped, because it may have taken calls already.
+                None => taking.await,
+            }
+        };
         let all_done = async { while running.join_next().await.is_some() {} };
         if timeout(self.grace, all_done).await.is_err() {
             interrupt.send_replace(true);
             while running.join_next().await.is_some() {}
         }
-        Ok(())
+        taken
     }
 
     /// Takes calls and runs them, until it is stopped.
@@ -241,11 +245,6 @@ impl Worker {
         let defaults = self.manager.core().defaults();
         let functions: Vec<_> =
             self.functions.keys().map(|name| defaults.stored_as(name)).collect();
-        // Without this check, only the log would show that the user may not take calls.
-        let allowed = deferrer.allowed(functions.clone()).await;
-        if let Err(error @ LockError::AccessDenied { .. }) = allowed {
-            return Err(error);
-        }
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         while !*stopped.borrow() {
             while running.try_join_next().is_some() {}
@@ -285,7 +284,9 @@ impl Worker {
                         }));
                     }
                 }
-                Err(error @ LockError::NoDeferrer) => return Err(error),
+                Err(error @ (LockError::NoDeferrer | LockError::AccessDenied { .. })) => {
+                    return Err(error);
+                }
                 Err(error) => {
                     match error.is_of_servers() && !deferrer.call_failed(&error) {
                         true => tracing::debug!(%error, "deferred calls could not be taken"),

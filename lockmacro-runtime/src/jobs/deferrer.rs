@@ -1,7 +1,6 @@
 //! The trait of a queue of deferred calls.
 
 use std::fmt;
-use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,18 +47,6 @@ pub type StopWaiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// # Example
 /// `tests/defer/plugged_in.rs` of the repository is a queue in memory that does just this.
 pub trait Deferrer: fmt::Debug + Send + Sync {
-    /// Checks whether this process may store and take the calls of these functions. A worker checks
-    /// it once, before it takes calls.
-    ///
-    /// The default implementation allows everything.
-    ///
-    /// # Errors
-    /// [`LockError::access_denied`], which ends the worker. A worker ignores any other error here.
-    fn allowed(&self, functions: Vec<Arc<str>>) -> Answer<'_, ()> {
-        let _ = functions;
-        Box::pin(ready(Ok(())))
-    }
-
     /// Reports to the queue that a worker's call of [`take`](Deferrer::take) failed because of the
     /// queue's servers. Returns whether the worker should log the failure at WARN, and not at
     /// DEBUG.
@@ -93,6 +80,10 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     /// It waits until a call is due. When `stop` is ready, it returns the calls that it has, which
     /// may be none. A call whose lease has ended is due again, or becomes a dead letter when its
     /// leases have ended [too often](NewJob::attempts). Return large calls in several answers.
+    ///
+    /// # Errors
+    /// [`LockError::access_denied`] ends the worker. Return it where this process may not take the
+    /// calls of a function. After any other error the worker tries again.
     fn take<'a>(&'a self, options: TakeOptions, stop: StopWaiting<'a>) -> Answer<'a, Vec<Job>>;
 
     /// Renews the lease of a call, which then ends `lease` from now. Returns `false` when the call

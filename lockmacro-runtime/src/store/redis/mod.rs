@@ -7,7 +7,6 @@ pub(crate) mod client;
 pub(crate) mod inspect;
 #[cfg(feature = "defer")]
 pub(crate) mod jobs;
-pub(crate) mod known_rights;
 pub(crate) mod lost;
 pub(crate) mod pubsub;
 pub(crate) mod release;

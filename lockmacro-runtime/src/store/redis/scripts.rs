@@ -124,7 +124,6 @@ pub(crate) mod jobs {
         script!(COMPANIONS, "scripts/jobs/calls.lua", "scripts/jobs/list.lua");
     pub(crate) static RETRY_OR_REMOVE: Script =
         script!(COMPANIONS, "scripts/jobs/calls.lua", "scripts/jobs/retry_or_remove.lua");
-    pub(crate) static RIGHTS: Script = script!(COMPANIONS, "scripts/check_rights.lua");
     pub(crate) static ALL: [&Script; 6] = [&PUT, &TAKE, &KEEP, &SETTLE, &LIST, &RETRY_OR_REMOVE];
 }
 

@@ -68,7 +68,7 @@ impl Redis {
         let budget = self.brief();
         let ready = async {
             // There is no queue over several nodes.
-            self.rights(false, budget).await?;
+            self.check_rights(false, budget).await?;
             self.refuse_replica(budget).await
         };
         ready.await.map_err(|error| node_error(error, &LockKey::from("")))

@@ -18,7 +18,6 @@ use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::client::url::{Addresses, Deployment, Target};
-use crate::store::redis::known_rights::Rights;
 use crate::store::redis::pubsub::channels::Grants;
 use crate::store::redis::reply::{Reply, answer};
 use crate::store::redis::scripts::{ACQUIRE, ACQUIRE_SHARED};
@@ -29,6 +28,7 @@ use crate::value::error::LockError;
 use crate::value::fence::{Fences, RETENTION};
 use crate::value::key::LockKey;
 use crate::value::limits::CONFIRM_WINDOW;
+use crate::value::sync::RwLock;
 use crate::value::time::{Instant, Moment};
 use crate::value::unavailability::Unavailability;
 #[cfg(test)]
@@ -59,7 +59,9 @@ pub(crate) struct Redis {
     pub(crate) replicated: Option<ReplicaAcks>,
     /// The retention of a key's last fence in milliseconds, as the scripts take it.
     pub(crate) fence_retention: Arc<str>,
-    pub(crate) rights: Arc<Rights>,
+    /// Whether the user may use every key, as the last check of the rights found. Otherwise a lock
+    /// that a plain SET is granted may not be releasable, because its companion keys are denied.
+    pub(crate) every_key: Arc<RwLock<Option<bool>>>,
     /// Whether callers without a wait fail at once while their server is lost.
     pub(crate) fails_fast: bool,
 }
@@ -75,7 +77,7 @@ impl Redis {
         };
         let (grants, changes) = (Grants::new(is_cluster, key_prefix), Arc::default());
         let nodes = Topology::new(servers, timeout, &changes, Arc::clone(&grants) as _);
-        let (slots, rights) = (Arc::new(AtomicBool::new(is_cluster)), Arc::default());
+        let slots = Arc::new(AtomicBool::new(is_cluster));
         let fence_retention = servers.fence_retention.unwrap_or(RETENTION).as_millis();
         Self {
             nodes,
@@ -86,18 +88,18 @@ impl Redis {
             slots,
             replicated: servers.replicated,
             fence_retention: fence_retention.to_string().into(),
-            rights,
+            every_key: Arc::default(),
             fails_fast: false,
         }
     }
 
     /// The same locks, through connections of their own.
     pub(crate) fn apart(&self) -> Self {
-        let (slots, rights) = (Arc::clone(&self.slots), Arc::clone(&self.rights));
+        let (slots, every_key) = (Arc::clone(&self.slots), Arc::clone(&self.every_key));
         let fence_retention = Arc::clone(&self.fence_retention);
         let (grants, changes) = (self.grants.apart(), Arc::clone(&self.changes));
         let nodes = self.nodes.apart(Arc::clone(&grants) as _);
-        Self { nodes, changes, grants, slots, fence_retention, rights, ..*self }
+        Self { nodes, changes, grants, slots, fence_retention, every_key, ..*self }
     }
 
     /// Connects, checks the user's rights, and refuses a replica.
@@ -105,17 +107,11 @@ impl Redis {
         // No error here names a key.
         let nothing = LockKey::from("");
         let ready = |budget, _| async move {
-            self.rights(true, budget).await?;
+            self.check_rights(true, budget).await?;
             self.refuse_replica(budget).await
         };
         let ready = Retry::new(self.budget()).repeat(ready).await;
         ready.map_err(|error| error.into_error(&nothing))
-    }
-
-    /// Connects and asks for the user's rights; `receives` is true where callers may wait.
-    pub(crate) async fn rights(&self, receives: bool, budget: Budget) -> Result<(), CallError> {
-        self.nodes.ready(budget.until).await?;
-        self.ask_rights(receives, budget).await
     }
 
     /// Whether a server is lost, which was logged.
@@ -206,16 +202,12 @@ impl Redis {
         first: bool,
         budget: Budget,
     ) -> Result<Reply, CallError> {
-        if !self.rights.asked.load(Ordering::Relaxed) {
-            // The manager has not asked when it was made.
-            Box::pin(self.rights(true, budget)).await?;
-        }
+        let every_key = self.may_use_every_key(budget).await?;
         if !request.several().is_empty() {
             return Box::pin(self.ask_for_several(request, budget)).await;
         }
         let is_exclusive = request.key.mode().is_exclusive();
         let plain = first && !request.is_fenced();
-        let every_key = self.rights.every_key.load(Ordering::Relaxed);
         if plain && every_key {
             let reply = match is_exclusive {
                 true => self.set(request, budget).await?,

@@ -4,7 +4,6 @@
 use std::num::NonZeroU64;
 use std::ops::Deref;
 use std::pin::pin;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::timeout_at;
@@ -81,10 +80,7 @@ impl Redis {
     /// The first request of a waiter that shares its lock: `None` when it has to wait.
     async fn share_first(&self, request: &Request) -> Result<Option<Grant>, CallError> {
         let budget = self.brief();
-        if !self.rights.asked.load(Ordering::Relaxed) {
-            self.rights(true, budget).await?;
-        }
-        if request.fenced || !self.rights.every_key.load(Ordering::Relaxed) {
+        if !self.may_use_every_key(budget).await? || request.fenced {
             return Ok(None);
         }
         let Some(reply) = self.share(request, budget).await? else { return Ok(None) };
@@ -173,9 +169,8 @@ impl Redis {
         waiter: &Waiter,
         budget: Budget,
     ) -> Result<(Reply, SentRequest), CallError> {
-        if !self.rights.asked.load(Ordering::Relaxed) {
-            self.rights(true, budget).await?;
-        }
+        // The first request of a manager checks the rights.
+        self.may_use_every_key(budget).await?;
         let ask = |node: Node| async move { self.ask_node(&node, request, waiter, budget).await };
         self.nodes.route(|| waiter.slot(), budget, ask).await
     }

@@ -8,7 +8,7 @@ use redis::Value;
 use crate::jobs::call::Job;
 use crate::jobs::limits::{ABANDONED, DEAD_MAX, note_abandoned};
 use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
-use crate::store::redis::client::error::{CallError, unexpected_reply};
+use crate::store::redis::client::error::unexpected_reply;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;
@@ -77,16 +77,6 @@ impl Calls {
     /// Budget for a reply with calls.
     pub(crate) fn budget_for_calls(&self) -> Budget {
         self.budget_for(self.max_size)
-    }
-
-    /// Asks whether the user may do what the calls of a function need. A transient error is
-    /// ignored: the next request reports it.
-    pub(crate) async fn allowed(&self, function: &str) -> Result<(), LockError> {
-        let key = key_of(function);
-        match self.redis.ask_rights_for_calls(&key, self.redis.brief()).await {
-            Err(error @ CallError::Final(_)) => Err(error.into_error(&key)),
-            Ok(()) | Err(_) => Ok(()),
-        }
     }
 
     /// Calls a script until it is answered, or the manager's timeout is over.

@@ -36,6 +36,7 @@ pub(crate) struct Looks {
 struct Look {
     function: Arc<str>,
     waiter: Arc<Waiter>,
+    answered: bool,
     failing: bool,
     /// The id of the unanswered request for calls, and the time when it was first sent.
     open_request: Option<(String, Instant)>,
@@ -46,6 +47,7 @@ impl Looks {
         let look = |function: &Arc<str>| Look {
             function: Arc::clone(function),
             waiter: Arc::new(calls.join(function)),
+            answered: false,
             failing: false,
             open_request: None,
         };
@@ -116,15 +118,20 @@ impl Looks {
 
     /// Continues to look at a function that has answered.
     pub(crate) fn succeeded(&mut self, nth: usize, pause: Duration) {
-        self.functions[nth].failing = false;
+        (self.functions[nth].answered, self.functions[nth].failing) = (true, false);
         self.ask(nth, pause);
     }
 
-    /// Pauses a function after an error; returns the error if all functions fail.
+    /// Pauses a function after an error. Returns the error if all functions fail, or if the user may
+    /// not take the calls of this one; a right that is taken away later does not end the worker.
     pub(crate) fn failed(&mut self, nth: usize, error: LockError) -> Option<LockError> {
         self.functions[nth].failing = true;
-        if self.functions.iter().all(|look| look.failing) {
-            // The worker pauses.
+        let is_reported = match &error {
+            LockError::AccessDenied { .. } => !self.functions[nth].answered,
+            _ => self.functions.iter().all(|look| look.failing),
+        };
+        if is_reported {
+            // The worker pauses or ends.
             self.ask(nth, Duration::ZERO);
             return Some(error);
         }

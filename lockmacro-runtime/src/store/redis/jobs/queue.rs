@@ -15,7 +15,6 @@ use crate::store::redis::jobs::listing::{IdleLooks, Looks};
 use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;
 use crate::value::error::LockError;
-use crate::value::task::JoinSet;
 use crate::value::time::Instant;
 
 /// Shortest pause after a look that found no call.
@@ -85,20 +84,6 @@ impl RedisJobs {
 }
 
 impl Deferrer for RedisJobs {
-    fn allowed(&self, functions: Vec<Arc<str>>) -> Answer<'_, ()> {
-        Box::pin(async move {
-            let mut asked = JoinSet::new();
-            for function in functions {
-                let calls = self.calls.clone();
-                asked.spawn(async move { calls.allowed(&function).await });
-            }
-            while let Some(allowed) = asked.join_next().await {
-                allowed.unwrap_or(Ok(()))?;
-            }
-            Ok(())
-        })
-    }
-
     fn call_failed(&self, _: &LockError) -> bool {
         self.calls.is_news()
     }

@@ -3,12 +3,12 @@
 -- KEYS     a lock and its companion keys; none to ask for all locks
 -- ARGV[1]  the pattern of the channels of grants, as ACL SETUSER takes it
 -- ARGV     the rest: names of commands
--- returns  1, or 0 when the user may write some keys only and the rights to commands on keys cannot
---          be known without a key; then the missing rights, as ACL SETUSER takes them. On a server
---          before Redis 7 1, and no right
+-- returns  { 1, or 0 when the user may write some keys only and the rights to commands on keys
+--          cannot be known without a key; the missing rights, as ACL SETUSER takes them }. On a
+--          server before Redis 7 { 1, no right }
 local may = redis.acl_check_cmd
 if not may then
-  return { 1 }
+  return { 1, {} }
 end
 -- Matches no pattern for some keys only.
 local key = KEYS[1] or '\1 any key'
@@ -26,7 +26,7 @@ end
 
 -- The key stands for the value, too: another argument of DEL would be another key.
 local some = #KEYS > 0 or allowed('set', key, key) or allowed('del', key, key)
-local reply, lacks_channel = { some and 1 or 0 }, false
+local missing, lacks_channel = {}, false
 for nth = 2, #ARGV do
   local command = ARGV[nth]
   local name, sub = string.match(command, '^([^|]+)|?(.*)$')
@@ -42,12 +42,12 @@ for nth = 2, #ARGV do
   if yes == nil and not has_channel and sub == '' then
     return redis.error_reply('ERR unknown command `' .. string.upper(name) .. '`')
   elseif yes == false then
-    reply[#reply + 1] = '+' .. command
+    missing[#missing + 1] = '+' .. command
   elseif yes and has_channel and not may(name, channel, channel) then
     lacks_channel = true
   end
 end
 if lacks_channel then
-  reply[#reply + 1] = ARGV[1]
+  missing[#missing + 1] = ARGV[1]
 end
-return reply
+return { some and 1 or 0, missing }

@@ -115,7 +115,6 @@ impl Cluster {
     }
 
     /// All primaries.
-    #[cfg(feature = "look")]
     pub(crate) async fn nodes(&self, until: Instant) -> Result<Vec<Node>, CallError> {
         self.refresh(until).await?;
         Ok(self.map().nodes().cloned().collect())

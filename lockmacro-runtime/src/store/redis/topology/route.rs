@@ -55,14 +55,6 @@ impl Topology {
         }
     }
 
-    /// Connects, or fetches the slot map, unless that was done.
-    pub(crate) async fn ready(&self, until: Instant) -> Result<(), CallError> {
-        match self {
-            Topology::One(node) => node.ready(until).await,
-            Topology::Cluster(cluster) => cluster.ready(until).await,
-        }
-    }
-
     /// Checks the servers: notices one that hangs or is no longer a primary.
     pub(crate) async fn check(&self, budget: Budget) {
         match self {
@@ -80,7 +72,6 @@ impl Topology {
     }
 
     /// All primaries.
-    #[cfg(feature = "look")]
     pub(crate) async fn all(&self, until: Instant) -> Result<Vec<Node>, CallError> {
         match self {
             Topology::One(node) => Ok(vec![node.clone()]),

@@ -37,13 +37,12 @@ end
 -- A write first, so that a replica refuses the script. Scripts that make new keys call it again.
 touch()
 
--- A script that fails keeps its earlier changes, and fails where a key holds another type.
--- Therefore the types are checked first.
-for _, hash in ipairs({ KEYS[1], KEYS[5] }) do
-  redis.call('HEXISTS', hash, '')
-end
+-- A script that fails keeps its earlier changes, and fails where a key holds another type or the
+-- user lacks a right. Therefore the types are checked first, by the commands that locks do not need.
+redis.call('HEXISTS', KEYS[1], '')
+redis.call('HMGET', KEYS[5], '')
 for _, set in ipairs({ KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7] }) do
-  redis.call('ZSCORE', set, '')
+  redis.call('ZRANGEBYSCORE', set, 0, 0, 'LIMIT', 0, 0)
 end
 
 local function remember(what)
