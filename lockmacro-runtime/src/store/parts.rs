@@ -1,10 +1,12 @@
 //! A request on several keys that one call cannot take together, in parts. A release or renewal is
 //! sent to all parts at the same time, and a failure of one does not stop the others.
 
+use futures_util::future::join_all;
+
 use crate::protocol::answer::{Asked, Released};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
-use crate::store::join::{all, held_all};
+use crate::store::join::held_all;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 
@@ -20,13 +22,9 @@ impl Store {
     ) -> Asked<'a, Result<Released, LockError>> {
         Box::pin(async move {
             let parts = self.parts(request);
-            let mut found = Ok(Released::Held);
-            all(parts.iter().map(|part| self.release(part)), |part| match (&mut found, part) {
-                (Ok(found), Ok(part)) => *found = part.max(*found),
-                (found, Err(error)) => *found = Err(error),
-                (Err(_), Ok(_)) => {}
-            })
-            .await;
+            let all = join_all(parts.iter().map(|part| self.release(part))).await;
+            let found =
+                all.into_iter().try_fold(Released::Held, |found, part| Ok(found.max(part?)));
             let applied = parts.iter().map(Request::applied).fold(Applied::No, Applied::and);
             if applied.is_known() {
                 request.set_applied(applied);

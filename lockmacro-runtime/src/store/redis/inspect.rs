@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::slice;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{FromRedisValue, Value};
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::error::{CallError, unexpected_reply};
+use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::ScriptCall;
 #[cfg(feature = "defer")]
 use crate::store::redis::jobs::calls::CALLS;
+use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::inspect;
 use crate::store::redis::store::Redis;
 use crate::value::error::LockError;
@@ -71,23 +72,15 @@ impl Redis {
     ) -> Result<Found<QueuedWaiter>, LockError> {
         let most = most.clamp(1, WAITERS_MAX);
         let keys = slice::from_ref(key);
-        let reply =
+        let reply: Result<(usize, Vec<(Vec<u8>, Option<u64>, _)>), _> =
             self.ask_server(Read::Script(inspect::QUEUE.with(keys, &[&*most.to_string()]))).await;
-        let reply = reply.map_err(|error| error.into_error(key))?;
-        let Value::Array(parts) = &reply else { return Err(unexpected_reply(&reply)) };
-        let [Value::Int(total), waiters @ ..] = parts.as_slice() else {
-            return Err(unexpected_reply(&reply));
-        };
-        let waiter = |waiter: &[Value]| match waiter {
-            [Value::BulkString(token), Value::Int(left), Value::Int(callers)] => {
-                let Holder { owner, note, .. } = Holder::of(label_of(token), None);
-                let (left, callers) = (millis(*left), usize::try_from(*callers).ok());
-                Ok(QueuedWaiter { owner, note, left, callers })
-            }
-            _ => Err(unexpected_reply(&reply)),
-        };
-        let found: Vec<_> = waiters.chunks(3).map(waiter).collect::<Result<_, _>>()?;
-        let more = usize::try_from(*total).is_ok_and(|total| total > found.len());
+        let (total, waiters) = reply.map_err(|error| error.into_error(key))?;
+        let waiters = waiters.into_iter().map(|(token, left, callers)| {
+            let Holder { owner, note, .. } = Holder::of(label_of(&token), None);
+            QueuedWaiter { owner, note, left: left.map(Duration::from_millis), callers }
+        });
+        let found: Vec<_> = waiters.collect();
+        let more = total > found.len();
         Ok(Found { found, odd: Vec::new(), more })
     }
 
@@ -123,16 +116,13 @@ impl Redis {
             let few = &left[..left.len().min(KEYS_PER_CALL)];
             let (now, _) = few.split_at(self.at_once(few));
             let longest = TOKEN_MAX.to_string();
-            let reply =
+            let replies: Vec<LockReply> =
                 match self.ask_server(Read::Script(inspect::LOCKS.with(now, &[&longest]))).await {
                     // From now on the keys are sent one slot at a time.
                     Err(CallError::CrossSlot) if self.at_once(few) < now.len() => continue,
-                    reply => reply.map_err(|error| error.into_error(&now[0]))?,
+                    replies => replies.map_err(|error| error.into_error(&now[0]))?,
                 };
-            let Value::Array(replies) = &reply else { return Err(unexpected_reply(&reply)) };
-            for (key, lock) in now.iter().zip(replies) {
-                locks.extend(read(key, lock, odd)?);
-            }
+            locks.extend(now.iter().zip(replies).filter_map(|(key, lock)| read(key, lock, odd)));
             left = &left[now.len()..];
         }
         Ok(locks)
@@ -141,13 +131,13 @@ impl Redis {
     async fn scan(&self, pattern: &str, kind: &'static str) -> Result<Scan, LockError> {
         let nodes = self.nodes.all(self.budget().until).await;
         let nodes = nodes.map_err(|error| error.into_error(&LockKey::from(pattern)))?;
-        Ok(Scan { nodes, cursor: b"0".to_vec(), pattern: pattern.to_owned(), kind })
+        Ok(Scan { nodes, cursor: 0, pattern: pattern.to_owned(), kind })
     }
 
     /// Asks until there is an answer, or the manager's timeout is over.
-    async fn ask_server(&self, read: Read<'_>) -> Result<Value, CallError> {
+    async fn ask_server<T: FromRedisValue>(&self, read: Read<'_>) -> Result<T, CallError> {
         let ask = |budget, _| self.ask_server_once(&read, budget);
-        Retry::new(self.budget()).repeat(ask).await
+        Retry::new(self.budget()).repeat(ask).await.and_then(parsed)
     }
 
     async fn ask_server_once(&self, read: &Read<'_>, budget: Budget) -> Result<Value, CallError> {
@@ -166,7 +156,7 @@ enum Read<'a> {
 /// A scan of the keys of all primaries, the last one first.
 struct Scan {
     nodes: Vec<Node>,
-    cursor: Vec<u8>,
+    cursor: u64,
     pattern: String,
     kind: &'static str,
 }
@@ -176,27 +166,22 @@ impl Scan {
     async fn next(&mut self, redis: &Redis) -> Result<Option<Vec<Vec<u8>>>, LockError> {
         let Some(node) = self.nodes.last() else { return Ok(None) };
         let mut scan = redis::cmd("SCAN");
-        scan.arg(&self.cursor).arg("MATCH").arg(&self.pattern);
+        scan.arg(self.cursor).arg("MATCH").arg(&self.pattern);
         scan.arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg(self.kind);
-        let reply = redis.ask_server(Read::Scan(node, &scan)).await;
-        let reply = reply.map_err(|error| error.into_error(&LockKey::from(&*self.pattern)))?;
-        let Value::Array(mut parts) = reply else { return Err(unexpected_reply(&reply)) };
-        let (Some(Value::Array(names)), Some(Value::BulkString(cursor))) =
-            (parts.pop(), parts.pop())
-        else {
-            return Err(unexpected_reply(&Value::Array(parts)));
-        };
-        if cursor == b"0" {
+        let reply: Result<(u64, _), _> = redis.ask_server(Read::Scan(node, &scan)).await;
+        let (cursor, names) =
+            reply.map_err(|error| error.into_error(&LockKey::from(&*self.pattern)))?;
+        if cursor == 0 {
             self.nodes.pop();
         }
         self.cursor = cursor;
-        let names = names.into_iter().filter_map(|name| match name {
-            Value::BulkString(name) => Some(name),
-            _ => None,
-        });
-        Ok(Some(names.collect()))
+        Ok(Some(names))
     }
 }
+
+/// The value of a lock, its PTTL, the number of its waiters, whether it holds another type, and the
+/// number of those who share it.
+type LockReply = (Vec<u8>, i64, Option<usize>, bool, usize);
 
 const NOT_UTF8: &str = "its name is not UTF-8";
 
@@ -221,41 +206,32 @@ fn usable(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<LockKey> {
 }
 
 /// Reads the reply about a lock; `None` when the key is gone.
-fn read(key: &LockKey, reply: &Value, odd: &mut Vec<Odd>) -> Result<Option<HeldLock>, LockError> {
-    let Value::Array(parts) = reply else { return Err(unexpected_reply(reply)) };
-    let [Value::BulkString(value), numbers @ ..] = parts.as_slice() else {
-        return Err(unexpected_reply(reply));
-    };
-    let [Value::Int(left), Value::Int(waiters), Value::Int(other), Value::Int(sharing)] = numbers
-    else {
-        return Err(unexpected_reply(reply));
-    };
-    if *other == 1 {
+fn read(
+    key: &LockKey,
+    (value, left, waiters, other, sharing): LockReply,
+    odd: &mut Vec<Odd>,
+) -> Option<HeldLock> {
+    if other {
         note(odd, key.as_str().as_bytes(), "it holds another type of value");
-        return Ok(None);
+        return None;
     }
-    if *left == -2 {
-        return Ok(None);
+    if left == -2 {
+        return None;
     }
-    let waiters = usize::try_from(*waiters).ok();
     if waiters.is_none() {
         note(odd, key.as_str().as_bytes(), "its queue key holds another type of value");
     }
-    let token = Token::found(value);
-    let left = millis(*left);
-    let shown = token.as_ref().and_then(|_| label_of(value));
+    let token = Token::found(&value);
+    // It is negative for a key that does not expire.
+    let left = u64::try_from(left).ok().map(Duration::from_millis);
+    let shown = token.as_ref().and_then(|_| label_of(&value));
     let Holder { owner, note, since, .. } = Holder::of(shown, left);
-    let sharing = usize::try_from(*sharing).ok().filter(|sharing| *sharing > 0);
-    Ok(Some(HeldLock { key: key.clone(), owner, note, since, left, sharing, waiters, token }))
+    let sharing = Some(sharing).filter(|sharing| *sharing > 0);
+    Some(HeldLock { key: key.clone(), owner, note, since, left, sharing, waiters, token })
 }
 
 fn note(odd: &mut Vec<Odd>, key: &[u8], what: &str) {
     if odd.len() < ODD_MAX {
         odd.push(Odd { key: String::from_utf8_lossy(key).into_owned(), what: what.to_owned() });
     }
-}
-
-/// A duration; `None` for a negative number, which stands for none or an unknown one.
-fn millis(number: i64) -> Option<Duration> {
-    u64::try_from(number).ok().map(Duration::from_millis)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::Value;
+use redis::{FromRedisValue, Value, from_redis_value_ref};
 
 use crate::protocol::other_holder::OtherHolder;
 use crate::store::redis::client::error::{CallError, unexpected};
@@ -10,18 +10,23 @@ use crate::value::fence::{FenceBlock, Fences};
 use crate::value::time::Moment;
 use crate::value::token::hash_of;
 
+/// Reads a reply. The error does not quote it.
+pub(crate) fn parsed<T: FromRedisValue>(reply: Value) -> Result<T, CallError> {
+    from_redis_value_ref(&reply).map_err(|_| unexpected(&reply))
+}
+
 /// Reads the reply to a request that was sent at `sent`.
 pub(crate) fn answer(reply: Value, sent: Moment) -> Result<Reply, CallError> {
     match reply {
         Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
-        Value::BulkString(block) => {
-            Ok(Reply::Granted { sent, fences: [fences_of(&block)?].into_iter().collect() })
+        Value::BulkString(_) => {
+            Ok(Reply::Granted { sent, fences: [fences_of(&reply)?].into_iter().collect() })
         }
         Value::Array(parts) => match parts.as_slice() {
             [Value::Int(left), Value::BulkString(value), queued @ ..] => {
                 let queued = match queued {
-                    [Value::Int(rank), Value::BulkString(time)] => {
-                        let server = number(time).ok_or_else(|| unexpected(&queued[1]))?;
+                    [Value::Int(rank), time] => {
+                        let server = from_redis_value_ref(time).map_err(|_| unexpected(time))?;
                         Some((u32::try_from(*rank).ok(), server))
                     }
                     _ => None,
@@ -71,12 +76,8 @@ impl Reply {
     }
 }
 
-fn number(reply: &[u8]) -> Option<u64> {
-    std::str::from_utf8(reply).ok()?.parse().ok()
-}
-
 /// The fences of one lock.
-pub(crate) fn fences_of(reply: &[u8]) -> Result<FenceBlock, CallError> {
-    let block = std::str::from_utf8(reply).ok().and_then(|block| block.parse().ok());
-    block.ok_or_else(|| unexpected(&Value::BulkString(Vec::new())))
+pub(crate) fn fences_of(reply: &Value) -> Result<FenceBlock, CallError> {
+    let block: Option<String> = from_redis_value_ref(reply).ok();
+    block.and_then(|block| block.parse().ok()).ok_or_else(|| unexpected(reply))
 }

@@ -6,12 +6,13 @@ use std::{iter, slice};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use redis::{Pipeline, Value, from_redis_value};
+use redis::{Pipeline, Value};
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::error::{CallError, unexpected};
+use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::script::{Script, ScriptCall};
+use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::{self, RIGHTS};
 use crate::store::redis::store::Redis;
 use crate::store::redis::topology::cluster::down;
@@ -139,8 +140,7 @@ struct Rights {
 }
 
 fn read(reply: Value) -> Result<Rights, CallError> {
-    let (every_key, missing): (bool, Vec<String>) =
-        from_redis_value(reply).map_err(|_| unexpected(&Value::Nil))?;
+    let (every_key, missing): (_, Vec<String>) = parsed(reply)?;
     let is_of_waiters = |right: &String| {
         let command = right.trim_start_matches('+');
         right.starts_with('&') || OF_WAITERS.as_flattened().contains(&command)

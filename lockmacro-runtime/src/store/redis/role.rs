@@ -5,9 +5,11 @@ use redis::{Value, cmd};
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::node::Node;
+use crate::store::redis::reply::parsed;
 use crate::store::redis::store::Redis;
 use crate::store::redis::topology::route::Topology;
 use crate::value::error::LockError;
+use crate::value::random::HashMap;
 use crate::value::unavailability::Unavailability;
 
 impl Redis {
@@ -39,20 +41,18 @@ impl Node {
     /// left to the first lock.
     async fn is_replica(&self, budget: Budget) -> bool {
         let hello = self.call(cmd("HELLO"), budget).await;
-        hello.is_ok_and(|hello| role(hello).as_deref() == Some("replica"))
+        let facts: Result<HashMap<String, Value>, _> = hello.and_then(parsed);
+        let role = facts.ok().and_then(|mut facts| parsed::<String>(facts.remove("role")?).ok());
+        role.as_deref() == Some("replica")
     }
 
     /// The host and port of the primary of this replica.
     async fn primary(&self, budget: Budget) -> Option<String> {
-        match self.call(cmd("ROLE"), budget).await {
-            Ok(Value::Array(parts)) => match parts.as_slice() {
-                [_, Value::BulkString(host), Value::Int(port), ..] => {
-                    Some(format!("{}:{port}", String::from_utf8_lossy(host)))
-                }
-                _ => None,
-            },
-            _ => None,
-        }
+        // A replica that has received nothing has the offset -1, which `redis::Role` does not read.
+        type Replica = (String, String, u16, String, i64);
+        let (_, host, port, ..): Replica =
+            self.call(cmd("ROLE"), budget).await.and_then(parsed).ok()?;
+        Some(format!("{host}:{port}"))
     }
 
     /// Gives up the connection, so that the next call opens another.
@@ -61,21 +61,4 @@ impl Node {
             self.retire(&live);
         }
     }
-}
-
-/// The role in a reply to HELLO, which is a map, or a list of names and values before RESP3.
-fn role(hello: Value) -> Option<String> {
-    let facts: Vec<_> = match hello {
-        Value::Map(facts) => facts.into_iter().flat_map(|(name, value)| [name, value]).collect(),
-        Value::Array(facts) => facts,
-        _ => return None,
-    };
-    let text = |value: &Value| match value {
-        Value::BulkString(text) => Some(String::from_utf8_lossy(text).into_owned()),
-        Value::SimpleString(text) => Some(text.clone()),
-        _ => None,
-    };
-    let mut facts = facts.iter();
-    facts.find(|name| text(name).as_deref() == Some("role"))?;
-    facts.next().and_then(text)
 }

@@ -55,11 +55,8 @@ impl Redis {
                     Err(CallError::Final(LockError::KeyNotALock { key: key.clone() }))
                 }
                 fences => {
-                    let fences = fences.iter().map(|block| match block {
-                        Value::BulkString(block) => fences_of(block),
-                        other => Err(unexpected(other)),
-                    });
-                    Ok(Reply::Granted { sent, fences: fences.collect::<Result<_, _>>()? })
+                    let fences = fences.iter().map(fences_of).collect::<Result<_, _>>()?;
+                    Ok(Reply::Granted { sent, fences })
                 }
             },
             other => Err(unexpected(&other)),

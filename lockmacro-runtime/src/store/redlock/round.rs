@@ -1,8 +1,7 @@
 //! Requests to several nodes at the same time.
 
-use std::future::poll_fn;
-use std::task::Poll;
-
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::time::timeout_at;
 
 use crate::protocol::answer::Asked;
@@ -11,7 +10,7 @@ use crate::value::time::Instant;
 
 /// Requests that are in flight at the same time, each to one node.
 pub(crate) struct Round<'a, T> {
-    in_flight: Vec<(usize, Asked<'a, T>)>,
+    in_flight: FuturesUnordered<Asked<'a, (usize, T)>>,
 }
 
 impl<'a, T> Round<'a, T> {
@@ -19,25 +18,15 @@ impl<'a, T> Round<'a, T> {
     where
         F: Future<Output = T> + Send + 'a,
     {
-        let boxed = |(nth, question)| (nth, Box::pin(question) as Asked<'a, T>);
+        let boxed = |(nth, question): (usize, F)| -> Asked<'a, (usize, T)> {
+            Box::pin(async move { (nth, question.await) })
+        };
         Self { in_flight: questions.map(boxed).collect() }
     }
 
     /// The next answer and the number of its node; `None` when all nodes have answered.
     pub(crate) async fn next(&mut self) -> Option<(usize, T)> {
-        poll_fn(|cx| {
-            // Polls all each time: there are few, and a request is sent when it is first polled.
-            for at in 0..self.in_flight.len() {
-                let (nth, question) = &mut self.in_flight[at];
-                if let Poll::Ready(answer) = question.as_mut().poll(cx) {
-                    let nth = *nth;
-                    drop(self.in_flight.swap_remove(at));
-                    return Poll::Ready(Some((nth, answer)));
-                }
-            }
-            if self.in_flight.is_empty() { Poll::Ready(None) } else { Poll::Pending }
-        })
-        .await
+        self.in_flight.next().await
     }
 
     /// The same, until a deadline; `None` after it, too.

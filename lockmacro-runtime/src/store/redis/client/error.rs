@@ -313,12 +313,6 @@ fn of_reply(code: &str, text: &str) -> CallError {
     }
 }
 
-/// The error for a caller whose call got a reply of the wrong kind. It names no key.
-#[cfg(any(feature = "defer", feature = "look"))]
-pub(crate) fn unexpected_reply(reply: &Value) -> LockError {
-    unexpected(reply).into_error(&LockKey::from(""))
-}
-
 /// The error for a reply of the wrong kind.
 pub(crate) fn unexpected(reply: &Value) -> CallError {
     // Only the kind of the reply: its text may be a token.

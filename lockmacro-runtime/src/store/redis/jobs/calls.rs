@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
+use futures_util::future::join_all;
+use redis::{FromRedisValue, ParsingError, Value, from_redis_value};
 
 use crate::jobs::call::Job;
 use crate::jobs::limits::{ABANDONED, DEAD_MAX, note_abandoned};
 use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
-use crate::store::redis::client::error::unexpected_reply;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;
+use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;
 use crate::store::servers::Servers;
@@ -20,7 +21,6 @@ use crate::value::companion::slot;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::random::random_name;
-use crate::value::task::JoinSet;
 
 /// Prefix of the keys of functions.
 pub(crate) const CALLS: &str = "lm1:jobs:";
@@ -79,38 +79,18 @@ impl Calls {
         self.budget_for(self.max_size)
     }
 
-    /// Calls a script until it is answered, or the manager's timeout is over.
-    pub(crate) async fn ask(
-        &self,
-        script: &'static Script,
-        function: &str,
-        args: &[&str],
-    ) -> Result<Value, LockError> {
-        self.ask_for(script, function, args, self.redis.budget()).await
-    }
-
-    /// The same with another budget.
-    pub(crate) async fn ask_for(
+    /// Calls a script until it is answered, or the budget is used up.
+    pub(crate) async fn ask<T: FromRedisValue>(
         &self,
         script: &'static Script,
         function: &str,
         args: &[&str],
         budget: Budget,
-    ) -> Result<Value, LockError> {
+    ) -> Result<T, LockError> {
         let keys = [key_of(function)];
         let eval = |budget, _| self.redis.eval(script.with(&keys, args), budget);
-        let value = Retry::new(budget).repeat(eval).await;
-        value.map_err(|error| error.into_error(&keys[0]))
-    }
-
-    /// The same for a reply of 0 or 1.
-    pub(crate) async fn whether(
-        &self,
-        script: &'static Script,
-        function: &str,
-        args: &[&str],
-    ) -> Result<bool, LockError> {
-        whether(&self.ask(script, function, args).await?)
+        let reply = Retry::new(budget).repeat(eval).await;
+        reply.and_then(parsed).map_err(|error| error.into_error(&keys[0]))
     }
 
     /// Registers for the pushes of a function.
@@ -156,19 +136,12 @@ impl Calls {
         let (most, dead_max) = (most.to_string(), DEAD_MAX.to_string());
         let (lease, tick_millis) = (millis(lease), millis(tick));
         let args = [&*most, &lease, &idle, &tick_millis, id, REPLY_BYTES_MAX, &dead_max, ABANDONED];
-        let reply = self.ask_for(&jobs::TAKE, function, &args, budget).await?;
-        let Value::Array(parts) = &reply else { return Err(unexpected_reply(&reply)) };
-        let [Value::Int(again), Value::Int(strays), Value::Array(dead), calls @ ..] =
-            parts.as_slice()
-        else {
-            return Err(unexpected_reply(&reply));
-        };
-        for call in dead {
-            if let Some([id, times]) = fields(call).as_deref() {
-                note_abandoned(function, id, times.parse().unwrap_or_default());
-            }
+        let (again, strays, dead, calls): (_, u64, Vec<(Text, u64)>, Vec<TakenCall>) =
+            self.ask(&jobs::TAKE, function, &args, budget).await?;
+        for (Text(id), times) in dead {
+            note_abandoned(function, &id, times);
         }
-        if *strays > 0 {
+        if strays > 0 {
             tracing::error!(
                 %function,
                 strays,
@@ -176,33 +149,20 @@ impl Calls {
                  they had no arguments, or an id that is not UTF-8"
             );
         }
-        let calls = calls.iter().filter_map(|call| {
-            let [id, arguments, key, tried, taken, busy] = fields(call)?.try_into().ok()?;
-            let (attempt, taken) = (tried.parse().ok()?, taken.parse().ok()?);
-            let (function, busy) = (Arc::clone(function), busy.parse().ok()?);
-            Some(Job { function, id, arguments, key, attempt, busy, taken })
-        });
-        let again = Duration::from_millis(u64::try_from(*again).unwrap_or_default());
-        Ok((calls.collect(), again.min(tick)))
+        let job = |(Text(id), Text(arguments), Text(key), attempt, taken, busy)| {
+            let function = Arc::clone(function);
+            Job { function, id, arguments, key, attempt, busy, taken }
+        };
+        Ok((calls.into_iter().map(job).collect(), Duration::from_millis(again).min(tick)))
     }
 
     /// Those of these calls that the worker still has, renewed for a whole lease.
     pub(crate) async fn still_taken(&self, taken: Vec<Job>, lease: Duration) -> Vec<Job> {
-        let mut keeping = JoinSet::new();
-        for (nth, job) in taken.into_iter().enumerate() {
-            let calls = self.clone();
-            keeping.spawn(async move {
-                // A call whose state is unknown is left to its lease.
-                let kept = calls.keep(&job, lease, calls.redis.brief()).await.unwrap_or(false);
-                kept.then_some((nth, job))
-            });
-        }
-        let mut kept = Vec::new();
-        while let Some(job) = keeping.join_next().await {
-            kept.extend(job.ok().flatten());
-        }
-        kept.sort_unstable_by_key(|(nth, _)| *nth);
-        kept.into_iter().map(|(_, job)| job).collect()
+        let keeping = taken.iter().map(|job| self.keep(job, lease, self.redis.brief()));
+        let kept = join_all(keeping).await;
+        // A call whose state is unknown is left to its lease.
+        let is_kept = |(job, kept): (Job, Result<bool, _>)| kept.unwrap_or(false).then_some(job);
+        taken.into_iter().zip(kept).filter_map(is_kept).collect()
     }
 
     pub(crate) async fn keep(
@@ -212,7 +172,7 @@ impl Calls {
         budget: Budget,
     ) -> Result<bool, LockError> {
         let args = [&*job.id, &job.taken.to_string(), &millis(lease)];
-        whether(&self.ask_for(&jobs::KEEP, &job.function, &args, budget).await?)
+        self.ask(&jobs::KEEP, &job.function, &args, budget).await
     }
 
     /// Subscribes to the pushes of a function; returns whether they can be received.
@@ -229,13 +189,6 @@ impl Calls {
     }
 }
 
-fn whether(reply: &Value) -> Result<bool, LockError> {
-    match reply {
-        Value::Int(done @ (0 | 1)) => Ok(*done == 1),
-        other => Err(unexpected_reply(other)),
-    }
-}
-
 fn key_of(function: &str) -> LockKey {
     [CALLS, function].concat().into()
 }
@@ -244,18 +197,16 @@ pub(crate) fn millis(time: Duration) -> String {
     time.as_millis().to_string()
 }
 
-pub(crate) fn fields(reply: &Value) -> Option<Vec<String>> {
-    match reply {
-        Value::Array(fields) => fields.iter().map(text).collect(),
-        _ => None,
+/// A text in a reply. Bytes that are not UTF-8 are replaced, since other programs may have stored
+/// them.
+pub(crate) struct Text(pub(crate) String);
+
+impl FromRedisValue for Text {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let bytes: Vec<u8> = from_redis_value(value)?;
+        Ok(Self(String::from_utf8_lossy(&bytes).into_owned()))
     }
 }
 
-/// Reads text; bytes that are not UTF-8 are replaced, since other programs may have stored them.
-pub(crate) fn text(reply: &Value) -> Option<String> {
-    match reply {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        Value::Int(number) => Some(number.to_string()),
-        _ => None,
-    }
-}
+/// The id, the arguments and the key of a call, and how often it was tried, taken and busy.
+type TakenCall = (Text, Text, Text, u32, u64, u32);

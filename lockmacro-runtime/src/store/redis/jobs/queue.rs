@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
 use tokio::select;
 
 use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions};
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{DEAD_MAX, WAITING_MAX, check_size, full};
-use crate::store::redis::client::error::unexpected_reply;
-use crate::store::redis::jobs::calls::{Calls, REPLY_BYTES_MAX, TakeRequest, fields, millis, text};
+use crate::store::redis::jobs::calls::{Calls, REPLY_BYTES_MAX, TakeRequest, Text, millis};
 use crate::store::redis::jobs::listing::{IdleLooks, Looks};
 use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;
@@ -23,6 +21,10 @@ const PAUSE_MIN: Duration = Duration::from_millis(1);
 const TAKEN_MAX: usize = 1_000;
 /// Most calls that can be skipped: a script counts exactly up to there.
 const FIRST_MAX: usize = 1 << 48;
+
+/// The id, the arguments and the key of a call, how often it was tried and busy, its last error, and
+/// its time in milliseconds from now.
+type ListedCall = (Text, Text, Text, [Text; 2], Text, i64);
 
 /// The deferred calls on the server of a manager's locks.
 #[derive(Debug)]
@@ -75,11 +77,8 @@ impl RedisJobs {
         id: &str,
         dead: usize,
     ) -> Result<usize, LockError> {
-        let dead = dead.to_string();
-        match self.calls.ask(&jobs::RETRY_OR_REMOVE, function, &[how, id, &dead]).await? {
-            Value::Int(count) => Ok(usize::try_from(count).unwrap_or_default()),
-            other => Err(unexpected_reply(&other)),
-        }
+        let (dead, budget) = (dead.to_string(), self.calls.budget());
+        self.calls.ask(&jobs::RETRY_OR_REMOVE, function, &[how, id, &dead], budget).await
     }
 }
 
@@ -96,17 +95,9 @@ impl Deferrer for RedisJobs {
             let (most, attempts) = (WAITING_MAX.to_string(), attempts.to_string());
             let args = [&id, &delay, &arguments, &key, unique, &most, &attempts];
             let budget = self.calls.budget_for(arguments.len());
-            match self.calls.ask_for(&jobs::PUT, &function, &args, budget).await? {
-                Value::Array(parts) => match parts.as_slice() {
-                    [id, Value::Int(due)] => {
-                        let id = text(id).ok_or_else(|| unexpected_reply(id))?;
-                        let due = Duration::from_millis(u64::try_from(*due).unwrap_or_default());
-                        Ok(Stored { id, due })
-                    }
-                    _ => Err(unexpected_reply(&Value::Nil)),
-                },
-                Value::Int(0) => Err(full(&function)),
-                other => Err(unexpected_reply(&other)),
+            match self.calls.ask(&jobs::PUT, &function, &args, budget).await? {
+                Some((Text(id), due)) => Ok(Stored { id, due: Duration::from_millis(due) }),
+                None => Err(full(&function)),
             }
         })
     }
@@ -164,7 +155,7 @@ impl Deferrer for RedisJobs {
             };
             let (taken, delay) = (job.taken.to_string(), millis(delay));
             let args = [&*job.id, &taken, how, &delay, &error, &DEAD_MAX.to_string()];
-            self.calls.whether(&jobs::SETTLE, &job.function, &args).await
+            self.calls.ask(&jobs::SETTLE, &job.function, &args, self.calls.budget()).await
         })
     }
 
@@ -179,26 +170,20 @@ impl Deferrer for RedisJobs {
             let (first, most) = (first.min(FIRST_MAX), most.min(TAKEN_MAX));
             let args = [state.name(), &first.to_string(), &most.to_string(), REPLY_BYTES_MAX];
             let budget = self.calls.budget_for_calls();
-            let reply = self.calls.ask_for(&jobs::LIST, &function, &args, budget).await?;
-            let Value::Array(parts) = &reply else { return Err(unexpected_reply(&reply)) };
-            let [Value::Int(total), calls @ ..] = parts.as_slice() else {
-                return Err(unexpected_reply(&reply));
-            };
-            let jobs = calls.iter().filter_map(|call| {
-                let mut fields = fields(call)?.into_iter();
-                let mut field = || fields.next();
-                Some(JobInfo {
+            let (total, calls): (_, Vec<ListedCall>) =
+                self.calls.ask(&jobs::LIST, &function, &args, budget).await?;
+            let info =
+                |(id, arguments, key, [attempts, busy], error, in_millis): ListedCall| JobInfo {
                     function: Arc::clone(&function),
-                    id: field()?,
-                    arguments: field()?,
-                    key: field()?,
-                    attempts: field()?.parse().unwrap_or_default(),
-                    busy: field()?.parse().unwrap_or_default(),
-                    error: field().filter(|error| !error.is_empty()),
-                    in_millis: field()?.parse().ok()?,
-                })
-            });
-            Ok(Page { total: usize::try_from(*total).unwrap_or_default(), jobs: jobs.collect() })
+                    id: id.0,
+                    arguments: arguments.0,
+                    key: key.0,
+                    attempts: attempts.0.parse().unwrap_or_default(),
+                    busy: busy.0.parse().unwrap_or_default(),
+                    error: Some(error.0).filter(|error| !error.is_empty()),
+                    in_millis,
+                };
+            Ok(Page { total, jobs: calls.into_iter().map(info).collect() })
         })
     }
 

@@ -2,7 +2,7 @@
 --
 -- KEYS     three for each lock: the lock, its queue and those who share it, see queue.lua
 -- ARGV[1]  the length of the longest token in bytes
--- returns  for each lock { its value, up to that length; its PTTL; the number of waiters, -1 when
+-- returns  for each lock { its value, up to that length; its PTTL; the number of waiters, nil when
 --          the queue key holds another type; 1 when the lock holds another type, else 0; the
 --          number of those who share it }
 local function wrong_type(reply)
@@ -25,7 +25,7 @@ for nth = 1, #KEYS, 3 do
   end
   local waiters = redis.pcall('ZCARD', KEYS[nth + 1])
   if wrong_type(waiters) then
-    waiters = -1
+    waiters = false
   end
   local is_shared = type(value) == 'string' and string.sub(value, -7) == '/shared'
   local sharing = is_shared and count_holders(KEYS[nth + 2]) or 0

@@ -2,16 +2,16 @@
 --
 -- KEYS     the lock, its queue and its records, see queue.lua
 -- ARGV[1]  the most waiters to return
--- returns  { the number of waiters; then for each its token, the milliseconds until it counts as
---          dead unless it asks again, and the number of callers it waits for; -1 when not known }
+-- returns  { the number of waiters; for each { its token; the milliseconds until it counts as dead
+--          unless it asks again; the number of callers it waits for }, nil when not known }
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = { redis.call('ZCARD', KEYS[2]) }
+local found = {}
 for _, token in ipairs(redis.call('ZRANGE', KEYS[2], 0, ARGV[1] - 1)) do
   local record = redis.call('HGET', KEYS[3], token) or ''
   local deadline = string.match(record, '^(%d+)|')
-  found[#found + 1] = token
-  found[#found + 1] = deadline and math.max(deadline - now, 0) or -1
-  found[#found + 1] = tonumber(string.match(record, '^%d+|%d+|%d|%d|%d+|[^|]*|(%d+)')) or -1
+  local left = deadline and math.max(deadline - now, 0) or false
+  local callers = tonumber(string.match(record, '^%d+|%d+|%d|%d|%d+|[^|]*|(%d+)')) or false
+  found[#found + 1] = { token, left, callers }
 end
-return found
+return { redis.call('ZCARD', KEYS[2]), found }

@@ -4,14 +4,14 @@
 -- ARGV[2]  the number of calls to skip
 -- ARGV[3]  the most calls to return
 -- ARGV[4]  the most bytes of arguments and errors to return, the first call excepted
--- returns  { the number of calls; then for each its id, arguments, key, how often it was tried and
---          busy, its last error, and its time in milliseconds from now }
+-- returns  { the number of calls; for each { its id, arguments, key, { how often it was tried and
+--          busy }, its last error, and its time in milliseconds from now } }
 local FAR = 2 ^ 53
 local states = { waiting = KEYS[2], running = KEYS[3], dead = KEYS[4] }
 local state = states[ARGV[1]]
-local found = { redis.call('ZCARD', state) }
+local found, total = {}, redis.call('ZCARD', state)
 if ARGV[3] == '0' then
-  return found
+  return { total, found }
 end
 local listed = redis.call('ZRANGE', state, ARGV[2], ARGV[2] + ARGV[3] - 1, 'WITHSCORES')
 local room = tonumber(ARGV[4])
@@ -19,18 +19,17 @@ for nth = 1, #listed, 2 do
   local id = listed[nth]
   local call = redis.call('HMGET', KEYS[1], id, id .. '#k', id .. '#n', id .. '#b', id .. '#e')
   room = room - #(call[1] or '') - #(call[5] or '')
-  if room < 0 and #found > 1 then
+  if room < 0 and #found > 0 then
     break
   end
   found[#found + 1] = {
     id,
     call[1] or '',
     call[2] or '',
-    call[3] or '0',
-    call[4] or '0',
+    { call[3] or '0', call[4] or '0' },
     call[5] or '',
     -- Other programs may have stored any time, infinity included.
     number(math.max(-FAR, math.min(tonumber(listed[nth + 1]) - now, FAR))),
   }
 end
-return found
+return { total, found }

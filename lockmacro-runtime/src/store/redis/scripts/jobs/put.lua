@@ -8,7 +8,7 @@
 -- ARGV[6]  the most calls that may wait
 -- ARGV[7]  the number of leases that may end without a report
 -- returns  { the id under which it waits; the milliseconds until that is due, 0 for one that has
---          ended }, 0 when too many wait
+--          ended }, nil when too many wait
 local id, delay, arguments, key, only, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 local there = redis.call('HEXISTS', KEYS[1], id) == 1 and id
@@ -24,7 +24,7 @@ if redis.call('ZSCORE', KEYS[7], id) then
   return { id, 0 }
 end
 if redis.call('ZCARD', KEYS[2]) >= tonumber(most) then
-  return 0
+  return nil
 end
 redis.call('HSET', KEYS[1], id, arguments, id .. '#k', key, id .. '#a', ARGV[7])
 if only == '1' then

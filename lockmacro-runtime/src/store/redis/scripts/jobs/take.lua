@@ -12,8 +12,8 @@
 -- ARGV[8]  the error of a new dead letter, after the number of its runs
 -- returns  { the milliseconds after which to look again, at most the above; the number of waiting
 --          entries without arguments or with an id that is not UTF-8, which were removed; for each
---          new dead letter its id, and how often it was taken without a reported end; then for each
---          call its id, arguments, key, and how often it was tried, taken and busy }
+--          new dead letter { its id; how often it was taken without a reported end }; for each call
+--          { its id, arguments, key, and how often it was tried, taken and busy } }
 local AT_ONCE = 100
 local OF_REQUEST = 10000
 -- For calls that were stored without the field.
@@ -134,4 +134,4 @@ if #calls == 0 and ARGV[3] ~= '' then
   redis.call('PEXPIRE', KEYS[6], ARGV[4])
 end
 touch()
-return { again, strays, dead, unpack(calls) }
+return { again, strays, dead, calls }
