@@ -20,8 +20,8 @@ macro_rules! library {
         ))),+)
     };
 }
-const SHARE: &str = library!("acquire_shared.lua");
-const END_SHARE: &str = library!("release_shared.lua");
+const SHARE: &str = library!("acquire_shared.lua", "for_each_call.lua");
+const END_SHARE: &str = library!("release_shared.lua", "for_each_call.lua");
 
 /// `SET NX PX`, and a script that compares and deletes; or the scripts of a shared lock.
 #[derive(Clone)]

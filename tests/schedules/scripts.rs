@@ -3,12 +3,18 @@
 const QUEUE: &str = include_str!("../../lockmacro-runtime/src/store/redis/scripts/queue.lua");
 const RELEASE_UNQUEUED: &str =
     include_str!("../../lockmacro-runtime/src/store/redis/scripts/release_unqueued.lua");
-const RELEASE_UNCONTENDED: &str =
-    include_str!("../../lockmacro-runtime/src/store/redis/scripts/release_uncontended.lua");
-const ACQUIRE_SHARED: &str =
-    include_str!("../../lockmacro-runtime/src/store/redis/scripts/acquire_shared.lua");
-const RELEASE_SHARED: &str =
-    include_str!("../../lockmacro-runtime/src/store/redis/scripts/release_shared.lua");
+const RELEASE_UNCONTENDED: &str = concat!(
+    include_str!("../../lockmacro-runtime/src/store/redis/scripts/release_uncontended.lua"),
+    include_str!("../../lockmacro-runtime/src/store/redis/scripts/for_each_call.lua")
+);
+const ACQUIRE_SHARED: &str = concat!(
+    include_str!("../../lockmacro-runtime/src/store/redis/scripts/acquire_shared.lua"),
+    include_str!("../../lockmacro-runtime/src/store/redis/scripts/for_each_call.lua")
+);
+const RELEASE_SHARED: &str = concat!(
+    include_str!("../../lockmacro-runtime/src/store/redis/scripts/release_shared.lua"),
+    include_str!("../../lockmacro-runtime/src/store/redis/scripts/for_each_call.lua")
+);
 const ACQUIRE: &str = concat!(
     include_str!("../../lockmacro-runtime/src/store/redis/scripts/grant.lua"),
     include_str!("../../lockmacro-runtime/src/store/redis/scripts/acquire.lua")

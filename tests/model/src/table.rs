@@ -22,7 +22,7 @@ pub const TABLE: &[Row] = &[
     ("Deliver(Ask)", "store/redis/scripts/acquire.lua", "local function join_queue"),
     ("Deliver(Ask)", "store/redis/scripts/acquire.lua", "local function granted"),
     ("Deliver(Release)", "store/redis/scripts/release.lua", "promote(rest, ARGV[3], ARGV[4])"),
-    ("Deliver(Release)", "store/redis/scripts/release_uncontended.lua", "local function release"),
+    ("Deliver(Release)", "store/redis/scripts/release_uncontended.lua", "local function one"),
     ("Deliver(Release)", "store/redis/scripts/queue.lua", "local function promote"),
     ("Deliver(Release)", "store/redis/scripts/queue.lua", "local function next_fences"),
     ("Deliver(Renew)", "store/redis/scripts/renew.lua", "extend(KEYS[1])"),

@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use lockmacro_simulation_tests::server::{ConnectionId, Output, Server};
 
-const RELEASE: &str =
-    include_str!("../../../lockmacro-runtime/src/store/redis/scripts/release_uncontended.lua");
+const RELEASE: &str = concat!(
+    include_str!("../../../lockmacro-runtime/src/store/redis/scripts/release_uncontended.lua"),
+    include_str!("../../../lockmacro-runtime/src/store/redis/scripts/for_each_call.lua")
+);
 const PAIRS: u32 = 200_000;
 
 fn main() {

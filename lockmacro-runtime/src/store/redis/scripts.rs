@@ -7,7 +7,11 @@ use crate::store::redis::client::script::Script;
 
 macro_rules! script {
     (merges: $companions:expr, $file:literal) => {
-        script!(code: include_str!($file), $companions, true)
+        script!(
+            code: concat!(include_str!($file), include_str!("scripts/for_each_call.lua")),
+            $companions,
+            true
+        )
     };
     // The files after the `;` are a script for one lock, which is run for each of several.
     (each_lock: $companions:expr, $($file:literal),*; $($one:literal),+) => {
@@ -52,7 +56,7 @@ pub(crate) static RELEASE_SHARED: Script =
     script!(merges: ["q", "h"], "scripts/release_shared.lua");
 pub(crate) static RELEASE_MIGRATING: Script = script!([], "scripts/release_migrating.lua");
 pub(crate) static RELEASE_MIGRATING_SHARED: Script =
-    script!(["h"], "scripts/release_migrating_shared.lua");
+    script!(["h"], "scripts/release_migrating.lua");
 pub(crate) static RENEW: Script = script!([], "scripts/renew.lua");
 pub(crate) static RENEW_SHARED: Script = script!(["h"], "scripts/renew.lua");
 pub(crate) static RAISE_FENCE: Script = script!(["f"], "scripts/raise_fence.lua");
@@ -75,13 +79,12 @@ pub(crate) static RELEASE_ALL: Script = script!(
 pub(crate) static RENEW_ALL: Script = script!(each_lock: OF_A_LOCK,; "scripts/renew.lua");
 
 /// The scripts that locks may need.
-pub(crate) static ALL: [&Script; 12] = [
+pub(crate) static ALL: [&Script; 11] = [
     &ACQUIRE,
     &ACQUIRE_SHARED,
     &RELEASE_SHARED,
     &ACQUIRE_ALL,
     &RELEASE_MIGRATING,
-    &RELEASE_MIGRATING_SHARED,
     &RELEASE_UNCONTENDED,
     &RAISE_FENCE,
     &RELEASE,

@@ -32,12 +32,11 @@ enum Script {
 }
 
 /// What is written only in one of the scripts.
-const BEGINNINGS: [(&str, Script); 6] = [
+const BEGINNINGS: [(&str, Script); 5] = [
     ("-- Asks for a lock: ", Script::Acquires),
     ("-- Asks for several locks: ", Script::Acquires),
     ("-- Releases a lock if ", Script::Releases),
     ("-- Releases a lock without ", Script::Releases),
-    ("-- The same as release_migrating.lua ", Script::Releases),
     ("-- Releases locks, ", Script::ReleasesEach),
 ];
 

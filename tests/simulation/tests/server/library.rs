@@ -25,10 +25,9 @@ const RELEASE_ALL: &str = concat!(
     script!("for_each_lock.lua")
 );
 const RELEASE_MIGRATING: &str = script!("release_migrating.lua");
-const RELEASE_MIGRATING_SHARED: &str = script!("release_migrating_shared.lua");
-const ACQUIRE_SHARED: &str = script!("acquire_shared.lua");
-const RELEASE_SHARED: &str = script!("release_shared.lua");
-const RELEASE_MERGED: &str = script!("release_uncontended.lua");
+const ACQUIRE_SHARED: &str = script!("acquire_shared.lua", "for_each_call.lua");
+const RELEASE_SHARED: &str = script!("release_shared.lua", "for_each_call.lua");
+const RELEASE_MERGED: &str = script!("release_uncontended.lua", "for_each_call.lua");
 const RENEW_ALL: &str = concat!(
     script!("several_locks.lua"),
     "local function one()\n",
@@ -197,7 +196,7 @@ fn several_locks() {
                 eval(RAISE_FENCE, &[one[0], one[3]], &[token.clone(), ttl, kept]),
                 eval(WRITE, &["resource"], &[number, "value".to_owned()]),
                 eval(RELEASE_MIGRATING, &one[..1], std::slice::from_ref(&token)),
-                eval(RELEASE_MIGRATING_SHARED, &[one[0], one[4]], &[token]),
+                eval(RELEASE_MIGRATING, &[one[0], one[4]], &[token]),
                 eval(
                     CHECK_RIGHTS,
                     one,

@@ -4,8 +4,7 @@
 --
 -- KEYS     for each lock: the lock, its queue and its holders, see queue.lua
 -- ARGV     for each lock: the token, the ttl in milliseconds, and the limit, see queue.lua
--- returns  for each lock 1 when granted, else 0; and -1 when the call has to be sent by itself. For
---          one lock only this number
+-- returns  for each lock 1 when granted, else 0; see for_each_call.lua
 --
 -- The first write of each branch is one that a full server refuses. The holders come before the key:
 -- where a right is missing in between, no key stays that nobody holds.
@@ -13,7 +12,11 @@
 -- Most dead holders that one call removes.
 local DEAD_HOLDERS_AT_ONCE = 128
 
-local function acquire(lock, queue, holders, token, ttl, limit)
+local calls = #KEYS / 3
+
+local function one(nth)
+  local lock, queue, holders = unpack(KEYS, 3 * nth - 2, 3 * nth)
+  local token, ttl, limit = unpack(ARGV, 3 * nth - 2, 3 * nth)
   if redis.call('ZCARD', queue) > 0 then
     return 0
   end
@@ -51,14 +54,3 @@ local function acquire(lock, queue, holders, token, ttl, limit)
   return 1
 end
 
-if #KEYS == 3 then
-  return acquire(KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3])
-end
-local found = {}
-for nth = 1, #KEYS / 3 do
-  local at = 3 * nth - 2
-  local done, number =
-    pcall(acquire, KEYS[at], KEYS[at + 1], KEYS[at + 2], ARGV[at], ARGV[at + 1], ARGV[at + 2])
-  found[nth] = done and number or -1
-end
-return found

@@ -4,11 +4,14 @@
 -- KEYS     for each lock: the lock, its queue and its holders, see queue.lua
 -- ARGV     for each lock its token
 -- returns  for each lock 1 when its token held it, else 0; 2 when nothing was done because there
---          are waiters, and -1 when the call has to be sent by itself. For one lock only this
---          number
+--          are waiters; see for_each_call.lua
 --
 -- As in release_unqueued.lua the first command is a GETEX.
-local function release(lock, queue, holders, token)
+local calls = #ARGV
+
+local function one(nth)
+  local lock, queue, holders = unpack(KEYS, 3 * nth - 2, 3 * nth)
+  local token = ARGV[nth]
   local value = redis.pcall('GETEX', lock)
   if type(value) == 'table' or redis.call('ZCARD', queue) > 0 then
     return 2
@@ -43,13 +46,3 @@ local function release(lock, queue, holders, token)
   return tonumber(ends) > now and 1 or 0
 end
 
-if #ARGV == 1 then
-  return release(KEYS[1], KEYS[2], KEYS[3], ARGV[1])
-end
-local found = {}
-for nth = 1, #ARGV do
-  local at = 3 * nth - 2
-  local done, number = pcall(release, KEYS[at], KEYS[at + 1], KEYS[at + 2], ARGV[nth])
-  found[nth] = done and number or -1
-end
-return found

@@ -5,11 +5,13 @@
 -- KEYS     for each lock: the lock and its queue, see queue.lua
 -- ARGV     for each lock its token
 -- returns  for each lock 1 when its token held it, else 0; 2 when nothing was done because there
---          are waiters, and -1 when the call has to be sent by itself. For one lock only this
---          number
+--          are waiters; see for_each_call.lua
 --
 -- As in release_unqueued.lua the first command is a GETEX.
-local function release(lock, queue, token)
+local calls = #ARGV
+
+local function one(nth)
+  local lock, queue, token = KEYS[2 * nth - 1], KEYS[2 * nth], ARGV[nth]
   local held = redis.call('GETEX', lock)
   if held and held ~= token then
     return 0
@@ -20,12 +22,3 @@ local function release(lock, queue, token)
   return held and redis.call('DEL', lock) or 0
 end
 
-if #ARGV == 1 then
-  return release(KEYS[1], KEYS[2], ARGV[1])
-end
-local found = {}
-for nth = 1, #ARGV do
-  local done, number = pcall(release, KEYS[2 * nth - 1], KEYS[2 * nth], ARGV[nth])
-  found[nth] = done and number or -1
-end
-return found
