@@ -119,24 +119,11 @@ fn unreported(error: &LockError) {
 /// Keeps an error for which the call itself is not the reason. The lock cannot be acquired now, so
 /// the call's body does not run.
 fn refused(error: &LockError) {
-    use LockError::{
-        AccessDenied, Authentication, ConnectionLimit, InsufficientReplicas, NoQuorum,
-        NotInstalled, Unavailable,
-    };
-    let transient = matches!(
-        error,
-        AccessDenied { .. }
-            | Authentication { .. }
-            | ConnectionLimit { .. }
-            | InsufficientReplicas { .. }
-            | NoQuorum { .. }
-            | NotInstalled
-            | Unavailable { .. }
-    );
-    if transient && LockGuard::current().is_none() {
+    let not_installed = *error == LockError::NotInstalled;
+    if (not_installed || error.is_of_servers()) && LockGuard::current().is_none() {
         let note = |running: &RunningCall| *running.0.refused.lock() = Some(error.clone());
         // The other errors are logged where they occur.
-        if RUNNING.try_with(note).is_ok() && *error == NotInstalled {
+        if RUNNING.try_with(note).is_ok() && not_installed {
             tracing::warn!(%error, "a deferred call was not tried: it could not acquire its lock");
         }
     }

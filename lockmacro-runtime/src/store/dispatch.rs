@@ -72,33 +72,27 @@ impl Store {
         if request.was_released() {
             return Box::pin(ready(Ok(Answer::Lost(Box::new(Err(released()))))));
         }
-        let (store, request) = (Arc::clone(self), Arc::clone(request));
+        let (store, request, shutdown) =
+            (Arc::clone(self), Arc::clone(request), Arc::clone(shutdown));
         let until = request.until.filter(|_| request.waits());
         let wait = until.map(|until| until.since(Moment::now()));
-        if self.is_replicated() {
-            let shutdown = Arc::clone(shutdown);
-            return Box::pin(async move {
-                match store.acquire_unacknowledged(&request, wait, &shutdown).await {
-                    Ok(Answer::Granted(grant)) => store.acknowledged(&request, grant).await,
-                    answer => answer,
-                }
-            });
-        }
         match &**self {
             // The common cases need one box only.
-            Store::Redis(redis) if request.several().is_empty() => {
+            Store::Redis(redis) if request.several().is_empty() && !redis.is_replicated() => {
                 let redis = Arc::clone(redis);
                 match wait {
                     None => Box::pin(async move { redis.acquire(&request, None).await }),
-                    Some(wait) => Box::pin(Redis::wait(redis, request, wait, Arc::clone(shutdown))),
+                    Some(wait) => Box::pin(Redis::wait(redis, request, wait, shutdown)),
                 }
             }
-            _ => {
-                let shutdown = Arc::clone(shutdown);
-                Box::pin(
-                    async move { store.acquire_unacknowledged(&request, wait, &shutdown).await },
-                )
-            }
+            _ => Box::pin(async move {
+                match store.acquire_unacknowledged(&request, wait, &shutdown).await {
+                    Ok(Answer::Granted(grant)) if store.is_replicated() => {
+                        store.acknowledged(&request, grant).await
+                    }
+                    answer => answer,
+                }
+            }),
         }
     }
 

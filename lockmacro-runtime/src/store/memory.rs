@@ -9,12 +9,10 @@ use tokio::time::timeout_at;
 #[cfg(feature = "defer")]
 use crate::jobs::memory::MemoryJobs;
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
-use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::hand_off::HandOff;
-use crate::store::memory_holders::Holder;
-use crate::store::memory_table::{MemoryWaiter, Table, Ticket};
+use crate::store::memory_table::{Holder, MemoryWaiter, Table, Ticket};
 use crate::store::servers::Servers;
 use crate::store::tick::tick;
 use crate::store::waiters::{Signal, Waiters};
@@ -120,8 +118,7 @@ impl Memory {
         for (nth, key) in locked.iter().map(LockKey::as_str).enumerate() {
             let mode = locked[nth].mode();
             let is_held = |table: &mut Table| {
-                let holders = table.holders(key, now);
-                holders.and_then(|holders| holders.of_token(&request.token)).is_some()
+                table.holder(key, &request.token).is_some_and(|holder| holder.expires > now)
             };
             if is_held(&mut table) {
                 continue;
@@ -137,10 +134,7 @@ impl Memory {
                     continue;
                 }
             }
-            let shown = table.holders(key, now).and_then(|holders| holders.shown(mode));
-            let holder = shown.map_or_else(OtherHolder::default, |(value, ends)| {
-                OtherHolder::of(value, Some(ends.since(now)))
-            });
+            let holder = table.other_holder(key, mode, now);
             let queue = match waiter {
                 Some(waiter) => table.enqueue(request, waiter),
                 None => Queueing::Outside,
@@ -154,8 +148,8 @@ impl Memory {
                     queue.binary_search_by_key(&ticket, |one| one.ticket).ok()
                 });
             }
-            let expires = now.after(request.ttl);
-            table.grant(key, Holder { token: request.token.clone(), expires }, mode);
+            let (expires, is_exclusive) = (now.after(request.ttl), mode.is_exclusive());
+            table.grant(key, Holder { token: request.token.clone(), expires, is_exclusive });
         }
         let fences = fenced.iter().filter_map(|_| table.fences()).collect();
         Ok(Answer::Granted(Grant { sent: now, at: now, ttl: request.ttl, earlier, fences }))
@@ -183,11 +177,12 @@ impl Memory {
         let mut table = self.table();
         let mut all = true;
         for key in request.keys() {
-            let holders = table.holders(key.as_str(), now);
-            match holders.and_then(|holders| holders.of_token(&request.token)) {
+            match table.holder(key.as_str(), &request.token) {
                 // As on a server, a renewal never shortens the lease.
-                Some(holder) => holder.expires = holder.expires.max(now.after(ttl)),
-                None => all = false,
+                Some(holder) if holder.expires > now => {
+                    holder.expires = holder.expires.max(now.after(ttl));
+                }
+                _ => all = false,
             }
         }
         all
@@ -201,8 +196,7 @@ impl Memory {
         let (keep, mut table, now) = (request.keep(), self.table(), Moment::now());
         let mut all = true;
         for key in request.keys().iter().map(LockKey::as_str) {
-            let holders = table.held.get_mut(key);
-            let Some(holder) = holders.and_then(|holders| holders.of_token(&request.token)) else {
+            let Some(holder) = table.holder(key, &request.token) else {
                 // Without the lock, the token may be in the queue.
                 if request.waits() {
                     let own = |waiting: &MemoryWaiter| waiting.token == request.token;
@@ -247,7 +241,6 @@ mod tests {
     use super::*;
     use crate::store::memory_table::SWEEP_FROM;
     use crate::value::error::LockError;
-    use crate::value::mode::Mode;
     use crate::value::token::Token;
     use crate::value::unavailability::Unavailability;
 
@@ -279,8 +272,7 @@ mod tests {
             assert_eq!(releasing.join().unwrap(), Released::Held);
         });
         let table = memory.table();
-        let (_, expires) = table.held["order:42"].shown(Mode::Exclusive).unwrap();
-        assert!(expires >= sent.after(kept));
+        assert!(table.held["order:42"][0].expires >= sent.after(kept));
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::mem;
 use std::time::{Duration, SystemTime};
 
 use crate::protocol::answer::Queueing;
+use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::store::hand_off::HandOff;
-use crate::store::memory_holders::{Holder, Holders};
 use crate::store::waiters::Waiters;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceBlock};
@@ -23,14 +23,22 @@ pub(crate) const SWEEP_FROM: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// No key has an empty list of holders.
-    pub(crate) held: HashMap<String, Holders>,
+    /// The holders of each key: an exclusive one, or those that share it, in the order in which
+    /// they came. No key has an empty list.
+    pub(crate) held: HashMap<String, Vec<Holder>>,
     /// The waiters of each key, the first one first. No key has an empty queue.
     pub(crate) queues: HashMap<String, VecDeque<MemoryWaiter>>,
     /// The number of keys at which expired ones are removed next.
     pub(crate) sweep_at: usize,
     pub(crate) last_fence: u64,
     pub(crate) last_ticket: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Holder {
+    pub(crate) token: Token,
+    pub(crate) expires: Moment,
+    pub(crate) is_exclusive: bool,
 }
 
 #[derive(Debug)]
@@ -116,23 +124,49 @@ impl Table {
         }
     }
 
-    /// The holders whose lease is not over.
-    pub(crate) fn holders(&mut self, key: &str, now: Moment) -> Option<&mut Holders> {
-        if self.held.get_mut(key).is_some_and(|holders| !holders.live_on(now)) {
+    /// The holder with this token, also when its lease is over.
+    pub(crate) fn holder(&mut self, key: &str, token: &Token) -> Option<&mut Holder> {
+        self.held.get_mut(key)?.iter_mut().find(|holder| holder.token == *token)
+    }
+
+    /// The holders whose lease is not over. Forgets the others.
+    pub(crate) fn holders(&mut self, key: &str, now: Moment) -> &[Holder] {
+        if self.held.get_mut(key).is_some_and(|holders| !live_on(holders, now)) {
             self.held.remove(key);
         }
-        self.held.get_mut(key)
+        self.held.get(key).map_or(&[], Vec::as_slice)
     }
 
     /// Whether a caller of this mode may hold the key beside its holders.
     pub(crate) fn admits(&mut self, key: &str, mode: Mode, now: Moment) -> bool {
-        self.holders(key, now).is_none_or(|holders| holders.admit(mode))
+        let holders = self.holders(key, now);
+        !holders.iter().any(|holder| holder.is_exclusive) && mode.admits(holders.len())
     }
 
-    /// Adds a holder.
-    pub(crate) fn grant(&mut self, key: &str, holder: Holder, mode: Mode) {
-        let before = self.held.remove(key);
-        self.held.insert(key.to_owned(), Holders::with(before, holder, mode));
+    /// The holder that a refused caller of this mode is shown, and how long the caller has to wait
+    /// at most if nobody renews.
+    pub(crate) fn other_holder(&mut self, key: &str, mode: Mode, now: Moment) -> OtherHolder {
+        let holders = self.holders(key, now);
+        let ends = holders.iter().map(|holder| holder.expires.since(now));
+        let left = match mode {
+            Mode::Permits(_) => ends.min(),
+            Mode::Exclusive | Mode::Shared => ends.max(),
+        };
+        let last = holders.last().map(|holder| holder.token.expose().as_bytes());
+        last.map_or_else(OtherHolder::default, |value| OtherHolder::of(value, left))
+    }
+
+    /// Adds a holder. A token that holds the key already keeps the later end of its lease.
+    pub(crate) fn grant(&mut self, key: &str, mut holder: Holder) {
+        let holders = self.held.entry(key.to_owned()).or_default();
+        holders.retain(|other| {
+            let is_same = other.token == holder.token;
+            if is_same {
+                holder.expires = holder.expires.max(other.expires);
+            }
+            !is_same && !holder.is_exclusive
+        });
+        holders.push(holder);
     }
 
     /// Hands the lock off to the first waiters that still exist, as many as may share it.
@@ -158,19 +192,14 @@ impl Table {
             // Only for the confirm window: a stopped waiter must not keep the lock for the whole
             // ttl.
             let ttl = ttl.min(CONFIRM_WINDOW);
-            let holder = Holder { token: token.clone(), expires: now.after(ttl) };
-            self.grant(key, holder, mode);
+            let (expires, is_exclusive) = (now.after(ttl), mode.is_exclusive());
+            self.grant(key, Holder { token: token.clone(), expires, is_exclusive });
             let hand_off = HandOff { received: now, connection: 0, at: 0, ttl, fences };
-            if !waiters.grant(number, hand_off) {
-                self.expire(key, &token, now);
+            if !waiters.grant(number, hand_off)
+                && let Some(holder) = self.holder(key, &token)
+            {
+                holder.expires = now;
             }
-        }
-    }
-
-    /// Ends the lease of a token.
-    fn expire(&mut self, key: &str, token: &Token, now: Moment) {
-        if let Some(holder) = self.held.get_mut(key).and_then(|holders| holders.of_token(token)) {
-            holder.expires = now;
         }
     }
 
@@ -201,8 +230,14 @@ impl Table {
     /// bounded share of the memory and a constant share of the time.
     pub(crate) fn sweep(&mut self, now: Moment) {
         if self.held.len() >= self.sweep_at {
-            self.held.retain(|_, holders| holders.live_on(now));
+            self.held.retain(|_, holders| live_on(holders, now));
             self.sweep_at = SWEEP_FROM.max(self.held.len() * 2);
         }
     }
+}
+
+/// Forgets the holders whose lease is over; returns whether any is left.
+fn live_on(holders: &mut Vec<Holder>, now: Moment) -> bool {
+    holders.retain(|holder| holder.expires > now);
+    !holders.is_empty()
 }

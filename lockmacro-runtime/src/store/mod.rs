@@ -6,7 +6,6 @@ pub(crate) mod dispatch;
 pub(crate) mod hand_off;
 pub(crate) mod join;
 pub(crate) mod memory;
-pub(crate) mod memory_holders;
 pub(crate) mod memory_table;
 pub(crate) mod parts;
 pub(crate) mod redis;

@@ -3,13 +3,13 @@
 use std::slice;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::{Cmd, InfoDict, Value};
 
 use crate::protocol::request::Request;
 use crate::protocol::vote::{NodeError, NodeInfo, Vote};
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::node::Node;
-use crate::store::redis::reply::Reply;
+use crate::store::redis::reply::{Reply, parsed};
 use crate::store::redis::scripts::{RAISE_FENCE, RELEASE};
 use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::store::redis::topology::route::Topology;
@@ -43,19 +43,14 @@ impl Redis {
             let connection = node.connection();
             let mut info = Cmd::new();
             info.arg("INFO").arg("server");
-            let Value::BulkString(text) = node.call(info, budget).await? else {
-                return Err(unexpected(&Value::Nil));
-            };
-            let text = String::from_utf8_lossy(&text);
-            let field = |name| text.lines().find_map(|line| line.strip_prefix(name));
-            let uptime = field("uptime_in_seconds:").and_then(|uptime| uptime.parse().ok());
-            let (Some(run_id), Some(uptime)) = (field("run_id:"), uptime) else {
+            let info: InfoDict = parsed(node.call(info, budget).await?)?;
+            let (Some(run_id), Some(uptime)) = (info.get("run_id"), info.get("uptime_in_seconds"))
+            else {
                 return Err(unexpected(&Value::Nil));
             };
             match connection {
                 Some(connection) if node.connection() == Some(connection) => {
-                    let (run_id, uptime) = (run_id.to_owned(), Duration::from_secs(uptime));
-                    Ok(NodeInfo { connection, run_id, uptime })
+                    Ok(NodeInfo { connection, run_id, uptime: Duration::from_secs(uptime) })
                 }
                 _ => Err(CallError::timeout("the connection was replaced", Applied::No)),
             }
@@ -87,19 +82,14 @@ impl Redis {
     pub(crate) async fn raise(&self, request: &Request, fence: Fence) -> Result<bool, NodeError> {
         let args = [request.token.expose(), &fence.to_string(), &self.fence_retention];
         let reply = self.eval(RAISE_FENCE.with(request.keys(), &args), self.brief()).await;
-        match reply {
-            Ok(Value::Int(held)) => Ok(held == 1),
-            Ok(other) => Err(node_error(unexpected(&other), &request.key)),
-            Err(error) => Err(node_error(error, &request.key)),
-        }
+        reply.and_then(parsed).map_err(|error| node_error(error, &request.key))
     }
 
     /// Removes a token that no later request uses.
     pub(crate) async fn withdraw(&self, key: &LockKey, token: &Token) -> Result<(), NodeError> {
         let args = [token.expose(), "0", &CONFIRM_WINDOW_MS, &self.fence_retention];
         match self.eval(RELEASE.with(slice::from_ref(key), &args), self.brief()).await {
-            Ok(Value::Int(_)) | Err(CallError::NotALock) => Ok(()),
-            Ok(other) => Err(node_error(unexpected(&other), key)),
+            Ok(_) | Err(CallError::NotALock) => Ok(()),
             Err(error) => Err(node_error(error, key)),
         }
     }

@@ -19,7 +19,7 @@ use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::client::url::{Addresses, Deployment, Target};
 use crate::store::redis::pubsub::channels::Grants;
-use crate::store::redis::reply::{Reply, answer};
+use crate::store::redis::reply::{Reply, answer, parsed};
 use crate::store::redis::scripts::{ACQUIRE, ACQUIRE_SHARED};
 use crate::store::redis::topology::route::Topology;
 use crate::store::servers::Servers;
@@ -260,11 +260,9 @@ impl Redis {
         let (ttl, limit) = (request.ttl.as_millis().to_string(), request.key.mode().limit());
         let args = [request.token.expose(), &ttl, &limit.to_string()];
         let sent = Moment::now();
-        match self.eval(ACQUIRE_SHARED.with(request.keys(), &args), budget).await? {
-            Value::Int(1) => Ok(Some(Reply::Granted { sent, fences: Fences::default() })),
-            Value::Int(0) => Ok(None),
-            other => Err(unexpected(&other)),
-        }
+        let reply = self.eval(ACQUIRE_SHARED.with(request.keys(), &args), budget).await?;
+        let is_granted: bool = parsed(reply)?;
+        Ok(is_granted.then(|| Reply::Granted { sent, fences: Fences::default() }))
     }
 
     /// Calls the script that asks for a lock.
