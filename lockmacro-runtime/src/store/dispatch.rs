@@ -220,7 +220,7 @@ impl Store {
         }
         match self {
             Store::Memory(memory) => Box::pin(async move { Ok(memory.renew(request, ttl)) }),
-            Store::Redis(redis) => Box::pin(redis.renew(request, ttl)),
+            Store::Redis(redis) => Box::pin(redis.renew(request, ttl, true)),
             Store::Redlock(redlock) => Box::pin(redlock.renew(request, ttl)),
         }
     }
@@ -237,7 +237,7 @@ impl Store {
             return self.renew_parts(request, move |store, part| store.confirm(part, left));
         }
         match self {
-            Store::Redis(redis) => Box::pin(redis.confirm(request, left)),
+            Store::Redis(redis) => Box::pin(redis.renew(request, left, false)),
             Store::Memory(_) | Store::Redlock(_) => self.renew(request, left),
         }
     }

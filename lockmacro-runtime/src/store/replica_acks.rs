@@ -26,16 +26,15 @@ impl Store {
         ttl: Duration,
         within: Duration,
     ) -> Asked<'a, Result<bool, LockError>> {
-        let Store::Redis(redis) = self else { return self.renew(request, ttl) };
-        if !redis.is_replicated() {
-            return self.renew(request, ttl);
-        }
         if self.is_in_parts(request) {
             return self.renew_parts(request, move |store, part| {
                 store.renew_acknowledged(part, ttl, within)
             });
         }
-        redis.renew_acknowledged(request, ttl, within)
+        match self {
+            Store::Redis(redis) => redis.renew_acknowledged(request, ttl, within),
+            Store::Memory(_) | Store::Redlock(_) => self.renew(request, ttl),
+        }
     }
 
     /// Waits until replicas have acknowledged a granted lock. Its whole ttl counts from then on. A

@@ -1,11 +1,11 @@
 //! The rights that a user needs on a server, read from the scripts, so that the two always agree.
 
-use std::collections::BTreeSet;
 use std::iter;
 
 use crate::store::redis::client::script::Script;
 #[cfg(feature = "defer")]
 use crate::store::redis::jobs::calls::CALLS;
+use crate::store::redis::rights::{OF_WAITERS, needed_by};
 use crate::store::redis::scripts;
 
 /// An enum with the name and the description of each variant.
@@ -55,8 +55,6 @@ uses! {
 const COMMANDS: [&str; 4] = ["ping", "set", "evalsha", "eval"];
 /// The pattern that a server allows no other beside.
 const EVERY_KEY: &str = "*";
-/// Waiters are granted one of its subcommands instead.
-const PUBSUB: &str = "pubsub";
 
 /// The keys, channels and commands of a user, in the form that `ACL SETUSER` takes.
 pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
@@ -65,46 +63,37 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
     let mut rights = vec!["resetchannels".to_owned(), "resetkeys".to_owned()];
     rights.extend(keys(pattern));
     // Where only some keys are allowed, the whole script is called in place of this one.
-    let is_called = |script: &&&Script| {
-        pattern == EVERY_KEY || !std::ptr::eq(**script, &scripts::ACQUIRE_SHARED)
+    let is_called = |script: &&'static Script| {
+        pattern == EVERY_KEY || !std::ptr::eq(*script, &scripts::ACQUIRE_SHARED)
     };
-    let mut commands: BTreeSet<String> =
-        scripts::ALL.iter().filter(is_called).flat_map(|script| script.commands()).collect();
-    let mut special = Vec::new();
-    let receives = has(Use::Wait) || has(Use::Defer);
-    if receives {
-        special.extend(match has(Use::Cluster) {
-            true => ["ssubscribe", "spublish", "pubsub|shardnumsub"],
-            false => ["subscribe", "publish", "pubsub|numsub"],
-        });
-    }
+    let mut called: Vec<_> = scripts::ALL.into_iter().filter(is_called).collect();
     #[cfg(feature = "defer")]
     if has(Use::Defer) {
         if pattern != EVERY_KEY {
             rights.extend(keys(&[CALLS, "*"].concat()));
         }
-        commands.extend(scripts::jobs::ALL.iter().flat_map(|script| script.commands()));
+        called.extend(scripts::jobs::ALL);
     }
     if has(Use::Look) {
-        commands.extend(scripts::inspect::ALL.iter().flat_map(|script| script.commands()));
-        special.push("scan");
+        called.extend(scripts::inspect::ALL);
     }
-    let more: [(Use, &[&str]); 4] = [
-        (Use::Cluster, &["cluster|slots", "asking"]),
-        (Use::Database, &["select"]),
-        (Use::Redlock, &["info"]),
-        (Use::ReplicaAcks, &["wait"]),
-    ];
-    special
-        .extend(more.into_iter().filter(|(one, _)| has(*one)).flat_map(|(_, commands)| commands));
+    let receives = has(Use::Wait) || has(Use::Defer);
     if receives {
         rights.push("&lm1:*".to_owned());
     }
-    for known in COMMANDS.iter().chain(&[PUBSUB]) {
-        commands.remove(*known);
-    }
-    let commands = COMMANDS.into_iter().map(str::to_owned).chain(commands);
-    rights.extend(commands.chain(special.into_iter().map(str::to_owned)).map(|c| format!("+{c}")));
+    let more: [(bool, &[&str]); 6] = [
+        (receives, &OF_WAITERS[usize::from(has(Use::Cluster))]),
+        (has(Use::Look), &["scan"]),
+        (has(Use::Cluster), &["cluster|slots", "asking"]),
+        (has(Use::Database), &["select"]),
+        (has(Use::Redlock), &["info"]),
+        (has(Use::ReplicaAcks), &["wait"]),
+    ];
+    let of_scripts = needed_by(called);
+    let of_scripts = of_scripts.iter().map(String::as_str).filter(|name| !COMMANDS.contains(name));
+    let more = more.into_iter().filter(|(is_used, _)| *is_used).flat_map(|(_, names)| names);
+    let commands = COMMANDS.into_iter().chain(of_scripts).chain(more.copied());
+    rights.extend(commands.map(|name| format!("+{name}")));
     rights
 }
 

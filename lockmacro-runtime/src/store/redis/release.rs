@@ -70,24 +70,10 @@ impl Redis {
         answer.map_err(|error| error.into_error(&request.key))
     }
 
-    pub(crate) async fn renew(&self, request: &Request, ttl: Duration) -> Result<bool, LockError> {
-        // Strict: a lease that is about to end has no time for a second call on a dead connection.
-        self.renew_for(request, ttl, true).await
-    }
-
-    /// Confirms that the server keeps the lock for at least `left`, if the token still holds it. A
-    /// server that was replaced may have lost the lock, or its ttl.
-    pub(crate) async fn confirm(
-        &self,
-        request: &Request,
-        left: Duration,
-    ) -> Result<bool, LockError> {
-        // Not strict: no lease is about to end, and many confirmations at once must not close
-        // connections.
-        self.renew_for(request, left, false).await
-    }
-
-    async fn renew_for(
+    /// Renews a lock that its token still holds. `strict` for a lease that is about to end: it has
+    /// no time for a second call on a dead connection. Many other calls at once must not close
+    /// connections.
+    pub(crate) async fn renew(
         &self,
         request: &Request,
         ttl: Duration,

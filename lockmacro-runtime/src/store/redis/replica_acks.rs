@@ -32,7 +32,9 @@ impl Redis {
         within: Duration,
     ) -> Asked<'a, Result<bool, LockError>> {
         Box::pin(async move {
-            let Some(replicated) = self.replicated else { return self.renew(request, ttl).await };
+            let Some(replicated) = self.replicated else {
+                return self.renew(request, ttl, true).await;
+            };
             let replicated = replicated.within(ttl.max(request.ttl));
             let answer = self.renewal_answer(request, ttl).min(self.brief().answer);
             let answer = answer + replicated.timeout;
@@ -59,10 +61,8 @@ impl Redis {
                 Ok(Some((other, _))) => Err(unexpected(&other).into_error(&request.key)),
                 Ok(None) => {
                     let parts = request.each();
-                    held_all(parts.iter().map(|part| -> Asked<'_, _> {
-                        Box::pin(self.renew_acknowledged(part, ttl, within))
-                    }))
-                    .await
+                    held_all(parts.iter().map(|part| self.renew_acknowledged(part, ttl, within)))
+                        .await
                 }
                 Err(error) => Err(error.into_error(&request.key)),
             }

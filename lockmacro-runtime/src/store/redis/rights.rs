@@ -20,7 +20,7 @@ use crate::store::redis::topology::route::Topology;
 use crate::value::error::LockError;
 
 /// The commands for pushed grants, on one server and in a cluster. Without them waiters poll.
-const OF_WAITERS: [[&str; 3]; 2] =
+pub(crate) const OF_WAITERS: [[&str; 3]; 2] =
     [["subscribe", "publish", "pubsub|numsub"], ["ssubscribe", "spublish", "pubsub|shardnumsub"]];
 
 impl Redis {
@@ -104,11 +104,10 @@ impl Redis {
     }
 }
 
-/// The commands that scripts need. Those for pushes fail no script.
-fn needed_by(scripts: impl IntoIterator<Item = &'static Script>) -> BTreeSet<String> {
-    let is_of_pushes = |command: &str| ["publish", "spublish", "pubsub"].contains(&command);
+/// The commands that scripts need, but for one for pushes, which fails no script.
+pub(crate) fn needed_by(scripts: impl IntoIterator<Item = &'static Script>) -> BTreeSet<String> {
     let commands = scripts.into_iter().flat_map(Script::commands);
-    commands.filter(|command| !is_of_pushes(command)).collect()
+    commands.filter(|command| command != "pubsub").collect()
 }
 
 impl Node {

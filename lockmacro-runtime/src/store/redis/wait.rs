@@ -148,12 +148,8 @@ impl Redis {
         waiter: &Waiter,
         retry: &mut Retry,
     ) -> Result<(Reply, SentRequest), CallError> {
-        let ask = |budget| async move {
-            let (reply, sent_request) = self.ask_queued(request, waiter, budget).await?;
-            Ok((self.in_time(request, reply)?, sent_request))
-        };
         let ask = |budget, _| async move {
-            let answered = ask(budget).await;
+            let answered = self.ask_queued(request, waiter, budget).await;
             if let Err(CallError::Transient(transient)) = &answered {
                 let error = || CallError::Transient(transient.clone()).into_error(&request.key);
                 request.note_failed(error);
@@ -172,7 +168,8 @@ impl Redis {
         // The first request of a manager checks the rights.
         self.may_use_every_key(budget).await?;
         let ask = |node: Node| async move { self.ask_node(&node, request, waiter, budget).await };
-        self.nodes.route(|| waiter.slot(), budget, ask).await
+        let (reply, sent_request) = self.nodes.route(|| waiter.slot(), budget, ask).await?;
+        Ok((self.in_time(request, reply)?, sent_request))
     }
 
     async fn ask_node(

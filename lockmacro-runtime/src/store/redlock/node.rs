@@ -174,16 +174,15 @@ impl Nodes {
         ttl: Duration,
     ) -> Result<bool, LockError> {
         let node = &self.all[nth];
-        let is_known = |connection: u64| self.standing_of(nth, connection).is_some();
-        if !node.redis.connection().is_some_and(is_known)
+        if !self.is_as_it_was(nth)
             && let Err(node_error) = self.admit(nth).await
             // A node that may not vote yet may keep the locks that it has.
-            && !node.redis.connection().is_some_and(is_known)
+            && !self.is_as_it_was(nth)
         {
             return Err(*node_error.error);
         }
         let (connection, asked) = (node.redis.connection(), Moment::now());
-        let held = node.redis.renew(&attempt, ttl).await?;
+        let held = node.redis.renew(&attempt, ttl, true).await?;
         if held && (connection.is_none() || node.redis.connection() != connection) {
             return Err(replaced());
         }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use crate::protocol::answer::Released;
 use crate::protocol::attempts::{Attempts, Withdrawal};
 use crate::protocol::quorum::{majority, no_quorum};
@@ -69,33 +71,23 @@ impl Redlock {
         attempts: &Attempts,
     ) -> Result<Released, LockError> {
         let (redis, in_use) = (&self.nodes.all[nth].redis, attempts.token());
-        let mut round =
-            Round::new(attempts.tokens_at(nth, in_use).into_iter().map(|(token, landed)| {
-                let attempt = request.attempt(token);
-                (nth, async move {
-                    let found = if token == in_use {
-                        redis.release(&attempt).await
-                    } else {
-                        let withdrawn = redis.withdraw(&attempt.key, &attempt.token).await;
-                        withdrawn
-                            .map(|()| Released::NotHeld)
-                            .map_err(|node_error| *node_error.error)
-                    };
-                    if found.is_ok() && landed {
-                        attempts.gone(nth, token);
-                    }
-                    (token, found)
-                })
-            }));
-        let mut of_all = Ok(Released::NotHeld);
-        while let Some((_, (token, found))) = round.next().await {
-            match (found, &of_all) {
-                (Err(error), _) => of_all = Err(error),
-                (Ok(found), Ok(_)) if token == in_use => of_all = Ok(found),
-                _ => {}
+        let tokens = attempts.tokens_at(nth, in_use).into_iter().map(|(token, landed)| {
+            let attempt = request.attempt(token);
+            async move {
+                let found = if token == in_use {
+                    redis.release(&attempt).await.map(Some)
+                } else {
+                    let withdrawn = redis.withdraw(&attempt.key, &attempt.token).await;
+                    withdrawn.map(|()| None).map_err(|node_error| *node_error.error)
+                };
+                if found.is_ok() && landed {
+                    attempts.gone(nth, token);
+                }
+                found
             }
-        }
-        of_all
+        });
+        let of_all = join_all(tokens).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+        Ok(of_all.into_iter().flatten().next().unwrap_or(Released::NotHeld))
     }
 
     /// Withdraws the tokens of a failed attempt, and waits for the nodes that answer quickly. The
@@ -123,15 +115,15 @@ impl Nodes {
         // The request itself has a timeout, so this wait is bounded.
         attempts.requests_ended(node, last, redis.answer() * 2).await;
         let ended = attempts.tokens_at(node, last).into_iter().filter(|(_, ended)| *ended);
-        let mut round = Round::new(ended.map(|(token, _)| {
+        join_all(ended.map(|(token, _)| {
             let (key, nth_token) = (&first.key, first.token.nth(token));
-            (node, async move { (token, redis.withdraw(key, &nth_token).await) })
-        }));
-        while let Some((_, (token, answer))) = round.next().await {
-            if answer.is_ok() {
-                attempts.gone(node, token);
+            async move {
+                if redis.withdraw(key, &nth_token).await.is_ok() {
+                    attempts.gone(node, token);
+                }
             }
-        }
+        }))
+        .await;
     }
 }
 

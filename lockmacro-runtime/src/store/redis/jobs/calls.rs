@@ -40,7 +40,7 @@ const BANDWIDTH: f64 = 4.0 * 1024.0 * 1024.0;
 pub(crate) struct Calls {
     redis: Arc<Redis>,
     /// Most bytes in the arguments of one call.
-    max_size: usize,
+    pub(crate) max_size: usize,
 }
 
 /// A request for calls. A repeated request gets the same calls.

@@ -31,13 +31,12 @@ type ListedCall = (Text, Text, Text, [Text; 2], Text, i64);
 pub(crate) struct RedisJobs {
     calls: Calls,
     idle_looks: IdleLooks,
-    max_size: usize,
 }
 
 impl RedisJobs {
     /// A queue whose calls have at most `max_size` bytes of arguments.
     pub(crate) fn new(redis: &Arc<Redis>, max_size: usize) -> Self {
-        Self { calls: Calls::new(redis, max_size), idle_looks: IdleLooks::default(), max_size }
+        Self { calls: Calls::new(redis, max_size), idle_looks: IdleLooks::default() }
     }
 
     /// Takes calls of one function; returns them and when to look again.
@@ -90,7 +89,7 @@ impl Deferrer for RedisJobs {
     fn put(&self, job: NewJob) -> Answer<'_, Stored> {
         Box::pin(async move {
             let NewJob { function, id, arguments, key, delay, unique, attempts } = job;
-            check_size(&arguments, self.max_size)?;
+            check_size(&arguments, self.calls.max_size)?;
             let (delay, unique) = (millis(delay), if unique { "1" } else { "0" });
             let (most, attempts) = (WAITING_MAX.to_string(), attempts.to_string());
             let args = [&id, &delay, &arguments, &key, unique, &most, &attempts];
