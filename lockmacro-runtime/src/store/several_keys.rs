@@ -52,8 +52,6 @@ impl Store {
     }
 }
 
-type BoxedAnswer = Box<Result<Answer, Failed>>;
-
 /// Why the held keys are lost: an error when the server did not answer in time, `None` when the
 /// server says that they are lost.
 type Loss = Option<LockError>;
@@ -131,7 +129,7 @@ impl<'a> OneByOne<'a> {
             };
             let answer = match self.while_held(&part, asked).await {
                 Ok(answer) => answer,
-                Err(loss) => return *self.lost(loss),
+                Err(loss) => return self.lost(loss),
             };
             match answer {
                 Ok(Answer::Granted(grant)) if whole => {
@@ -196,13 +194,13 @@ impl<'a> OneByOne<'a> {
         if self.until.is_some() {
             match renewed(self.store, request, ttl, (self.since, self.ttl), self.end).await {
                 Ok(sent) => self.since = sent,
-                Err(loss) => return *self.lost(loss),
+                Err(loss) => return self.lost(loss),
             }
         }
         if late(self.since, ttl) {
             let (server, reason) = (self.store.servers().address(request), Unavailability::TooSlow);
             let error = LockError::unavailable_at(server, reason, too_slow(ttl));
-            return *self.starts_over(Err(Failed { error, applied: Applied::Unknown }));
+            return self.starts_over(Err(Failed { error, applied: Applied::Unknown }));
         }
         let Self { since: sent, fences, earlier, .. } = self;
         let fences = fences.into_iter().collect();
@@ -243,31 +241,24 @@ impl<'a> OneByOne<'a> {
         })
     }
 
-    fn lost(&self, loss: Loss) -> BoxedAnswer {
-        self.starts_over(match loss {
-            Some(error) => {
-                let transient = error.is_transient();
-                let answer = Err(Failed { error, applied: Applied::Unknown });
-                if !transient {
-                    // A new attempt would get the same error.
-                    return Box::new(answer);
-                }
-                answer
-            }
+    fn lost(&self, loss: Loss) -> Result<Answer, Failed> {
+        let Some(error) = loss else {
             // The present holder is not known.
-            None => {
-                let nth = self.held.min(self.request.keys().len() - 1);
-                let (holder, queue) = (OtherHolder::default(), Queueing::Left(0));
-                Ok(Answer::Contended { nth, holder, queue, earlier: Applied::Unknown })
-            }
-        })
+            let nth = self.held.min(self.request.keys().len() - 1);
+            let (holder, queue) = (OtherHolder::default(), Queueing::Left(0));
+            let earlier = Applied::Unknown;
+            return self.starts_over(Ok(Answer::Contended { nth, holder, queue, earlier }));
+        };
+        let transient = error.is_transient();
+        let failed = Err(Failed { error, applied: Applied::Unknown });
+        // A new attempt would get the same error if that is not transient.
+        if transient { self.starts_over(failed) } else { failed }
     }
 
     /// The answer when the held keys are lost: a waiter starts over, any other caller gets
     /// `answer`.
-    fn starts_over(&self, answer: Result<Answer, Failed>) -> BoxedAnswer {
-        let answer = Box::new(answer);
-        if self.until.is_some() { Box::new(Ok(Answer::Lost(answer))) } else { answer }
+    fn starts_over(&self, answer: Result<Answer, Failed>) -> Result<Answer, Failed> {
+        if self.until.is_some() { Ok(Answer::Lost(Box::new(answer))) } else { answer }
     }
 
     /// Releases the held keys. Returns what is left of their requests.

@@ -11,20 +11,22 @@ pub(crate) fn names(nodes: &[Deployment]) -> Result<Vec<String>, LockError> {
     match nodes.len() {
         count @ (0..3) => {
             let why = "with fewer, one that fails stops all locks: use three nodes, or one server";
-            return invalid(format!(
+            return Err(LockError::invalid_url(format!(
                 "there are {count} nodes, and a quorum takes 3 or more: {why}"
-            ));
+            )));
         }
         count if count % 2 == 0 => {
             let why = "bears no more failures than one node fewer, and can be split in halves";
-            return invalid(format!("there are {count} nodes, and an even number {why}"));
+            let detail = format!("there are {count} nodes, and an even number {why}");
+            return Err(LockError::invalid_url(detail));
         }
         _ => {}
     }
     let names: Option<Vec<_>> = nodes.iter().map(name).collect();
     let Some(names) = names else {
         let why = "whether one of its servers has forgotten a lock cannot be seen from its age";
-        return invalid(format!("a cluster or a group of replicas cannot be a node: {why}"));
+        let detail = format!("a cluster or a group of replicas cannot be a node: {why}");
+        return Err(LockError::invalid_url(detail));
     };
     let mut seen = HashSet::default();
     match names.iter().find(|name| !seen.insert(*name)) {
@@ -35,8 +37,7 @@ pub(crate) fn names(nodes: &[Deployment]) -> Result<Vec<String>, LockError> {
 
 /// The error for two nodes that are one server, which would have two votes.
 pub(crate) fn same(one: &str, other: &str) -> LockError {
-    let detail = format!("{one} and {other} are one server: name each server once");
-    LockError::InvalidUrl { detail }
+    LockError::invalid_url(format!("{one} and {other} are one server: name each server once"))
 }
 
 /// The name of one server; `None` for several.
@@ -50,10 +51,6 @@ fn name(node: &Deployment) -> Option<String> {
         ConnectionAddr::Tcp(host, port) => format!("{}:{port}", host.to_ascii_lowercase()),
         other => other.to_string(),
     })
-}
-
-fn invalid<T>(detail: String) -> Result<T, LockError> {
-    Err(LockError::InvalidUrl { detail })
 }
 
 #[cfg(test)]
