@@ -10,9 +10,10 @@ pub(crate) async fn held_all<'a>(
     asked: impl Iterator<Item = Asked<'a, Result<bool, LockError>>>,
 ) -> Result<bool, LockError> {
     let parts = join_all(asked).await;
-    parts.into_iter().fold(Ok(true), |held, part| match (&held, &part) {
-        // One loss is enough, even if another answer is an error.
-        (Ok(false), _) | (Err(_), Ok(true)) => held,
-        _ => part,
-    })
+    // One loss is enough, even if another answer is an error.
+    if parts.contains(&Ok(false)) {
+        Ok(false)
+    } else {
+        parts.into_iter().find(Result::is_err).unwrap_or(Ok(true))
+    }
 }

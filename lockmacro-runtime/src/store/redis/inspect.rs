@@ -72,7 +72,7 @@ impl Redis {
     ) -> Result<Found<QueuedWaiter>, LockError> {
         let most = most.clamp(1, WAITERS_MAX);
         let keys = slice::from_ref(key);
-        let reply: Result<(usize, Vec<(Vec<u8>, Option<u64>, _)>), _> =
+        let reply: Result<(usize, Vec<WaiterReply>), _> =
             self.ask_server(Read::Script(inspect::QUEUE.with(keys, &[&*most.to_string()]))).await;
         let (total, waiters) = reply.map_err(|error| error.into_error(key))?;
         let waiters = waiters.into_iter().map(|(token, left, callers)| {
@@ -178,6 +178,9 @@ impl Scan {
         Ok(Some(names))
     }
 }
+
+/// The token of a waiter, the milliseconds until it counts as dead, and its number of callers.
+type WaiterReply = (Vec<u8>, Option<u64>, Option<usize>);
 
 /// The value of a lock, its PTTL, the number of its waiters, whether it holds another type, and the
 /// number of those who share it.

@@ -43,7 +43,7 @@ impl Redis {
         budget: Budget,
     ) -> Result<bool, CallError> {
         let is_cluster = matches!(self.nodes, Topology::Cluster(_));
-        let channels = receives.then(|| self.grants.pattern()).unwrap_or_default();
+        let channels = if receives { self.grants.pattern() } else { String::new() };
         let of_scripts = needed_by(scripts::ALL);
         let mut needed: Vec<_> = vec![&*channels];
         needed.extend(of_scripts.iter().map(String::as_str));
