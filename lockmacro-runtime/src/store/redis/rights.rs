@@ -47,14 +47,18 @@ impl Redis {
         let of_scripts = needed_by(scripts::ALL);
         let mut needed: Vec<_> = vec![&*channels];
         needed.extend(of_scripts.iter().map(String::as_str));
-        needed
-            .extend(receives.then_some(OF_WAITERS[usize::from(is_cluster)]).into_iter().flatten());
+        if receives {
+            needed.extend(OF_WAITERS[usize::from(is_cluster)]);
+        }
         needed.extend(self.is_replicated().then_some("wait"));
         needed.extend(is_cluster.then_some("asking"));
         let nodes = self.nodes.all(budget.until).await?;
         let ask = |node: Node| {
             let needed = &needed;
-            async move { (node.server(), node.rights(needed, budget).await) }
+            async move {
+                let rights = node.rights(needed, budget).await;
+                (node.server(), rights.map_err(|error| error.at(|| node.server())))
+            }
         };
         let mut asked: FuturesUnordered<_> = nodes.into_iter().map(ask).collect();
         let (mut found, mut error) = (Vec::new(), down("no node was asked"));
@@ -63,7 +67,7 @@ impl Redis {
                 Ok(rights) => found.push((server, rights)),
                 // A node without an answer may be back before it is needed.
                 Err(transient @ CallError::Transient(_)) => error = transient,
-                Err(denied) => return Err(denied.at(|| server)),
+                Err(denied) => return Err(denied),
             }
         }
         if found.is_empty() {
