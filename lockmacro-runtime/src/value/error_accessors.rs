@@ -10,6 +10,7 @@ use crate::value::error::LockError::{
 };
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
+use crate::value::unavailability::Unavailability;
 
 impl LockError {
     /// Returns whether another holder has the lock: `Busy`, `TimedOut` and `QueueFull`. Every other

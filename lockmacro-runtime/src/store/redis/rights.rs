@@ -27,9 +27,8 @@ impl Redis {
     /// Whether the user may use every key, as the last check found. Checks the rights if the
     /// manager was made without.
     pub(crate) async fn may_use_every_key(&self, budget: Budget) -> Result<bool, CallError> {
-        let known = *self.every_key.read();
-        match known {
-            Some(every_key) => Ok(every_key),
+        match self.every_key.get() {
+            Some(every_key) => Ok(*every_key),
             None => Box::pin(self.check_rights(true, budget)).await,
         }
     }
@@ -74,7 +73,7 @@ impl Redis {
             return Err(error);
         }
         let every_key = found.iter().all(|(_, rights)| rights.every_key);
-        let is_first = self.every_key.write().replace(every_key).is_none();
+        let is_first = self.every_key.set(every_key).is_ok();
         for (server, Rights { lacking, .. }) in found {
             if is_first && !lacking.is_empty() {
                 let lacking = lacking.join(" ");

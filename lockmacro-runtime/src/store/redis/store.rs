@@ -1,7 +1,7 @@
 //! Locks on one Redis server or cluster: acquiring by `SET NX PX` or a script, and retries.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
@@ -28,7 +28,6 @@ use crate::value::error::LockError;
 use crate::value::fence::{Fences, RETENTION};
 use crate::value::key::LockKey;
 use crate::value::limits::CONFIRM_WINDOW;
-use crate::value::sync::RwLock;
 use crate::value::time::{Instant, Moment};
 use crate::value::unavailability::Unavailability;
 #[cfg(test)]
@@ -61,7 +60,7 @@ pub(crate) struct Redis {
     pub(crate) fence_retention: Arc<str>,
     /// Whether the user may use every key, as the last check of the rights found. Otherwise a lock
     /// that a plain SET is granted may not be releasable, because its companion keys are denied.
-    pub(crate) every_key: Arc<RwLock<Option<bool>>>,
+    pub(crate) every_key: Arc<OnceLock<bool>>,
     /// Whether callers without a wait fail at once while their server is lost.
     pub(crate) fails_fast: bool,
 }
