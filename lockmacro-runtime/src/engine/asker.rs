@@ -34,7 +34,7 @@ impl Asker {
 
     /// Whether the queue has gone on with the token, because the caller was not polled in time.
     pub(crate) fn is_passed_over(&self) -> bool {
-        self.acquisition.as_ref().is_none_or(|own| own.request().was_released())
+        self.acquisition.as_ref().is_none_or(|own| own.request().is_taken_over())
     }
 
     /// The request was answered.
@@ -46,10 +46,7 @@ impl Asker {
         let own = self.take()?;
         let waits = own.request().until.is_some();
         if matches!(answer, Ok(Answer::Lost(_))) && (waits || !wanted.is_again) {
-            return Some(self.asks_no_more(own, |caller, own| match waits {
-                true => caller.spent(own),
-                false => caller.leave(Some(own)),
-            }));
+            return Some(self.asks_no_more(own, |caller, own| caller.not_granted(None, own)));
         }
         let refusal = match own.take_answer(answer) {
             Ok(grant) => match self.caller.granted(own.request(), grant.ttl) {

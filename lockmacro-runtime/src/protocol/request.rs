@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::slice;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -16,6 +16,13 @@ use crate::value::labels::Labels;
 use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER, WAITER_TTL};
 use crate::value::time::{LastMoment, Moment};
 use crate::value::token::Token;
+
+/// The token may be sent.
+const ASKS: u8 = 0;
+/// A release of the token was sent.
+const RELEASED: u8 = 1;
+/// Another request has the token.
+const TAKEN_OVER: u8 = 2;
 
 /// A request for a lock, and its known effect. Small, as every waiter has one.
 #[derive(Debug)]
@@ -36,8 +43,8 @@ pub(crate) struct Request {
     applied: AtomicApplied,
     /// A waiter waits for the release.
     awaited: AtomicBool,
-    /// A release of the token was sent.
-    released: AtomicBool,
+    /// What this request may still do with its token: [`ASKS`], [`RELEASED`] or [`TAKEN_OVER`].
+    fate: AtomicU8,
     /// A waiter like this asks from the queue if the lock is not free.
     pub(crate) only_if_free: bool,
     rare: OnceLock<Box<Rare>>,
@@ -65,7 +72,7 @@ struct Rare {
 impl Request {
     pub(crate) fn new(key: LockKey, token: Token, ttl: Duration) -> Self {
         let (name, fenced, until, asked) = ("".into(), false, None, Moment::now());
-        let (applied, awaited, released, only_if_free, rare) = Default::default();
+        let (applied, awaited, fate, only_if_free, rare) = Default::default();
         Self {
             key,
             token,
@@ -76,7 +83,7 @@ impl Request {
             until,
             applied,
             awaited,
-            released,
+            fate,
             only_if_free,
             rare,
         }
@@ -140,7 +147,7 @@ impl Request {
             fenced: self.is_fenced(),
             applied: AtomicApplied::default(),
             awaited: AtomicBool::new(false),
-            released: AtomicBool::new(self.was_released()),
+            fate: self.same_fate(),
             rare: OnceLock::from(Box::new(rare)),
             ..*self
         }
@@ -171,30 +178,48 @@ impl Request {
         self.like(token, self.ttl, false)
     }
 
-    /// A request with the same token, by which all waiters of a queue wait for the lock together.
-    /// `was_sent`: the token may have been sent, or may be still.
-    pub(crate) fn of_waiters(&self, was_sent: bool, witness: Arc<dyn Witness>) -> Self {
-        // A waiter that dies must not keep the lock for a longer ttl.
-        let mut request = self.like(self.token.clone(), self.ttl.min(CONFIRM_WINDOW), false);
-        request.until = Some(request.asked.after(FOR_EVER));
+    /// A request for a token of the queue, by which all of its waiters wait together. `None` if the
+    /// token is one by which a caller has asked, and was released meanwhile.
+    pub(crate) fn of_waiters(&self, was_sent: bool, witness: Arc<dyn Witness>) -> Option<Self> {
+        let mut request = if was_sent { self.take_over()? } else { self.copy() };
         request.is_watched_by(witness);
-        if was_sent {
-            request.shares_token_of(self);
-            request.released = AtomicBool::new(false);
-            if self.applied().may_be() {
-                // The server may have granted the lock for the caller's ttl.
-                request.renewed_until(Moment::now().after(self.ttl));
-            }
+        Some(request)
+    }
+
+    /// This request for another owner of its token; `None` if the token was released. This one
+    /// neither asks any more, nor releases.
+    pub(crate) fn take_over(&self) -> Option<Self> {
+        let (asks, taken) = (ASKS, TAKEN_OVER);
+        self.fate.compare_exchange(asks, taken, Ordering::AcqRel, Ordering::Acquire).ok()?;
+        let mut request = self.copy();
+        request.shares_token_of(self);
+        request.fate = AtomicU8::new(ASKS);
+        if self.applied().may_be() {
+            // The server may have granted the lock for the caller's ttl.
+            request.renewed_until(Moment::now().after(self.ttl));
         }
-        request
+        Some(request)
+    }
+
+    /// Whether another request has its token.
+    pub(crate) fn is_taken_over(&self) -> bool {
+        self.fate.load(Ordering::Acquire) == TAKEN_OVER
+    }
+
+    /// A request with its token that waits.
+    fn copy(&self) -> Self {
+        // A waiter that dies must not keep the lock for a longer ttl.
+        let request = self.like(self.token.clone(), self.ttl.min(CONFIRM_WINDOW), false);
+        // Until it is sent, which may take a subscription first.
+        request.set_applied(Applied::No);
+        let until = Some(request.asked.after(FOR_EVER));
+        Self { until, ..request }
     }
 
     /// Reports the answers to the request, while it waits, to `witness`.
     fn is_watched_by(&mut self, witness: Arc<dyn Witness>) {
         let mut rare = self.rare.take().unwrap_or_default();
         rare.witness = Some(witness);
-        // Until it is sent, which may take a subscription first.
-        self.set_applied(Applied::No);
         self.rare = OnceLock::from(rare);
     }
 
@@ -242,14 +267,21 @@ impl Request {
     }
 
     /// Records that a release of the token is sent. A late copy of it would delete a lock that the
-    /// token is granted afterwards.
-    pub(crate) fn note_released(&self) {
-        self.released.store(true, Ordering::Release);
+    /// token is granted afterwards. Returns false if the token is another request's, and must not
+    /// be released for this one.
+    pub(crate) fn note_released(&self) -> bool {
+        let (asks, gone) = (ASKS, RELEASED);
+        let noted = self.fate.compare_exchange(asks, gone, Ordering::AcqRel, Ordering::Acquire);
+        noted.unwrap_or_else(|before| before) != TAKEN_OVER
     }
 
     /// Whether a release of the token was sent. Then only another token may ask for the lock.
     pub(crate) fn was_released(&self) -> bool {
-        self.released.load(Ordering::Acquire)
+        self.fate.load(Ordering::Acquire) == RELEASED
+    }
+
+    fn same_fate(&self) -> AtomicU8 {
+        AtomicU8::new(self.fate.load(Ordering::Acquire))
     }
 
     /// Makes the token one that may be sent.
@@ -282,7 +314,7 @@ impl Request {
     fn shares_token_of(&mut self, other: &Self) {
         self.token = other.token.clone();
         self.applied.set(other.applied.get());
-        self.released = AtomicBool::new(other.was_released());
+        self.fate = other.same_fate();
         if other.known().next().is_some() {
             let attempts = other.all_attempts().iter().map(Arc::clone).collect::<Box<[_]>>();
             let _ = self.rare().all_attempts.set(attempts);

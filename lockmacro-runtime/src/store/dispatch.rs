@@ -197,7 +197,9 @@ impl Store {
         &'a self,
         request: &'a Request,
     ) -> Asked<'a, Result<Released, LockError>> {
-        request.note_released();
+        if !request.note_released() {
+            return Box::pin(ready(Ok(Released::Unconfirmed)));
+        }
         if self.is_in_parts(request) {
             return self.release_parts(request);
         }

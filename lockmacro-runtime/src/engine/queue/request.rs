@@ -77,7 +77,10 @@ async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Arc<Store>) {
     {
         release(Arc::clone(store), before).await;
     }
-    let acquisition = acquisition_of(queue, &question, acquisition);
+    let Some(acquisition) = acquisition_of(queue, &question, acquisition) else {
+        // The lock of the turn before is released in the background.
+        return queue.spent(question);
+    };
     loop {
         if let Err(error) = acquisition.enter() {
             return queue.closes(error);
@@ -118,21 +121,22 @@ async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Arc<Store>) {
     }
 }
 
-/// The acquisition for a question. `sent`: that of the caller that has asked it before.
+/// The acquisition for a question; `None` if its token was released meanwhile. `sent`: that of the
+/// caller that has asked it before.
 fn acquisition_of(
     queue: &Arc<SharedQueue>,
     question: &Question,
     sent: Option<Acquisition>,
-) -> Acquisition {
+) -> Option<Acquisition> {
     let asked = Asked { queue: Arc::clone(queue), question: question.clone() };
-    let request = question.request.of_waiters(question.is_own, Arc::new(asked));
-    match sent {
+    let request = question.request.of_waiters(question.is_own, Arc::new(asked))?;
+    Some(match sent {
         Some(sent) => sent.with_request(request),
         None => {
             let (core, owner) = (Arc::clone(&queue.core), Arc::clone(queue) as _);
             Acquisition::new(core, Arc::new(request), false).of_queue(owner)
         }
-    }
+    })
 }
 
 fn tenure(token: Question, acquisition: &Acquisition, grant: &Grant) -> Tenure {

@@ -198,8 +198,6 @@ struct Left {
     reported: Option<oneshot::Receiver<Result<Released, LockError>>>,
     /// The token to be released, if nobody has taken care of it.
     release: Option<Question>,
-    /// The question that the queue goes on with.
-    asks: Option<Question>,
 }
 
 impl SharedQueue {
@@ -253,7 +251,7 @@ impl SharedQueue {
         acquisition: Option<Acquisition>,
         change: impl FnOnce(&mut State, Moment) -> (R, Caused),
     ) -> (R, Left) {
-        let mut left = Left { acquisition, reported: None, release: None, asks: None };
+        let mut left = Left { acquisition, reported: None, release: None };
         // The holder is dropped without the mutex: the last one to drop it needs the queue.
         let (result, effects, to_send, mut retired, withdrawn, (watch, _held)) = {
             let mut state = self.state.lock();
@@ -270,7 +268,6 @@ impl SharedQueue {
                 left.release = None;
             }
             let to_send = effects.ask.take().map(|question| {
-                left.asks = Some(question.clone());
                 let (withdraw, withdrawal) = oneshot::channel();
                 let earlier = state.asked.replace((question.clone(), withdraw));
                 withdrawn = withdrawn.take().or(earlier);
@@ -369,19 +366,18 @@ impl SharedQueue {
         });
     }
 
-    /// The time has come that the queue waits for.
+    /// Tells the queue the time, if something is due.
     pub(crate) fn time(self: &Arc<Self>) {
-        let left = self.on(None, |_| Event::Time);
-        let own = |question: &Question| question.is_own;
-        let (asks, release) = (left.asks.filter(own), left.release.filter(own));
-        // A caller's own request may be in flight, and is not sent any more.
-        if let Some(taken_over) = asks.as_ref().or(release.as_ref()) {
-            taken_over.request.note_released();
+        if self.state.lock().queue.due().is_none_or(|due| due > Moment::now()) {
+            return;
         }
-        if let Some(question) = release {
-            let acquisition = Acquisition::new(Arc::clone(&self.core), question.request, false);
-            // Where that fails, the manager is shut down, and the caller's own one is counted.
-            let _ = acquisition.of_queue(Arc::clone(self) as _).enter();
+        let left = self.on(None, |_| Event::Time);
+        // A caller that was not polled has asked with this token, and nobody else wants it.
+        let token = left.release.filter(|question| question.is_own);
+        if let Some(request) = token.and_then(|question| question.request.take_over()) {
+            let own = Acquisition::new(Arc::clone(&self.core), Arc::new(request), false);
+            // Where that fails, the manager is shut down.
+            let _ = own.of_queue(Arc::clone(self) as _).enter();
         }
     }
 
@@ -588,12 +584,6 @@ impl InQueue {
             }
             Event::NotGrantedTo(self.ticket, holder.is_some())
         });
-    }
-
-    /// The lock of the caller that asked itself was lost before the caller had it.
-    pub(crate) fn spent(&self, acquisition: Acquisition) {
-        let question = Question::of(acquisition.request());
-        self.asks_no_more(Some(acquisition), |_| Event::Spent(question));
     }
 
     /// The caller leaves. `acquisition`: that of a caller that asks itself.
