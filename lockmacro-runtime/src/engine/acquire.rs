@@ -1,8 +1,9 @@
 //! Acquiring: from a [`LockSpec`] to a held lock, or to the error that the caller gets.
 
+use std::future::ready;
 use std::pin::Pin;
 use std::sync::{Arc, Once};
-use std::task::{Context, Poll, ready};
+use std::task::{self, Context, Poll};
 use std::time::Duration;
 use std::{iter, mem};
 
@@ -189,13 +190,15 @@ impl Future for Acquiring {
             let next = match &mut *self {
                 Acquiring::Described { .. } => Next::Start,
                 Acquiring::Outside(asked, _) => {
-                    Next::Outside(Box::new(ready!(asked.as_mut().poll(cx))))
+                    Next::Outside(Box::new(task::ready!(asked.as_mut().poll(cx))))
                 }
                 Acquiring::Asking { asker, .. } if asker.is_passed_over() => Next::PassedOver,
                 Acquiring::Asking { asked, .. } => {
-                    Next::Answered(Box::new(ready!(asked.as_mut().poll(cx))))
+                    Next::Answered(Box::new(task::ready!(asked.as_mut().poll(cx))))
                 }
-                Acquiring::Waiting(waiting, _) => Next::Waited(Box::new(ready!(waiting.poll(cx)))),
+                Acquiring::Waiting(waiting, _) => {
+                    Next::Waited(Box::new(task::ready!(waiting.poll(cx))))
+                }
                 Acquiring::Over => return Poll::Pending,
             };
             *self = match mem::replace(&mut *self, Acquiring::Over).after(next) {
@@ -385,10 +388,16 @@ fn arrives(
         let refusal = Refusal::Failed(error);
         return Err(Box::new(wanted.refused(&queue.core, &request, refusal)));
     }
-    let asked = store.acquire(&request, queue.core.shutdown());
-    let asked = match request.until {
-        Some(until) => Box::pin(in_time(asked, until, store.servers().answer_time() * 2)),
-        None => asked,
+    let servers = store.servers();
+    let asked: Asked<_> = match request.until {
+        // Of an attempt that ends early, several servers would have to be asked about its token
+        // first. The queue's request has the time for an attempt.
+        Some(_) if servers.are_several() => Box::pin(ready(in_vain(Applied::No))),
+        Some(until) => {
+            let asked = store.acquire(&request, queue.core.shutdown());
+            Box::pin(in_time(asked, until, servers.answer_time() * 2))
+        }
+        None => store.acquire(&request, queue.core.shutdown()),
     };
     Ok(Acquiring::Asking { asked, asker, wanted })
 }
@@ -402,7 +411,12 @@ async fn in_time(
 ) -> Result<Answer, Failed> {
     let longest = longest.max(SHORTEST).min(until.since(Moment::now()));
     let answer = timeout(longest, asked).await;
-    answer.unwrap_or_else(|_| Err(Failed { error: unanswered(), applied: Applied::Unknown }))
+    answer.unwrap_or_else(|_| in_vain(Applied::Unknown))
+}
+
+/// The caller has no answer, and waits in the queue.
+fn in_vain(applied: Applied) -> Result<Answer, Failed> {
+    Err(Failed { error: unanswered(), applied })
 }
 
 /// A caller that does not wait arrives once more.

@@ -178,10 +178,16 @@ impl Request {
         self.like(token, self.ttl, false)
     }
 
-    /// A request for a token of the queue, by which all of its waiters wait together. `None` if the
-    /// token is one by which a caller has asked, and was released meanwhile.
-    pub(crate) fn of_waiters(&self, was_sent: bool, witness: Arc<dyn Witness>) -> Option<Self> {
+    /// A request for a token of the queue, by which all of its waiters wait together, for a lock of
+    /// `longest`. `None` if the token is one by which a caller has asked, and was released meanwhile.
+    pub(crate) fn of_waiters(
+        &self,
+        was_sent: bool,
+        longest: Duration,
+        witness: Arc<dyn Witness>,
+    ) -> Option<Self> {
         let mut request = if was_sent { self.take_over()? } else { self.copy() };
+        request.ttl = request.ttl.min(longest);
         request.is_watched_by(witness);
         Some(request)
     }
@@ -208,8 +214,7 @@ impl Request {
 
     /// A request with its token that waits.
     fn copy(&self) -> Self {
-        // A waiter that dies must not keep the lock for a longer ttl.
-        let request = self.like(self.token.clone(), self.ttl.min(CONFIRM_WINDOW), false);
+        let request = self.like(self.token.clone(), self.ttl, false);
         // Until it is sent, which may take a subscription first.
         request.set_applied(Applied::No);
         let until = Some(request.asked.after(FOR_EVER));

@@ -19,6 +19,7 @@ use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::witness::Witness;
 use crate::store::dispatch::Store;
 use crate::value::error::LockError;
+use crate::value::limits::CONFIRM_WINDOW;
 use crate::value::sync::Mutex;
 use crate::value::task::spawn;
 use crate::value::time::Moment;
@@ -129,7 +130,10 @@ fn acquisition_of(
     sent: Option<Acquisition>,
 ) -> Option<Acquisition> {
     let asked = Asked { queue: Arc::clone(queue), question: question.clone() };
-    let request = question.request.of_waiters(question.is_own, Arc::new(asked))?;
+    // A waiter that dies must not keep the lock for its whole ttl. Several servers do not hand off.
+    let is_for_a_while = !queue.core.store().servers().are_several();
+    let longest = if is_for_a_while { CONFIRM_WINDOW } else { Duration::MAX };
+    let request = question.request.of_waiters(question.is_own, longest, Arc::new(asked))?;
     Some(match sent {
         Some(sent) => sent.with_request(request),
         None => {
