@@ -5,9 +5,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::acquired::Acquired;
-use crate::engine::held::Held;
-use crate::engine::reentry::Scope;
+use crate::engine::acquire::outcome::Acquired;
+use crate::engine::acquire::reentry::Scope;
+use crate::engine::lease::held::Held;
 use crate::protocol::answer::Released;
 use crate::value::defaults::check_ttl;
 use crate::value::error::LockError;

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use futures_util::TryFutureExt as _;
 
-use crate::engine::acquire::acquire;
-use crate::engine::acquire::acquire_blocking;
-use crate::engine::spec::LockSpec;
-use crate::engine::unreported::Errors;
+use crate::engine::acquire::acquiring::acquire;
+use crate::engine::acquire::acquiring::acquire_blocking;
+use crate::engine::acquire::spec::LockSpec;
+use crate::engine::acquire::unreported::Errors;
 use crate::guard::LockGuard;
 use crate::manager::lock_manager::LockManager;
 use crate::value::error::LockError;

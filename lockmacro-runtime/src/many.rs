@@ -1,8 +1,8 @@
 //! The builder of a lock on several keys.
 
-use crate::engine::acquire::acquire;
-use crate::engine::acquire::acquire_blocking;
-use crate::engine::unreported::Errors;
+use crate::engine::acquire::acquiring::acquire;
+use crate::engine::acquire::acquiring::acquire_blocking;
+use crate::engine::acquire::unreported::Errors;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::value::error::LockError;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::try_id;
 
-use crate::engine::background::Background;
 use crate::engine::blocking::may_block;
+use crate::engine::cleanup::background::Background;
 use crate::engine::hold_times::HoldTimes;
 use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::engine::queue::turn::turn;

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use futures_util::FutureExt as _;
 use pin_project_lite::pin_project;
 
-use crate::engine::unreported::Errors;
+use crate::engine::acquire::unreported::Errors;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::outcome::{LockOutcome, SkipOutcome};

@@ -9,10 +9,10 @@ use std::task::{Context, Poll, ready};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Fuse};
 
-use crate::engine::acquire::{Acquiring, acquire, acquire_blocking};
-use crate::engine::reentry::Scope;
-use crate::engine::spec::LockSpec;
-use crate::engine::unreported::{Errors, unreported};
+use crate::engine::acquire::acquiring::{Acquiring, acquire, acquire_blocking};
+use crate::engine::acquire::reentry::Scope;
+use crate::engine::acquire::spec::LockSpec;
+use crate::engine::acquire::unreported::{Errors, unreported};
 use crate::guard::LockGuard;
 use crate::value::error::LockError;
 use crate::value::loss::{Lost, OnLost};

@@ -396,7 +396,7 @@ impl<A: Ask, W> KeyQueue<A, W> {
     }
 
     /// Whether the queue can be forgotten.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(crate) fn is_unused(&self) -> bool {
         self.waiters.is_empty() && matches!(self.state, State::Free)
     }
 
@@ -420,7 +420,7 @@ impl<A: Ask, W> KeyQueue<A, W> {
     }
 
     /// Number of waiters.
-    pub(crate) fn len(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.waiters.len()
     }
 

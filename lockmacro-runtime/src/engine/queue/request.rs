@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use crate::engine::acquisition::{Acquisition, PAUSE, Refusal};
+use crate::engine::cleanup::acquisition::{Acquisition, PAUSE, Refusal};
 use crate::engine::queue::shared_queue::{Before, Question, SharedQueue, Tenure, ToSend};
 use crate::protocol::answer::{Answer, Grant, Queueing};
 use crate::protocol::lease;

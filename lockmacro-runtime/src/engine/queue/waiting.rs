@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::engine::acquisition::Refusal;
-use crate::engine::queue::shared_queue::{Arrived, InQueue, SharedQueue, TakenUp};
+use crate::engine::cleanup::acquisition::Refusal;
+use crate::engine::queue::shared_queue::SharedQueue;
+use crate::engine::queue::shared_queue::in_queue::{Arrived, InQueue, TakenUp};
+use crate::engine::queue::timer::Timer;
 use crate::engine::telemetry::WaitingGauge;
-use crate::engine::timer::Timer;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
 use crate::value::time::Moment;

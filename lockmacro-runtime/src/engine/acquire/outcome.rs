@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::acquisition::{Acquisition, Refusal};
+use crate::engine::acquire::unreported::{Errors, unreported};
+use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
 use crate::engine::core::Core;
-use crate::engine::held::Held;
+use crate::engine::lease::held::Held;
 use crate::engine::observer::refused;
-use crate::engine::queue::shared_queue::{Standing, TakenUp};
+use crate::engine::queue::shared_queue::in_queue::{NewHolder, TakenUp};
 use crate::engine::telemetry;
-use crate::engine::unreported::{Errors, unreported};
 use crate::protocol::answer::{Grant, Queueing};
 use crate::protocol::lease::Renewal;
 use crate::protocol::request::Request;
@@ -84,7 +84,7 @@ impl Wanted {
         self,
         acquisition: Acquisition,
         grant: Grant,
-        caller: Option<Standing>,
+        caller: Option<NewHolder>,
     ) -> Result<Acquired, LockError> {
         let request = acquisition.request();
         telemetry::acquired(request.labels(), request.listed(), request.asked);

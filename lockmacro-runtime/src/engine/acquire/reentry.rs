@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::task::{Id, try_id};
 
-use crate::engine::held::Held;
+use crate::engine::lease::held::Held;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 

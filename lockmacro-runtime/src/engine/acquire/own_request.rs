@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::engine::acquired::Wanted;
-use crate::engine::acquisition::{Acquisition, Refusal};
-use crate::engine::queue::shared_queue::{InQueue, Standing};
+use crate::engine::acquire::outcome::Wanted;
+use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
+use crate::engine::queue::shared_queue::in_queue::{InQueue, NewHolder};
 use crate::engine::telemetry;
 use crate::protocol::answer::{Answer, Failed, Grant};
 use crate::protocol::request::Request;
 
 /// A caller that asks the store itself. Dropping it leaves the queue.
-pub(crate) struct Asker {
+pub(crate) struct OwnRequest {
     caller: InQueue,
     /// Present until the caller asks no more.
     acquisition: Option<Acquisition>,
@@ -18,7 +18,7 @@ pub(crate) struct Asker {
 
 /// What becomes of the caller.
 pub(crate) enum Answered {
-    Granted(Acquisition, Grant, Standing),
+    Granted(Acquisition, Grant, NewHolder),
     /// The queue has gone on with the token, or asks with another one. The caller waits there.
     Waits(InQueue, Arc<Request>),
     /// A caller that does not wait arrives again.
@@ -26,7 +26,7 @@ pub(crate) enum Answered {
     Refused(InQueue, Arc<Request>, Refusal),
 }
 
-impl Asker {
+impl OwnRequest {
     pub(crate) fn new(caller: InQueue, acquisition: Acquisition) -> Self {
         telemetry::waits(acquisition.request().labels());
         Self { caller, acquisition: Some(acquisition) }
@@ -98,7 +98,7 @@ impl Asker {
     }
 }
 
-impl Drop for Asker {
+impl Drop for OwnRequest {
     fn drop(&mut self) {
         if let Some(own) = self.take() {
             self.caller.leave(Some(own));

@@ -8,7 +8,7 @@ use crate::value::token::Token;
 
 /// The state of the tenure that a held lock is part of.
 #[derive(Debug)]
-pub(crate) struct InTurn {
+pub(crate) struct TenureState {
     pub(crate) began: Moment,
     /// When the last command was sent that has succeeded.
     sent: LastMoment,
@@ -25,9 +25,9 @@ pub(crate) struct InTurn {
 }
 
 /// An extension in flight. Dropping this value records that the extension is without an answer.
-pub(crate) struct Extension<'a>(Option<&'a InTurn>);
+pub(crate) struct Extension<'a>(Option<&'a TenureState>);
 
-impl InTurn {
+impl TenureState {
     pub(crate) fn new(began: Moment, sent: Moment, kept_until: Moment) -> Self {
         let (first, last) = (LastMoment::default(), LastMoment::default());
         first.note(sent);
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_end_of_the_ttl_on_the_store_is_known_when_a_renewal_is_sent() {
-        let turn = InTurn::new(at(1), at(1), at(101));
+        let turn = TenureState::new(at(1), at(1), at(101));
         assert!(!turn.is_suspect());
         turn.sends(at(150));
         assert_eq!((turn.kept_until(), turn.is_suspect()), (at(150), true));
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn only_a_renewal_sent_after_the_last_unanswered_one_ends_the_suspicion() {
-        let turn = InTurn::new(at(1), at(1), at(101));
+        let turn = TenureState::new(at(1), at(1), at(101));
         turn.sends(at(150));
         turn.sends(at(155));
         turn.unanswered(at(60));

@@ -14,7 +14,7 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep_until, timeout};
 
-use crate::engine::cleanup_retry::{LONGEST_PAUSE, Tries};
+use crate::engine::cleanup::retry::{LONGEST_PAUSE, Tries};
 use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
@@ -300,7 +300,7 @@ mod tests {
     use tokio::time::{advance, sleep};
 
     use super::*;
-    use crate::engine::cleanup_retry::LAST_PAUSE;
+    use crate::engine::cleanup::retry::LAST_PAUSE;
     use crate::store::memory::Memory;
     use crate::store::redis::store::Redis;
     use crate::value::applied::Applied;

@@ -11,15 +11,16 @@ use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use crate::engine::acquisition::Acquisition;
+use crate::engine::cleanup::acquisition::Acquisition;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::current::Current;
-use crate::engine::in_turn::InTurn;
-use crate::engine::queue::holder::{Holder, shown};
-use crate::engine::queue::shared_queue::{Ended, InQueue, Question, Standing, TakenUp, Tenure};
-use crate::engine::renewal::Enrolled;
+use crate::engine::lease::renewals::Enrolled;
 #[cfg(feature = "test-util")]
-use crate::engine::renewal::Renewable;
+use crate::engine::lease::renewals::Renewable;
+use crate::engine::lease::tenure_state::TenureState;
+use crate::engine::queue::holder::{Holder, shown};
+use crate::engine::queue::shared_queue::in_queue::{Ended, InQueue, NewHolder, TakenUp};
+use crate::engine::queue::shared_queue::{Question, Tenure};
 use crate::engine::telemetry;
 use crate::protocol::answer::{Grant, Released};
 use crate::protocol::lease::{Lease, Renewal};
@@ -56,7 +57,7 @@ pub(crate) struct Held {
     since: Moment,
     /// The caller in its queue, from which the lock may be passed on.
     caller: Mutex<Option<InQueue>>,
-    pub(crate) turn: InTurn,
+    pub(crate) turn: TenureState,
     /// The manager scope in which it was acquired, for work that another task does for the body.
     current: Current,
     /// The span of the body.
@@ -78,7 +79,7 @@ impl Held {
         let lease = Lease::passed(now, tenure.ends, waiter.ttl, renewal(now));
         let due = lease.first_try(now, random::fraction());
         let fences = if waiter.fenced { tenure.fences.take() } else { None };
-        let mut turn = InTurn::new(tenure.began, tenure.sent, tenure.kept_until);
+        let mut turn = TenureState::new(tenure.began, tenure.sent, tenure.kept_until);
         turn.fences = fences.map_or(tenure.fences, FenceBlock::rest);
         turn.label = Some(waiter.token.clone());
         let fences = fences.into_iter().collect();
@@ -92,7 +93,7 @@ impl Held {
         acquisition: Acquisition,
         grant: Grant,
         renewal: Renewal,
-        caller: Option<Standing>,
+        caller: Option<NewHolder>,
     ) -> Result<Arc<Self>, LockError> {
         let ttl = acquisition.request().ttl;
         let (sent, now) = (grant.sent, Moment::now());
@@ -103,7 +104,7 @@ impl Held {
             true => Some(now),
             false => lease.first_try(sent, random::fraction()),
         };
-        let mut turn = InTurn::new(now, sent, now.after(grant.ttl));
+        let mut turn = TenureState::new(now, sent, now.after(grant.ttl));
         turn.fences = grant.fences.iter().next().and_then(FenceBlock::rest);
         let held = Self::with(acquisition, lease, grant.fences, sent, turn);
         // Done before the renewal, which may find the lock lost.
@@ -116,7 +117,7 @@ impl Held {
         lease: Lease,
         fences: Fences,
         since: Moment,
-        turn: InTurn,
+        turn: TenureState,
     ) -> Arc<Self> {
         let counted = telemetry::HeldGauge::new(Arc::clone(acquisition.request()));
         let span = telemetry::span(acquisition.request().labels(), acquisition.request().listed());
@@ -146,8 +147,8 @@ impl Held {
     }
 
     /// The caller's queue learns who holds the lock.
-    fn stands_at(self: &Arc<Self>, caller: Option<Standing>) {
-        let caller = caller.and_then(Standing::taken);
+    fn stands_at(self: &Arc<Self>, caller: Option<NewHolder>) {
+        let caller = caller.and_then(NewHolder::taken);
         // Set before the queue knows the holder, because the queue uses the holder at once.
         self.caller.lock().clone_from(&caller);
         if let Some(caller) = caller {

@@ -9,21 +9,22 @@ use std::{iter, mem};
 
 use tokio::time::{sleep, timeout};
 
-use crate::engine::acquired::{Acquired, Rare, Wanted};
-use crate::engine::acquisition::{Acquisition, PAUSE, Refusal};
-use crate::engine::asker::{Answered, Asker};
+use crate::engine::acquire::outcome::{Acquired, Rare, Wanted};
+use crate::engine::acquire::own_request::{Answered, OwnRequest};
+use crate::engine::acquire::reentry::{Scope, around};
+use crate::engine::acquire::spec::LockSpec;
+use crate::engine::acquire::unreported::{Errors, unreported};
 use crate::engine::blocking::may_block;
+use crate::engine::cleanup::acquisition::{Acquisition, PAUSE, Refusal};
 use crate::engine::core::inside_runtime;
 use crate::engine::current::Current;
-use crate::engine::held::Held;
+use crate::engine::lease::held::Held;
 use crate::engine::manager::Manager;
 use crate::engine::observer::refused;
-use crate::engine::queue::shared_queue::{Arrived, SharedQueue, unanswered};
+use crate::engine::queue::shared_queue::in_queue::Arrived;
+use crate::engine::queue::shared_queue::{SharedQueue, unanswered};
 use crate::engine::queue::waiting::{Waited, Waiting, released};
-use crate::engine::reentry::{Scope, around};
-use crate::engine::spec::LockSpec;
 use crate::engine::telemetry::WaitingGauge;
-use crate::engine::unreported::{Errors, unreported};
 use crate::protocol::answer::{Answer, Asked, Failed, Grant};
 use crate::protocol::request::Request;
 use crate::value::applied::Applied;
@@ -173,7 +174,7 @@ pub(crate) enum Acquiring {
     /// The fields are dropped in this order: the request before the caller.
     Asking {
         asked: Asked<'static, Result<Answer, Failed>>,
-        asker: Asker,
+        asker: OwnRequest,
         wanted: Wanted,
     },
     Waiting(Waiting, Wanted),
@@ -383,7 +384,7 @@ fn arrives(
     let acquisition = acquisition.of_queue(owner);
     let request = Arc::clone(acquisition.request());
     let (store, entered) = (acquisition.store(), acquisition.enter());
-    let asker = Asker::new(caller, acquisition);
+    let asker = OwnRequest::new(caller, acquisition);
     if let Err(error) = entered {
         let refusal = Refusal::Failed(error);
         return Err(Box::new(wanted.refused(&queue.core, &request, refusal)));

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::engine::core::inside_runtime;
-use crate::engine::held::Held;
-use crate::engine::renewal::Renewable;
+use crate::engine::lease::held::Held;
+use crate::engine::lease::renewals::Renewable;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
 use crate::value::random;

@@ -17,13 +17,13 @@ use futures_util::FutureExt as _;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::engine::background_thread::{Job, start};
 use crate::engine::blocking::block_on;
 #[cfg(feature = "test-util")]
 use crate::engine::blocking::may_block;
-use crate::engine::cleanup::Cleanup;
+use crate::engine::cleanup::background_thread::{Job, start};
+use crate::engine::cleanup::dropped::Cleanup;
 use crate::engine::in_flight::InFlightGuard;
-use crate::engine::renewal::{Enrolled, Renewable, Renewals};
+use crate::engine::lease::renewals::{Enrolled, Renewable, Renewals};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::error::LockError;
@@ -391,7 +391,7 @@ mod tests {
     #[test]
     fn a_job_that_is_done_is_freed_at_once() {
         let mut child = Command::new(std::env::current_exe().unwrap());
-        let name = "engine::background::tests::jobs_leave_no_memory";
+        let name = "engine::cleanup::background::tests::jobs_leave_no_memory";
         // One arena for all threads, so that one thread reuses the memory that another one has
         // freed.
         child.env("MALLOC_ARENA_MAX", "1");

@@ -1,0 +1,247 @@
+//! A caller in its queue: how it arrives, waits and leaves, and how its turn ends.
+
+use std::mem;
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::{Contended, Question, SharedQueue, State, Tenure};
+use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
+use crate::engine::queue::holder::Holder;
+use crate::engine::queue::key_queue::{Arrival, Effects, Event, Found, Ticket};
+use crate::protocol::answer::{Queueing, Released};
+use crate::protocol::other_holder::OtherHolder;
+use crate::protocol::request::Request;
+use crate::value::error::LockError;
+use crate::value::limits::QUEUE_MAX;
+use crate::value::time::Moment;
+
+/// A caller in the queue of its key.
+#[derive(Debug, Clone)]
+pub(crate) struct InQueue {
+    pub(crate) queue: Arc<SharedQueue>,
+    pub(crate) ticket: Ticket,
+}
+
+/// How a caller begins.
+pub(crate) enum Arrived {
+    /// The caller asks the store itself. See [`Arrival::Asks`] for the flag.
+    Asks(InQueue, bool),
+    Waits(InQueue),
+    /// The caller arrives again after the next event, of which its waker tells.
+    Undecided,
+    Refused(Refusal),
+}
+
+/// A caller that has the lock, until a guard is made of it. Dropping it ends its turn.
+pub(crate) struct NewHolder {
+    caller: Option<InQueue>,
+    token: Question,
+}
+
+/// A lock that a waiter has taken up.
+pub(crate) struct TakenUp {
+    pub(crate) by: NewHolder,
+    pub(crate) tenure: Tenure,
+    pub(crate) acquisition: Acquisition,
+}
+
+/// The state of a lock after its holder has ended.
+pub(crate) enum Ended {
+    /// A waiter of this process may take it up.
+    Passed,
+    /// The lock is released along with the request for the waiters.
+    Released(oneshot::Receiver<Result<Released, LockError>>),
+    /// The lock is still the holder's, to be released.
+    Kept(Acquisition),
+}
+
+impl SharedQueue {
+    /// A caller arrives, maybe again. `undecided`: its number, and the waker for the case that it
+    /// has to arrive again.
+    pub(crate) fn arrive(
+        self: &Arc<Self>,
+        request: &Arc<Request>,
+        is_again: bool,
+        undecided: Option<(u64, &Waker)>,
+    ) -> Arrived {
+        // A holder that has lost the lock delays no other caller, even if it has never checked its
+        // lease.
+        if let Some(holder) = self.holder() {
+            holder.lasts();
+        }
+        let mut held = None;
+        let (arrived, _) = self.with(None, |state, now| {
+            let waits = request.until.is_some();
+            if waits && state.queue.count() >= QUEUE_MAX {
+                return (Arrived::Refused(self.full()), Effects::default());
+            }
+            let until = now.after(self.unanswered());
+            let (arrival, effects) = state.queue.arrive(Arc::clone(request), is_again, until);
+            let caller = |ticket| InQueue { queue: Arc::clone(self), ticket };
+            let arrived = match arrival {
+                Arrival::Asks(ticket, is_behind) => Arrived::Asks(caller(ticket), is_behind),
+                Arrival::Waits(ticket) => Arrived::Waits(caller(ticket)),
+                Arrival::Busy => Arrived::Refused(self.busy(state, Queueing::Outside, &mut held)),
+                Arrival::Undecided => {
+                    if let Some((number, waker)) = undecided {
+                        state.undecided.insert(number, waker.clone());
+                    }
+                    Arrived::Undecided
+                }
+            };
+            (arrived, effects)
+        });
+        arrived
+    }
+}
+
+impl InQueue {
+    /// The caller has asked the store itself, and was granted the lock for `ttl`. `None` if the
+    /// queue has gone on with the token.
+    pub(crate) fn granted(&self, request: &Arc<Request>, ttl: Duration) -> Option<NewHolder> {
+        let mut is_ours = false;
+        self.queue.with(None, |state, now| {
+            let mut effects = state.queue.on(Event::GrantedTo(self.ticket), now);
+            is_ours = state.queue.holder() == Some(self.ticket);
+            if is_ours {
+                (state.holder, state.last) = (None, None);
+                state.taken_up = Some((Arc::clone(request), now.after(ttl)));
+                state.contended_at = Some(now);
+                effects.wake.extend(mem::take(&mut state.undecided).into_values());
+            }
+            ((), effects)
+        });
+        is_ours.then(|| self.standing(Question::of(request)))
+    }
+
+    fn standing(&self, token: Question) -> NewHolder {
+        NewHolder { caller: Some(self.clone()), token }
+    }
+
+    /// The caller holds the lock.
+    pub(crate) fn held_by(&self, holder: Weak<dyn Holder>) {
+        self.queue.with(None, |state, _| {
+            if state.queue.holder() == Some(self.ticket) {
+                (state.holder, state.taken_up, state.last) = (Some(holder), None, None);
+            }
+            ((), Effects::default())
+        });
+    }
+
+    /// The caller has asked the store itself, and was not granted the lock: another `holder` has
+    /// it, or nothing is known.
+    pub(crate) fn not_granted(&self, holder: Option<&OtherHolder>, acquisition: Acquisition) {
+        self.asks_no_more(Some(acquisition), |state| {
+            if let Some(holder) = holder {
+                state.last = Some(Ok(Contended::of(holder, 0)));
+                state.contended_at = Some(Moment::now());
+            }
+            Event::NotGrantedTo(self.ticket, holder.is_some())
+        });
+    }
+
+    /// The caller leaves. `acquisition`: that of a caller that asks itself.
+    pub(crate) fn leave(&self, acquisition: Option<Acquisition>) {
+        self.asks_no_more(acquisition, |_| Event::Leaves(self.ticket));
+    }
+
+    /// An event after which the caller asks no more itself. Unless the queue goes on with the
+    /// token, or did so before, the lock is released in the background.
+    fn asks_no_more(
+        &self,
+        acquisition: Option<Acquisition>,
+        change: impl FnOnce(&mut State) -> Event<Question>,
+    ) {
+        let mut is_ours = false;
+        let left = self.queue.on(acquisition, |state| {
+            is_ours = state.queue.is_asking(self.ticket);
+            change(state)
+        });
+        if let Some(acquisition) = left.acquisition.filter(|_| !is_ours) {
+            acquisition.forget();
+        }
+    }
+
+    /// Checks whether a lock may be taken up. `None` for a caller that is no waiter any more.
+    pub(crate) fn poll(&self, waker: &Waker) -> Option<Result<Option<TakenUp>, LockError>> {
+        let (queue, core) = (&self.queue, &self.queue.core);
+        let is_sound =
+            |tenure: &Tenure| !core.shutdown().is_closed() && !core.has_changed_since(tenure.sent);
+        let waker = |last: Option<&Waker>| match last {
+            Some(last) if last.will_wake(waker) => None,
+            _ => Some(waker.clone()),
+        };
+        let (found, _) = queue.with(None, |state, now| {
+            let (found, effects) = state.queue.poll(self.ticket, waker, is_sound, now);
+            let found = match found {
+                Found::Nothing => Some(Ok(None)),
+                Found::Lock(tenure) => Some(Ok(state.offered.take().map(|acquisition| {
+                    state.holder = None;
+                    let request = Arc::clone(acquisition.request());
+                    state.taken_up = Some((request, tenure.kept_until));
+                    TakenUp { by: self.standing(tenure.token.clone()), tenure, acquisition }
+                }))),
+                Found::Gone => match &state.sent_away {
+                    Some((last, error)) if self.ticket <= *last => Some(Err(error.clone())),
+                    _ => None,
+                },
+            };
+            (found, effects)
+        });
+        found
+    }
+
+    /// The holder ends. The lock is passed on within the turn if it `may_pass`.
+    pub(crate) fn ends(&self, tenure: Tenure, may_pass: bool, acquisition: Acquisition) -> Ended {
+        let queue = &self.queue;
+        let left = queue.on(Some(acquisition), |state| {
+            let passes = may_pass && state.queue.count() > 0 && !queue.core.shutdown().is_closed();
+            let turn = if passes { queue.core.turn(&queue.key) } else { Duration::ZERO };
+            if state.queue.holder() == Some(self.ticket) {
+                (state.taken_up, state.holder_ended) = (None, Some(Moment::now()));
+            }
+            Event::Ends { by: self.ticket, tenure, turn }
+        });
+        match (left.reported, left.acquisition) {
+            (Some(reported), _) => Ended::Released(reported),
+            (None, Some(acquisition)) => Ended::Kept(acquisition),
+            (None, None) => Ended::Passed,
+        }
+    }
+
+    /// The holder has lost the lock. Returns the acquisition unless the lock is released along with
+    /// a request for the waiters.
+    pub(crate) fn lost(
+        &self,
+        tenure: Tenure,
+        acquisition: Option<Acquisition>,
+    ) -> Option<Acquisition> {
+        let token = tenure.token.clone();
+        let left = self.queue.on(acquisition, |state| {
+            state.holder = None;
+            Event::Ends { by: self.ticket, tenure, turn: Duration::ZERO }
+        });
+        // Nobody waits for a release, which comes with the end of the holder.
+        self.queue.on(None, |_| Event::Released(token));
+        left.acquisition
+    }
+}
+
+impl NewHolder {
+    /// The caller, for the guard.
+    pub(crate) fn taken(mut self) -> Option<InQueue> {
+        self.caller.take()
+    }
+}
+
+impl Drop for NewHolder {
+    fn drop(&mut self) {
+        if let Some(caller) = self.caller.take() {
+            // The acquisition releases the lock.
+            caller.lost(Tenure::over(self.token.clone()), None);
+        }
+    }
+}
