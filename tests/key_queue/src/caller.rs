@@ -156,6 +156,7 @@ impl World {
     fn ask_alone(&mut self, id: usize) {
         let caller = &mut self.callers[id];
         caller.answer = None;
+        caller.releasing.clone_from(&self.processes[caller.setup.process].releasing);
         let (token, ttl, fenced) = (caller.token, caller.setup.ttl, caller.setup.fenced);
         let command = match fenced || caller.tries > 0 {
             true => Command::Acquire { token, ttl, fenced, waits: false },
@@ -184,12 +185,12 @@ impl World {
         }
         match answer {
             Some(Ok((Reply::Granted { at, fences, ttl }, sent))) => {
-                self.note_grant(token, at);
                 self.on(nth, QueueEvent::GrantedTo(ticket));
                 if self.processes[nth].queue.holder() != Some(ticket) {
                     self.callers[id].phase = next;
                     return true;
                 }
+                self.note_grant(token, at);
                 self.processes[nth].live.insert(token);
                 let tenure = self.tenure(nth, token, sent, lease_end(sent, ttl), ttl);
                 self.take_up(id, Tenure { fences, ..tenure });
@@ -200,9 +201,8 @@ impl World {
                 let is_clean = caller.tries == 0 && !self.resent.contains(&token);
                 let arrives = waits || caller.is_behind;
                 let holder = if let Reply::Busy(holder) = reply { Some(holder) } else { None };
-                if is_clean
-                    && !holder.is_some_and(|own| self.processes[nth].released.contains(&own))
-                {
+                let is_sure = !holder.is_some_and(|token| caller.releasing.contains(&token));
+                if is_clean && is_sure {
                     self.processes[nth].known.insert(token);
                 }
                 self.on(nth, QueueEvent::NotGrantedTo(ticket, is_clean));
@@ -257,8 +257,7 @@ impl World {
         match found {
             Found::Nothing => false,
             Found::Gone => {
-                let is_sent_away = self.callers[id].setup.fenced && ticket <= process.sent_away;
-                if process.closed || is_sent_away {
+                if process.closed || process.has_sent_away(&self.callers[id]) {
                     self.finish(id);
                     return false;
                 }

@@ -49,7 +49,7 @@ impl World {
     }
 
     /// A caller that is polled at once is overtaken by nobody who came later to the same queue,
-    /// unless an offer was slept through.
+    /// unless an offer was slept through, or the caller was sent away.
     pub(crate) fn check_order(&mut self, id: usize) {
         let caller = &self.callers[id];
         let process = &self.processes[caller.setup.process];
@@ -63,6 +63,7 @@ impl World {
                 && other.setup.sleep == Sleep::Never
                 && !other.has_slept
                 && other.ticket < caller.ticket
+                && !process.has_sent_away(other)
         };
         if let Some(other) = self.callers.iter().position(is_overtaken) {
             self.bad(format!("order: c{id} before c{other}"));
@@ -89,11 +90,11 @@ impl World {
         }
     }
 
-    /// A caller is refused by the answer of the store. The holder is no token that its own process
-    /// has retired: of that one the caller would wait for the release.
+    /// A caller is refused by the answer of the store. The holder is no token whose release was in
+    /// flight when the caller asked: the caller would wait for the answer to that.
     pub(crate) fn check_refused(&mut self, id: usize, holder: Option<Token>) {
-        let process = &self.processes[self.callers[id].setup.process];
-        let is_own = holder.is_some_and(|token| process.released.contains(&token));
+        let is_own = holder.is_some_and(|token| self.callers[id].releasing.contains(&token));
+        // The queue forgets a release if another one overtakes it, after lost messages.
         if is_own && self.mode != Mode::Faulty {
             self.bad(format!("busy: c{id} was refused by a release of its own process"));
         }
@@ -155,7 +156,7 @@ impl World {
         let bound = match self.mode {
             Mode::Calm => 8 * self.trip + 25 * MS,
             // Late answers of askers, and offers to sleepers only, of each process.
-            Mode::Sleepy => self.processes.len() as u64 * (3_700 * MS + self.answer_time()),
+            Mode::Sleepy => self.processes.len() as u64 * (4_500 * MS + self.answer_time()),
             Mode::Faulty => 80 * S,
         };
         if gap > bound + retries && !self.is_scenario {

@@ -49,7 +49,9 @@ impl World {
     pub(crate) fn watched(&mut self, nth: usize) {
         let (now, real) = (self.local(nth), self.now);
         let process = &mut self.processes[nth];
-        process.watched = None;
+        if process.watched.take_if(|time| *time <= real).is_none() {
+            return;
+        }
         if process.queue.due().is_none_or(|due| due > now) {
             return self.watch(nth);
         }
@@ -79,6 +81,7 @@ impl World {
     fn retire(&mut self, nth: usize, token: Token) {
         let process = &mut self.processes[nth];
         process.live.remove(&token);
+        process.releasing.insert(token);
         process.asked.take_if(|asked| asked.token == token);
         let mut requests = process.requests.values();
         let may_arrive = self.mode == Mode::Faulty
@@ -129,7 +132,10 @@ impl World {
         match (sender, command) {
             (Sender::Caller(caller, call), _) => self.told(caller, call, id, Ok((reply, sent))),
             (Sender::Queue(token), _) => self.queue_answered(nth, id, token, sent, reply),
-            (Sender::Cleanup(token), _) => self.on(nth, QueueEvent::Released(token)),
+            (Sender::Cleanup(token), _) => {
+                self.processes[nth].releasing.remove(&token);
+                self.on(nth, QueueEvent::Released(token));
+            }
             (Sender::Guard(caller, call), Command::Renew { ttl, .. }) => {
                 self.renewed(caller, call, matches!(reply, Reply::Yes), sent, ttl);
             }

@@ -66,10 +66,11 @@ impl World {
                 rounds: if chance(rng, 300) { rng.u32(2..=6) } else { 1 },
                 at: rng.u64(0..=span),
             };
-            // Those that are too slow to be served are polled in time in the end.
+            // Those that are too slow to be served are polled in time in the end: by then less than
+            // half of a lease is left, or others were offered the lock.
             let is_too_slow = match setup.sleep {
                 Sleep::Never => false,
-                Sleep::Late(late) => late > 1_500 * MS,
+                Sleep::Late(late) => late + 20 * trip > (ttl * 4 / 10).min(1_500 * MS),
                 Sleep::Forgotten => true,
             };
             let id = world.add(setup);

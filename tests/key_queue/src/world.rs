@@ -141,6 +141,8 @@ pub(crate) struct Caller {
     pub(crate) is_again: bool,
     /// Its own request was sent while a release of its process was without an answer.
     pub(crate) is_behind: bool,
+    /// The releases of its process that had no answer when its own request was sent.
+    pub(crate) releasing: HashSet<Token>,
     /// How often it has asked by itself.
     pub(crate) asked: u32,
     pub(crate) held: Option<Guard>,
@@ -187,6 +189,8 @@ pub(crate) struct Process {
     /// Tokens of tenures, and tokens whose release was sent.
     pub(crate) live: HashSet<Token>,
     pub(crate) released: HashSet<Token>,
+    /// Tokens whose release has no answer.
+    pub(crate) releasing: HashSet<Token>,
     /// The longest ttl for which a token was asked.
     pub(crate) longest: HashMap<Token, u64>,
     /// Tokens by which the process has learnt that another holder has the lock.
@@ -248,6 +252,12 @@ pub struct World {
     pub(crate) report: Report,
 }
 
+impl Process {
+    pub(crate) fn has_sent_away(&self, caller: &Caller) -> bool {
+        caller.setup.fenced && caller.ticket <= self.sent_away
+    }
+}
+
 pub(crate) fn us(time: u64) -> Duration {
     Duration::from_micros(time)
 }
@@ -276,6 +286,7 @@ impl World {
             requests: HashMap::new(),
             live: HashSet::new(),
             released: HashSet::new(),
+            releasing: HashSet::new(),
             longest: HashMap::new(),
             known: HashSet::new(),
             changed: Moment::at(Duration::ZERO),
@@ -322,6 +333,7 @@ impl World {
             phase: Phase::Out,
             is_again: false,
             is_behind: false,
+            releasing: HashSet::new(),
             asked: 0,
             held: None,
             ticket: 0,
