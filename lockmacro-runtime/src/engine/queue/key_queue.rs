@@ -262,7 +262,11 @@ impl<A: Ask, W> KeyQueue<A, W> {
                 self.state = State::Held(ticket);
                 return (Found::Lock(tenure), effects);
             }
-            State::Offered { tenure, to, .. } if at < to => self.retire(tenure.token, &mut effects),
+            State::Offered { tenure, to, .. } if at < to => {
+                // The next request is for this waiter, and not for those that slept before it.
+                self.asleep = at;
+                self.retire(tenure.token, &mut effects)
+            }
             State::Free | State::Releasing(_) if self.rests_until <= now => {
                 self.request(&mut effects)
             }
