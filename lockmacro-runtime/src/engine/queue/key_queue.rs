@@ -85,7 +85,7 @@ impl<T> Tenure<T> {
     ///   confirm window if that is longer.
     /// - There is a fence for a caller that needs one.
     pub(crate) fn serves(&self, ask: &impl Ask, now: Moment) -> bool {
-        self.ends.since(now) >= ask.ttl().min(CONFIRM_WINDOW) / 2
+        self.ends.since(now) >= least_lease(ask)
             && self.kept_until.since(now) <= ask.ttl().max(CONFIRM_WINDOW)
             && (!ask.is_fenced() || self.fences.is_some())
     }
@@ -448,7 +448,10 @@ impl<A: Ask, W> KeyQueue<A, W> {
         let to = self.asleep + 1;
         match self.waiters.get(self.asleep) {
             Some(next) if tenure.serves(&next.ask, now) => {
-                let widens = now.after(TAKE_UP * 2_u32.pow(next.missed % PATIENCE));
+                // Later than this the waiter could not use the lock.
+                let useful = tenure.ends.since(now).saturating_sub(least_lease(&next.ask));
+                let patience = TAKE_UP * 2_u32.pow(next.missed % PATIENCE);
+                let widens = now.after(patience.min(useful));
                 self.wake(self.asleep..to, out);
                 State::Offered { tenure, since: now, to, widens }
             }
@@ -535,6 +538,11 @@ impl<A: Ask, W> KeyQueue<A, W> {
     fn find(&self, ticket: Ticket) -> Result<usize, usize> {
         self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket)
     }
+}
+
+/// The shortest rest of a lease that is worth taking up.
+fn least_lease(ask: &impl Ask) -> Duration {
+    ask.ttl().min(CONFIRM_WINDOW) / 2
 }
 
 /// The longest time of a waiter that comes too late.
