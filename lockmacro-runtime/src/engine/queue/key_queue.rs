@@ -98,8 +98,8 @@ enum State<T> {
     Free,
     /// A caller's own request is in flight. At `until` the queue goes on without the caller, which
     /// may not be polled.
-    /// `behind`: the release of a token that had no answer when the request was sent.
-    Asking { by: Ticket, token: T, until: Moment, behind: Option<T> },
+    /// `was_behind`: a release had no answer when the request was sent. `behind`: it has none yet.
+    Asking { by: Ticket, token: T, until: Moment, was_behind: bool, behind: Option<T> },
     /// The queue's request is at the store. `contended`: by its answer another holder has the lock.
     Requested { token: T, contended: bool },
     /// The process has the lock, and none of its callers. The first `to` waiters may take it up,
@@ -295,14 +295,22 @@ impl<A: Ask, W> KeyQueue<A, W> {
                 out.unused = self.remove(by);
                 Held(by)
             }
-            (Asking { by, token, behind, .. }, NotGrantedTo(of, contended)) if by == of => {
-                self.go_on(token, contended, behind, out)
+            (Asking { by, token, was_behind, behind, .. }, NotGrantedTo(of, contended))
+                if by == of =>
+            {
+                match self.go_on(token, contended, behind, out) {
+                    // The holder may have been the token that was being released.
+                    Requested { token, .. } if was_behind => Requested { token, contended: false },
+                    state => state,
+                }
             }
             (Asking { by, token, .. }, Leaves(of)) if by == of => {
                 self.go_on(token, false, None, out)
             }
-            (Asking { by, token, until, behind: Some(before) }, Released(of)) if before == of => {
-                Asking { by, token, until, behind: None }
+            (Asking { by, token, until, was_behind, behind: Some(before) }, Released(of))
+                if before == of =>
+            {
+                Asking { by, token, until, was_behind, behind: None }
             }
             (Asking { by, token, .. }, Time) if is_due => {
                 // It was not polled. It arrives again when it is, or sleeps before the others.
@@ -486,7 +494,7 @@ impl<A: Ask, W> KeyQueue<A, W> {
     ) -> State<A::Token> {
         if self.asleep < self.waiters.len() {
             out.ask = Some(token.clone());
-            return State::Requested { token, contended: contended && behind.is_none() };
+            return State::Requested { token, contended };
         }
         match contended {
             true => behind.map_or(State::Free, State::Releasing),
@@ -495,10 +503,10 @@ impl<A: Ask, W> KeyQueue<A, W> {
     }
 
     fn asks(&mut self, ask: A, until: Moment, behind: Option<A::Token>) -> Arrival {
-        let (token, is_behind) = (ask.own(), behind.is_some());
+        let (token, was_behind) = (ask.own(), behind.is_some());
         let by = self.enter(ask);
-        self.state = State::Asking { by, token, until, behind };
-        Arrival::Asks(by, is_behind)
+        self.state = State::Asking { by, token, until, was_behind, behind };
+        Arrival::Asks(by, was_behind)
     }
 
     fn enter(&mut self, ask: A) -> Ticket {
