@@ -1,11 +1,13 @@
 //! The engine's own key queue in a model of processes, callers, a network and a server.
 
 mod caller;
+pub mod explore;
 mod guard;
 #[allow(dead_code)]
 #[path = "../../../lockmacro-runtime/src/engine/queue/key_queue.rs"]
 mod key_queue;
 mod oracles;
+pub mod order;
 mod owner;
 mod schedule;
 mod server;
