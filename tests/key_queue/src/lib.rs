@@ -6,6 +6,7 @@ mod guard;
 #[allow(dead_code)]
 #[path = "../../../lockmacro-runtime/src/engine/queue/key_queue.rs"]
 mod key_queue;
+pub mod mutants;
 mod oracles;
 pub mod order;
 mod owner;

@@ -3,33 +3,68 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use lockmacro_key_queue_tests::explore::{Budget, Kind, explore};
+use lockmacro_key_queue_tests::mutants::try_all;
 use lockmacro_key_queue_tests::world::World;
 
+/// Schedules that are tried before a mutant counts as not found.
+const SCHEDULES: u64 = 20_000;
+
 const USAGE: &str = "key-queue SEEDS [FROM]
-key-queue --seed SEED";
+key-queue --seed SEED
+key-queue --first
+key-queue --mutants [NAME]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |nth: usize| args.get(nth).and_then(|text| text.parse::<u64>().ok());
-    match (args.first().map(String::as_str), number(0), number(1)) {
+    let passes = match (args.first().map(String::as_str), number(0), number(1)) {
         (Some("--seed"), _, Some(seed)) => trace(seed),
+        (Some("--first"), ..) => first(),
+        (Some("--mutants"), ..) => match try_all(args.get(1).map(String::as_str)) {
+            Ok(passes) => passes,
+            Err(error) => {
+                eprintln!("the mutants cannot be tried: {error}");
+                false
+            }
+        },
         (_, Some(seeds), from) => many(from.unwrap_or(0), seeds),
         _ => {
             eprintln!("{USAGE}");
-            ExitCode::from(2)
+            false
         }
+    };
+    ExitCode::from(u8::from(!passes))
+}
+
+/// Prints the first broken promise of many schedules and of every interleaving of two callers.
+fn first() -> bool {
+    for seed in 0..SCHEDULES {
+        if let Some(what) = World::random(seed).run().violations.first() {
+            println!("{what}, seed {seed}");
+            return false;
+        }
+    }
+    let budget = Budget { foreign: 1, polls: 1, unknown: 1, spent: 1, closes: 1 };
+    let failures = Kind::pairs().into_iter().map(|pair| explore(&pair, budget, 5_000_000).failure);
+    match failures.flatten().next() {
+        Some((what, steps)) => {
+            println!("interleaving: {what}, {steps:?}");
+            false
+        }
+        None => true,
     }
 }
 
 /// Prints all that happens in a schedule.
-fn trace(seed: u64) -> ExitCode {
+fn trace(seed: u64) -> bool {
     let report = World::random(seed).traced().run();
     report.log.iter().chain(&report.violations).for_each(|line| println!("{line}"));
-    ExitCode::from(u8::from(!report.violations.is_empty()))
+    report.violations.is_empty()
 }
 
 /// Prints how often each oracle fails, and its first seed.
-fn many(from: u64, seeds: u64) -> ExitCode {
+fn many(from: u64, seeds: u64) -> bool {
     let mut failed: BTreeMap<String, (u64, u64, String)> = BTreeMap::new();
     for seed in from..from + seeds {
         let violations = World::random(seed).run().violations;
@@ -41,5 +76,5 @@ fn many(from: u64, seeds: u64) -> ExitCode {
     for (oracle, (count, seed, what)) in &failed {
         println!("{oracle}: {count} of {seeds}, first seed {seed}: {what}");
     }
-    ExitCode::from(u8::from(!failed.is_empty()))
+    failed.is_empty()
 }

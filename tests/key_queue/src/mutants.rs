@@ -1,0 +1,191 @@
+//! Mutants: copies of the key queue with one line changed, each of which has to be found by the
+//! model.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, io};
+
+const QUEUE: &str = "lockmacro-runtime/src/engine/queue/key_queue.rs";
+
+/// What the copy needs of the workspace.
+const COPIED: [&str; 8] = [
+    QUEUE,
+    "Cargo.lock",
+    "README.md",
+    "LICENSE-MIT",
+    "LICENSE-APACHE",
+    "tests/key_queue/Cargo.toml",
+    "tests/key_queue/src",
+    "tests/key_queue/tests",
+];
+
+/// One changed line.
+struct Mutant {
+    name: &'static str,
+    /// The oracle that should fail, or one of several by `|`.
+    oracle: &'static str,
+    old: &'static str,
+    new: &'static str,
+}
+
+const fn mutant(
+    name: &'static str,
+    oracle: &'static str,
+    old: &'static str,
+    new: &'static str,
+) -> Mutant {
+    Mutant { name, oracle, old, new }
+}
+
+#[rustfmt::skip]
+const MUTANTS: &[Mutant] = &[
+    // Tenures.
+    mutant("a turn never ends", "?", "now < tenure.began.after(turn)", "!turn.is_zero()"),
+    mutant("a lease that is over is passed on", "?",
+        "self.ends.since(now) >= least_lease(ask)", "true"),
+    mutant("a lock is taken up without a check", "?",
+        "at < to && tenure.serves(ask, now) && is_sound(&tenure)", "at < to"),
+    mutant("a lock of a replaced server is taken up", "?",
+        " && is_sound(&tenure)", " && (is_sound(&tenure) || true)"),
+    mutant("a lock outlives its holder on the store", "?",
+        "self.kept_until.since(now) <= ask.ttl().max(CONFIRM_WINDOW)", "true"),
+    mutant("an unfenced tenure serves a fenced caller", "?",
+        "(!ask.is_fenced() || self.fences.is_some())", "true"),
+    mutant("fences are not asked for", "?",
+        "self.fenced |= ask.is_fenced();", "self.fenced &= ask.is_fenced();"),
+    // Offers.
+    mutant("a dropped offer is not handed on", "?",
+        "Leaves(_)) if to == self.asleep => {", "Leaves(_)) if to > usize::MAX - self.asleep - 1 => {"),
+    mutant("an offer never widens", "?",
+        "(Offered { tenure, since, to, .. }, Time) if is_due",
+        "(Offered { tenure, since, to, .. }, Time) if is_due && to == 0"),
+    mutant("an offer outlives its lease", "?", "Some(tenure.ends.min(*widens))", "Some(tenure.ends.max(*widens))"),
+    mutant("an offer outlives its use", "?", "now.after(patience.min(useful))", "now.after(patience.max(useful.min(patience)))"),
+    mutant("those asleep are asked for again", "?", "                self.asleep = at;\n                self.retire(tenure.token, &mut effects)", "                self.retire(tenure.token, &mut effects)"),
+    mutant("a waiter that leaves moves those asleep", "?",
+        "self.asleep -= usize::from(at < self.asleep);", "self.asleep -= usize::from(at < self.asleep && at > 1_000_000);"),
+    mutant("a waiter that leaves widens the offer", "?",
+        "*to -= usize::from(at < *to);", "*to -= usize::from(at < *to && at > 1_000_000);"),
+    // Waiters that are not polled.
+    mutant("an unpolled asker is waited for", "?",
+        "(Asking { by, token, .. }, Time) if is_due", "(Asking { by, token, .. }, Time) if is_due && by == 0"),
+    mutant("those asleep are tried at each pass", "?",
+        "(self.asleep, self.rests_until) = (at, now);", "(self.asleep, self.rests_until) = (0, now);"),
+    mutant("a lone asker is kept asleep", "?",
+        "1 => out.wake.extend(self.remove(by)),", "0 => out.wake.extend(self.remove(by)),"),
+    mutant("a late waiter gets no more time", "?",
+        "2_u32.pow(next.missed % PATIENCE)", "2_u32.pow(next.missed.min(0))"),
+    mutant("a waiter that wakes is not next", "?",
+        "            self.asleep = at;\n            self.waiters[at].missed += 1;", "            self.waiters[at].missed += 1;"),
+    mutant("nobody asks for those that woke in a rest", "?",
+        "State::Free if self.asleep < self.waiters.len() =>", "State::Free if self.asleep < self.waiters.len() && self.last == 0 =>"),
+    // Callers that do not wait.
+    mutant("busy before anybody has answered", "?", "_ => Arrival::Undecided", "_ => Arrival::Busy"),
+    mutant("busy because of a release", "?",
+        "matches!(self.state, Held(_) | Offered { .. } |", "matches!(self.state, Held(_) | State::Releasing(_) | Offered { .. } |"),
+    mutant("a caller that does not wait overtakes", "?",
+        "let before = if waits { 0 } else { self.asleep };", "let before = if waits { 0 } else { self.waiters.len() };"),
+    mutant("nothing is behind a release", "?", "Arrival::Asks(by, was_behind)", "Arrival::Asks(by, false)"),
+    mutant("a release of this process is another holder", "?",
+        "Requested { token, .. } if was_behind => Requested { token, contended: false },", ""),
+    mutant("a caller is behind a release again", "?",
+        "self.waiters.len() == before && !is_again", "self.waiters.len() == before && (!is_again || true)"),
+    mutant("a release that was waited for is forgotten", "?",
+        "behind.map_or(State::Free, State::Releasing)", "behind.map_or(State::Free, |_| State::Free)"),
+    mutant("a release is waited for after its answer", "?",
+        "Asking { by, token, until, was_behind, behind: None }", "Asking { by, token, until, was_behind, behind: Some(before) }"),
+    // Waiters.
+    mutant("a caller comes before the others", "?",
+        "self.waiters.push_back(Waiter { ticket, ask, missed, waker });",
+        "self.waiters.push_back(Waiter { ticket, ask, missed, waker });\n            self.waiters.make_contiguous().sort_by_key(|waiter| (waiter.ticket / 3, std::cmp::Reverse(waiter.ticket % 3)));"),
+    mutant("a late own answer ends the wait", "?",
+        "(Asking { by, .. }, GrantedTo(of)) if by == of => {",
+        "(Requested { .. }, GrantedTo(of)) if self.find(of).is_ok() => {\n                out.unused = self.remove(of);\n                Held(of)\n            }\n            (Asking { by, .. }, GrantedTo(of)) if by == of => {"),
+    mutant("a release in flight keeps waiters out", "?",
+        "State::Free | State::Releasing(_) if waits", "State::Free if waits"),
+    mutant("a waiter that is sent away is not woken", "?",
+        "out.wake.extend(leave.filter_map(|waiter| waiter.waker.take()));", "drop(leave);"),
+    mutant("those that need no fence are sent away", "?", "!for_fences || waiter.ask.is_fenced()", "!for_fences || waiter.ticket > 0"),
+    // Tokens.
+    mutant("one token for two turns", "?", "first.ask.another()", "first.ask.own()"),
+    mutant("a place is kept without waiters", "?",
+        "Leaves(_)) if self.waiters.is_empty()", "Leaves(_)) if self.waiters.len() > 1_000_000"),
+    mutant("a tenure is not released", "?",
+        "out.release = Some(token.clone());", "out.release = Some(token.clone()).filter(|_| out.ask.is_some());"),
+    mutant("a token that may be at the store is forgotten", "?",
+        "false => self.retire(token, out),\n        }\n    }\n\n    fn asks", "false => State::Free,\n        }\n    }\n\n    fn asks"),
+    mutant("a shutdown keeps the request", "?",
+        "Closes(_)) => {\n                self.retire(token, out)", "Closes(_)) => {\n                Requested { token, contended: true }"),
+    mutant("a spent token is asked for again", "?",
+        "Spent(of)) if token == of => {\n                self.request(out)",
+        "Spent(of)) if token == of => {\n                out.ask = Some(of);\n                Requested { token, contended: false }"),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The mutants whose text is not found exactly once.
+pub fn out_of_place() -> io::Result<Vec<&'static str>> {
+    let queue = fs::read_to_string(root().join(QUEUE))?;
+    let stale = MUTANTS.iter().filter(|mutant| queue.matches(mutant.old).count() != 1);
+    Ok(stale.map(|mutant| mutant.name).collect())
+}
+
+/// Builds each mutant in a copy of the sources, and prints by which oracle it is found. Returns
+/// whether each was found by the oracle that should fail.
+pub fn try_all(only: Option<&str>) -> io::Result<bool> {
+    let all = root().canonicalize()?.join("target/mutants/key_queue");
+    let (copy, target) = (all.join("sources"), all.join("build"));
+    for path in COPIED {
+        copy_all(&root().join(path), &copy.join(path))?;
+    }
+    let workspace = fs::read_to_string(root().join("Cargo.toml"))?;
+    fs::write(copy.join("Cargo.toml"), with_one_member(&workspace))?;
+    let queue = fs::read_to_string(copy.join(QUEUE))?;
+    println!("| mutant | should fail | failed |\n|---|---|---|");
+    let (mut tried, mut found) = (0, 0);
+    for mutant in MUTANTS.iter().filter(|one| only.is_none_or(|only| one.name.contains(only))) {
+        fs::write(copy.join(QUEUE), queue.replace(mutant.old, mutant.new))?;
+        let output = Command::new(env!("CARGO"))
+            .args(["run", "--quiet", "--package", "lockmacro-key-queue-tests", "--", "--first"])
+            .current_dir(&copy)
+            .env("CARGO_TARGET_DIR", &target)
+            .env("RUSTFLAGS", "-Awarnings")
+            .output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let failed = match text.split_once(": ") {
+            Some((oracle, _)) => oracle,
+            None if output.status.success() => "none",
+            None => "a panic, or it does not build",
+        };
+        println!("| {} | {} | {failed} |", mutant.name, mutant.oracle.replace('|', " or "));
+        tried += 1;
+        found += usize::from(mutant.oracle.split('|').any(|oracle| oracle == failed));
+    }
+    println!("\n{found} of {tried} mutants were found by the oracle that should fail.");
+    Ok(found == tried)
+}
+
+fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+    if !from.is_dir() {
+        to.parent().map_or(Ok(()), fs::create_dir_all)?;
+        return fs::copy(from, to).map(drop);
+    }
+    for entry in fs::read_dir(from)? {
+        let name = entry?.file_name();
+        copy_all(&from.join(&name), &to.join(&name))?;
+    }
+    Ok(())
+}
+
+/// The workspace with this package alone.
+fn with_one_member(text: &str) -> String {
+    let parts = text.split_once("members = [").zip(text.split_once("[workspace.package]"));
+    match parts {
+        Some(((before, _), (_, after))) => {
+            format!("{before}members = [\"tests/key_queue\"]\n\n[workspace.package]{after}")
+        }
+        None => text.to_owned(),
+    }
+}
