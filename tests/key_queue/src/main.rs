@@ -8,7 +8,7 @@ use lockmacro_key_queue_tests::mutants::try_all;
 use lockmacro_key_queue_tests::world::World;
 
 /// Schedules that are tried before a mutant counts as not found.
-const SCHEDULES: u64 = 20_000;
+const SCHEDULES: u64 = 10_000;
 
 const USAGE: &str = "key-queue SEEDS [FROM]
 key-queue --seed SEED
@@ -45,9 +45,14 @@ fn first() -> bool {
             return false;
         }
     }
-    let budget = Budget { foreign: 1, polls: 1, unknown: 1, spent: 1, closes: 1 };
-    let failures = Kind::pairs().into_iter().map(|pair| explore(&pair, budget, 5_000_000).failure);
-    match failures.flatten().next() {
+    let budgets = [
+        Budget { polls: 1, closes: 1, ..Budget::default() },
+        Budget { unknown: 1, spent: 1, ..Budget::default() },
+    ];
+    let pairs = Kind::pairs();
+    let all = budgets.iter().flat_map(|budget| pairs.iter().map(move |pair| (pair, *budget)));
+    let mut failures = all.filter_map(|(pair, budget)| explore(pair, budget, 300_000).failure);
+    match failures.next() {
         Some((what, steps)) => {
             println!("interleaving: {what}, {steps:?}");
             false
