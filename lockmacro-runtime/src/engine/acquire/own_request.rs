@@ -46,10 +46,12 @@ impl OwnRequest {
         let own = self.take()?;
         let waits = own.request().until.is_some();
         if matches!(answer, Ok(Answer::Lost(_))) && (waits || !wanted.is_again) {
-            return Some(self.asks_no_more(own, |caller, own| caller.not_granted(None, own)));
+            return Some(
+                self.asks_no_more(own, |caller, own| caller.not_granted(None, false, own)),
+            );
         }
         let refusal = match own.take_answer(answer) {
-            Ok(grant) => match self.caller.granted(own.request(), grant.ttl) {
+            Ok(grant) => match self.caller.granted(own.request()) {
                 Some(caller) => return Some(Answered::Granted(own, grant, caller)),
                 None => return Some(self.asks_no_more(own, |_, own| own.forget())),
             },
@@ -66,7 +68,7 @@ impl OwnRequest {
         };
         let asked = self.asks_no_more(own, |caller, own| match waits && !arrives {
             true => caller.leave(Some(own)),
-            false => caller.not_granted(holder, own),
+            false => caller.not_granted(holder, wanted.is_behind, own),
         });
         Some(match (arrives, asked) {
             (false, Answered::Waits(caller, request) | Answered::Again(caller, request)) => {

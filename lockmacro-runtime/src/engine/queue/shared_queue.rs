@@ -106,9 +106,6 @@ struct State {
     /// The token of the lock that is offered.
     offered: Option<Acquisition>,
     holder: Option<Weak<dyn Holder>>,
-    /// The request of the present holder, and until when the store may keep the lock. Shown to
-    /// callers that arrive before the holder is known.
-    taken_up: Option<(Arc<Request>, Moment)>,
     /// Callers that wait for the next event, by a number of their own.
     undecided: HashMap<u64, Waker>,
     /// When the last release was answered.
@@ -243,6 +240,7 @@ impl SharedQueue {
 
     /// The queue's request was granted. A grant that comes too late is released.
     pub(crate) fn granted(self: &Arc<Self>, tenure: Tenure, acquisition: Acquisition) {
+        // Dropped unless the lock is offered now.
         self.on(Some(acquisition), |state| {
             state.asked.take_if(|(asked, _)| *asked == tenure.token);
             Event::Granted(tenure)
@@ -397,11 +395,8 @@ impl SharedQueue {
     fn busy(&self, state: &State, queue: Queueing, held: &mut Option<Arc<dyn Holder>>) -> Refusal {
         *held = state.holder.as_ref().and_then(Weak::upgrade);
         let (owner, until) = if state.queue.holder().is_some() {
-            match (held, &state.taken_up) {
-                (Some(held), _) => (held.shown(), Some(held.kept_until())),
-                (None, Some((request, until))) => (shown(request), Some(*until)),
-                (None, None) => (None, None),
-            }
+            // A holder is known a moment after it has the lock.
+            held.as_ref().map_or((None, None), |held| (held.shown(), Some(held.kept_until())))
         } else if let Some(tenure) = state.queue.offered() {
             (shown(&tenure.token.request), Some(tenure.kept_until))
         } else {
@@ -467,7 +462,7 @@ impl TokenOwner for SharedQueue {
 impl State {
     /// Forgets the last callers, when there are none any more.
     fn forget(&mut self) {
-        (self.last, self.holder, self.taken_up) = Default::default();
+        (self.last, self.holder) = Default::default();
         self.queue.shrink();
     }
 }

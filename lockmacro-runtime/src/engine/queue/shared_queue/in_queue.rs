@@ -99,25 +99,24 @@ impl SharedQueue {
 }
 
 impl InQueue {
-    /// The caller has asked the store itself, and was granted the lock for `ttl`. `None` if the
-    /// queue has gone on with the token.
-    pub(crate) fn granted(&self, request: &Arc<Request>, ttl: Duration) -> Option<NewHolder> {
+    /// The caller has asked the store itself, and was granted the lock. `None` if the queue has gone
+    /// on with the token.
+    pub(crate) fn granted(&self, request: &Arc<Request>) -> Option<NewHolder> {
         let mut is_ours = false;
         self.queue.with(None, |state, now| {
             let mut effects = state.queue.on(Event::GrantedTo(self.ticket), now);
             is_ours = state.queue.holder() == Some(self.ticket);
             if is_ours {
                 (state.holder, state.last) = (None, None);
-                state.taken_up = Some((Arc::clone(request), now.after(ttl)));
                 state.contended_at = Some(now);
                 effects.wake.extend(mem::take(&mut state.undecided).into_values());
             }
             ((), effects)
         });
-        is_ours.then(|| self.standing(Question::of(request)))
+        is_ours.then(|| self.new_holder(Question::of(request)))
     }
 
-    fn standing(&self, token: Question) -> NewHolder {
+    fn new_holder(&self, token: Question) -> NewHolder {
         NewHolder { caller: Some(self.clone()), token }
     }
 
@@ -125,17 +124,22 @@ impl InQueue {
     pub(crate) fn held_by(&self, holder: Weak<dyn Holder>) {
         self.queue.with(None, |state, _| {
             if state.queue.holder() == Some(self.ticket) {
-                (state.holder, state.taken_up, state.last) = (Some(holder), None, None);
+                (state.holder, state.last) = (Some(holder), None);
             }
             ((), Effects::default())
         });
     }
 
     /// The caller has asked the store itself, and was not granted the lock: another `holder` has
-    /// it, or nothing is known.
-    pub(crate) fn not_granted(&self, holder: Option<&OtherHolder>, acquisition: Acquisition) {
+    /// it, or nothing is known. `is_behind`: the holder may be a token that this process releases.
+    pub(crate) fn not_granted(
+        &self,
+        holder: Option<&OtherHolder>,
+        is_behind: bool,
+        acquisition: Acquisition,
+    ) {
         self.asks_no_more(Some(acquisition), |state| {
-            if let Some(holder) = holder {
+            if let Some(holder) = holder.filter(|_| !is_behind) {
                 state.last = Some(Ok(Contended::of(holder, 0)));
                 state.contended_at = Some(Moment::now());
             }
@@ -160,7 +164,9 @@ impl InQueue {
             is_ours = state.queue.is_asking(self.ticket);
             change(state)
         });
-        if let Some(acquisition) = left.acquisition.filter(|_| !is_ours) {
+        if let Some(acquisition) = &left.acquisition
+            && !is_ours
+        {
             acquisition.forget();
         }
     }
@@ -180,9 +186,7 @@ impl InQueue {
                 Found::Nothing => Some(Ok(None)),
                 Found::Lock(tenure) => Some(Ok(state.offered.take().map(|acquisition| {
                     state.holder = None;
-                    let request = Arc::clone(acquisition.request());
-                    state.taken_up = Some((request, tenure.kept_until));
-                    TakenUp { by: self.standing(tenure.token.clone()), tenure, acquisition }
+                    TakenUp { by: self.new_holder(tenure.token.clone()), tenure, acquisition }
                 }))),
                 Found::Gone => match &state.sent_away {
                     Some((last, error)) if self.ticket <= *last => Some(Err(error.clone())),
@@ -201,7 +205,7 @@ impl InQueue {
             let passes = may_pass && state.queue.count() > 0 && !queue.core.shutdown().is_closed();
             let turn = if passes { queue.core.turn(&queue.key) } else { Duration::ZERO };
             if state.queue.holder() == Some(self.ticket) {
-                (state.taken_up, state.holder_ended) = (None, Some(Moment::now()));
+                state.holder_ended = Some(Moment::now());
             }
             Event::Ends { by: self.ticket, tenure, turn }
         });
