@@ -176,7 +176,7 @@ impl World {
             }
         }
         for nth in 0..self.processes.len() {
-            if !self.processes[nth].dead && !self.processes[nth].queue.is_empty() {
+            if !self.processes[nth].dead && !self.processes[nth].queue.is_unused() {
                 self.bad(format!("left: the queue of p{nth}"));
             }
         }

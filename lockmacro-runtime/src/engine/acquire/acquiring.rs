@@ -119,7 +119,7 @@ fn warn_of_permits_first(several: &[LockKey]) {
             tracing::warn!(
                 %key,
                 "a permit of this key may be held while an exclusive key of the same list is \
-                 waited for, because a list is acquired in byte order: nest two functions instead"
+                 waited for: nest two functions instead"
             );
         });
     }
