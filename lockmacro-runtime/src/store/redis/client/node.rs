@@ -228,8 +228,7 @@ impl Node {
             return Ok(live);
         }
         let mut live = self.live();
-        // Read under the mutex under which it is set. `connecting` keeps the result, and with it
-        // the connection.
+        // Read under the mutex under which it is set.
         if self.is_closed() {
             return Err(ended().at(|| self.server()));
         }
@@ -266,8 +265,6 @@ impl Node {
             // Noted before another connection can be opened: its opening reports the failure.
             note();
         }
-        // Otherwise the stored result would keep the connection open.
-        self.inner.connecting.forget();
         dead.channels.alarm();
     }
 
@@ -276,8 +273,6 @@ impl Node {
         match &mut *self.live() {
             Some(live) if live.is(last) => {
                 *live = next;
-                // Otherwise the stored result would keep the last connection open.
-                self.inner.connecting.forget();
                 true
             }
             _ => false,

@@ -1,11 +1,10 @@
 //! Work that many callers wait for, done once by a task of its own. No caller delays the others:
 //! neither one that is dropped, nor one that is not polled, nor one whose runtime is blocked.
 
-use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::runtime;
+use tokio::sync::broadcast;
 use tokio::task::AbortHandle;
 use tokio::time::{timeout, timeout_at};
 
@@ -13,11 +12,9 @@ use crate::value::sync::Mutex;
 use crate::value::task::spawn;
 use crate::value::time::Instant;
 
-/// Heartbeats of the task within the time limit of the work; they show that its runtime is not
+/// The share of the limit for which callers wait for a task of another runtime, which may be
 /// blocked.
-const BEATS: u32 = 40;
-/// Missed heartbeats after which the runtime of the task counts as blocked.
-const BEATS_MISSED_MAX: u32 = 5;
+const OTHER_RUNTIME: u32 = 8;
 
 pub(crate) struct SingleFlight<T> {
     /// Longest duration of the work.
@@ -25,51 +22,22 @@ pub(crate) struct SingleFlight<T> {
     in_flight: Mutex<Option<Flight<T>>>,
 }
 
-#[derive(Clone)]
 struct Flight<T> {
-    until: Instant,
-    shown: Arc<Shown<T>>,
+    began: Instant,
+    runtime: runtime::Id,
     task: AbortHandle,
+    /// The task alone has the sender, so that a task without a result ends the channel. A `watch`
+    /// channel would not wake the callers in the order in which they came.
+    results: broadcast::WeakSender<Option<T>>,
 }
 
-/// What the task publishes. Callers that wait are woken in the order in which they came, as those
-/// of a `watch` channel are not.
-struct Shown<T> {
-    progress: Mutex<Progress<T>>,
-    over: Notify,
-}
-
-struct Progress<T> {
-    beat: Instant,
-    /// `Some(None)` when the work exceeded its limit.
-    result: Option<Option<T>>,
-    /// The task has ended, with a result or with its runtime.
-    is_over: bool,
-}
-
-impl<T: Clone> Shown<T> {
-    fn is_over(&self) -> bool {
-        self.progress.lock().is_over
-    }
-
-    /// Waits for the end of the task. Returns its result, if it has one.
-    async fn result(&self) -> Option<Option<T>> {
-        loop {
-            let mut over = pin!(self.over.notified());
-            over.as_mut().enable();
-            if self.is_over() {
-                return self.progress.lock().result.clone();
-            }
-            over.await;
-        }
-    }
-}
-
-impl<T> Flight<T> {
-    /// The time until which callers wait for the work, as far as is known now.
-    fn trusted_until(&self, limit: Duration) -> Instant {
-        self.until.min(self.shown.progress.lock().beat + limit / BEATS * BEATS_MISSED_MAX)
-    }
+/// A caller's part in the work in flight.
+struct Joined<T> {
+    result: broadcast::Receiver<Option<T>>,
+    /// Until when the caller waits, where its own runtime does not do the work.
+    until: Option<Instant>,
+    /// Whether the caller has started the work.
+    is_first: bool,
 }
 
 impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
@@ -78,24 +46,20 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     }
 
     /// Waits for the result of the work, and starts the work unless it is in flight. Starts it
-    /// again if the runtime that does it is blocked or has ended. `None` when it takes too long.
+    /// again if the runtime that does it may be blocked, or has ended. `None` when it takes too
+    /// long.
     pub(crate) async fn run<W>(&self, mut work: impl FnMut() -> W, until: Instant) -> Option<T>
     where
         W: Future<Output = T> + Send + 'static,
     {
         loop {
-            let (joined, ours) = self.join(&mut work);
-            loop {
-                let waits_until =
-                    if ours { joined.until } else { joined.trusted_until(self.limit) };
-                match timeout_at(until.min(waits_until), joined.shown.result()).await {
-                    Ok(Some(result)) => return result,
-                    _ if ours || Instant::now() >= until => return None,
-                    // The runtime of the task has ended.
-                    Ok(None) => break,
-                    Err(_) if Instant::now() < joined.trusted_until(self.limit) => {}
-                    Err(_) => break,
-                }
+            let mut joined = self.join(&mut work);
+            let waits_until = joined.until.map_or(until, |other| until.min(other));
+            match timeout_at(waits_until, joined.result.recv()).await {
+                Ok(Ok(result)) => return result,
+                Ok(Err(_)) if joined.is_first => return None,
+                _ if Instant::now() >= until => return None,
+                _ => {}
             }
         }
     }
@@ -108,63 +72,46 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         drop(self.join(work));
     }
 
-    /// Drops the result of work that is done.
-    pub(crate) fn forget(&self) {
-        let mut in_flight = self.in_flight.lock();
-        in_flight.take_if(|work| work.shown.is_over());
-    }
-
-    /// Ends the work in flight, or drops its result. The caller that started it gets `None`;
-    /// another one that still waits starts it again.
+    /// Ends the work in flight. The caller that started it gets `None`; another one that still
+    /// waits starts it again.
     pub(crate) fn abort(&self) {
-        if let Some(work) = self.in_flight.lock().take() {
-            work.task.abort();
+        if let Some(flight) = self.in_flight.lock().take() {
+            flight.task.abort();
         }
     }
 
-    /// The work in flight, and whether this call started it.
-    fn join<W>(&self, work: impl FnOnce() -> W) -> (Flight<T>, bool)
+    /// Joins the work in flight, or starts it.
+    fn join<W>(&self, work: impl FnOnce() -> W) -> Joined<T>
     where
         W: Future<Output = T> + Send + 'static,
     {
         let mut in_flight = self.in_flight.lock();
-        let now = Instant::now();
-        if let Some(joined) = &*in_flight
-            && now < joined.trusted_until(self.limit)
-            && !joined.shown.is_over()
+        let (now, runtime) = (Instant::now(), runtime::Handle::current().id());
+        if let Some(flight) = &*in_flight
+            && let Some(results) = flight.results.upgrade()
         {
-            return (joined.clone(), false);
+            let other = flight.began + self.limit / OTHER_RUNTIME;
+            let until = (flight.runtime != runtime).then_some(other);
+            if now < until.unwrap_or(flight.began + self.limit) {
+                return Joined { result: results.subscribe(), until, is_first: false };
+            }
         }
-        let progress = Progress { beat: now, result: None, is_over: false };
-        let shown = Arc::new(Shown { progress: Mutex::new(progress), over: Notify::new() });
-        let task = spawn(show(work(), self.limit, Over(Arc::clone(&shown)))).abort_handle();
-        let started = Flight { until: now + self.limit, shown, task };
-        *in_flight = Some(started.clone());
-        (started, true)
+        let (sender, result) = broadcast::channel(1);
+        let results = sender.downgrade();
+        let task = spawn(publish(work(), self.limit, sender)).abort_handle();
+        *in_flight = Some(Flight { began: now, runtime, task, results });
+        Joined { result, until: None, is_first: true }
     }
 }
 
-/// Reports the end of the task when it is dropped.
-struct Over<T>(Arc<Shown<T>>);
-
-impl<T> Drop for Over<T> {
-    fn drop(&mut self) {
-        self.0.progress.lock().is_over = true;
-        self.0.over.notify_waiters();
-    }
-}
-
-/// Does the work, with a heartbeat meanwhile.
-async fn show<T>(work: impl Future<Output = T>, limit: Duration, over: Over<T>) {
-    let progress = &over.0.progress;
-    let mut work = std::pin::pin!(timeout(limit, work));
-    let result = loop {
-        match timeout(limit / BEATS, &mut work).await {
-            Ok(result) => break result.ok(),
-            Err(_) => progress.lock().beat = Instant::now(),
-        }
-    };
-    progress.lock().result = Some(result);
+/// Does the work. The result is `None` when the work exceeds its limit.
+async fn publish<T>(
+    work: impl Future<Output = T>,
+    limit: Duration,
+    results: broadcast::Sender<Option<T>>,
+) {
+    // Fails only when nobody waits any more.
+    let _ = results.send(timeout(limit, work).await.ok());
 }
 
 #[cfg(test)]
@@ -213,23 +160,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_result_is_kept_until_it_is_forgotten() {
+    async fn a_result_is_not_kept() {
         let (flight, result) = (SingleFlight::new(LIMIT), Arc::new(()));
-        let mut kept = Some(Arc::clone(&result));
-        let work = || std::future::ready(kept.take().unwrap_or_default());
-        drop(flight.run(work, soon()).await);
+        drop(flight.run(|| std::future::ready(Arc::clone(&result)), soon()).await);
         // The task drops its own copy.
         tokio::task::yield_now().await;
-        assert_eq!(Arc::strong_count(&result), 2);
-        flight.forget();
         assert_eq!(Arc::strong_count(&result), 1);
-        // Work in flight is not forgotten.
-        let mut first = Box::pin(flight.run(|| std::future::ready(Arc::default()), soon()));
-        assert!(futures::poll!(&mut first).is_pending());
-        flight.forget();
-        let other = || std::future::ready(Arc::clone(&result));
-        let second = flight.run(other, soon()).await;
-        assert!(!Arc::ptr_eq(&second.unwrap(), &result), "it was done twice");
     }
 
     #[tokio::test(start_paused = true)]
