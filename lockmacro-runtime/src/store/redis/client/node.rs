@@ -74,11 +74,7 @@ impl Node {
             next_discard: Mutex::default(),
             closed: AtomicBool::new(false),
         };
-        Self::of(Arc::new(inner))
-    }
-
-    pub(crate) fn of(inner: Arc<Inner>) -> Self {
-        Self { inner, asking: false }
+        Self { inner: Arc::new(inner), asking: false }
     }
 
     /// The same node, for a slot that is still being moved to it.
@@ -266,17 +262,6 @@ impl Node {
             note();
         }
         dead.channels.alarm();
-    }
-
-    /// Replaces `last` by `next`, if `last` is still in use.
-    pub(crate) fn replace(&self, last: &Connection, next: Arc<Connection>) -> bool {
-        match &mut *self.live() {
-            Some(live) if live.is(last) => {
-                *live = next;
-                true
-            }
-            _ => false,
-        }
     }
 
     fn live(&self) -> MutexGuard<'_, Option<Arc<Connection>>> {

@@ -102,18 +102,11 @@ impl Subscriptions {
         if channel.received { Ok(true) } else { Err(Arc::clone(&channel.subscribing)) }
     }
 
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other)
-    }
-
-    /// Notes that grants in this slot are received; returns whether the channel is the first.
-    pub(crate) fn opened(&self, slot: u16) -> bool {
-        let mut channels = self.channels();
-        let first = !channels.values().any(|channel| channel.received);
-        if let Some(channel) = channels.get_mut(&slot) {
+    /// Notes that grants in this slot are received.
+    pub(crate) fn opened(&self, slot: u16) {
+        if let Some(channel) = self.channels().get_mut(&slot) {
             channel.received = true;
         }
-        first
     }
 
     /// Ends the subscriptions in flight.
@@ -126,16 +119,10 @@ impl Subscriptions {
         self.refuses.store(true, Ordering::Release);
     }
 
-    /// The slots that were asked for within the last `time`; `None` when that is all that are
-    /// received.
-    pub(crate) fn wanted(&self, time: Duration) -> Option<Vec<u16>> {
-        let channels = self.channels();
-        let received = || channels.iter().filter(|(_, channel)| channel.received);
-        let wanted = |channel: &Channel| channel.used.elapsed() < time;
-        if received().all(|(_, channel)| wanted(channel)) {
-            return None;
-        }
-        Some(received().filter(|(_, channel)| wanted(channel)).map(|(slot, _)| *slot).collect())
+    /// The number of channels that nobody has asked for within the last `time`.
+    pub(crate) fn count_idle(&self, time: Duration) -> usize {
+        let is_idle = |channel: &&Channel| channel.received && channel.used.elapsed() >= time;
+        self.channels().values().filter(is_idle).count()
     }
 
     /// Makes all waiters of this connection ask again.
@@ -200,15 +187,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_channel_that_nobody_asks_for_is_not_wanted_for_long() {
+    async fn a_channel_that_nobody_asks_for_is_idle() {
         let channels = Subscriptions::new(&NoPushes::sink());
         for slot in [1, 2] {
             assert!(channels.receives(slot, LIMIT).is_err());
-            assert_eq!(channels.opened(slot), slot == 1);
+            channels.opened(slot);
         }
-        assert_eq!(channels.wanted(LIMIT), None);
+        assert_eq!(channels.count_idle(LIMIT), 0);
         tokio::time::advance(LIMIT).await;
         assert!(matches!(channels.receives(2, LIMIT), Ok(true)));
-        assert_eq!(channels.wanted(LIMIT), Some(vec![2]));
+        assert_eq!(channels.count_idle(LIMIT), 1);
     }
 }

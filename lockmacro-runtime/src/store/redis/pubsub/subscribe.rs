@@ -1,23 +1,20 @@
 //! Subscribing to the channels of grants.
 
-use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
-
-use tokio::time::{sleep, timeout};
 
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::connection::{Connection, Delivery};
 use crate::store::redis::client::error::CallError;
-use crate::store::redis::client::node::{Inner, Node};
-use crate::store::redis::client::subscriptions::Subscriptions;
+use crate::store::redis::client::node::Node;
 use crate::value::applied::Applied;
-use crate::value::task::spawn;
 
 /// Delay before a subscription that failed is tried again.
 const SUBSCRIBE_RETRY: Duration = Duration::from_secs(30);
-/// Longest time for which the channel of a slot is kept without waiters.
-const CHANNEL_IDLE_MAX: Duration = Duration::from_secs(30);
+/// Time without a waiter after which the channel of a slot is idle.
+const CHANNEL_IDLE: Duration = Duration::from_secs(30);
+/// Most idle channels of a connection.
+const IDLE_CHANNELS_MAX: usize = 256;
 
 impl Node {
     /// Subscribes to the channel of grants, in a cluster to that of `slot`; returns whether grants
@@ -44,6 +41,12 @@ impl Node {
                         Ok(received) => return Ok(received),
                         Err(subscribing) => subscribing,
                     };
+                    // The reply to an SUNSUBSCRIBE would look like the end of a subscription by the
+                    // server. Therefore a new connection replaces the one with idle channels.
+                    if live.channels.count_idle(CHANNEL_IDLE) > IDLE_CHANNELS_MAX {
+                        self.discard(&live);
+                        continue;
+                    }
                     let work = || {
                         let (node, live) = (self.clone(), Arc::clone(&live));
                         async move { node.subscribe(live, slot).await }
@@ -81,58 +84,7 @@ impl Node {
                 Err(error) => return Err(error),
             }
         }
-        if live.channels.opened(slot) {
-            let (node, channels) = (Arc::downgrade(&self.inner), Arc::downgrade(&live.channels));
-            spawn(replace_idle_channels(node, channels));
-        }
+        live.channels.opened(slot);
         Ok(true)
-    }
-}
-
-/// Drops the channels without waiters, for as long as the connection is in use.
-///
-/// The reply to an SUNSUBSCRIBE looks like the end of a subscription by the server. Therefore a new
-/// connection replaces the old one, and subscribes before the old one is closed.
-fn replace_idle_channels(
-    node: Weak<Inner>,
-    channels: Weak<Subscriptions>,
-) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    // Boxed, because it starts itself again for the next connection.
-    Box::pin(async move {
-        loop {
-            sleep(CHANNEL_IDLE_MAX).await;
-            let (Some(inner), Some(channels)) = (node.upgrade(), channels.upgrade()) else {
-                return;
-            };
-            let node = Node::of(inner);
-            let Some(live) = node.in_use().filter(|live| live.channels.is(&channels)) else {
-                return;
-            };
-            if let Some(wanted) = channels.wanted(CHANNEL_IDLE_MAX)
-                && let Ok(Some(next)) = timeout(node.inner.timeout, node.successor(wanted)).await
-                && node.replace(&live, next)
-            {
-                // Grants that the old connection has not delivered are lost.
-                channels.alarm();
-                return;
-            }
-        }
-    })
-}
-
-impl Node {
-    /// A new connection with these channels.
-    async fn successor(&self, wanted: Vec<u16>) -> Option<Arc<Connection>> {
-        // The old connection may have led to another server meanwhile.
-        self.changes().broken();
-        let next = Arc::new(self.inner.connector.open().await.ok()?);
-        for slot in wanted {
-            if next.channels.receives(slot, self.inner.timeout).is_err()
-                && !matches!(self.subscribe(Arc::clone(&next), slot).await, Ok(true))
-            {
-                return None;
-            }
-        }
-        Some(next)
     }
 }
