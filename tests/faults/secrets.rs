@@ -83,12 +83,13 @@ async fn a_server_without_a_command_shows_no_token() {
 #[tokio::test]
 async fn a_server_without_a_login_shows_no_password() {
     log::start();
-    let server = Server::with(&["--requirepass", "hunter2", "--rename-command", "AUTH", ""]);
+    let renamed = ["--rename-command", "AUTH", "", "--rename-command", "HELLO", ""];
+    let server = Server::with(&[&["--requirepass", "hunter2"], &renamed[..]].concat());
     for url in [server.url(), server.url_as("clerk", "hunter2")] {
         let error = LockManager::builder().timeout(TIMEOUT).connect(&url).await;
         assert_discreet(&error.map(drop).expect_err("no AUTH"));
     }
-    // A waiter says HELLO, and polls where that is refused.
+    // A waiter polls where HELLO is refused.
     let server = Server::with(&["--requirepass", "hunter2", "--rename-command", "HELLO", ""]);
     let manager = manager(&server.url()).await;
     let _held = lock(&manager).acquire().await.expect("free");

@@ -112,7 +112,7 @@ impl BlockingPool {
 }
 
 async fn open(connector: &Connector, budget: Budget) -> Result<Connection, CallError> {
-    let opened = timeout_at(budget.until, connector.open_plain()).await;
+    let opened = timeout_at(budget.until, connector.open()).await;
     opened.unwrap_or_else(|_| Err(CallError::not_connected()))
 }
 

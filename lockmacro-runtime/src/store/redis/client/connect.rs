@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, PushInfo, RedisError, Value,
+    AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, PushInfo, Value,
 };
 use tokio::time::timeout;
 
@@ -31,16 +31,6 @@ const PIPELINE_BUFFER: usize = 1 << 24;
 
 impl Connector {
     pub(crate) async fn open(&self) -> Result<Connection, CallError> {
-        let delivery = *self.delivery();
-        self.open_as(delivery).await
-    }
-
-    /// Opens a connection that receives no grants.
-    pub(crate) async fn open_plain(&self) -> Result<Connection, CallError> {
-        self.open_as(Delivery::NotAsked).await
-    }
-
-    async fn open_as(&self, delivery: Delivery) -> Result<Connection, CallError> {
         let at = match (&self.target, &self.sentinels) {
             (_, Some(sentinels)) => sentinels.primary().await?,
             (Target::At(at), None) => at.clone(),
@@ -49,11 +39,11 @@ impl Connector {
         let settings = self.settings.current().await?;
         let opened = if self.sentinels.is_some() {
             // A server that hangs is soon replaced, first at the sentinels and then here.
-            timeout(self.timeout / 4, self.open_primary(&settings, &at, delivery))
+            timeout(self.timeout / 4, self.open_primary(&settings, &at))
                 .await
                 .unwrap_or_else(|_| Err(CallError::not_connected()))
         } else {
-            self.open_and_ask(&settings, &at, delivery).await
+            self.open_and_ask(&settings, &at).await
         };
         match opened.map_err(|error| self.or_next_login(error)) {
             Ok(mut connection) => {
@@ -72,9 +62,8 @@ impl Connector {
         &self,
         settings: &Settings,
         at: &ConnectionAddr,
-        delivery: Delivery,
     ) -> Result<Connection, CallError> {
-        let mut connection = self.open_and_ask(settings, at, delivery).await?;
+        let mut connection = self.open_and_ask(settings, at).await?;
         let role = connection.inner.send_packed_command(&redis::cmd("ROLE")).await;
         if is_primary(&role.and_then(Value::extract_error)) {
             Ok(connection)
@@ -87,95 +76,55 @@ impl Connector {
         &self,
         settings: &Settings,
         at: &ConnectionAddr,
-        mut delivery: Delivery,
     ) -> Result<Connection, CallError> {
-        if delivery == Delivery::Pushed {
-            match self.open_subscribed(settings, at).await? {
-                Ok(connection) => return Ok(connection),
-                Err(otherwise) => delivery = otherwise,
-            }
-        }
-        let plain = settings.client(at).map_err(CallError::Final)?;
-        let inner = self.open_checked(&plain, AsyncConnectionConfig::new()).await?;
-        Ok(Connection::new(inner, delivery, Subscriptions::new(&self.sink)))
-    }
-
-    /// Opens a connection that receives grants as pushes, or returns why there is none.
-    async fn open_subscribed(
-        &self,
-        settings: &Settings,
-        at: &ConnectionAddr,
-    ) -> Result<Result<Connection, Delivery>, CallError> {
         let channels = Subscriptions::new(&self.sink);
-        let pushed = Arc::clone(&channels);
-        let pushes = move |push: PushInfo| -> Result<(), SendError> {
-            pushed.push(&push);
-            Ok(())
-        };
-        let config = AsyncConnectionConfig::new().set_push_sender(pushes);
-        // Pushes arrive on the connection of the commands, and never before the replies to earlier
-        // commands.
-        let login = settings.login.clone().set_protocol(ProtocolVersion::RESP3);
-        let resp3 = Settings { login, ..settings.clone() }.client(at).map_err(CallError::Final)?;
-        let mut inner = match self.open_checked(&resp3, config).await {
-            Ok(inner) => inner,
+        let delivery = match self.open_with_pushes(settings, at, &channels).await {
+            _ if self.was_closed_again() => Delivery::Failed(Instant::now()),
+            Ok(inner) => return Ok(Connection::new(inner, Delivery::Pushed, channels)),
             Err(CallError::Final(LockError::Unavailable {
                 reason: Unavailability::Protocol,
                 ..
-            })) => return Ok(Err(Delivery::Refused)),
-            Err(error) if self.is_closed_again(&error) => {
-                return Ok(Err(Delivery::Failed(Instant::now())));
-            }
+            })) => Delivery::Refused,
             Err(error) => return Err(error),
         };
-        if self.sink.is_by_slot() {
-            // In a cluster the waiters subscribe to the channel of their slot.
-            self.closed.store(0, Ordering::Relaxed);
-            return Ok(Ok(Connection::new(inner, Delivery::Pushed, channels)));
-        }
-        let subscribed = inner.subscribe(&self.sink.channel(0)).await;
-        let connection = Connection::new(inner, Delivery::Pushed, channels);
-        match self.checked_subscription(connection, subscribed).await {
-            Ok(connection) => {
-                self.closed.store(0, Ordering::Relaxed);
-                Ok(Ok(connection))
-            }
-            Err(error) if self.is_closed_again(&error) => Ok(Err(Delivery::Failed(Instant::now()))),
-            Err(error) => Err(error),
-        }
+        let plain = settings.client(at).map_err(CallError::Final)?;
+        let inner = self.open_checked(&plain, AsyncConnectionConfig::new()).await?;
+        Ok(Connection::new(inner, delivery, channels))
     }
 
-    /// Counts a connection that was closed, and returns whether it was not the first in a row: some
-    /// proxies close a connection on a command that they do not know.
-    fn is_closed_again(&self, error: &CallError) -> bool {
-        let reason = Unavailability::Disconnected;
-        matches!(error, CallError::Transient(transient) if transient.reason == reason)
-            && self.closed.fetch_add(1, Ordering::Relaxed) > 0
-    }
-
-    /// Checks that the user may use the channel, to subscribe and to publish: a release looks for
-    /// subscribers before it hands the lock off.
-    async fn checked_subscription(
+    /// Opens a connection on which pushes arrive: among the replies, and never before the replies
+    /// to earlier commands.
+    async fn open_with_pushes(
         &self,
-        mut connection: Connection,
-        subscribed: Result<(), RedisError>,
-    ) -> Result<Connection, CallError> {
-        let mut probe = redis::cmd("PUBLISH");
-        probe.arg(self.sink.channel(0)).arg("");
-        let received = match subscribed {
-            Ok(()) => connection.inner.send_packed_command(&probe).await,
-            Err(error) => Err(error),
+        settings: &Settings,
+        at: &ConnectionAddr,
+        channels: &Arc<Subscriptions>,
+    ) -> Result<MultiplexedConnection, CallError> {
+        let channels = Arc::clone(channels);
+        let push = move |push: PushInfo| -> Result<(), SendError> {
+            channels.push(&push);
+            Ok(())
         };
-        match received.and_then(Value::extract_error).map_err(CallError::unapplied) {
-            Ok(_) => Ok(connection),
-            Err(CallError::Final(
-                LockError::AccessDenied { .. } | LockError::Unavailable { .. },
-            )) => {
-                let Connection { inner, channels, .. } = connection;
-                Ok(Connection::new(inner, Delivery::Refused, channels))
-            }
-            Err(error) => Err(error),
+        let config = AsyncConnectionConfig::new().set_push_sender(push);
+        let login = settings.login.clone().set_protocol(ProtocolVersion::RESP3);
+        let resp3 = Settings { login, ..settings.clone() }.client(at).map_err(CallError::Final)?;
+        let opened = self.open_checked(&resp3, config).await;
+        opened.inspect_err(|error| self.note_closed(error))
+    }
+
+    /// Counts a connection that was closed before grants could arrive on it: some proxies close a
+    /// connection on a command that they do not know.
+    pub(crate) fn note_closed(&self, error: &CallError) {
+        let reason = Unavailability::Disconnected;
+        if matches!(error, CallError::Transient(transient) if transient.reason == reason) {
+            self.closed.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Whether two connections in a row were closed like that. The next one is the second again.
+    fn was_closed_again(&self) -> bool {
+        let counted_again = |closed| (closed > 1).then_some(1);
+        self.closed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted_again).is_ok()
     }
 
     /// Opens a connection and sends a PING: a server that wants a password says so in its reply.

@@ -13,11 +13,9 @@ use crate::value::time::Instant;
 /// How grants arrive on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// They do not: nobody has waited yet.
-    NotAsked,
-    /// As pushes on this connection (RESP3).
+    /// As pushes on this connection (RESP3), once it has subscribed.
     Pushed,
-    /// They do not: the user may not use the channel, or HELLO is refused, as by some proxies.
+    /// They do not: HELLO is refused, as by some proxies.
     Refused,
     /// They do not: the subscription failed at that time.
     Failed(Instant),

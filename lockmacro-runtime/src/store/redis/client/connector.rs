@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::ConnectionAddr;
 
-use crate::store::redis::client::connection::{Connection, Delivery};
+use crate::store::redis::client::connection::Connection;
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::health::Health;
@@ -14,7 +14,6 @@ use crate::store::redis::client::sentinel::Sentinels;
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::subscriptions::PushSink;
 use crate::store::redis::client::url::Target;
-use crate::value::sync::{Mutex, MutexGuard};
 
 /// Opens connections to one server.
 pub(crate) struct Connector {
@@ -24,8 +23,6 @@ pub(crate) struct Connector {
     pub(crate) sentinels: Option<Sentinels>,
     pub(crate) timeout: Duration,
     pub(crate) changes: Arc<Failover>,
-    /// How grants arrive on the next connection.
-    delivery: Mutex<Delivery>,
     /// Connections in a row that were closed before grants could arrive on them.
     pub(crate) closed: AtomicU32,
     pub(crate) sink: Arc<dyn PushSink>,
@@ -51,12 +48,12 @@ impl Connector {
         changes: Arc<Failover>,
         sink: Arc<dyn PushSink>,
     ) -> Self {
-        let (delivery, closed) = (Mutex::new(Delivery::NotAsked), AtomicU32::new(0));
         let sentinels = match &target {
             Target::Named(group) => Some(Sentinels::new((**group).clone())),
             Target::At(_) => None,
         };
-        Self { target, settings, sentinels, timeout, changes, delivery, closed, sink }
+        let closed = AtomicU32::new(0);
+        Self { target, settings, sentinels, timeout, changes, closed, sink }
     }
 
     /// A connector for another server of a cluster, with the same users and settings.
@@ -95,14 +92,6 @@ impl Connector {
         self.changes.healths().of(&name)
     }
 
-    /// Makes new connections receive grants, where the server allows it.
-    pub(crate) fn receive(&self) {
-        let mut delivery = self.delivery();
-        if *delivery == Delivery::NotAsked {
-            *delivery = Delivery::Pushed;
-        }
-    }
-
     /// Whether a connection leads to the server that the address leads to now.
     pub(crate) fn is_current(&self, connection: &Connection) -> bool {
         self.changes.is_current(connection.generation)
@@ -119,9 +108,5 @@ impl Connector {
         if let Some(sentinels) = &self.sentinels {
             sentinels.close();
         }
-    }
-
-    pub(crate) fn delivery(&self) -> MutexGuard<'_, Delivery> {
-        self.delivery.lock()
     }
 }

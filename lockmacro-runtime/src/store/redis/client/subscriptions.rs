@@ -21,7 +21,7 @@ pub(crate) trait PushSink: Send + Sync {
     /// there is one channel.
     fn interrupted(&self, slots: &[u16]);
 
-    /// The channel of a slot.
+    /// The channel of a slot, or the only one.
     fn channel(&self, slot: u16) -> String;
 
     /// Whether each slot has its own channel, as in a cluster.
@@ -63,7 +63,7 @@ pub(crate) struct Subscriptions {
     desynchronized: AtomicBool,
 }
 
-/// The channel of a slot.
+/// The channel of a slot, or the only one.
 struct Channel {
     used: Instant,
     received: bool,
@@ -90,8 +90,8 @@ impl Subscriptions {
         slot: u16,
         limit: Duration,
     ) -> Result<bool, Arc<SingleFlight<Result<bool, CallError>>>> {
-        if self.refuses.load(Ordering::Acquire) || !self.sink.is_by_slot() {
-            return Ok(!self.refuses.load(Ordering::Acquire));
+        if self.refuses.load(Ordering::Acquire) {
+            return Ok(false);
         }
         let used = Instant::now();
         let new =

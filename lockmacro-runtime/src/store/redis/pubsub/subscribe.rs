@@ -1,11 +1,12 @@
 //! Subscribing to the channels of grants.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::connection::{Connection, Delivery};
-use crate::store::redis::client::error::CallError;
+use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::node::Node;
 use crate::value::applied::Applied;
 
@@ -24,8 +25,15 @@ impl Node {
         if self.is_asking() {
             return Ok(false);
         }
-        self.inner.connector.receive();
-        let received = self.subscribed(slot, budget).await?;
+        // One server has one channel.
+        let slot = if self.sink().is_by_slot() { slot } else { 0 };
+        let received = match self.subscribed(slot, budget).await {
+            // Nothing was sent for the caller yet.
+            Err(CallError::Transient(transient)) => {
+                return Err(CallError::Transient(Transient { applied: Applied::No, ..transient }));
+            }
+            subscribed => subscribed?,
+        };
         if !received {
             self.changes().polls(|| self.server());
         }
@@ -60,7 +68,7 @@ impl Node {
                 Delivery::Failed(at) if at.elapsed() < SUBSCRIBE_RETRY => return Ok(false),
                 // Commands in flight on the old connection still get their replies there. It counts
                 // as broken, because the new one may lead to another server.
-                Delivery::NotAsked | Delivery::Failed(_) => self.discard(&live),
+                Delivery::Failed(_) => self.discard(&live),
             }
         }
     }
@@ -70,7 +78,11 @@ impl Node {
     async fn subscribe(&self, live: Arc<Connection>, slot: u16) -> Result<bool, CallError> {
         let timeout = self.inner.timeout;
         let channel = self.sink().channel(slot);
-        let (mut subscribe, mut probe) = (redis::cmd("SSUBSCRIBE"), redis::cmd("SPUBLISH"));
+        let (subscribe, publish) = match self.sink().is_by_slot() {
+            true => ("SSUBSCRIBE", "SPUBLISH"),
+            false => ("SUBSCRIBE", "PUBLISH"),
+        };
+        let (mut subscribe, mut probe) = (redis::cmd(subscribe), redis::cmd(publish));
         subscribe.arg(&channel);
         probe.arg(&channel).arg("");
         for command in [subscribe, probe] {
@@ -81,9 +93,13 @@ impl Node {
                     live.channels.refused();
                     return Ok(false);
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.inner.connector.note_closed(&error);
+                    return Err(error);
+                }
             }
         }
+        self.inner.connector.closed.store(0, Ordering::Relaxed);
         live.channels.opened(slot);
         Ok(true)
     }
