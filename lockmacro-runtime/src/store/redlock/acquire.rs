@@ -184,9 +184,8 @@ impl Redlock {
         within: Duration,
     ) -> Result<(), Failure> {
         let mut errors: Vec<Option<LockError>> = vec![None; self.count()];
-        let mut round = Round::new(
-            won.iter().map(|nth| (*nth, self.nodes.all[*nth].redis.raise(attempt, fence))),
-        );
+        let mut round =
+            Round::new(won.iter().map(|nth| (*nth, self.nodes.all[*nth].raise(attempt, fence))));
         let until = Instant::now() + within;
         let mut raised = 0;
         while let Some((nth, answer)) = round.next_until(until).await {

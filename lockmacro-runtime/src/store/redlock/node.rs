@@ -2,7 +2,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fmt, mem};
 
@@ -32,7 +31,7 @@ const UNRELEASED: &str = "releasing an earlier token";
 
 /// All nodes, through the connections of one thread.
 pub(crate) struct Nodes {
-    pub(crate) all: Box<[Node]>,
+    pub(crate) all: Box<[Redis]>,
     pub(crate) names: Arc<[String]>,
     /// How long a node does not vote after a restart.
     restart: Duration,
@@ -56,13 +55,6 @@ struct Known {
     run_id: String,
     /// When it may vote, if it has to wait for that.
     votes_from: Option<Moment>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Node {
-    pub(crate) redis: Redis,
-    /// The connection on which it may vote; 0 for none.
-    eligible: AtomicU64,
 }
 
 /// The state of one thread's connection to a node.
@@ -94,20 +86,12 @@ impl Nodes {
         known: Arc<Shared>,
     ) -> Self {
         let eligibilities = Mutex::new(vec![Eligibility::default(); redis.len()].into());
-        let node = |redis| Node { redis, eligible: AtomicU64::new(0) };
-        Self {
-            all: redis.into_iter().map(node).collect(),
-            names,
-            restart,
-            slow,
-            eligibilities,
-            known,
-        }
+        Self { all: redis.into(), names, restart, slow, eligibilities, known }
     }
 
     /// The same nodes with connections of their own.
     pub(crate) fn apart(&self) -> Self {
-        let redis = self.all.iter().map(|node| node.redis.apart()).collect();
+        let redis = self.all.iter().map(Redis::apart).collect();
         let times = (self.restart, self.slow);
         Self::with(redis, Arc::clone(&self.names), times, Arc::clone(&self.known))
     }
@@ -127,7 +111,7 @@ impl Nodes {
                 Withheld::Doubtful => unanswered(Unavailability::Timeout, UNRELEASED),
             })?;
         let (node, asked) = (&self.all[nth], Moment::now());
-        let mut voting = pin!(node.redis.vote(&attempt));
+        let mut voting = pin!(node.vote(&attempt));
         // The caller's own timeout may be shorter, and does not count here.
         let voted = match timeout(self.slow, &mut voting).await {
             Ok(voted) => voted,
@@ -143,7 +127,7 @@ impl Nodes {
         });
         match &voted {
             // The answer may be of a server that was started meanwhile, so it does not count.
-            Ok(_) if node.redis.connection() != Some(connection) => {
+            Ok(_) if node.connection() != Some(connection) => {
                 return Err(NodeError {
                     error: Box::new(replaced()),
                     applied: Applied::Unknown,
@@ -157,10 +141,7 @@ impl Nodes {
         }
         if voted.is_ok() {
             self.known.received[nth].note(asked);
-        }
-        if voted.is_ok() && node.eligible.load(Ordering::Acquire) != connection {
             self.note_answer(nth);
-            node.eligible.store(connection, Ordering::Release);
         }
         voted
     }
@@ -181,9 +162,9 @@ impl Nodes {
         {
             return Err(*node_error.error);
         }
-        let (connection, asked) = (node.redis.connection(), Moment::now());
-        let held = node.redis.renew(&attempt, ttl, true).await?;
-        if held && (connection.is_none() || node.redis.connection() != connection) {
+        let (connection, asked) = (node.connection(), Moment::now());
+        let held = node.renew(&attempt, ttl, true).await?;
+        if held && (connection.is_none() || node.connection() != connection) {
             return Err(replaced());
         }
         if held {
@@ -195,36 +176,30 @@ impl Nodes {
     /// Whether the node's present connection leads to the server that voted.
     pub(crate) fn is_as_it_was(&self, nth: usize) -> bool {
         let node = &self.all[nth];
-        node.redis.connection().is_some_and(|now| self.standing_of(nth, now).is_some())
+        node.connection().is_some_and(|now| self.standing_of(nth, now).is_some())
     }
 
     /// Records a node that has not answered in time. It is not asked for a while, or until it does
     /// answer.
     fn note_slow(&self, nth: usize) {
-        self.all[nth].eligible.store(0, Ordering::Release);
         self.back_off(nth, unanswered(Unavailability::Timeout, "asked"));
     }
 
     /// The connection on which a node may vote, or why it may not.
     pub(crate) async fn admit(&self, nth: usize) -> Result<u64, NodeError> {
         let node = &self.all[nth];
-        let connection = node.redis.connection();
-        if let Some(connection) = connection
-            && node.eligible.load(Ordering::Acquire) == connection
-        {
-            return Ok(connection);
-        }
+        let connection = node.connection();
         self.may_try(nth)?;
         if let Some(known) = connection.and_then(|connection| self.standing_of(nth, connection)) {
             return known;
         }
         let asked = Moment::now();
-        let info = node.redis.node_info().await;
+        let info = node.node_info().await;
         let server = info.inspect_err(|node_error| self.back_off(nth, node_error.clone()))?;
         let mut eligibilities = self.eligibilities();
         let twin = |(other, known): (usize, &Eligibility)| {
             // Without a live connection there, the server may have moved to this name.
-            let is_live = self.all[other].redis.connection() == Some(known.connection);
+            let is_live = self.all[other].connection() == Some(known.connection);
             (other != nth && known.server.run_id == server.run_id && is_live).then_some(other)
         };
         if let Some(twin) = eligibilities.iter().enumerate().find_map(twin) {
@@ -245,7 +220,7 @@ impl Nodes {
 
     /// Checks that the user has the rights on one node, and that it is no replica.
     pub(crate) async fn ready_to_vote(&self, nth: usize) -> Result<(), NodeError> {
-        self.all[nth].redis.ready_to_vote().await
+        self.all[nth].ready_to_vote().await
     }
 
     /// Compares a server with the one that was seen last under the node's name.
@@ -309,7 +284,7 @@ impl Nodes {
     fn back_off(&self, nth: usize, node_error: NodeError) {
         let error = node_error.error.clone();
         // The loss of a server was logged already.
-        let is_lost = self.all[nth].redis.is_any_lost();
+        let is_lost = self.all[nth].is_any_lost();
         let is_to_be_logged = self.eligibilities()[nth].back_off(node_error, is_lost);
         if is_to_be_logged {
             tracing::warn!(node = self.names[nth], %error, "a node of a Redlock does not vote");

@@ -70,7 +70,7 @@ impl Redlock {
         request: &Request,
         attempts: &Attempts,
     ) -> Result<Released, LockError> {
-        let (redis, in_use) = (&self.nodes.all[nth].redis, attempts.token());
+        let (redis, in_use) = (&self.nodes.all[nth], attempts.token());
         let tokens = attempts.tokens_at(nth, in_use).into_iter().map(|(token, landed)| {
             let attempt = request.attempt(token);
             async move {
@@ -111,7 +111,7 @@ impl Nodes {
     /// a late withdrawal does no harm.
     async fn withdraw(self: Arc<Self>, withdrawal: Withdrawal, first: Request) {
         let Withdrawal { ref attempts, node, last } = withdrawal;
-        let redis = &self.all[node].redis;
+        let redis = &self.all[node];
         // The request itself has a timeout, so this wait is bounded.
         attempts.requests_ended(node, last, redis.answer() * 2).await;
         let ended = attempts.tokens_at(node, last).into_iter().filter(|(_, ended)| *ended);

@@ -182,7 +182,7 @@ impl Servers for Redlock {
     }
 
     fn answer_time(&self) -> Duration {
-        self.nodes.all.first().map_or(self.timeout, |node| node.redis.answer())
+        self.nodes.all.first().map_or(self.timeout, |node| node.answer())
     }
 
     fn round_trip(&self, _: &LockKey) -> Duration {
@@ -196,13 +196,12 @@ impl Servers for Redlock {
     /// Not while a majority is lost. One node that is there decides how often.
     fn is_news(&self) -> bool {
         let nodes = &self.nodes.all;
-        let (lost, there): (Vec<_>, Vec<_>) =
-            nodes.iter().partition(|node| node.redis.is_any_lost());
-        lost.len() < majority(nodes.len()) && there.first().is_some_and(|node| node.redis.is_news())
+        let (lost, there): (Vec<_>, Vec<_>) = nodes.iter().partition(|node| node.is_any_lost());
+        lost.len() < majority(nodes.len()) && there.first().is_some_and(|node| node.is_news())
     }
 
     fn close(&self) {
-        self.nodes.all.iter().for_each(|node| node.redis.close());
+        self.nodes.all.iter().for_each(|node| node.close());
     }
 }
 
