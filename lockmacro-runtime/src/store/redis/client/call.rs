@@ -1,13 +1,9 @@
 //! Calls to a node: one command, several together, or a script.
 
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use redis::{Pipeline, RedisResult, Value};
-use tokio::sync::oneshot;
-use tokio::time::timeout_at;
+use tokio::time::{timeout, timeout_at};
 
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::connection::Connection;
@@ -29,6 +25,8 @@ const UNANSWERED_MAX: u32 = 2;
 ///
 /// It doubles until such a call is answered, so that no storm of connections arises.
 const DISCARD_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// Callers in a row that may send the text of a script, while the others wait for them.
+const LOADERS_MAX: u32 = 2;
 
 impl Node {
     /// Sends a command and waits for its reply.
@@ -112,7 +110,9 @@ impl Node {
                 self.inner.health.answered(|| self.server());
                 return Ok(value);
             }
-            Err(error) => self.failed(self.inner.connector.or_next_login(CallError::from(error))),
+            Err(error) => {
+                self.failed(self.inner.connector.settings.or_next_login(CallError::from(error)))
+            }
         };
         if matches!(&error, CallError::Transient(transient) if transient.replace) {
             self.discard(live);
@@ -152,49 +152,27 @@ impl Node {
         }
     }
 
-    /// Calls a script that the server does not know yet.
+    /// Calls a script that the server does not know yet. Of many callers of a new server one sends
+    /// the text, and the others wait for it: not for long, because it may not be polled.
     async fn load_and_eval(
         &self,
         call: ScriptCall<'_>,
         budget: Budget,
     ) -> Result<Value, CallError> {
-        // Of many callers of a new server only one sends the text. If that one is dropped, the next
-        // one does.
-        let (answer, mut answered) = oneshot::channel();
-        let mut answer = Some(answer);
-        loop {
-            let send = || {
-                let (node, answer) = (self.clone(), answer.take());
-                let text = call.by_text();
-                async move {
-                    // The runtime of the first task has ended: the script may be in flight.
-                    let Some(mut answer) = answer else { return true };
-                    let mut reply = pin!(node.call(text, budget));
-                    // A dropped caller has its lock released, and the script must not be sent
-                    // after that.
-                    let reply = poll_fn(|cx| match answer.poll_closed(cx) {
-                        Poll::Ready(()) => Poll::Ready(None),
-                        Poll::Pending => reply.as_mut().poll(cx).map(Some),
-                    });
-                    let reply = reply.await;
-                    reply.map(|reply| answer.send(reply)).is_some()
+        for _ in 0..LOADERS_MAX {
+            let Ok(loads) = self.inner.loading.try_lock() else {
+                let _ = timeout(budget.answer / 2, self.inner.loading.lock()).await;
+                match self.call(call.by_hash(), budget).await {
+                    // The one that has sent the text was dropped, or it was that of another script.
+                    Err(CallError::NoScript) => continue,
+                    reply => return reply,
                 }
             };
-            let was_sent = self.inner.loading.run(send, budget.until).await;
-            if answer.is_none() || was_sent != Some(false) {
-                break;
-            }
+            let reply = self.call(call.by_text(), budget).await;
+            drop(loads);
+            return reply;
         }
-        if answer.is_none() {
-            // Without a reply the script may still be in flight.
-            return answered
-                .try_recv()
-                .unwrap_or_else(|_| Err(self.failed(CallError::unanswered())));
-        }
-        match self.call(call.by_hash(), budget).await {
-            Err(CallError::NoScript) => self.call(call.by_text(), budget).await,
-            reply => reply,
-        }
+        self.call(call.by_text(), budget).await
     }
 
     /// Calls a script that writes, and waits for replicas to acknowledge the write. Returns the

@@ -40,7 +40,8 @@ pub(crate) struct Inner {
     live: Mutex<Option<Arc<Connection>>>,
     pub(crate) timeout: Duration,
     connecting: SingleFlight<Result<Arc<Connection>, CallError>>,
-    pub(crate) loading: SingleFlight<bool>,
+    /// Locked while the text of a script is sent.
+    pub(crate) loading: tokio::sync::Mutex<()>,
     /// One caller asks for all whether a lost server is back, and not before this time.
     pub(crate) probing: SingleFlight<bool>,
     pub(crate) next_probe: Mutex<Option<Instant>>,
@@ -67,7 +68,7 @@ impl Node {
             live: Mutex::new(None),
             timeout,
             connecting: SingleFlight::new(timeout),
-            loading: SingleFlight::new(timeout),
+            loading: tokio::sync::Mutex::default(),
             probing: SingleFlight::new(timeout),
             next_probe: Mutex::default(),
             blocking_pool: BlockingPool::default(),
@@ -82,10 +83,6 @@ impl Node {
         Self { inner: Arc::clone(&self.inner), asking: true }
     }
 
-    pub(crate) fn is_asking(&self) -> bool {
-        self.asking
-    }
-
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
@@ -97,11 +94,6 @@ impl Node {
     /// The receiver of its pushes.
     pub(crate) fn sink(&self) -> &Arc<dyn PushSink> {
         &self.inner.connector.sink
-    }
-
-    /// Connects, unless there is a connection.
-    pub(crate) async fn ready(&self, until: Instant) -> Result<(), CallError> {
-        self.connect(until).await.map(drop)
     }
 
     /// The number of the connection, if there is one.
@@ -121,7 +113,6 @@ impl Node {
             live.channels.abort();
         }
         self.inner.connecting.abort();
-        self.inner.loading.abort();
         self.inner.probing.abort();
         self.inner.blocking_pool.close();
         self.inner.connector.close();
@@ -157,6 +148,7 @@ impl Node {
         }
     }
 
+    /// The connection in use, or a new one.
     pub(crate) async fn connect(&self, until: Instant) -> Result<Arc<Connection>, CallError> {
         if let Some(live) = self.in_use() {
             return Ok(live);
@@ -306,8 +298,8 @@ mod tests {
             if closed {
                 node.close();
             }
-            let ready = node.ready(Instant::now() + Duration::from_millis(50)).await;
-            let Err(CallError::Transient(error)) = ready else { panic!("{closed}: {ready:?}") };
+            let ready = node.connect(Instant::now() + Duration::from_millis(50)).await;
+            let Err(CallError::Transient(error)) = ready else { panic!("{closed}: another end") };
             assert_eq!((error.reason, &*error.detail), (Unavailability::Timeout, "connecting"));
         }
     }
