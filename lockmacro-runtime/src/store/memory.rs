@@ -12,7 +12,7 @@ use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::hand_off::HandOff;
-use crate::store::memory_table::{Holder, MemoryWaiter, Table, Ticket};
+use crate::store::memory_table::{Holder, Table};
 use crate::store::servers::Servers;
 use crate::store::tick::tick;
 use crate::store::waiters::{Signal, Waiters};
@@ -72,13 +72,12 @@ impl Memory {
         shutdown: &Shutdown,
     ) -> Result<Answer, Failed> {
         let waiter = self.waiters.join(0, 0);
-        let mut queued = Ticket { number: waiter.number(), ticket: None };
         let until = Instant::now().checked_add(wait);
         loop {
             // A shutdown alarms the waiter.
             shutdown.check()?;
             let over = until.is_some_and(|until| until <= Instant::now());
-            let answer = self.ask(request, Some(&mut queued))?;
+            let answer = self.ask(request, Some(waiter.number()))?;
             // No request is in flight: if the caller drops this future, one release is enough.
             request.set_applied(Applied::Yes);
             let Answer::Contended { holder, queue: Queueing::Left(rank), .. } = &answer else {
@@ -105,8 +104,8 @@ impl Memory {
         }
     }
 
-    /// Requests the lock once, and enqueues `waiter` if it is contended.
-    fn ask(&self, request: &Request, mut waiter: Option<&mut Ticket>) -> Result<Answer, Failed> {
+    /// Requests the lock once, and enqueues the waiter of this number if it is contended.
+    fn ask(&self, request: &Request, waiter: Option<u64>) -> Result<Answer, Failed> {
         let (now, earlier) = (Moment::now(), Applied::No);
         let mut table = self.table();
         let fenced = if request.is_fenced() { request.keys() } else { &[] };
@@ -124,8 +123,8 @@ impl Memory {
                 continue;
             }
             if table.admits(key, mode, now) {
-                if let Some(waiter) = waiter.as_deref_mut() {
-                    table.enqueue(request, waiter);
+                if let Some(number) = waiter {
+                    table.enqueue(request, number);
                 }
                 // Waiters come first.
                 table.hand_off(key, now, &self.waiters);
@@ -136,17 +135,15 @@ impl Memory {
             }
             let holder = table.other_holder(key, mode, now);
             let queue = match waiter {
-                Some(waiter) => table.enqueue(request, waiter),
+                Some(number) => table.enqueue(request, number),
                 None => Queueing::Outside,
             };
             return Ok(Answer::Contended { nth, holder, queue, earlier });
         }
         table.sweep(now);
         for (key, mode) in locked.iter().map(|key| (key.as_str(), key.mode())) {
-            if let Some(ticket) = waiter.as_ref().and_then(|waiter| waiter.ticket) {
-                table.dequeue(key, |queue| {
-                    queue.binary_search_by_key(&ticket, |one| one.ticket).ok()
-                });
+            if waiter.is_some() {
+                table.dequeue(key, &request.token);
             }
             let (expires, is_exclusive) = (now.after(request.ttl), mode.is_exclusive());
             table.grant(key, Holder { token: request.token.clone(), expires, is_exclusive });
@@ -199,8 +196,7 @@ impl Memory {
             let Some(holder) = table.holder(key, &request.token) else {
                 // Without the lock, the token may be in the queue.
                 if request.waits() {
-                    let own = |waiting: &MemoryWaiter| waiting.token == request.token;
-                    table.dequeue(key, |queue| queue.iter().position(own));
+                    table.dequeue(key, &request.token);
                     // Those behind it may share the lock.
                     table.hand_off(key, now, &self.waiters);
                 }
@@ -278,22 +274,14 @@ mod tests {
     #[test]
     fn a_waiter_that_asks_again_keeps_its_place() {
         let (memory, second) = (Memory::new(), Duration::from_secs(1));
-        let new_waiter = || {
-            let waiter = memory.waiters.join(0, 0);
-            (Ticket { number: waiter.number(), ticket: None }, waiter)
-        };
         memory.ask(&request("order:42", second), None).unwrap();
         let (first, rival) = (request("order:42", second), request("order:42", second));
-        let (mut before, gone) = new_waiter();
-        let (mut other, _other) = new_waiter();
-        memory.ask(&first, Some(&mut before)).unwrap();
-        memory.ask(&rival, Some(&mut other)).unwrap();
-        drop(gone);
-        let (mut again, _again) = new_waiter();
-        memory.ask(&first, Some(&mut again)).unwrap();
+        for (request, number) in [(&first, 1), (&rival, 2), (&first, 3)] {
+            memory.ask(request, Some(number)).unwrap();
+        }
         let table = memory.table();
         let queue: Vec<_> = table.queues["order:42"].iter().map(|waiting| waiting.number).collect();
-        assert_eq!(queue, [again.number, other.number]);
+        assert_eq!(queue, [3, 2]);
     }
 
     #[tokio::test]

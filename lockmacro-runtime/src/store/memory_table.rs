@@ -31,7 +31,6 @@ pub(crate) struct Table {
     /// The number of keys at which expired ones are removed next.
     pub(crate) sweep_at: usize,
     pub(crate) last_fence: u64,
-    pub(crate) last_ticket: u64,
 }
 
 #[derive(Debug)]
@@ -43,19 +42,11 @@ pub(crate) struct Holder {
 
 #[derive(Debug)]
 pub(crate) struct MemoryWaiter {
-    /// Tickets grow from the first waiter of a queue to the last.
-    pub(crate) ticket: u64,
     pub(crate) token: Token,
     pub(crate) ttl: Duration,
     pub(crate) fenced: bool,
     pub(crate) mode: Mode,
     pub(crate) number: u64,
-}
-
-/// The number of a waiter, and its ticket once it is in the queue.
-pub(crate) struct Ticket {
-    pub(crate) number: u64,
-    pub(crate) ticket: Option<u64>,
 }
 
 impl Table {
@@ -65,57 +56,41 @@ impl Table {
             queues: HashMap::default(),
             sweep_at: SWEEP_FROM,
             last_fence: 0,
-            last_ticket: 0,
         }
     }
 
-    /// Forgets every lock and waiter. Fences and tickets still grow.
+    /// Forgets every lock and waiter. Fences still grow.
     #[cfg(feature = "test-util")]
     pub(crate) fn reset(&mut self) {
-        let (last_fence, last_ticket) = (self.last_fence, self.last_ticket);
-        *self = Self { last_fence, last_ticket, ..Self::new() };
+        *self = Self { last_fence: self.last_fence, ..Self::new() };
     }
 
-    /// Adds a waiter to the queue, unless it is in the queue already. Returns its rank.
-    pub(crate) fn enqueue(&mut self, request: &Request, waiter: &mut Ticket) -> Queueing {
+    /// Adds the waiter of this number to the queue, unless its token is in the queue already.
+    /// Returns its rank.
+    pub(crate) fn enqueue(&mut self, request: &Request, number: u64) -> Queueing {
         let queue = self.queues.entry(request.key.as_str().to_owned()).or_default();
-        // A request that is sent again keeps its place.
-        if waiter.ticket.is_none()
-            && let Some(waiting) = queue.iter_mut().find(|waiting| waiting.token == request.token)
-        {
-            waiting.number = waiter.number;
-            waiter.ticket = Some(waiting.ticket);
-        }
-        let ticket = waiter.ticket.unwrap_or(0);
-        let rank = match queue.binary_search_by_key(&ticket, |waiting| waiting.ticket) {
-            Ok(rank) => {
-                // Another caller may need one by now.
-                queue[rank].fenced = request.is_fenced();
+        let (token, ttl, fenced) = (request.token.clone(), request.ttl, request.is_fenced());
+        let rank = match queue.iter().position(|waiting| waiting.token == token) {
+            Some(rank) => {
+                // A request that is sent again keeps its place. Another caller may need a fence by
+                // now.
+                (queue[rank].number, queue[rank].fenced) = (number, fenced);
                 rank
             }
-            Err(_) if queue.len() >= QUEUE_MAX => return Queueing::Full,
-            Err(_) => {
-                self.last_ticket += 1;
-                let (ticket, number) = (self.last_ticket, waiter.number);
-                let (token, ttl, fenced) =
-                    (request.token.clone(), request.ttl, request.is_fenced());
+            None if queue.len() >= QUEUE_MAX => return Queueing::Full,
+            None => {
                 let mode = request.key.mode();
-                queue.push_back(MemoryWaiter { ticket, token, ttl, fenced, mode, number });
-                waiter.ticket = Some(ticket);
+                queue.push_back(MemoryWaiter { token, ttl, fenced, mode, number });
                 queue.len() - 1
             }
         };
         Queueing::Left(u32::try_from(rank).unwrap_or(u32::MAX))
     }
 
-    /// Removes the waiter that `find` returns from the queue of a key.
-    pub(crate) fn dequeue(
-        &mut self,
-        key: &str,
-        find: impl Fn(&VecDeque<MemoryWaiter>) -> Option<usize>,
-    ) {
+    /// Removes a token from the queue of a key.
+    pub(crate) fn dequeue(&mut self, key: &str, token: &Token) {
         if let Some(queue) = self.queues.get_mut(key) {
-            if let Some(rank) = find(queue) {
+            if let Some(rank) = queue.iter().position(|waiting| waiting.token == *token) {
                 queue.remove(rank);
             }
             if queue.is_empty() {
