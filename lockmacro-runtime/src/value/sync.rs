@@ -1,10 +1,10 @@
-//! Locks of the standard library that ignore poison.
+//! A mutex of the standard library that ignores poison.
 //!
 //! A panic under a lock interrupts the code between two statements, and all code of the engine
 //! keeps the locked value valid between statements. So the next caller may use it.
 
 use std::sync;
-pub(crate) use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+pub(crate) use std::sync::MutexGuard;
 
 /// A [`std::sync::Mutex`] that ignores poison.
 #[derive(Debug, Default)]
@@ -23,19 +23,5 @@ impl<T> Mutex<T> {
     #[cfg(test)]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.0.try_lock().ok()
-    }
-}
-
-/// A [`std::sync::RwLock`] that ignores poison.
-#[derive(Debug, Default)]
-pub(crate) struct RwLock<T>(sync::RwLock<T>);
-
-impl<T> RwLock<T> {
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
-        self.0.read().unwrap_or_else(sync::PoisonError::into_inner)
-    }
-
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
-        self.0.write().unwrap_or_else(sync::PoisonError::into_inner)
     }
 }

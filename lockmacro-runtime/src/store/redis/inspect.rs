@@ -10,7 +10,6 @@ use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Retry;
-use crate::store::redis::client::script::ScriptCall;
 #[cfg(feature = "defer")]
 use crate::store::redis::jobs::calls::CALLS;
 use crate::store::redis::reply::parsed;
@@ -71,9 +70,9 @@ impl Redis {
         most: usize,
     ) -> Result<Found<QueuedWaiter>, LockError> {
         let most = most.clamp(1, WAITERS_MAX);
-        let keys = slice::from_ref(key);
+        let (keys, args) = (slice::from_ref(key), [&*most.to_string()]);
         let reply: Result<(usize, Vec<WaiterReply>), _> =
-            self.ask_server(Read::Script(inspect::QUEUE.with(keys, &[&*most.to_string()]))).await;
+            self.ask_server(|budget| self.eval(inspect::QUEUE.with(keys, &args), budget)).await;
         let (total, waiters) = reply.map_err(|error| error.into_error(key))?;
         let waiters = waiters.into_iter().map(|(token, left, callers)| {
             let Holder { owner, note, .. } = Holder::of(label_of(&token), None);
@@ -115,13 +114,13 @@ impl Redis {
         while !left.is_empty() {
             let few = &left[..left.len().min(KEYS_PER_CALL)];
             let (now, _) = few.split_at(self.at_once(few));
-            let longest = TOKEN_MAX.to_string();
-            let replies: Vec<LockReply> =
-                match self.ask_server(Read::Script(inspect::LOCKS.with(now, &[&longest]))).await {
-                    // From now on the keys are sent one slot at a time.
-                    Err(CallError::CrossSlot) if self.at_once(few) < now.len() => continue,
-                    replies => replies.map_err(|error| error.into_error(&now[0]))?,
-                };
+            let longest = [&*TOKEN_MAX.to_string()];
+            let look = |budget| self.eval(inspect::LOCKS.with(now, &longest), budget);
+            let replies: Vec<LockReply> = match self.ask_server(look).await {
+                // From now on the keys are sent one slot at a time.
+                Err(CallError::CrossSlot) if self.at_once(few) < now.len() => continue,
+                replies => replies.map_err(|error| error.into_error(&now[0]))?,
+            };
             locks.extend(now.iter().zip(replies).filter_map(|(key, lock)| read(key, lock, odd)));
             left = &left[now.len()..];
         }
@@ -135,22 +134,16 @@ impl Redis {
     }
 
     /// Asks until there is an answer, or the manager's timeout is over.
-    async fn ask_server<T: FromRedisValue>(&self, read: Read<'_>) -> Result<T, CallError> {
-        let ask = |budget, _| self.ask_server_once(&read, budget);
+    async fn ask_server<T: FromRedisValue, F>(
+        &self,
+        ask: impl Fn(Budget) -> F,
+    ) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<Value, CallError>>,
+    {
+        let ask = |budget, _| ask(budget);
         Retry::new(self.budget()).repeat(ask).await.and_then(parsed)
     }
-
-    async fn ask_server_once(&self, read: &Read<'_>, budget: Budget) -> Result<Value, CallError> {
-        match read {
-            Read::Script(call) => self.eval(*call, budget).await,
-            Read::Scan(node, command) => node.call((*command).clone(), budget).await,
-        }
-    }
-}
-
-enum Read<'a> {
-    Script(ScriptCall<'a>),
-    Scan(&'a Node, &'a redis::Cmd),
 }
 
 /// A scan of the keys of all primaries, the last one first.
@@ -168,7 +161,8 @@ impl Scan {
         let mut scan = redis::cmd("SCAN");
         scan.arg(self.cursor).arg("MATCH").arg(&self.pattern);
         scan.arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg(self.kind);
-        let reply: Result<(u64, _), _> = redis.ask_server(Read::Scan(node, &scan)).await;
+        let reply: Result<(u64, _), _> =
+            redis.ask_server(|budget| node.call(scan.clone(), budget)).await;
         let (cursor, names) =
             reply.map_err(|error| error.into_error(&LockKey::from(&*self.pattern)))?;
         if cursor == 0 {

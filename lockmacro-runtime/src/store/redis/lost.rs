@@ -37,8 +37,8 @@ impl Redis {
         let far = self.nodes.round_trip(&request.key).map_or(Duration::ZERO, |far| far.shortest());
         let until = Instant::now() + LONGEST + ROUND_TRIPS * far;
         if let Topology::Cluster(cluster) = &self.nodes {
-            // Another node may have taken over.
-            cluster.check(until).await;
+            // Another node may have taken over. Without an answer, the known ones are asked.
+            drop(cluster.refresh(until).await);
         }
         for node in self.nodes.nodes_of(keys) {
             if silent(&node).is_none() || node.is_back(until).await {

@@ -39,7 +39,7 @@ impl Redis {
         let nothing = LockKey::from("");
         let answer = async {
             let node = self.only_node()?;
-            node.ready(budget.until).await?;
+            node.connect(budget.until).await?;
             let connection = node.connection();
             let mut info = Cmd::new();
             info.arg("INFO").arg("server");

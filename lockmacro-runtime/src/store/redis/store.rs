@@ -120,7 +120,7 @@ impl Redis {
 
     /// The host and port of the server that has a key, if it is known.
     pub(crate) fn server_of(&self, key: &LockKey) -> Option<Box<str>> {
-        self.nodes.server_of(key).map(Into::into)
+        self.nodes.node_of(key).map(|node| node.server().into())
     }
 
     /// Refuses a grant that arrived after its lease had ended.
@@ -154,7 +154,7 @@ impl Redis {
         until: Option<Instant>,
     ) -> Result<Answer, Failed> {
         // The first request of a waiter does not wait either.
-        if until.is_none() && !request.only_if_free && self.is_any_lost() {
+        if until.is_none() && !request.only_if_free && self.is_lost(request) {
             Box::pin(self.refuse_lost(request))
                 .await
                 .map_err(|error| Failed { error, applied: Applied::No })?;
@@ -221,8 +221,10 @@ impl Redis {
         let fenced = if request.is_fenced() { "1" } else { "0" };
         let (window, retention) = (&CONFIRM_WINDOW_MS, &self.fence_retention);
         let args = [request.token.expose(), &ttl, fenced, window, retention, "0", &limit];
+        let sent = Moment::now();
         // Boxed, because most locks are free and do not need it.
-        match Box::pin(self.question(request, &args, budget)).await {
+        let asked = Box::pin(self.eval(ACQUIRE.with(request.keys(), &args), budget)).await;
+        match asked.and_then(|reply| answer(reply, sent)) {
             // The server checks rights before slots, so the keys are allowed.
             Err(split @ CallError::Split(_)) if plain && is_exclusive && !every_key => {
                 self.set(request, budget).await?.ok_or(split)
@@ -262,17 +264,6 @@ impl Redis {
         let reply = self.eval(ACQUIRE_SHARED.with(request.keys(), &args), budget).await?;
         let is_granted: bool = parsed(reply)?;
         Ok(is_granted.then(|| Reply::Granted { sent, fences: Fences::default() }))
-    }
-
-    /// Calls the script that asks for a lock.
-    pub(crate) async fn question(
-        &self,
-        request: &Request,
-        args: &[&str],
-        budget: Budget,
-    ) -> Result<Reply, CallError> {
-        let sent = Moment::now();
-        answer(self.eval(ACQUIRE.with(request.keys(), args), budget).await?, sent)
     }
 
     /// Calls a script with these keys.
@@ -338,7 +329,7 @@ impl Servers for Redis {
     }
 
     fn is_lost(&self, request: &Request) -> bool {
-        self.is_any_lost() && request.keys().iter().any(|key| self.nodes.is_lost(key))
+        request.keys().iter().any(|key| self.nodes.is_lost(key))
     }
 
     fn is_news(&self) -> bool {

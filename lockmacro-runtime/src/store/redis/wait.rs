@@ -16,6 +16,7 @@ use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Retry;
+use crate::store::redis::client::subscriptions::PushSink;
 use crate::store::redis::reply::{Reply, answer};
 use crate::store::redis::scripts::ACQUIRE;
 use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
@@ -103,15 +104,19 @@ impl Redis {
     ) -> Result<Progress, Failed> {
         let over = until <= Instant::now();
         let mut retry = Retry::new(self.budget_while_waiting(until));
-        let (reply, sent_request) = match self.ask_until_answered(request, waiter, &mut retry).await
-        {
-            Ok(answered) => answered,
-            Err(error) => {
-                // An earlier request may have joined the queue.
-                let error = error.into_error(&request.key);
-                return Err(Failed { error, applied: Applied::Unknown });
+        let ask = |budget, _| async move {
+            let answered = self.ask_queued(request, waiter, budget).await;
+            if let Err(CallError::Transient(transient)) = &answered {
+                let error = || CallError::Transient(transient.clone()).into_error(&request.key);
+                request.note_failed(error);
             }
+            answered
         };
+        let (reply, sent_request) = retry.repeat(ask).await.map_err(|error| {
+            // An earlier request may have joined the queue.
+            let error = error.into_error(&request.key);
+            Failed { error, applied: Applied::Unknown }
+        })?;
         *earlier = earlier.and(retry.earlier);
         let earlier = *earlier;
         // A waiter that is dropped with nothing in flight leaves the queue by one release.
@@ -139,24 +144,6 @@ impl Redis {
             _ => Queueing::Full,
         };
         Ok(Progress::Answer(Answer::Contended { nth: 0, holder, queue, earlier }))
-    }
-
-    /// Asks until there is an answer, and retries transient errors within the budget.
-    async fn ask_until_answered(
-        &self,
-        request: &Request,
-        waiter: &Waiter,
-        retry: &mut Retry,
-    ) -> Result<(Reply, SentRequest), CallError> {
-        let ask = |budget, _| async move {
-            let answered = self.ask_queued(request, waiter, budget).await;
-            if let Err(CallError::Transient(transient)) = &answered {
-                let error = || CallError::Transient(transient.clone()).into_error(&request.key);
-                request.note_failed(error);
-            }
-            answered
-        };
-        retry.repeat(ask).await
     }
 
     async fn ask_queued(

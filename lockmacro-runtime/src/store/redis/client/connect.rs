@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use redis::aio::{MultiplexedConnection, SendError};
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, PushInfo, Value,
-};
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, PushInfo, Value};
 use tokio::time::timeout;
 
 use crate::store::redis::client::connection::{Connection, Delivery};
@@ -45,7 +43,7 @@ impl Connector {
         } else {
             self.open_and_ask(&settings, &at).await
         };
-        match opened.map_err(|error| self.or_next_login(error)) {
+        match opened.map_err(|error| self.settings.or_next_login(error)) {
             Ok(mut connection) => {
                 connection.generation = self.changes.opened(&at);
                 Ok(connection)

@@ -7,7 +7,6 @@ use std::time::Duration;
 use redis::ConnectionAddr;
 
 use crate::store::redis::client::connection::Connection;
-use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::health::Health;
 use crate::store::redis::client::sentinel::Sentinels;
@@ -29,11 +28,6 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// Makes a refused login transient if the next credentials may be accepted.
-    pub(crate) fn or_next_login(&self, error: CallError) -> CallError {
-        self.settings.or_next_login(error)
-    }
-
     /// A connector for the same server, with other waiters.
     pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
         let (target, settings) = (self.target.clone(), self.settings.clone());

@@ -2,7 +2,7 @@
 //! and once more when it is back, however many calls fail meanwhile.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,18 +20,16 @@ const WARN_EVERY: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(crate) struct Healths {
     servers: Mutex<BTreeMap<String, Weak<Health>>>,
-    lost: Arc<AtomicUsize>,
     warned: Mutex<Option<Instant>>,
 }
 
 /// The health of one server, for as long as it is used: an outage of a node that leaves its cluster
 /// ends with its last connection, because no answer would end it.
+#[derive(Default)]
 pub(crate) struct Health {
     /// The last command has failed. Read for every answer.
     failing: AtomicBool,
     outage: Mutex<Option<Outage>>,
-    /// The number of servers that are lost, of all of the manager's.
-    lost: Arc<AtomicUsize>,
     round_trip: Arc<RoundTrip>,
 }
 
@@ -53,15 +51,15 @@ impl Healths {
             return known;
         }
         servers.retain(|_, health| health.strong_count() > 0);
-        let (failing, outage, round_trip) = Default::default();
-        let new = Arc::new(Health { failing, outage, lost: Arc::clone(&self.lost), round_trip });
+        let new = Arc::<Health>::default();
         servers.insert(name.to_owned(), Arc::downgrade(&new));
         new
     }
 
     /// Whether any server is lost, so that a failure need not be logged.
     pub(crate) fn is_any_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed) > 0
+        let servers = self.servers.lock();
+        servers.values().filter_map(Weak::upgrade).any(|health| health.is_lost())
     }
 
     /// Whether to log a failed call at WARN: not while a server is lost, and one in `WARN_EVERY`.
@@ -91,7 +89,6 @@ impl Health {
         let ended = outage.take().filter(|outage| outage.logged);
         drop(outage);
         if let Some(Outage { since, .. }) = ended {
-            self.lost.fetch_sub(1, Ordering::Relaxed);
             let (server, after) = (server(), since.elapsed());
             tracing::info!(%server, ?after, "lock server back");
         }
@@ -116,7 +113,6 @@ impl Health {
         let lasts = now.duration_since(since);
         let logged = was_logged || lasts >= least;
         *outage = Some(Outage { since, last: now, reason, logged });
-        self.lost.fetch_add(usize::from(logged && !was_logged), Ordering::Relaxed);
         // A tracing subscriber may be slow, and every answer waits for the mutex.
         drop(outage);
         if logged && !was_logged {
@@ -149,12 +145,6 @@ impl Health {
     }
 }
 
-impl Drop for Health {
-    fn drop(&mut self) {
-        self.lost.fetch_sub(usize::from(self.is_lost()), Ordering::Relaxed);
-    }
-}
-
 /// Whether a server that fails for this reason serves no lock at all.
 pub(crate) fn is_lost(reason: Unavailability) -> bool {
     use Unavailability::{
@@ -175,6 +165,7 @@ pub(crate) fn is_lost(reason: Unavailability) -> bool {
             | Timeout
     )
 }
+
 #[cfg(test)]
 mod tests {
     use tokio::time::advance;

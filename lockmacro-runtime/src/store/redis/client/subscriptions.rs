@@ -12,20 +12,25 @@ use crate::value::random::HashMap;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Instant;
 
-/// Receives what a server sends without a request.
+/// Receives what a server sends without a request. Each default is that of a connection without
+/// waiters.
 pub(crate) trait PushSink: Send + Sync {
     /// Receives a message that arrived on the connection of this number.
-    fn message(&self, message: &[u8], connection: u64);
+    fn message(&self, _message: &[u8], _connection: u64) {}
 
     /// Notes that messages may be lost: those of these slots, in ascending order, or all where
     /// there is one channel.
-    fn interrupted(&self, slots: &[u16]);
+    fn interrupted(&self, _slots: &[u16]) {}
 
     /// The channel of a slot, or the only one.
-    fn channel(&self, slot: u16) -> String;
+    fn channel(&self, _slot: u16) -> String {
+        String::new()
+    }
 
     /// Whether each slot has its own channel, as in a cluster.
-    fn is_by_slot(&self) -> bool;
+    fn is_by_slot(&self) -> bool {
+        true
+    }
 }
 
 /// Ignores all pushes: for a connection without waiters.
@@ -37,19 +42,7 @@ impl NoPushes {
     }
 }
 
-impl PushSink for NoPushes {
-    fn message(&self, _: &[u8], _: u64) {}
-
-    fn interrupted(&self, _: &[u16]) {}
-
-    fn channel(&self, _: u16) -> String {
-        String::new()
-    }
-
-    fn is_by_slot(&self) -> bool {
-        true
-    }
-}
+impl PushSink for NoPushes {}
 
 /// The channels that one connection receives.
 pub(crate) struct Subscriptions {

@@ -12,6 +12,7 @@ use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;
+use crate::store::redis::client::subscriptions::PushSink;
 use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;

@@ -19,7 +19,7 @@ pub(crate) struct Grants {
     prefix: Arc<str>,
     name: String,
     /// Whether each slot has its own channel, as in a cluster; a channel belongs to its slot.
-    pub(crate) by_slot: bool,
+    by_slot: bool,
 }
 
 impl Grants {
@@ -37,12 +37,6 @@ impl Grants {
     fn of(waiters: Arc<Waiters>, by_slot: bool, prefix: Arc<str>) -> Arc<Self> {
         let name = format!("{:032x}", random_name());
         Arc::new(Self { waiters, prefix, name, by_slot })
-    }
-
-    /// The channel of a slot.
-    pub(crate) fn channel(&self, slot: u16) -> String {
-        let name = [&*self.prefix, &self.name].concat();
-        if self.by_slot { companion::channel(slot, &name) } else { format!("lm1:{name}") }
     }
 
     /// The pattern of the channels that managers with this `key_prefix` use, as `ACL SETUSER` takes
@@ -69,7 +63,8 @@ impl PushSink for Grants {
     }
 
     fn channel(&self, slot: u16) -> String {
-        Grants::channel(self, slot)
+        let name = [&*self.prefix, &self.name].concat();
+        if self.by_slot { companion::channel(slot, &name) } else { format!("lm1:{name}") }
     }
 
     fn is_by_slot(&self) -> bool {

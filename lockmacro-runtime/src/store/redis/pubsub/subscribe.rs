@@ -22,7 +22,7 @@ impl Node {
     /// can be received.
     pub(crate) async fn listen(&self, slot: u16, budget: Budget) -> Result<bool, CallError> {
         // While a slot is being moved to this node, a subscription may end with the move.
-        if self.is_asking() {
+        if self.asking {
             return Ok(false);
         }
         // One server has one channel.

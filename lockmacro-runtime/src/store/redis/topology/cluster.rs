@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use redis::ConnectionAddr;
 use tokio::time::timeout;
 
@@ -20,8 +22,7 @@ use crate::store::redis::client::url::Target;
 use crate::store::redis::topology::slot_map::{Endpoint, Range, SlotMap, slots};
 use crate::value::applied::Applied;
 use crate::value::random;
-use crate::value::sync::{RwLock, RwLockReadGuard};
-use crate::value::task::JoinSet;
+use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 
@@ -41,7 +42,7 @@ struct Shared {
     timeout: Duration,
     /// The state that all nodes share.
     changes: Arc<Failover>,
-    map: RwLock<SlotMap>,
+    map: Mutex<SlotMap>,
     refreshing: SingleFlight<Result<(), CallError>>,
     /// No node keeps a connection any more.
     closed: AtomicBool,
@@ -90,12 +91,6 @@ impl Cluster {
         self.refresh(until).await
     }
 
-    /// Refreshes the slot map, to notice slots that have moved.
-    pub(crate) async fn check(&self, until: Instant) {
-        // A failure is left to the next call.
-        let _ = self.refresh(until).await;
-    }
-
     /// Closes all connections for good, also those of nodes that become known later.
     pub(crate) fn close(&self) {
         self.0.closed.store(true, Ordering::SeqCst);
@@ -105,7 +100,7 @@ impl Cluster {
 
     /// Changes the slot map.
     fn change<T>(&self, change: impl FnOnce(&mut SlotMap) -> T) -> T {
-        let mut map = self.0.map.write();
+        let mut map = self.map();
         let changed = change(&mut map);
         // Either this sees the shutdown, or the shutdown sees the new nodes.
         if self.0.closed.load(Ordering::SeqCst) {
@@ -165,28 +160,22 @@ impl Cluster {
         let seeds = seeds.map(|seed| Node::with(seed.apart(NoPushes::sink()), self.0.timeout));
         let seeds: Vec<Node> = seeds.collect();
         let mut nodes = nodes.into_iter().chain(seeds);
-        let (mut asked, mut error) = (JoinSet::new(), down("no node was asked"));
+        let (mut asked, mut error) = (FuturesUnordered::new(), down("no node was asked"));
+        let ask = |node: Node| async move {
+            let budget = Budget::new(self.0.timeout, self.0.timeout);
+            (slots(&node, budget).await, node)
+        };
         loop {
-            let more = match nodes.next() {
-                Some(node) => {
-                    let budget = Budget::new(self.0.timeout, self.0.timeout);
-                    asked.spawn(async move { (slots(&node, budget).await, node) });
-                    true
-                }
-                None => false,
-            };
+            let more = nodes.next().map(|node| asked.push(ask(node))).is_some();
             let pause = if more { STAGGER } else { self.0.timeout };
-            match timeout(pause, asked.join_next()).await {
+            match timeout(pause, asked.next()).await {
                 // A node without slots has forgotten its cluster.
-                Ok(Some(Ok((Ok(ranges), node)))) if ranges.is_empty() => {
+                Ok(Some((Ok(ranges), node))) if ranges.is_empty() => {
                     let none = down("no slot is assigned to a node").at(|| node.server());
                     error = error.unless_final(none);
                 }
-                Ok(Some(Ok((Ok(ranges), node)))) => {
-                    self.take(&node, ranges)?;
-                    return Ok(());
-                }
-                Ok(Some(Ok((Err(cause), _)))) => error = error.unless_final(cause),
+                Ok(Some((Ok(ranges), node))) => return self.take(&node, ranges),
+                Ok(Some((Err(cause), _))) => error = error.unless_final(cause),
                 Ok(None) if !more => return Err(error),
                 _ => {}
             }
@@ -256,8 +245,8 @@ impl Cluster {
         Ok(node)
     }
 
-    pub(crate) fn map(&self) -> RwLockReadGuard<'_, SlotMap> {
-        self.0.map.read()
+    pub(crate) fn map(&self) -> MutexGuard<'_, SlotMap> {
+        self.0.map.lock()
     }
 }
 

@@ -59,7 +59,8 @@ impl Topology {
     pub(crate) async fn check(&self, budget: Budget) {
         match self {
             Topology::One(node) => node.check(budget).await,
-            Topology::Cluster(cluster) => cluster.check(budget.until).await,
+            // A failure is left to the next call.
+            Topology::Cluster(cluster) => drop(cluster.refresh(budget.until).await),
         }
     }
 
@@ -80,16 +81,11 @@ impl Topology {
     }
 
     /// The node that has the key, if it is known.
-    fn node_of(&self, key: &LockKey) -> Option<Node> {
+    pub(crate) fn node_of(&self, key: &LockKey) -> Option<Node> {
         match self {
             Topology::One(node) => Some(node.clone()),
             Topology::Cluster(cluster) => cluster.map().node_of(slot(key.as_str())),
         }
-    }
-
-    /// The address of the server that has the key, if it is known.
-    pub(crate) fn server_of(&self, key: &LockKey) -> Option<String> {
-        self.node_of(key).map(|node| node.server())
     }
 
     /// The nodes that have these keys, as far as they are known.
