@@ -51,17 +51,16 @@ impl Connector {
     }
 
     /// A connector for another server of a cluster, with the same users and settings.
-    pub(crate) fn to(&self, (host, port): (&str, u16), sink: &Arc<dyn PushSink>) -> Self {
-        let target = Target::At(ConnectionAddr::Tcp(host.to_owned(), port));
+    pub(crate) fn to(&self, at: ConnectionAddr, sink: &Arc<dyn PushSink>) -> Self {
         let (settings, changes) = (self.settings.clone(), self.changes.for_node());
-        Self::new(target, settings, self.timeout, changes, Arc::clone(sink))
+        Self::new(Target::At(at), settings, self.timeout, changes, Arc::clone(sink))
     }
 
-    /// The host and port of the server; `None` for a socket, and where sentinels name the server.
-    pub(crate) fn endpoint(&self) -> Option<(&str, u16)> {
+    /// The address of the server; `None` where sentinels name the server.
+    pub(crate) fn address(&self) -> Option<&ConnectionAddr> {
         match &self.target {
-            Target::At(ConnectionAddr::Tcp(host, port)) => Some((host, *port)),
-            _ => None,
+            Target::At(at) => Some(at),
+            Target::Named(_) => None,
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redis::Value;
+use redis::{ConnectionAddr, Value};
 use tokio::time::timeout_at;
 
 use crate::store::redis::client::blocking_pool::BlockingPool;
@@ -87,8 +87,8 @@ impl Node {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    pub(crate) fn endpoint(&self) -> Option<(&str, u16)> {
-        self.inner.connector.endpoint()
+    pub(crate) fn address(&self) -> Option<&ConnectionAddr> {
+        self.inner.connector.address()
     }
 
     /// The receiver of its pushes.

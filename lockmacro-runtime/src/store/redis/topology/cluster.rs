@@ -19,7 +19,7 @@ use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::singleflight::SingleFlight;
 use crate::store::redis::client::subscriptions::{NoPushes, PushSink};
 use crate::store::redis::client::url::Target;
-use crate::store::redis::topology::slot_map::{Endpoint, Range, SlotMap, slots};
+use crate::store::redis::topology::slot_map::{Range, SlotMap, read_address, relative_to, slots};
 use crate::value::applied::Applied;
 use crate::value::random;
 use crate::value::sync::{Mutex, MutexGuard};
@@ -67,7 +67,7 @@ impl Cluster {
     /// The same cluster, through connections of its own.
     pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
         let map = self.map();
-        let known = map.nodes().filter_map(|node| self.connector(node.endpoint()?));
+        let known = map.nodes().filter_map(|node| self.connector(node.address()?.clone()));
         let seeds = self.0.seeds.iter().map(|seed| seed.apart(Arc::clone(&sink))).chain(known);
         Self::with(seeds.collect(), self.0.timeout, Arc::clone(&self.0.changes), sink)
     }
@@ -154,8 +154,8 @@ impl Cluster {
         let mut nodes: Vec<Node> = self.map().nodes().cloned().collect();
         random::shuffle(&mut nodes);
         let seeds = self.0.seeds.iter().filter(|seed| {
-            let endpoint = seed.endpoint();
-            !nodes.iter().any(|node| node.endpoint() == endpoint)
+            let at = seed.address();
+            !nodes.iter().any(|node| node.address() == at)
         });
         let seeds = seeds.map(|seed| Node::with(seed.apart(NoPushes::sink()), self.0.timeout));
         let seeds: Vec<Node> = seeds.collect();
@@ -186,7 +186,7 @@ impl Cluster {
     fn take(&self, source: &Node, ranges: Vec<Range>) -> Result<(), CallError> {
         let mut next = SlotMap::default();
         for range in ranges {
-            let node = self.node_at(&range.endpoint.relative_to(source.endpoint()), source)?;
+            let node = self.node_at(relative_to(source.address(), range.at), source)?;
             next.assign(range.first..=range.last, node);
         }
         let moved = self.change(|map| {
@@ -204,20 +204,20 @@ impl Cluster {
     }
 
     /// The node at an address: the known one, or a new one.
-    fn node_at(&self, endpoint: &Endpoint, source: &Node) -> Result<Node, CallError> {
-        let known = self.map().nodes().find(|node| endpoint.is(node.endpoint())).cloned();
+    fn node_at(&self, at: ConnectionAddr, source: &Node) -> Result<Node, CallError> {
+        let known = self.map().nodes().find(|node| node.address() == Some(&at)).cloned();
         if let Some(node) = known {
             return Ok(node);
         }
-        if endpoint.is(source.endpoint()) && Arc::ptr_eq(source.sink(), &self.0.sink) {
+        if source.address() == Some(&at) && Arc::ptr_eq(source.sink(), &self.0.sink) {
             return Ok(source.clone());
         }
-        let connector = self.connector((&endpoint.host, endpoint.port));
+        let connector = self.connector(at);
         Ok(Node::with(connector.ok_or_else(|| down("no node is known"))?, self.0.timeout))
     }
 
-    fn connector(&self, endpoint: (&str, u16)) -> Option<Connector> {
-        Some(self.0.seeds.first()?.to(endpoint, &self.0.sink))
+    fn connector(&self, at: ConnectionAddr) -> Option<Connector> {
+        Some(self.0.seeds.first()?.to(at, &self.0.sink))
     }
 
     /// The node that `source` redirects to.
@@ -227,12 +227,12 @@ impl Cluster {
         to: &Redirect,
         source: &Node,
     ) -> Result<Node, CallError> {
-        let Some(endpoint) = Endpoint::read(&to.address) else {
+        let Some(at) = read_address(&to.address) else {
             return Err(
                 down("a node has sent a redirect without an address").at(|| source.server())
             );
         };
-        let node = self.node_at(&endpoint.relative_to(source.endpoint()), source)?;
+        let node = self.node_at(relative_to(source.address(), at), source)?;
         if to.once {
             return Ok(node.asking());
         }
@@ -278,8 +278,10 @@ mod tests {
             panic!("a cluster")
         };
         let cluster = Cluster::new(&at, &settings, timeout, &Arc::default(), Grants::new(true, ""));
-        let node =
-            |cluster: &Cluster, host| Node::with(cluster.connector((host, 7000)).unwrap(), timeout);
+        let node = |cluster: &Cluster, host: &str| {
+            let at = ConnectionAddr::Tcp(host.to_owned(), 7000);
+            Node::with(cluster.connector(at).unwrap(), timeout)
+        };
         let (main, background) =
             (node(&cluster, "one"), node(&cluster.apart(Grants::new(true, "")), "one"));
         assert!(Arc::ptr_eq(main.round_trip(), background.round_trip()));

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{ConnectionAddr, Value};
 
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::{CallError, unexpected};
@@ -90,38 +90,31 @@ impl SlotMap {
 pub(crate) struct Range {
     pub(crate) first: u16,
     pub(crate) last: u16,
-    pub(crate) endpoint: Endpoint,
+    /// With an empty host for that of the node that sent the map.
+    pub(crate) at: ConnectionAddr,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Endpoint {
-    /// Empty for the host of the node that sent the map.
-    pub(crate) host: String,
-    pub(crate) port: u16,
+/// Reads `host:port`; the host may contain colons. It is empty for the host of the sender.
+pub(crate) fn read_address(text: &str) -> Option<ConnectionAddr> {
+    let (host, port) = text.rsplit_once(':')?;
+    Some(address(host, port.parse().ok()?))
 }
 
-impl Endpoint {
-    /// Reads `host:port`; the host may contain colons.
-    pub(crate) fn read(text: &str) -> Option<Self> {
-        let (host, port) = text.rsplit_once(':')?;
-        Some(Self::new(host, port.parse().ok()?))
-    }
+fn address(host: &str, port: u16) -> ConnectionAddr {
+    // A question mark stands for the name of a node that does not know it.
+    let host = if host == "?" { "" } else { host };
+    ConnectionAddr::Tcp(host.to_owned(), port)
+}
 
-    fn new(host: &str, port: u16) -> Self {
-        // A question mark stands for the name of a node that does not know it.
-        let host = if host == "?" { "" } else { host };
-        Self { host: host.to_owned(), port }
-    }
-
-    pub(crate) fn relative_to(self, source: Option<(&str, u16)>) -> Self {
-        match source {
-            Some((host, _)) if self.host.is_empty() => Self { host: host.to_owned(), ..self },
-            _ => self,
+/// An address as the node at `source` has sent it.
+pub(crate) fn relative_to(source: Option<&ConnectionAddr>, sent: ConnectionAddr) -> ConnectionAddr {
+    match (source, sent) {
+        (Some(ConnectionAddr::Tcp(source, _)), ConnectionAddr::Tcp(host, port))
+            if host.is_empty() =>
+        {
+            ConnectionAddr::Tcp(source.clone(), port)
         }
-    }
-
-    pub(crate) fn is(&self, other: Option<(&str, u16)>) -> bool {
-        other == Some((&self.host, self.port))
+        (_, sent) => sent,
     }
 }
 
@@ -160,8 +153,7 @@ fn ranges(reply: &Value) -> Option<Vec<Range>> {
             _ => return None,
         };
         let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
-        let endpoint = Endpoint::new(host, u16::try_from(*port).ok()?);
-        Some(Range { first, last, endpoint })
+        Some(Range { first, last, at: address(host, u16::try_from(*port).ok()?) })
     });
     ranges.collect()
 }
@@ -189,23 +181,22 @@ mod tests {
             range(0, 9, node(text("one"), 7_000)),
             range(10, 16_383, node(Value::Nil, 7_001)),
         ]));
-        let endpoint = |host: &str, port| Endpoint { host: host.to_owned(), port };
         let expected = [
-            Range { first: 0, last: 9, endpoint: endpoint("one", 7_000) },
-            Range { first: 10, last: 16_383, endpoint: endpoint("", 7_001) },
+            Range { first: 0, last: 9, at: address("one", 7_000) },
+            Range { first: 10, last: 16_383, at: address("", 7_001) },
         ];
         assert_eq!(read.as_deref(), Some(&expected[..]));
         assert_eq!(ranges(&Value::Array(vec![range(0, 99_999, node(text("one"), 1))])), None);
     }
 
     #[test]
-    fn an_endpoint_without_a_host_is_on_the_host_of_its_source() {
+    fn an_address_without_a_host_is_on_the_host_of_its_source() {
         for (source, host) in
             [("two:7001", "two"), (":7001", "one"), ("?:7001", "one"), ("::1:7001", "::1")]
         {
-            let endpoint = Endpoint::read(source).unwrap().relative_to(Some(("one", 7_000)));
-            assert!(endpoint.is(Some((host, 7_001))), "{source}: {endpoint:?}");
+            let sent = read_address(source).unwrap();
+            assert_eq!(relative_to(Some(&address("one", 7_000)), sent), address(host, 7_001));
         }
-        assert_eq!(Endpoint::read("nowhere"), None);
+        assert_eq!(read_address("nowhere"), None);
     }
 }
