@@ -161,7 +161,10 @@ async fn a_worker_that_is_blocked_while_it_loads_a_script_holds_up_no_other() {
         let _free = blocked(asking, Blocked::After(2)).await;
         let start = Instant::now();
         let others = (0..3).map(|nth| lock(&format!("order:{nth}")).acquire_fenced());
-        assert!(futures::future::join_all(others).await.iter().all(Result::is_ok), "none is held up");
+        assert!(
+            futures::future::join_all(others).await.iter().all(Result::is_ok),
+            "none is held up"
+        );
         let took = start.elapsed();
         assert!(took < PATIENT / 2, "{took:?}");
     })

@@ -48,7 +48,22 @@ impl Store {
         }
         let until = wait.map(|(wait, shutdown)| (Instant::now() + wait.min(FOR_EVER), shutdown));
         let end = until.map(|(until, _)| until.max(Instant::now() + self.servers().answer_time()));
-        Box::pin(OneByOne::new(self, request, until, end).take())
+        // A waiter that dies must not keep its keys for the whole ttl.
+        let ttl = if until.is_some() { request.ttl.min(CONFIRM_WINDOW) } else { request.ttl };
+        let one_by_one = OneByOne {
+            store: self,
+            request,
+            until,
+            end,
+            ttl,
+            held: 0,
+            since: Moment::now(),
+            renewing: None,
+            added: None,
+            fences: Vec::new(),
+            earlier: Applied::No,
+        };
+        Box::pin(one_by_one.take())
     }
 }
 
@@ -82,19 +97,6 @@ struct OneByOne<'a> {
 }
 
 impl<'a> OneByOne<'a> {
-    fn new(
-        store: &'a Store,
-        request: &'a Request,
-        until: Option<(Instant, &'a Shutdown)>,
-        end: Option<Instant>,
-    ) -> Self {
-        // A waiter that dies must not keep its keys for the whole ttl.
-        let ttl = if until.is_some() { request.ttl.min(CONFIRM_WINDOW) } else { request.ttl };
-        let (held, since, fences, earlier) = (0, Moment::now(), Vec::new(), Applied::No);
-        let (renewing, added) = (None, None);
-        Self { store, request, until, end, ttl, held, since, renewing, added, fences, earlier }
-    }
-
     /// Acquires all keys, or none.
     async fn take(mut self) -> Result<Answer, Failed> {
         let (store, request) = (self.store, self.request);

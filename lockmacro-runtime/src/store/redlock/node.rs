@@ -218,11 +218,6 @@ impl Nodes {
         self.standing_of(nth, server.connection).unwrap_or(Ok(server.connection))
     }
 
-    /// Checks that the user has the rights on one node, and that it is no replica.
-    pub(crate) async fn ready_to_vote(&self, nth: usize) -> Result<(), NodeError> {
-        self.all[nth].ready_to_vote().await
-    }
-
     /// Compares a server with the one that was seen last under the node's name.
     fn recognise(&self, nth: usize, run_id: String, uptime: Duration) -> Known {
         // No code under this mutex can panic: every node has an entry.

@@ -77,7 +77,7 @@ impl Redlock {
             let nodes = &self.nodes;
             let admit = |nth: usize| async move {
                 nodes.admit(nth).await.map_err(|node_error| (node_error, false))?;
-                nodes.ready_to_vote(nth).await.map_err(|node_error| (node_error, true))
+                nodes.all[nth].ready_to_vote().await.map_err(|node_error| (node_error, true))
             };
             let mut round = Round::new(open.iter().map(|nth| (*nth, admit(*nth))));
             let mut last = false;

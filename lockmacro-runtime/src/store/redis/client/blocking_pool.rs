@@ -14,7 +14,7 @@ use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::script::ScriptCall;
 use crate::value::applied::Applied;
-use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::sync::Mutex;
 
 /// Most calls in flight at once; others wait for a connection.
 const CONNECTIONS_MAX: usize = 16;
@@ -32,31 +32,11 @@ impl Default for BlockingPool {
 }
 
 impl BlockingPool {
-    /// Closes the idle connections.
-    fn clear(&self) {
-        if let Some(idle) = &mut *self.idle() {
-            idle.clear();
-        }
-    }
-
     /// Closes the idle connections, and keeps none from now on.
     pub(crate) fn close(&self) {
-        self.idle().take();
+        self.idle.lock().take();
     }
 
-    /// Keeps a connection for the next call.
-    fn keep(&self, connection: Connection) {
-        if let Some(idle) = &mut *self.idle() {
-            idle.push(connection);
-        }
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Option<Vec<Connection>>> {
-        self.idle.lock()
-    }
-}
-
-impl BlockingPool {
     /// Calls a script and then WAIT, which counts for the last write of its own connection.
     ///
     /// A connection returns to the pool only when its call was answered: after a caller was dropped
@@ -72,16 +52,15 @@ impl BlockingPool {
         let Ok(Ok(_permit)) = permit else {
             return Err(CallError::timeout("waiting for a connection", Applied::No));
         };
-        let idle = self.next_idle(connector);
-        // By its text where the server may not know the hash: otherwise the WAIT that follows would
-        // be useless.
-        let command = match idle {
-            Some(_) => call.by_hash(),
-            None => call.by_text(),
-        };
-        let mut connection = match idle {
-            Some(idle) => idle,
-            None => open(connector, budget).await?,
+        let kept = self.idle.lock().as_mut().and_then(Vec::pop);
+        let (mut connection, command) = match kept.filter(|kept| connector.is_current(kept)) {
+            Some(kept) => (kept, call.by_hash()),
+            // By its text where the server may not know the hash: otherwise the WAIT that follows
+            // would be useless.
+            None => {
+                let opened = timeout_at(budget.until, connector.open()).await;
+                (opened.unwrap_or_else(|_| Err(CallError::not_connected()))?, call.by_text())
+            }
         };
         let mut answer =
             eval_and_wait(asking, &mut connection, command, replicated, budget.answer).await;
@@ -89,31 +68,25 @@ impl BlockingPool {
             let text = call.by_text();
             answer = eval_and_wait(asking, &mut connection, text, replicated, budget.answer).await;
         }
+        let mut idle = self.idle.lock();
         match &answer {
             Err(CallError::Transient(Transient { replace, applied, .. }))
                 if *replace || applied.may_be() =>
             {
                 // The others lead to the same server.
-                self.clear();
+                idle.iter_mut().for_each(Vec::clear);
                 if *replace {
                     connector.changes.broken();
                 }
             }
-            _ => self.keep(connection),
+            _ => {
+                if let Some(idle) = &mut *idle {
+                    idle.push(connection);
+                }
+            }
         }
         answer
     }
-
-    /// An idle connection, if there is one.
-    fn next_idle(&self, connector: &Connector) -> Option<Connection> {
-        let idle = self.idle().as_mut().and_then(Vec::pop);
-        idle.filter(|idle| connector.is_current(idle))
-    }
-}
-
-async fn open(connector: &Connector, budget: Budget) -> Result<Connection, CallError> {
-    let opened = timeout_at(budget.until, connector.open()).await;
-    opened.unwrap_or_else(|_| Err(CallError::not_connected()))
 }
 
 async fn eval_and_wait(
