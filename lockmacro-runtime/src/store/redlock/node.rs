@@ -73,27 +73,19 @@ struct Eligibility {
 impl Nodes {
     pub(crate) fn new(redis: Vec<Redis>, names: Arc<[String]>, rules: Rules) -> Self {
         let restart = if rules.durable { Duration::ZERO } else { rules.longest_ttl };
-        let times = (restart, rules.node);
         let servers = Mutex::new(vec![Known::default(); redis.len()].into());
         let received = redis.iter().map(|_| LastMoment::default()).collect();
-        Self::with(redis, names, times, Arc::new(Shared { servers, received }))
-    }
-
-    fn with(
-        redis: Vec<Redis>,
-        names: Arc<[String]>,
-        (restart, slow): (Duration, Duration),
-        known: Arc<Shared>,
-    ) -> Self {
+        let known = Arc::new(Shared { servers, received });
         let eligibilities = Mutex::new(vec![Eligibility::default(); redis.len()].into());
-        Self { all: redis.into(), names, restart, slow, eligibilities, known }
+        Self { all: redis.into(), names, restart, slow: rules.node, eligibilities, known }
     }
 
     /// The same nodes with connections of their own.
     pub(crate) fn apart(&self) -> Self {
-        let redis = self.all.iter().map(Redis::apart).collect();
-        let times = (self.restart, self.slow);
-        Self::with(redis, Arc::clone(&self.names), times, Arc::clone(&self.known))
+        let all = self.all.iter().map(Redis::apart).collect();
+        let eligibilities = Mutex::new(vec![Eligibility::default(); self.all.len()].into());
+        let (names, known) = (Arc::clone(&self.names), Arc::clone(&self.known));
+        Self { all, names, eligibilities, known, ..*self }
     }
 
     /// Asks one node for a lock, if it may vote.
