@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::{Pipeline, RedisResult, Value};
-use tokio::time::{timeout, timeout_at};
+use tokio::time::timeout_at;
 
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::connection::Connection;
@@ -11,7 +11,7 @@ use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::node::{Inner, Node};
 use crate::store::redis::client::pipeline::Command;
 use crate::store::redis::client::replicas::ReplicaAcks;
-use crate::store::redis::client::script::ScriptCall;
+use crate::store::redis::client::script::{Script, ScriptCall};
 use crate::value::applied::Applied;
 use crate::value::backoff::Backoff;
 use crate::value::sync::MutexGuard;
@@ -25,8 +25,6 @@ const UNANSWERED_MAX: u32 = 2;
 ///
 /// It doubles until such a call is answered, so that no storm of connections arises.
 const DISCARD_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// Callers in a row that may send the text of a script, while the others wait for them.
-const LOADERS_MAX: u32 = 2;
 
 impl Node {
     /// Sends a command and waits for its reply.
@@ -152,27 +150,30 @@ impl Node {
         }
     }
 
-    /// Calls a script that the server does not know yet. Of many callers of a new server one sends
-    /// the text, and the others wait for it: not for long, because it may not be polled.
+    /// Calls a script that the server does not know yet. Of many callers one sends the text; the
+    /// others call by hash once more, which the server reads after the text.
     async fn load_and_eval(
         &self,
         call: ScriptCall<'_>,
         budget: Budget,
     ) -> Result<Value, CallError> {
-        for _ in 0..LOADERS_MAX {
-            let Ok(loads) = self.inner.loading.try_lock() else {
-                let _ = timeout(budget.answer / 2, self.inner.loading.lock()).await;
-                match self.call(call.by_hash(), budget).await {
-                    // The one that has sent the text was dropped, or it was that of another script.
-                    Err(CallError::NoScript) => continue,
-                    reply => return reply,
-                }
-            };
-            let reply = self.call(call.by_text(), budget).await;
-            drop(loads);
-            return reply;
+        if !self.is_first_to_load(call.script, budget.answer) {
+            match self.call(call.by_hash(), budget).await {
+                Err(CallError::NoScript) => {}
+                reply => return reply,
+            }
         }
         self.call(call.by_text(), budget).await
+    }
+
+    /// Whether no caller has sent the text of a script within this time. Then this one does.
+    fn is_first_to_load(&self, script: &'static Script, within: Duration) -> bool {
+        let (now, mut loads) = (Instant::now(), self.inner.loads.lock());
+        let is_first = loads.get(&**script.hash).is_none_or(|last| *last + within <= now);
+        if is_first {
+            loads.insert(&**script.hash, now);
+        }
+        is_first
     }
 
     /// Calls a script that writes, and waits for replicas to acknowledge the write. Returns the

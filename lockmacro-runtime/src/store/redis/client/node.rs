@@ -23,6 +23,7 @@ use crate::store::redis::client::singleflight::SingleFlight;
 use crate::store::redis::client::subscriptions::PushSink;
 use crate::value::applied::Applied;
 use crate::value::backoff::Backoff;
+use crate::value::random::HashMap;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
@@ -40,8 +41,8 @@ pub(crate) struct Inner {
     live: Mutex<Option<Arc<Connection>>>,
     pub(crate) timeout: Duration,
     connecting: SingleFlight<Result<Arc<Connection>, CallError>>,
-    /// Locked while the text of a script is sent.
-    pub(crate) loading: tokio::sync::Mutex<()>,
+    /// When the text of a script was sent last, by the hash of the script.
+    pub(crate) loads: Mutex<HashMap<&'static str, Instant>>,
     /// One caller asks for all whether a lost server is back, and not before this time.
     pub(crate) probing: SingleFlight<bool>,
     pub(crate) next_probe: Mutex<Option<Instant>>,
@@ -68,7 +69,7 @@ impl Node {
             live: Mutex::new(None),
             timeout,
             connecting: SingleFlight::new(timeout),
-            loading: tokio::sync::Mutex::default(),
+            loads: Mutex::default(),
             probing: SingleFlight::new(timeout),
             next_probe: Mutex::default(),
             blocking_pool: BlockingPool::default(),
