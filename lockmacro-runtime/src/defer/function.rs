@@ -229,7 +229,7 @@ impl<A> DeferredFn<A> {
             Ok(stored) => stored,
             Err(error) => return error,
         };
-        let background = manager.core().background();
+        let background = &manager.core().background;
         let deferrer = manager.core().deferrer_of(&background.store());
         deferred(busy, background.block_on(deferrer.put(job)).and_then(|stored| stored))
     }
@@ -245,10 +245,10 @@ impl<A> DeferredFn<A> {
             return Err(busy.clone());
         }
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
-        check_size(&arguments, manager.core().max_deferred_size())?;
+        check_size(&arguments, manager.core().max_deferred_size)?;
         let key = busy.busy_key().map(ToString::to_string).unwrap_or_default();
         let id = new_id(&name, &arguments);
-        let function = manager.core().defaults().stored_as(&name);
+        let function = manager.core().defaults.stored_as(&name);
         let job = NewJob { function, id, arguments, key, delay, unique, attempts };
         Ok((manager, job))
     }

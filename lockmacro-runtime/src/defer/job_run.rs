@@ -88,7 +88,7 @@ impl JobRun {
         match ended {
             CallEnd::Done => Settled::Done,
             // The shutdown may be the reason of the failure.
-            _ if self.manager.core().shutdown().is_closed() => Settled::Untried,
+            _ if self.manager.core().shutdown.is_closed() => Settled::Untried,
             CallEnd::Busy { error, left } => match self.function.when_busy(busy, left) {
                 Some(delay) => Settled::Busy { delay, error: shortened(error) },
                 None => dead(format!("its lock could not be acquired {busy} times: {error}")),
@@ -158,7 +158,7 @@ impl JobRun {
 
     async fn settle_once(&self, how: Settled) -> Result<bool, LockError> {
         let job = self.job.clone();
-        if how != Settled::Untried || self.manager.core().has_another_queue() {
+        if how != Settled::Untried || self.manager.core().jobs.1 {
             return self.deferrer.settle(job, how).await;
         }
         // The background thread releases the locks of the body first, so that on the same server
@@ -167,7 +167,7 @@ impl JobRun {
         let back = move |store: Arc<Store>| async move {
             manager.core().deferrer_of(&store).settle(job, how).await
         };
-        self.manager.core().background().call_after_cleanup(back).await?
+        self.manager.core().background.call_after_cleanup(back).await?
     }
 }
 

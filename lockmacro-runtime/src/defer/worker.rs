@@ -215,7 +215,7 @@ impl Worker {
             let refused = select! {
                 biased;
                 () = stop => None,
-                () = self.manager.core().shutdown().closed() => None,
+                () = self.manager.core().shutdown.closed() => None,
                 refused = &mut taking => Some(refused),
             };
             stopping.send_replace(true);
@@ -242,7 +242,7 @@ impl Worker {
     ) -> Result<(), LockError> {
         let deferrer = self.manager.deferrer();
         let free = Arc::new(Semaphore::new(self.concurrency));
-        let defaults = self.manager.core().defaults();
+        let defaults = &self.manager.core().defaults;
         let functions: Vec<_> =
             self.functions.keys().map(|name| defaults.stored_as(name)).collect();
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);

@@ -112,36 +112,19 @@ impl Core {
         self.store().servers().may_forget() && self.background.has_changed_since(sent)
     }
 
-    /// The signal of the manager's shutdown.
-    pub(crate) fn shutdown(&self) -> &Arc<Shutdown> {
-        &self.shutdown
-    }
-
     /// The queue of deferred calls: to add calls, to list them, and to retry dead letters.
     #[cfg(feature = "defer")]
     pub(crate) fn deferrer(&self) -> Arc<dyn Deferrer> {
         Arc::clone(&self.jobs.0)
     }
 
-    /// Whether deferred calls are in another store than the locks.
-    #[cfg(feature = "defer")]
-    pub(crate) fn has_another_queue(&self) -> bool {
-        self.jobs.1
-    }
-
     /// The queue of deferred calls for the background thread, over its own connection.
     #[cfg(feature = "defer")]
     pub(crate) fn deferrer_of(&self, store: &Store) -> Arc<dyn Deferrer> {
-        match self.has_another_queue() {
+        match self.jobs.1 {
             true => self.deferrer(),
             false => store.deferrer(self.max_deferred_size),
         }
-    }
-
-    /// Most bytes of a deferred call's arguments.
-    #[cfg(feature = "defer")]
-    pub(crate) fn max_deferred_size(&self) -> usize {
-        self.max_deferred_size
     }
 
     /// Whether both are the same manager.
@@ -158,10 +141,6 @@ impl Core {
         &self.store
     }
 
-    pub(crate) fn background(&self) -> &Background {
-        &self.background
-    }
-
     /// The label of this process, which every token contains.
     ///
     /// # Errors
@@ -175,11 +154,6 @@ impl Core {
         Err(LockError::InvalidSetting { setting: "manager", detail: detail.to_owned() })
     }
 
-    /// Records how long a key was held.
-    pub(crate) fn note_held(&self, key: &LockKey, held: Duration) {
-        self.hold_times.note(key, held);
-    }
-
     /// When a caller that found `key` busy may ask again, with `before` waiters ahead of it.
     pub(crate) fn retry_after(
         &self,
@@ -189,11 +163,6 @@ impl Core {
     ) -> Duration {
         let (least, most) = self.defaults.retry_after();
         self.hold_times.retry_after(key, before, left).clamp(least, most)
-    }
-
-    /// The defaults of locks that set nothing else.
-    pub(crate) fn defaults(&self) -> &Defaults {
-        &self.defaults
     }
 
     /// Counts a lock as in flight, unless the manager was shut down.

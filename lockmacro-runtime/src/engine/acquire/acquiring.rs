@@ -46,7 +46,7 @@ impl LockSpec {
         let manager = self.manager.map_or_else(Current::manager_here, Ok)?;
         // Before a lock around this one is looked for: a fork has copies of its parent's.
         let label = manager.label()?;
-        let defaults = manager.defaults();
+        let defaults = &manager.defaults;
         defaults.usable()?;
         let ttl = ttl.unwrap_or(defaults.ttl());
         let wait = self.wait.unwrap_or(defaults.wait);
@@ -151,7 +151,7 @@ pub(crate) fn acquire_blocking(
     };
     may_block().inspect_err(|error| wanted.report(&request, error))?;
     wanted.blocks = true;
-    let acquired = manager.background().block_on(async {
+    let acquired = manager.background.block_on(async {
         match start(&manager, request, wanted) {
             Ok(acquiring) => acquiring.await,
             Err(ended) => *ended,
@@ -290,7 +290,7 @@ impl Acquiring {
 
 /// Starts a caller at the queue of its request's key.
 fn start(manager: &Arc<Manager>, mut request: Request, wanted: Wanted) -> Result<Acquiring, Ended> {
-    let is_open = || match manager.shutdown().is_closed() {
+    let is_open = || match manager.shutdown.is_closed() {
         true => Err(LockError::ShutDown),
         false => manager.store().check(&request),
     };
@@ -333,7 +333,7 @@ async fn outside(
     loop {
         let answer = {
             let _waiting = WaitingGauge::new(Arc::clone(own.request()));
-            own.store().acquire(own.request(), manager.shutdown()).await
+            own.store().acquire(own.request(), &manager.shutdown).await
         };
         if own.is_to_restart(&answer) {
             // After an error, dropping the replaced acquisition releases it in the background.
@@ -395,10 +395,10 @@ fn arrives(
         // first. The queue's request has the time for an attempt.
         Some(_) if servers.are_several() => Box::pin(ready(in_vain(Applied::No))),
         Some(until) => {
-            let asked = store.acquire(&request, queue.core.shutdown());
+            let asked = store.acquire(&request, &queue.core.shutdown);
             Box::pin(in_time(asked, until, servers.answer_time() * 2))
         }
-        None => store.acquire(&request, queue.core.shutdown()),
+        None => store.acquire(&request, &queue.core.shutdown),
     };
     Ok(Acquiring::Asking { asked, asker, wanted })
 }

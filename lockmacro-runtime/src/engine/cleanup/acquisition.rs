@@ -66,7 +66,7 @@ impl Acquisition {
     /// such a caller asks through the connection of the background thread.
     pub(crate) fn store(&self) -> Arc<Store> {
         match self.is_blocking {
-            true => self.manager.background().store(),
+            true => self.manager.background.store(),
             false => Arc::clone(self.manager.shared_store()),
         }
     }
@@ -80,7 +80,7 @@ impl Acquisition {
             // A lock acquired by a plain thread may be released on another executor than tokio.
             let request = Arc::clone(&self.request);
             let ask = move |store: Arc<Store>| async move { store.release(&request).await };
-            self.manager.background().call(ask).await.and_then(|released| released)
+            self.manager.background.call(ask).await.and_then(|released| released)
         };
         self.released(released)
     }
@@ -132,7 +132,7 @@ impl Acquisition {
         if let Some(guard) = guard
             && may_be
         {
-            self.manager.background().clean_up(Arc::clone(&self.request), guard);
+            self.manager.background.clean_up(Arc::clone(&self.request), guard);
         }
     }
 

@@ -141,7 +141,7 @@ impl Held {
 
     /// Starts the renewal. `sent`: when the last answered request was sent.
     fn watched(self: Arc<Self>, sent: Moment, due: Option<Moment>) -> Result<Arc<Self>, LockError> {
-        let watched = self.manager().background().watch(Arc::downgrade(&self) as _, sent, due)?;
+        let watched = self.manager().background.watch(Arc::downgrade(&self) as _, sent, due)?;
         *self.renewal.lock() = watched;
         Ok(self)
     }
@@ -210,7 +210,7 @@ impl Held {
 
     /// The same for a key without the manager's prefix.
     pub(crate) fn nth_named(&self, key: &LockKey) -> Option<u8> {
-        match &*self.manager().defaults().prefix {
+        match &*self.manager().defaults.prefix {
             "" => self.nth(key),
             prefix => self.nth(&key.clone().under(prefix).ok()?),
         }
@@ -305,7 +305,7 @@ impl Held {
 
     /// The same for blocking callers.
     pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
-        let background = self.manager().background();
+        let background = &self.manager().background;
         let store = background.store();
         background.block_on(async {
             match self.pass_on() {
@@ -379,7 +379,7 @@ impl Held {
         self.counted.lock().take();
         telemetry::released(self.request().labels(), self.since);
         let held = self.since.elapsed() + self.request().keep();
-        self.request().keys().iter().for_each(|key| self.manager().note_held(key, held));
+        self.request().keys().iter().for_each(|key| self.manager().hold_times.note(key, held));
         self.changed.notify_waiters();
     }
 

@@ -36,7 +36,7 @@ impl SharedQueue {
         // Kept here: a job that cannot be started must not be the last to drop it, because the
         // cleanup wants the mutex of the thread.
         let kept = Arc::clone(&job);
-        let sent = self.core.background().spawn(move |store| async move {
+        let sent = self.core.background.spawn(move |store| async move {
             let taken = job.lock().take();
             if let Some((mut open, to_send)) = taken {
                 ask(&open.queue, to_send, &store).await;
@@ -86,7 +86,7 @@ async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Arc<Store>) {
         if let Err(error) = acquisition.enter() {
             return queue.closes(error);
         }
-        let mut asked = store.acquire(acquisition.request(), queue.core.shutdown());
+        let mut asked = store.acquire(acquisition.request(), &queue.core.shutdown);
         let early = (&mut asked).now_or_never();
         // The request was sent before the release of the turn before, on the same connection. So
         // the lock is handed off to the first in the queue, and the key is not free in between.

@@ -312,7 +312,7 @@ impl SharedQueue {
         let now = Moment::now();
         let pause = pause(state.queue.due(), now);
         // After a shutdown no caller waits for a lock, even if its future was not polled since.
-        let is_open = state.queue.offered().is_some() || !self.core.shutdown().is_closed();
+        let is_open = state.queue.offered().is_some() || !self.core.shutdown.is_closed();
         state.watched = (state.queue.count() > 0 && is_open).then(|| now.after(pause));
         state.watched.map(|_| pause)
     }

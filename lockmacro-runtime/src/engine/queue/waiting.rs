@@ -104,7 +104,7 @@ impl Waiting {
     }
 
     fn look(&mut self, waker: &Waker) -> Poll<Waited> {
-        let is_closed = |this: &Self| this.queue.core.shutdown().is_closed();
+        let is_closed = |this: &Self| this.queue.core.shutdown.is_closed();
         let shut_down = || Poll::Ready(Waited::Refused(Refusal::Failed(LockError::ShutDown)));
         if is_closed(self) {
             return shut_down();
@@ -161,7 +161,7 @@ impl Waiting {
     /// Whether the waiters before this caller are known to have no answer.
     fn fails_fast(&self) -> bool {
         let core = &self.queue.core;
-        !core.defaults().asks_lost && core.store().servers().is_lost(&self.request)
+        !core.defaults.asks_lost && core.store().servers().is_lost(&self.request)
     }
 
     /// The refusal of a caller whose wait is over; `None` until there was a first answer, unless

@@ -17,7 +17,7 @@ impl SharedQueue {
     /// Starts the watch of a queue with waiters.
     pub(crate) fn start_watch(self: &Arc<Self>) {
         let queue = Arc::clone(self);
-        if self.core.background().spawn(move |_| watch(queue)).is_err() {
+        if self.core.background.spawn(move |_| watch(queue)).is_err() {
             self.note_watched(None);
         }
     }

@@ -55,7 +55,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "        match self.request(out) {\n            State::Free => State::Releasing(token),",
         "        match if MUTANT { State::Free } else { self.request(out) } {\n            State::Free => State::Releasing(token),"),
     mutant("a lease that is over is passed on", "errors", "engine/queue/key_queue.rs",
-        "self.ends.since(now) >= ask.ttl().min(CONFIRM_WINDOW) / 2", "true"),
+        "self.ends.since(now) >= least_lease(ask)", "true"),
     mutant("a release is never known to be answered", "late|stuck", "engine/in_flight.rs",
         "            owner.gone(&request);", "            if !MUTANT { owner.gone(&request); }"),
     // Callers that block.

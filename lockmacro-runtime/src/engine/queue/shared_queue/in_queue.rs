@@ -175,7 +175,7 @@ impl InQueue {
     pub(crate) fn poll(&self, waker: &Waker) -> Option<Result<Option<TakenUp>, LockError>> {
         let (queue, core) = (&self.queue, &self.queue.core);
         let is_sound =
-            |tenure: &Tenure| !core.shutdown().is_closed() && !core.has_changed_since(tenure.sent);
+            |tenure: &Tenure| !core.shutdown.is_closed() && !core.has_changed_since(tenure.sent);
         let waker = |last: Option<&Waker>| match last {
             Some(last) if last.will_wake(waker) => None,
             _ => Some(waker.clone()),
@@ -202,7 +202,7 @@ impl InQueue {
     pub(crate) fn ends(&self, tenure: Tenure, may_pass: bool, acquisition: Acquisition) -> Ended {
         let queue = &self.queue;
         let left = queue.on(Some(acquisition), |state| {
-            let passes = may_pass && state.queue.count() > 0 && !queue.core.shutdown().is_closed();
+            let passes = may_pass && state.queue.count() > 0 && !queue.core.shutdown.is_closed();
             let turn = if passes { queue.core.turn(&queue.key) } else { Duration::ZERO };
             if state.queue.holder() == Some(self.ticket) {
                 state.holder_ended = Some(Moment::now());
