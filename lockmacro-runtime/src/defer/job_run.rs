@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::select;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::defer::function::{Called, Function};
@@ -21,7 +22,7 @@ use crate::manager::lock_manager::LockManager;
 use crate::store::dispatch::Store;
 use crate::value::backoff::Backoff;
 use crate::value::error::LockError;
-use crate::value::task::JoinSet;
+use crate::value::task::owned;
 use crate::value::time::Instant;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -44,7 +45,8 @@ impl JobRun {
     /// ends when the lease is over or the returned set is dropped.
     pub(crate) fn keeper(&self) -> JoinSet<()> {
         let mut keeper = JoinSet::new();
-        keeper.spawn(keep_until_lost(Arc::clone(&self.deferrer), self.job.clone(), self.lease));
+        let keeps = keep_until_lost(Arc::clone(&self.deferrer), self.job.clone(), self.lease);
+        keeper.spawn(owned(keeps));
         keeper
     }
 

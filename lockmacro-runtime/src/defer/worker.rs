@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::select;
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::defer::DeferredFn;
@@ -19,7 +20,7 @@ use crate::manager::lock_manager::LockManager;
 use crate::value::backoff::Backoff;
 use crate::value::error::LockError;
 use crate::value::random::HashMap;
-use crate::value::task::JoinSet;
+use crate::value::task::owned;
 
 /// Default number of calls that run at once.
 const CONCURRENCY: usize = 16;
@@ -278,10 +279,10 @@ impl Worker {
                         let (keeper, interrupted) = (job_run.keeper(), interrupted.clone());
                         let free = || Arc::clone(&free).try_acquire_owned().ok();
                         let permit = permit.take().or_else(free);
-                        running.spawn(Current::here().around(async move {
+                        running.spawn(owned(Current::here().around(async move {
                             job_run.run(keeper, interrupted).await;
                             drop(permit);
-                        }));
+                        })));
                     }
                 }
                 Err(error @ (LockError::NoDeferrer | LockError::AccessDenied { .. })) => {

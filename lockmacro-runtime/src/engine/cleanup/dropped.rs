@@ -297,6 +297,7 @@ fn unanswered() -> LockError {
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::JoinSet;
     use tokio::time::{advance, sleep};
 
     use super::*;
@@ -304,7 +305,6 @@ mod tests {
     use crate::store::memory::Memory;
     use crate::store::redis::store::Redis;
     use crate::value::applied::Applied;
-    use crate::value::task::JoinSet;
     use crate::value::token::Token;
 
     const HOUR: Duration = Duration::from_secs(60 * 60);

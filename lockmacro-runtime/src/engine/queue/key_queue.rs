@@ -418,14 +418,6 @@ impl<A: Ask, W> KeyQueue<A, W> {
         self.waiters.back().is_none_or(|last| last.ticket == by)
     }
 
-    /// Wakes every waiter.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn alarm(&mut self) -> Effects<A::Token, W> {
-        let mut effects = Effects::default();
-        self.wake(0..self.waiters.len(), &mut effects);
-        effects
-    }
-
     /// Frees the memory of earlier waiters.
     pub(crate) fn shrink(&mut self) {
         self.waiters.shrink_to(4);

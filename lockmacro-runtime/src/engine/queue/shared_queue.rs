@@ -317,16 +317,6 @@ impl SharedQueue {
         state.watched.map(|_| pause)
     }
 
-    /// Wakes every caller.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn alarm(self: &Arc<Self>) {
-        self.with(None, |state, _| {
-            let mut effects = state.queue.alarm();
-            effects.wake.extend(mem::take(&mut state.undecided).into_values());
-            ((), effects)
-        });
-    }
-
     /// Number of waiters.
     pub(crate) fn waiters(&self) -> usize {
         self.state.lock().queue.count()

@@ -65,7 +65,6 @@ impl Queues {
                 if let Some(holder) = queue.holder() {
                     holder.is_forgotten();
                 }
-                queue.alarm();
             }
         }
     }

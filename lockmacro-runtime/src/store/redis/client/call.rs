@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redis::{Pipeline, RedisResult, Value};
+use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
 use crate::store::redis::client::budget::Budget;
@@ -15,7 +16,7 @@ use crate::store::redis::client::script::{Script, ScriptCall};
 use crate::value::applied::Applied;
 use crate::value::backoff::Backoff;
 use crate::value::sync::MutexGuard;
-use crate::value::task::JoinSet;
+use crate::value::task::owned;
 use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 
@@ -190,7 +191,7 @@ impl Node {
         let (node, script, keys) = (self.clone(), call.script, call.keys.to_vec());
         let args: Vec<_> = call.args.iter().map(|arg| (*arg).to_owned()).collect();
         let mut task = JoinSet::new();
-        task.spawn(async move {
+        task.spawn(owned(async move {
             let args: Vec<_> = args.iter().map(String::as_str).collect();
             let Inner { connector, blocking_pool, .. } = &*node.inner;
             let answer = blocking_pool.eval_acknowledged(
@@ -200,7 +201,7 @@ impl Node {
                 budget,
             );
             answer.await.map_err(|error| node.failed(error))
-        });
+        }));
         let ended = || Err(CallError::timeout("the runtime has ended", Applied::Unknown));
         task.join_next().await.and_then(Result::ok).unwrap_or_else(ended)
     }

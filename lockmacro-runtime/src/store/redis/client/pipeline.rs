@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisFuture, RedisResult, Value};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::yield_now;
+use tokio::task::{JoinSet, yield_now};
 
 use crate::store::redis::client::script::{Script, ScriptCall};
-use crate::value::task::{JoinSet, spawn};
+use crate::value::task::{owned, spawn};
 
 /// Calls in flight up to which a command is sent directly.
 const DIRECT_MAX: usize = 4;
@@ -138,12 +138,12 @@ async fn send_all(
                 1 => others.extend(calls),
                 _ => {
                     let one_by_one = Arc::clone(&one_by_one);
-                    batches.spawn(merge(connection.clone(), script, calls, one_by_one));
+                    batches.spawn(owned(merge(connection.clone(), script, calls, one_by_one)));
                 }
             }
         }
         if !others.is_empty() {
-            batches.spawn(send(connection.clone(), others));
+            batches.spawn(owned(send(connection.clone(), others)));
         }
         while batches.try_join_next().is_some() {}
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, Value};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
@@ -14,7 +15,7 @@ use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::random::HashMap;
 use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::task::JoinSet;
+use crate::value::task::owned;
 use crate::value::unavailability::Unavailability;
 
 /// The sentinels of one primary, and a connection to each that has answered.
@@ -77,10 +78,10 @@ impl Sentinels {
             let client = self.group.settings.client(at).map_err(CallError::Final)?;
             let (name, budget) = (self.group.name.clone(), self.group.budget);
             let idle = self.idle.clone();
-            asked.spawn(async move {
+            asked.spawn(owned(async move {
                 let late = |_| Err(CallError::timeout("asking a sentinel", Applied::No));
                 timeout(budget, ask(client, &name, &idle, nth)).await.unwrap_or_else(late)
-            });
+            }));
         }
         let mut named: Vec<(ConnectionAddr, usize)> = Vec::new();
         let mut error = CallError::timeout("asking the sentinels", Applied::No);

@@ -8,6 +8,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::store::redis::jobs::calls::Calls;
@@ -15,7 +16,7 @@ use crate::store::waiters::Waiter;
 use crate::value::error::LockError;
 use crate::value::random::random_name;
 use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::task::JoinSet;
+use crate::value::task::owned;
 use crate::value::time::Instant;
 
 /// Pause after an error of one function, while others work.
@@ -84,7 +85,7 @@ impl Looks {
         let open = self.functions[nth].open_request.is_some();
         // A single function delays no other: its calls are taken at once.
         let alone = self.functions.len() == 1;
-        self.asked.spawn(async move {
+        self.asked.spawn(owned(async move {
             if !pause.is_zero() {
                 // With or without a push, it looks again.
                 let _ = timeout(pause, waiter.signal()).await;
@@ -94,7 +95,7 @@ impl Looks {
             }
             let due = calls.look(&function, &waiter).await;
             (nth, due.map(|due| Instant::now() + if open { Duration::ZERO } else { due }))
-        });
+        }));
     }
 
     fn ask_all(&mut self) {
