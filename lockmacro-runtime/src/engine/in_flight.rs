@@ -52,7 +52,7 @@ impl InFlight {
     }
 }
 
-/// Is told when nothing is left of a token.
+/// The owner of a token, to which the end of the token is reported.
 pub(crate) trait TokenOwner: fmt::Debug + Send + Sync {
     /// Nothing is left of the token of `request`, or it is left to its ttl.
     fn gone(self: Arc<Self>, request: &Arc<Request>);
@@ -62,13 +62,12 @@ pub(crate) trait TokenOwner: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct InFlightGuard {
     count: Arc<Count>,
-    /// Is told of the end.
     owner: Option<(Arc<dyn TokenOwner>, Arc<Request>)>,
 }
 
 impl InFlightGuard {
-    /// The same guard, of whose drop this owner of the token is told.
-    pub(crate) fn told_to(mut self, owner: Option<(Arc<dyn TokenOwner>, Arc<Request>)>) -> Self {
+    /// The same guard, whose drop is reported to this owner of the token.
+    pub(crate) fn of_token(mut self, owner: Option<(Arc<dyn TokenOwner>, Arc<Request>)>) -> Self {
         self.owner = owner;
         self
     }

@@ -185,7 +185,8 @@ impl World {
         }
         match answer {
             Some(Ok((Reply::Granted { at, fences, ttl }, sent))) => {
-                self.on(nth, QueueEvent::GrantedTo(ticket));
+                let effects = self.processes[nth].queue.granted_to(ticket);
+                self.after(nth, effects);
                 if self.processes[nth].queue.holder() != Some(ticket) {
                     self.callers[id].phase = next;
                     return true;

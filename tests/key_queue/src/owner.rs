@@ -25,6 +25,11 @@ impl World {
     pub(crate) fn on(&mut self, nth: usize, event: QueueEvent<Token>) {
         let now = self.local(nth);
         let effects = self.processes[nth].queue.on(event, now);
+        self.after(nth, effects);
+    }
+
+    /// Carries out the effects of an event.
+    pub(crate) fn after(&mut self, nth: usize, effects: Effects<Token, usize>) {
         self.apply(nth, effects);
         // Undecided callers look again.
         for id in 0..self.callers.len() {
@@ -134,7 +139,8 @@ impl World {
             (Sender::Queue(token), _) => self.queue_answered(nth, id, token, sent, reply),
             (Sender::Cleanup(token), _) => {
                 self.processes[nth].releasing.remove(&token);
-                self.on(nth, QueueEvent::Released(token));
+                self.processes[nth].queue.released(&token);
+                self.after(nth, Effects::default());
             }
             (Sender::Guard(caller, call), Command::Renew { ttl, .. }) => {
                 self.renewed(caller, call, matches!(reply, Reply::Yes), sent, ttl);

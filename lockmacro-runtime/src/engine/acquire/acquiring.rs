@@ -21,7 +21,7 @@ use crate::engine::current::Current;
 use crate::engine::lease::held::Held;
 use crate::engine::manager::Manager;
 use crate::engine::observer::refused;
-use crate::engine::queue::shared_queue::in_queue::Arrived;
+use crate::engine::queue::shared_queue::in_queue::{Arrived, InQueue};
 use crate::engine::queue::shared_queue::{SharedQueue, unanswered};
 use crate::engine::queue::waiting::{Waited, Waiting, released};
 use crate::engine::telemetry::WaitingGauge;
@@ -174,7 +174,7 @@ pub(crate) enum Acquiring {
     /// The fields are dropped in this order: the request before the caller.
     Asking {
         asked: Asked<'static, Result<Answer, Failed>>,
-        asker: OwnRequest,
+        own: OwnRequest,
         wanted: Wanted,
     },
     Waiting(Waiting, Wanted),
@@ -193,7 +193,7 @@ impl Future for Acquiring {
                 Acquiring::Outside(asked, _) => {
                     Next::Outside(Box::new(task::ready!(asked.as_mut().poll(cx))))
                 }
-                Acquiring::Asking { asker, .. } if asker.is_passed_over() => Next::PassedOver,
+                Acquiring::Asking { own, .. } if own.is_passed_over() => Next::PassedOver,
                 Acquiring::Asking { asked, .. } => {
                     Next::Answered(Box::new(task::ready!(asked.as_mut().poll(cx))))
                 }
@@ -241,31 +241,35 @@ impl Acquiring {
             (Acquiring::Outside(_, wanted), Next::Outside(outcome)) => {
                 let (acquisition, answer) = *outcome;
                 Err(Box::new(match answer {
-                    Ok(grant) => wanted.granted(acquisition, grant, None),
+                    Ok(grant) => match wanted.granted(acquisition, grant, None) {
+                        Ok(Some(acquired)) => Ok(acquired),
+                        Ok(None) => return Ok(Acquiring::Over),
+                        Err(error) => Err(error),
+                    },
                     Err(refusal) => {
                         let (manager, request) = (acquisition.manager(), acquisition.request());
                         wanted.refused(manager, request, refusal)
                     }
                 }))
             }
-            (Acquiring::Asking { asked, asker, wanted }, next) => {
+            (Acquiring::Asking { asked, own, wanted }, next) => {
                 drop(asked);
                 let answered = match next {
-                    Next::Answered(answer) => asker.answered(*answer, &wanted),
-                    _ => asker.passed_over(),
+                    Next::Answered(answer) => own.answered(*answer, &wanted),
+                    _ => own.passed_over(),
                 };
                 match answered {
                     None => Ok(Acquiring::Over),
                     Some(Answered::Granted(acquisition, grant, caller)) => {
-                        Err(Box::new(wanted.granted(acquisition, grant, Some(caller))))
+                        let request = Arc::clone(acquisition.request());
+                        match wanted.granted(acquisition, grant, Some(caller.clone())) {
+                            Ok(Some(acquired)) => Err(Box::new(Ok(acquired))),
+                            Err(error) => Err(Box::new(Err(error))),
+                            // The queue has gone on with the token.
+                            Ok(None) => goes_on(caller, &request, wanted),
+                        }
                     }
-                    Some(Answered::Waits(caller, request)) => {
-                        let waiting = Waiting::new(caller.queue.clone(), Some(caller), &request);
-                        Ok(Acquiring::Waiting(waiting, wanted))
-                    }
-                    Some(Answered::Again(caller, request)) => {
-                        again(&caller.queue, &request, wanted)
-                    }
+                    Some(Answered::GoesOn(caller, request)) => goes_on(caller, &request, wanted),
                     Some(Answered::Refused(caller, request, refusal)) => {
                         Err(Box::new(wanted.refused(&caller.queue.core, &request, refusal)))
                     }
@@ -384,7 +388,7 @@ fn arrives(
     let acquisition = acquisition.of_queue(owner);
     let request = Arc::clone(acquisition.request());
     let (store, entered) = (acquisition.store(), acquisition.enter());
-    let asker = OwnRequest::new(caller, acquisition);
+    let own = OwnRequest::new(caller, acquisition);
     if let Err(error) = entered {
         let refusal = Refusal::Failed(error);
         return Err(Box::new(wanted.refused(&queue.core, &request, refusal)));
@@ -400,7 +404,7 @@ fn arrives(
         }
         None => store.acquire(&request, &queue.core.shutdown),
     };
-    Ok(Acquiring::Asking { asked, asker, wanted })
+    Ok(Acquiring::Asking { asked, own, wanted })
 }
 
 /// The own request of a caller that waits until `until`, for no longer than `longest`. This is
@@ -418,6 +422,15 @@ async fn in_time(
 /// The caller has no answer, and waits in the queue.
 fn in_vain(applied: Applied) -> Result<Answer, Failed> {
     Err(Failed { error: unanswered(), applied })
+}
+
+/// A caller asks no more itself: it waits, or arrives once more.
+fn goes_on(caller: InQueue, request: &Arc<Request>, wanted: Wanted) -> Result<Acquiring, Ended> {
+    if request.until.is_none() {
+        return again(&caller.queue, request, wanted);
+    }
+    let waiting = Waiting::new(Arc::clone(&caller.queue), Some(caller), request);
+    Ok(Acquiring::Waiting(waiting, wanted))
 }
 
 /// A caller that does not wait arrives once more.

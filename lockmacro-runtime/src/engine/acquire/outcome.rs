@@ -9,7 +9,7 @@ use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
 use crate::engine::core::Core;
 use crate::engine::lease::held::Held;
 use crate::engine::observer::refused;
-use crate::engine::queue::shared_queue::in_queue::{NewHolder, TakenUp};
+use crate::engine::queue::shared_queue::in_queue::{InQueue, TakenUp};
 use crate::engine::telemetry;
 use crate::protocol::answer::{Grant, Queueing};
 use crate::protocol::lease::Renewal;
@@ -79,18 +79,20 @@ impl Rare {
 }
 
 impl Wanted {
-    /// The store has granted the lock.
+    /// The store has granted the lock. `None` if the queue of `caller` has gone on with the token.
     pub(crate) fn granted(
-        self,
+        &self,
         acquisition: Acquisition,
         grant: Grant,
-        caller: Option<NewHolder>,
-    ) -> Result<Acquired, LockError> {
-        let request = acquisition.request();
-        telemetry::acquired(request.labels(), request.listed(), request.asked);
+        caller: Option<InQueue>,
+    ) -> Result<Option<Acquired>, LockError> {
         let renewal = self.renewal(grant.sent);
         let held = Held::new(acquisition, grant, renewal, caller).inspect_err(refused)?;
-        Ok(Acquired::owning(held, self.on_lost, self.releases_in_background))
+        Ok(held.map(|held| {
+            let request = held.request();
+            telemetry::acquired(request.labels(), request.listed(), request.asked);
+            Acquired::owning(held, self.on_lost, self.releases_in_background)
+        }))
     }
 
     /// The lock was passed on inside this process.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::engine::acquire::outcome::Wanted;
 use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
-use crate::engine::queue::shared_queue::in_queue::{InQueue, NewHolder};
+use crate::engine::queue::shared_queue::in_queue::InQueue;
 use crate::engine::telemetry;
 use crate::protocol::answer::{Answer, Failed, Grant};
 use crate::protocol::request::Request;
@@ -18,11 +18,10 @@ pub(crate) struct OwnRequest {
 
 /// What becomes of the caller.
 pub(crate) enum Answered {
-    Granted(Acquisition, Grant, NewHolder),
-    /// The queue has gone on with the token, or asks with another one. The caller waits there.
-    Waits(InQueue, Arc<Request>),
-    /// A caller that does not wait arrives again.
-    Again(InQueue, Arc<Request>),
+    Granted(Acquisition, Grant, InQueue),
+    /// The queue has gone on with the token, or asks with another one. The caller waits there, or
+    /// arrives again.
+    GoesOn(InQueue, Arc<Request>),
     Refused(InQueue, Arc<Request>, Refusal),
 }
 
@@ -51,10 +50,7 @@ impl OwnRequest {
             );
         }
         let refusal = match own.take_answer(answer) {
-            Ok(grant) => match self.caller.granted(own.request()) {
-                Some(caller) => return Some(Answered::Granted(own, grant, caller)),
-                None => return Some(self.asks_no_more(own, |_, own| own.forget())),
-            },
+            Ok(grant) => return Some(Answered::Granted(own, grant, self.caller.clone())),
             Err(refusal) => refusal,
         };
         let is_known = own.request().applied().is_known() && !own.request().only_if_free;
@@ -71,7 +67,7 @@ impl OwnRequest {
             false => caller.not_granted(holder, wanted.is_behind, own),
         });
         Some(match (arrives, asked) {
-            (false, Answered::Waits(caller, request) | Answered::Again(caller, request)) => {
+            (false, Answered::GoesOn(caller, request)) => {
                 Answered::Refused(caller, request, refusal)
             }
             (_, asked) => asked,
@@ -88,10 +84,7 @@ impl OwnRequest {
     fn asks_no_more(&self, own: Acquisition, tell: impl FnOnce(&InQueue, Acquisition)) -> Answered {
         let (caller, request) = (self.caller.clone(), Arc::clone(own.request()));
         tell(&caller, own);
-        match request.until {
-            Some(_) => Answered::Waits(caller, request),
-            None => Answered::Again(caller, request),
-        }
+        Answered::GoesOn(caller, request)
     }
 
     fn take(&mut self) -> Option<Acquisition> {

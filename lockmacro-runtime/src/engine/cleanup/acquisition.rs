@@ -138,11 +138,16 @@ impl Acquisition {
 
     /// From here on the token may be sent, and dropping the acquisition releases it.
     pub(crate) fn enter(&self) -> Result<(), LockError> {
-        if !self.is_counted.load(Ordering::Acquire) {
-            self.manager.count_in()?;
-            self.is_counted.store(true, Ordering::Release);
-        }
+        self.manager.count_in()?;
+        self.is_counted.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// The same for a token that another owner has sent, also after a shutdown.
+    pub(crate) fn counted(self) -> Self {
+        self.manager.in_flight.enter();
+        self.is_counted.store(true, Ordering::Release);
+        self
     }
 
     /// Whether to request the lock again, because the lock was lost before its caller had it. A
@@ -191,13 +196,16 @@ impl Acquisition {
 
     fn released(&self, released: Result<Released, LockError>) -> Result<Released, LockError> {
         let found = released?;
-        self.forget_unless(!self.request.applied().is_known());
+        if self.request.applied().is_known() {
+            drop(self.leaves());
+        }
         Ok(found)
     }
 
-    /// Marks the token as gone, unless there may be something to release.
+    /// Marks the token as gone, unless there may be something to release. A queue is told of that
+    /// by the drop, after it knows the answer.
     fn forget_unless(&self, is_left: bool) {
-        if !is_left {
+        if !is_left && self.owner.is_none() {
             drop(self.leaves());
         }
     }
@@ -206,7 +214,7 @@ impl Acquisition {
     fn leaves(&self) -> Option<InFlightGuard> {
         let is_counted = self.is_counted.swap(false, Ordering::AcqRel);
         let owner = || self.owner.clone().map(|owner| (owner, Arc::clone(&self.request)));
-        is_counted.then(|| self.manager.guard().told_to(owner()))
+        is_counted.then(|| self.manager.guard().of_token(owner()))
     }
 }
 

@@ -170,10 +170,13 @@ impl Background {
         F: FnOnce(Arc<Store>) -> W + Send + 'static,
         W: Future<Output = ()> + Send + 'static,
     {
-        match self.is_forked() {
-            true => Err(no_thread("this process was forked")),
-            false => self.here().run(job),
+        if self.is_forked() {
+            return Err(no_thread("this process was forked"));
         }
+        let job: Job = Box::new(move |store| Box::pin(job(store)));
+        // Dropped without the mutex, as what a job drops may start another one.
+        let ran = self.here().run(job);
+        ran.map_err(|(error, _dropped)| error)
     }
 
     /// Ends the thread when its work is done: within a few seconds when no lock is held, see
@@ -250,24 +253,24 @@ impl Thread {
     fn start_renewing(&mut self) -> Result<(), LockError> {
         if !self.renewing {
             let renewals = Arc::clone(&self.renewals);
-            self.run(move |store| renewals.work(store))?;
+            let job: Job = Box::new(move |store| Box::pin(renewals.work(store)));
+            self.run(job).map_err(|(error, _)| error)?;
             self.renewing = true;
         }
         Ok(())
     }
 
-    fn run<F, W>(&mut self, job: F) -> Result<Handle, LockError>
-    where
-        F: FnOnce(Arc<Store>) -> W + Send + 'static,
-        W: Future<Output = ()> + Send + 'static,
-    {
+    /// Runs a job, and returns the runtime that runs it; the job when there is none.
+    fn run(&mut self, job: Job) -> Result<Handle, (LockError, Job)> {
         let (sender, runtime) = match &mut self.jobs {
             Some(jobs) => jobs,
-            none => none.insert(start(Arc::clone(&self.store)).map_err(no_thread)?),
+            none => match start(Arc::clone(&self.store)) {
+                Ok(jobs) => none.insert(jobs),
+                Err(error) => return Err((no_thread(error), job)),
+            },
         };
-        let job: Job = Box::new(move |store| Box::pin(job(store)));
         let runtime = runtime.clone();
-        let sent = sender.send(job).map_err(|_| no_thread("it ended"));
+        let sent = sender.send(job).map_err(|unsent| (no_thread("it ended"), unsent.0));
         if self.stopped {
             self.jobs.take();
         }

@@ -19,7 +19,7 @@ use crate::engine::lease::renewals::Enrolled;
 use crate::engine::lease::renewals::Renewable;
 use crate::engine::lease::tenure_state::TenureState;
 use crate::engine::queue::holder::{Holder, shown};
-use crate::engine::queue::shared_queue::in_queue::{Ended, InQueue, NewHolder, TakenUp};
+use crate::engine::queue::shared_queue::in_queue::{Ended, InQueue, TakenUp};
 use crate::engine::queue::shared_queue::{Question, Tenure};
 use crate::engine::telemetry;
 use crate::protocol::answer::{Grant, Released};
@@ -84,7 +84,13 @@ impl Held {
         turn.label = Some(waiter.token.clone());
         let fences = fences.into_iter().collect();
         let held = Self::with(acquisition, lease, fences, now, turn);
-        held.stands_at(Some(by));
+        let caller = by.taken();
+        // Set before the queue knows the holder, because the queue uses the holder at once.
+        held.caller.lock().clone_from(&caller);
+        if let Some(caller) = caller {
+            caller.held_by(Arc::downgrade(&held) as _);
+        }
+        let _ = held.remaining();
         held.watched(tenure.sent, due)
     }
 
@@ -93,8 +99,8 @@ impl Held {
         acquisition: Acquisition,
         grant: Grant,
         renewal: Renewal,
-        caller: Option<NewHolder>,
-    ) -> Result<Arc<Self>, LockError> {
+        caller: Option<InQueue>,
+    ) -> Result<Option<Arc<Self>>, LockError> {
         let ttl = acquisition.request().ttl;
         let (sent, now) = (grant.sent, Moment::now());
         let is_handed_off = grant.ttl < ttl;
@@ -108,8 +114,18 @@ impl Held {
         turn.fences = grant.fences.iter().next().and_then(FenceBlock::rest);
         let held = Self::with(acquisition, lease, grant.fences, sent, turn);
         // Done before the renewal, which may find the lock lost.
-        held.stands_at(caller);
-        held.watched(sent, first)
+        if let Some(caller) = caller {
+            *held.caller.lock() = Some(caller.clone());
+            if !caller.granted(Arc::downgrade(&held) as _) {
+                // The queue has gone on with the token.
+                held.caller.lock().take();
+                held.acquisition.forget();
+                return Ok(None);
+            }
+        }
+        // The answer may have arrived after the end of the lease.
+        let _ = held.remaining();
+        held.watched(sent, first).map(Some)
     }
 
     fn with(
@@ -144,18 +160,6 @@ impl Held {
         let watched = self.manager().background.watch(Arc::downgrade(&self) as _, sent, due)?;
         *self.renewal.lock() = watched;
         Ok(self)
-    }
-
-    /// The caller's queue learns who holds the lock.
-    fn stands_at(self: &Arc<Self>, caller: Option<NewHolder>) {
-        let caller = caller.and_then(NewHolder::taken);
-        // Set before the queue knows the holder, because the queue uses the holder at once.
-        self.caller.lock().clone_from(&caller);
-        if let Some(caller) = caller {
-            caller.held_by(Arc::downgrade(self) as _);
-        }
-        // The answer may have arrived after the end of the lease.
-        let _ = self.remaining();
     }
 
     /// Ends the renewal, and passes the lock on to the next waiter of this process, or to the store
@@ -248,8 +252,9 @@ impl Held {
         remaining.map_err(|cause| {
             let lost = Lost::of(self.request().listed(), cause);
             if cause != LossCause::Released && !self.loss_reported.swap(true, Ordering::AcqRel) {
-                telemetry::lost(self.request().labels(), &lost);
+                // First: the code of a subscriber may panic.
                 self.leaves_queue(cause);
+                telemetry::lost(self.request().labels(), &lost);
             }
             lost
         })

@@ -138,9 +138,6 @@ pub(crate) struct KeyQueue<A: Ask, W> {
 /// What a caller, the store or the clock does to the queue.
 #[derive(Debug, Clone)]
 pub(crate) enum Event<T> {
-    /// The caller's own request was granted. The caller has the lock if it is the
-    /// [holder](KeyQueue::holder) then. If not, the queue has gone on with the token.
-    GrantedTo(Ticket),
     /// The caller's own request was not granted: another holder has the lock, or, if false, the
     /// token may be at the store. The queue goes on with it for the caller and those behind it.
     NotGrantedTo(Ticket, bool),
@@ -156,8 +153,6 @@ pub(crate) enum Event<T> {
     /// for a lock that is lost, whose renewal is in doubt, or whose key has to stay. Unless the
     /// effects say so, nothing is left to release.
     Ends { by: Ticket, tenure: Tenure<T>, turn: Duration },
-    /// The release of the token was answered, or the store cannot have the token any more.
-    Released(T),
     /// The manager is shut down, or the store refuses the queue's request for good. All waiters are
     /// sent away, or if true, those that need a fence; a holder stays until it ends.
     Closes(bool),
@@ -172,7 +167,7 @@ pub(crate) struct Effects<T, W> {
     /// Ask the store for the lock with this token, for the confirm window, until it is granted or
     /// retired. Each request asks for fences if the queue [needs them](KeyQueue::is_fenced) then.
     pub(crate) ask: Option<T>,
-    /// Retire this token: do not ask with it any more, and release it until [`Event::Released`].
+    /// Retire this token: do not ask with it any more, and release it until it is [released](KeyQueue::released).
     pub(crate) release: Option<T>,
     pub(crate) wake: Vec<W>,
     /// A waker that is not needed any more. Its drop may run code of a caller.
@@ -279,6 +274,26 @@ impl<A: Ask, W> KeyQueue<A, W> {
         (Found::Nothing, effects)
     }
 
+    /// The caller's own request was granted. The caller has the lock if it is the
+    /// [holder](KeyQueue::holder) then. If not, the queue has gone on with the token.
+    pub(crate) fn granted_to(&mut self, ticket: Ticket) -> Effects<A::Token, W> {
+        let mut effects = Effects::default();
+        if self.is_asking(ticket) {
+            effects.unused = self.remove(ticket);
+            self.state = State::Held(ticket);
+        }
+        effects
+    }
+
+    /// The release of the token was answered, or the store cannot have the token any more.
+    pub(crate) fn released(&mut self, token: &A::Token) {
+        match &mut self.state {
+            State::Releasing(of) if of == token => self.state = State::Free,
+            State::Asking { behind, .. } => drop(behind.take_if(|before| before == token)),
+            _ => {}
+        }
+    }
+
     /// Any other event.
     pub(crate) fn on(&mut self, event: Event<A::Token>, now: Moment) -> Effects<A::Token, W> {
         use {Event::*, State::*};
@@ -291,10 +306,6 @@ impl<A: Ask, W> KeyQueue<A, W> {
             _ => {}
         }
         self.state = match (mem::replace(&mut self.state, Free), event) {
-            (Asking { by, .. }, GrantedTo(of)) if by == of => {
-                out.unused = self.remove(by);
-                Held(by)
-            }
             (Asking { by, token, was_behind, behind, .. }, NotGrantedTo(of, contended))
                 if by == of =>
             {
@@ -306,11 +317,6 @@ impl<A: Ask, W> KeyQueue<A, W> {
             }
             (Asking { by, token, .. }, Leaves(of)) if by == of => {
                 self.go_on(token, false, None, out)
-            }
-            (Asking { by, token, until, was_behind, behind: Some(before) }, Released(of))
-                if before == of =>
-            {
-                Asking { by, token, until, was_behind, behind: None }
             }
             (Asking { by, token, .. }, Time) if is_due => {
                 // It was not polled. It arrives again when it is, or sleeps before the others.
@@ -353,7 +359,6 @@ impl<A: Ask, W> KeyQueue<A, W> {
                     false => self.retire(tenure.token, out),
                 }
             }
-            (Releasing(token), Released(of)) if token == of => Free,
             (Requested { token, .. } | Offered { tenure: Tenure { token, .. }, .. }, Closes(_)) => {
                 self.retire(token, out)
             }

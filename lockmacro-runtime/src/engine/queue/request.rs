@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use crate::engine::cleanup::acquisition::{Acquisition, PAUSE, Refusal};
+use crate::engine::in_flight::TokenOwner as _;
 use crate::engine::queue::shared_queue::{Before, Question, SharedQueue, Tenure, ToSend};
 use crate::protocol::answer::{Answer, Grant, Queueing};
 use crate::protocol::lease;
@@ -20,7 +21,6 @@ use crate::protocol::witness::Witness;
 use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 use crate::value::limits::CONFIRM_WINDOW;
-use crate::value::sync::Mutex;
 use crate::value::task::spawn;
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
@@ -31,25 +31,14 @@ const REPEATED: Duration = Duration::from_secs(2);
 impl SharedQueue {
     /// Sends the request of the queue.
     pub(crate) fn send(self: &Arc<Self>, to_send: ToSend) {
-        let open = Open { queue: Arc::clone(self), is_over: false };
-        let job = Arc::new(Mutex::new(Some((open, to_send))));
-        // Kept here: a job that cannot be started must not be the last to drop it, because the
-        // cleanup wants the mutex of the thread.
-        let kept = Arc::clone(&job);
-        let sent = self.core.background.spawn(move |store| async move {
-            let taken = job.lock().take();
-            if let Some((mut open, to_send)) = taken {
-                ask(&open.queue, to_send, &store).await;
-                open.is_over = true;
-            }
-        });
-        if let Err(error) = sent
-            && let Some((mut open, to_send)) = kept.lock().take()
-        {
+        let (queue, question) = (Arc::clone(self), to_send.question.clone());
+        let job = (Open { queue, question, is_over: false }, to_send);
+        // Where there is no thread, the job is dropped.
+        let _ = self.core.background.spawn(move |store| async move {
+            let (mut open, to_send) = job;
+            ask(&open.queue, to_send, &store).await;
             open.is_over = true;
-            self.closes(error);
-            drop(to_send);
-        }
+        });
     }
 }
 
@@ -57,14 +46,17 @@ impl SharedQueue {
 /// by a panic, the waiters are sent away.
 struct Open {
     queue: Arc<SharedQueue>,
+    question: Question,
     is_over: bool,
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         if !self.is_over {
-            let detail = "the request for the lock was dropped";
-            self.queue.closes(LockError::unavailable(Unavailability::Local, detail));
+            let detail = "the background thread could not request the lock";
+            let error = LockError::unavailable(Unavailability::Local, detail);
+            self.queue.refused(&self.question, error);
+            Arc::clone(&self.queue).gone(&self.question.request);
         }
     }
 }
@@ -78,14 +70,16 @@ async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Arc<Store>) {
     {
         release(Arc::clone(store), before).await;
     }
-    let Some(acquisition) = acquisition_of(queue, &question, acquisition) else {
+    let acquisition = match acquisition_of(queue, &question, acquisition) {
+        Ok(Some(acquisition)) => acquisition,
         // The lock of the turn before is released in the background.
-        return queue.spent(question);
+        Ok(None) => return queue.spent(question),
+        Err(error) => {
+            queue.refused(&question, error);
+            return Arc::clone(queue).gone(&question.request);
+        }
     };
     loop {
-        if let Err(error) = acquisition.enter() {
-            return queue.closes(error);
-        }
         let mut asked = store.acquire(acquisition.request(), &queue.core.shutdown);
         let early = (&mut asked).now_or_never();
         // The request was sent before the release of the turn before, on the same connection. So
@@ -108,10 +102,11 @@ async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Arc<Store>) {
             Ok(grant) => return queue.granted(tenure(question, &acquisition, &grant), acquisition),
             Err(Refusal::Contended { key, holder, queue: Queueing::Full }) => {
                 let retry_after = queue.core.retry_after(&key, u32::MAX, holder.left);
-                return queue.closes(LockError::QueueFull { key, retry_after });
+                let full = LockError::QueueFull { key, retry_after };
+                return queue.refused(&question, full);
             }
             Err(Refusal::Failed(error)) if !error.is_transient() || error.is_of_fences() => {
-                return queue.closes(error);
+                return queue.refused(&question, error);
             }
             Err(Refusal::Failed(error)) => queue.unanswered_by(&question, Err(error)),
             Err(Refusal::Contended { .. }) => {}
@@ -128,19 +123,23 @@ fn acquisition_of(
     queue: &Arc<SharedQueue>,
     question: &Question,
     sent: Option<Acquisition>,
-) -> Option<Acquisition> {
+) -> Result<Option<Acquisition>, LockError> {
     let asked = Asked { queue: Arc::clone(queue), question: question.clone() };
     // A waiter that dies must not keep the lock for its whole ttl. Several servers do not hand off.
     let is_for_a_while = !queue.core.store().servers().are_several();
     let longest = if is_for_a_while { CONFIRM_WINDOW } else { Duration::MAX };
-    let request = question.request.of_waiters(question.is_own, longest, Arc::new(asked))?;
-    Some(match sent {
-        Some(sent) => sent.with_request(request),
-        None => {
-            let (core, owner) = (Arc::clone(&queue.core), Arc::clone(queue) as _);
-            Acquisition::new(core, Arc::new(request), false).of_queue(owner)
-        }
-    })
+    let request = question.request.of_waiters(question.is_own, longest, Arc::new(asked));
+    let Some(request) = request else { return Ok(None) };
+    if let Some(sent) = sent {
+        return Ok(Some(sent.with_request(request)));
+    }
+    let (core, owner) = (Arc::clone(&queue.core), Arc::clone(queue) as _);
+    let acquisition = Acquisition::new(core, Arc::new(request), false).of_queue(owner);
+    if question.is_own {
+        return Ok(Some(acquisition.counted()));
+    }
+    acquisition.enter()?;
+    Ok(Some(acquisition))
 }
 
 fn tenure(token: Question, acquisition: &Acquisition, grant: &Grant) -> Tenure {

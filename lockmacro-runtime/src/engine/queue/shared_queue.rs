@@ -97,7 +97,7 @@ struct State {
     queue: KeyQueue<Arc<Request>, Waker>,
     /// The last answer to the queue's request.
     last: Option<Result<Contended, LockError>>,
-    /// When another holder was last known to have the lock.
+    /// When a caller's own request was last answered: another holder has the lock.
     contended_at: Option<Moment>,
     /// Callers up to this one were sent away with this error.
     sent_away: Option<(Ticket, LockError)>,
@@ -108,8 +108,6 @@ struct State {
     holder: Option<Weak<dyn Holder>>,
     /// Callers that wait for the next event, by a number of their own.
     undecided: HashMap<u64, Waker>,
-    /// When the last release was answered.
-    released_at: Option<Moment>,
     /// When a holder of this process last ended.
     holder_ended: Option<Moment>,
     /// When the watch looks at the queue next; `None` when there is no watch.
@@ -129,6 +127,19 @@ impl Contended {
     fn of(holder: &OtherHolder, ahead: u32) -> Self {
         let until = holder.left.map(|left| Moment::now().after(left));
         Self { owner: holder.owner.clone(), until, ahead }
+    }
+}
+
+/// Wakes callers when it is dropped, also those behind one whose waker panics.
+struct Wakes(Vec<Waker>);
+
+impl Drop for Wakes {
+    fn drop(&mut self) {
+        let mut wakers = mem::take(&mut self.0).into_iter();
+        if let Some(first) = wakers.next() {
+            let _rest = Wakes(wakers.collect());
+            first.wake();
+        }
     }
 }
 
@@ -169,13 +180,13 @@ impl SharedQueue {
     fn with<R>(
         self: &Arc<Self>,
         acquisition: Option<Acquisition>,
-        change: impl FnOnce(&mut State, Moment) -> (R, Caused),
+        change: impl FnOnce(&mut State) -> (R, Caused),
     ) -> (R, Left) {
         let mut left = Left { acquisition, reported: None, release: None };
         // The holder is dropped without the mutex: the last one to drop it needs the queue.
         let (result, effects, to_send, mut retired, withdrawn, (watch, _held)) = {
             let mut state = self.state.lock();
-            let (result, mut effects) = change(&mut state, Moment::now());
+            let (result, mut effects) = change(&mut state);
             left.release = effects.release.take();
             let is_offered = state.queue.offered().is_some();
             let mut retired = if is_offered { None } else { state.offered.take() };
@@ -210,7 +221,7 @@ impl SharedQueue {
         drop(retired.take());
         drop(effects.unused);
         // Last: the code of a waker may panic.
-        effects.wake.into_iter().for_each(Waker::wake);
+        drop(Wakes(effects.wake));
         (result, left)
     }
 
@@ -220,12 +231,18 @@ impl SharedQueue {
         acquisition: Option<Acquisition>,
         change: impl FnOnce(&mut State) -> Event<Question>,
     ) -> Left {
-        let (_, left) = self.with(acquisition, |state, now| {
+        self.on_at(Moment::now(), acquisition, change)
+    }
+
+    fn on_at(
+        self: &Arc<Self>,
+        now: Moment,
+        acquisition: Option<Acquisition>,
+        change: impl FnOnce(&mut State) -> Event<Question>,
+    ) -> Left {
+        let (_, left) = self.with(acquisition, |state| {
             let event = change(state);
             let mut effects = state.queue.on(event, now);
-            if state.queue.is_contended() {
-                state.contended_at = Some(now);
-            }
             effects.wake.extend(mem::take(&mut state.undecided).into_values());
             ((), effects)
         });
@@ -278,10 +295,22 @@ impl SharedQueue {
         });
     }
 
-    /// All waiters are sent away, or those that need the fence that there is not.
-    pub(crate) fn closes(self: &Arc<Self>, error: LockError) {
+    /// The manager is shut down: all waiters are sent away.
+    pub(crate) fn closes(self: &Arc<Self>) {
+        self.on(None, |state| {
+            state.sent_away = Some((state.queue.last(), LockError::ShutDown));
+            Event::Closes(false)
+        });
+    }
+
+    /// The store refuses the queue's request for good. All waiters are sent away, or those that
+    /// need the fence that there is not.
+    pub(crate) fn refused(self: &Arc<Self>, asked: &Question, error: LockError) {
         let for_fences = error.is_of_fences();
         self.on(None, |state| {
+            if state.asked.as_ref().is_none_or(|(question, _)| question != asked) {
+                return Event::Time;
+            }
             state.sent_away = Some((state.queue.last(), error));
             Event::Closes(for_fences)
         });
@@ -297,8 +326,7 @@ impl SharedQueue {
         let token = left.release.filter(|question| question.is_own);
         if let Some(request) = token.and_then(|question| question.request.take_over()) {
             let own = Acquisition::new(Arc::clone(&self.core), Arc::new(request), false);
-            // Where that fails, the manager is shut down.
-            let _ = own.of_queue(Arc::clone(self) as _).enter();
+            drop(own.of_queue(Arc::clone(self) as _).counted());
         }
     }
 
@@ -328,7 +356,8 @@ impl SharedQueue {
 
     /// Makes the next event wake a caller.
     pub(crate) fn notify(&self, number: u64, waker: &Waker) {
-        self.state.lock().undecided.insert(number, waker.clone());
+        let unused = self.state.lock().undecided.insert(number, waker.clone());
+        drop(unused);
     }
 
     pub(crate) fn forget(&self, number: u64) {
@@ -336,14 +365,18 @@ impl SharedQueue {
         drop(waker);
     }
 
-    /// Ready when no release is in flight, with whether one has ended since `since`.
+    /// Ready when no release is in flight, with whether one may have been since `since`.
     pub(crate) fn poll_released(&self, number: u64, since: Moment, cx: &Context<'_>) -> Poll<bool> {
         let mut state = self.state.lock();
         if state.queue.is_releasing() {
-            state.undecided.insert(number, cx.waker().clone());
+            let unused = state.undecided.insert(number, cx.waker().clone());
+            drop(state);
+            drop(unused);
             return Poll::Pending;
         }
-        Poll::Ready(state.released_at.is_some_and(|at| since <= at))
+        // A release is answered within this time.
+        let longest = self.core.answer_time() * 2;
+        Poll::Ready(state.holder_ended.is_some_and(|ended| since <= ended.after(longest)))
     }
 
     /// The refusal of a caller that does not wait, if another holder was known since `since`.
@@ -434,6 +467,14 @@ impl SharedQueue {
         (is_to_start, held)
     }
 
+    /// Starts a watch, if one is needed, after the last one has ended by a panic.
+    pub(crate) fn watch_again(self: &Arc<Self>) {
+        self.with(None, |state| {
+            state.watched = None;
+            ((), Effects::default())
+        });
+    }
+
     /// Sets when the watch looks at the queue next; `None` when there is no watch any more.
     pub(crate) fn note_watched(&self, until: Option<Moment>) {
         self.state.lock().watched = until;
@@ -442,9 +483,11 @@ impl SharedQueue {
 
 impl TokenOwner for SharedQueue {
     fn gone(self: Arc<Self>, request: &Arc<Request>) {
-        self.on(None, |state| {
-            state.released_at = Some(Moment::now());
-            Event::Released(Question::of(request))
+        self.with(None, |state| {
+            state.queue.released(&Question::of(request));
+            let mut effects = Effects::default();
+            effects.wake.extend(mem::take(&mut state.undecided).into_values());
+            ((), effects)
         });
     }
 }

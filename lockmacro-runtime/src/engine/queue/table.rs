@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::engine::core::Core;
 use crate::engine::queue::shared_queue::SharedQueue;
-use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::random::{HashMap, Hashing};
 use crate::value::sync::Mutex;
@@ -51,7 +50,7 @@ impl Queues {
     pub(crate) fn close(&self) {
         for table in &self.tables {
             let queues: Vec<_> = table.lock().queues.values().cloned().collect();
-            queues.iter().for_each(|queue| queue.closes(LockError::ShutDown));
+            queues.iter().for_each(|queue| queue.closes());
         }
     }
 

@@ -31,14 +31,14 @@ async fn watch(queue: Arc<SharedQueue>) {
     }
 }
 
-/// The watch of a queue. If it ends by a panic, such as one in the code of a waker, the next event
-/// starts another watch.
+/// The watch of a queue. If it ends by a panic, such as one in the code of a waker, another watch is
+/// started.
 struct Watch(Arc<SharedQueue>);
 
 impl Drop for Watch {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.note_watched(None);
+            self.0.watch_again();
         }
     }
 }

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use super::{Contended, Question, SharedQueue, State, Tenure};
 use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
+use crate::engine::in_flight::TokenOwner as _;
 use crate::engine::queue::holder::Holder;
 use crate::engine::queue::key_queue::{Arrival, Effects, Event, Found, Ticket};
 use crate::protocol::answer::{Queueing, Released};
@@ -72,13 +73,13 @@ impl SharedQueue {
         if let Some(holder) = self.holder() {
             holder.lasts();
         }
-        let mut held = None;
-        let (arrived, _) = self.with(None, |state, now| {
+        let (mut held, mut unused) = (None, None);
+        let (arrived, _) = self.with(None, |state| {
             let waits = request.until.is_some();
             if waits && state.queue.count() >= QUEUE_MAX {
                 return (Arrived::Refused(self.full()), Effects::default());
             }
-            let until = now.after(self.unanswered());
+            let until = Moment::now().after(self.unanswered());
             let (arrival, effects) = state.queue.arrive(Arc::clone(request), is_again, until);
             let caller = |ticket| InQueue { queue: Arc::clone(self), ticket };
             let arrived = match arrival {
@@ -87,42 +88,38 @@ impl SharedQueue {
                 Arrival::Busy => Arrived::Refused(self.busy(state, Queueing::Outside, &mut held)),
                 Arrival::Undecided => {
                     if let Some((number, waker)) = undecided {
-                        state.undecided.insert(number, waker.clone());
+                        // Dropped without the mutex, as it may run code of the caller.
+                        unused = state.undecided.insert(number, waker.clone());
                     }
                     Arrived::Undecided
                 }
             };
             (arrived, effects)
         });
+        drop(unused);
         arrived
     }
 }
 
 impl InQueue {
-    /// The caller has asked the store itself, and was granted the lock. `None` if the queue has gone
-    /// on with the token.
-    pub(crate) fn granted(&self, request: &Arc<Request>) -> Option<NewHolder> {
-        let mut is_ours = false;
-        self.queue.with(None, |state, now| {
-            let mut effects = state.queue.on(Event::GrantedTo(self.ticket), now);
-            is_ours = state.queue.holder() == Some(self.ticket);
+    /// The caller has asked the store itself, and `holder` was granted the lock. Returns false if
+    /// the queue has gone on with the token.
+    pub(crate) fn granted(&self, holder: Weak<dyn Holder>) -> bool {
+        let (is_ours, _) = self.queue.with(None, |state| {
+            let mut effects = state.queue.granted_to(self.ticket);
+            let is_ours = state.queue.holder() == Some(self.ticket);
             if is_ours {
-                (state.holder, state.last) = (None, None);
-                state.contended_at = Some(now);
+                (state.holder, state.last) = (Some(holder), None);
                 effects.wake.extend(mem::take(&mut state.undecided).into_values());
             }
-            ((), effects)
+            (is_ours, effects)
         });
-        is_ours.then(|| self.new_holder(Question::of(request)))
+        is_ours
     }
 
-    fn new_holder(&self, token: Question) -> NewHolder {
-        NewHolder { caller: Some(self.clone()), token }
-    }
-
-    /// The caller holds the lock.
+    /// The waiter that has taken the lock up is `holder`.
     pub(crate) fn held_by(&self, holder: Weak<dyn Holder>) {
-        self.queue.with(None, |state, _| {
+        self.queue.with(None, |state| {
             if state.queue.holder() == Some(self.ticket) {
                 (state.holder, state.last) = (Some(holder), None);
             }
@@ -180,13 +177,14 @@ impl InQueue {
             Some(last) if last.will_wake(waker) => None,
             _ => Some(waker.clone()),
         };
-        let (found, _) = queue.with(None, |state, now| {
-            let (found, effects) = state.queue.poll(self.ticket, waker, is_sound, now);
+        let (found, _) = queue.with(None, |state| {
+            let (found, effects) = state.queue.poll(self.ticket, waker, is_sound, Moment::now());
             let found = match found {
                 Found::Nothing => Some(Ok(None)),
                 Found::Lock(tenure) => Some(Ok(state.offered.take().map(|acquisition| {
                     state.holder = None;
-                    TakenUp { by: self.new_holder(tenure.token.clone()), tenure, acquisition }
+                    let by = NewHolder { caller: Some(self.clone()), token: tenure.token.clone() };
+                    TakenUp { by, tenure, acquisition }
                 }))),
                 Found::Gone => match &state.sent_away {
                     Some((last, error)) if self.ticket <= *last => Some(Err(error.clone())),
@@ -201,11 +199,12 @@ impl InQueue {
     /// The holder ends. The lock is passed on within the turn if it `may_pass`.
     pub(crate) fn ends(&self, tenure: Tenure, may_pass: bool, acquisition: Acquisition) -> Ended {
         let queue = &self.queue;
-        let left = queue.on(Some(acquisition), |state| {
+        let now = Moment::now();
+        let left = queue.on_at(now, Some(acquisition), |state| {
             let passes = may_pass && state.queue.count() > 0 && !queue.core.shutdown.is_closed();
             let turn = if passes { queue.core.turn(&queue.key) } else { Duration::ZERO };
             if state.queue.holder() == Some(self.ticket) {
-                state.holder_ended = Some(Moment::now());
+                state.holder_ended = Some(now);
             }
             Event::Ends { by: self.ticket, tenure, turn }
         });
@@ -229,7 +228,7 @@ impl InQueue {
             Event::Ends { by: self.ticket, tenure, turn: Duration::ZERO }
         });
         // Nobody waits for a release, which comes with the end of the holder.
-        self.queue.on(None, |_| Event::Released(token));
+        Arc::clone(&self.queue).gone(&token.request);
         left.acquisition
     }
 }
