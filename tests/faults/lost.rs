@@ -203,3 +203,25 @@ async fn a_setting_has_each_caller_try_for_itself() {
     }
     assert!(LockManager::builder().connect("memory://?fail_fast=0").await.is_err());
 }
+
+/// What has failed left nothing at the server, so nothing is waited for afterwards.
+#[tokio::test]
+async fn after_a_failed_call_a_lock_that_another_process_holds_is_busy_at_once() {
+    let mut server = Server::start();
+    let manager = builder().connect(&server.url()).await.expect("there");
+    works(&manager).await;
+    server.kill();
+    lock(&manager).acquire().await.expect_err("no server");
+    server.restart();
+    let other = builder().connect(&server.url()).await.expect("there");
+    let guard = lock(&other).acquire().await.expect("free");
+    let is_busy = || async { lock(&manager).acquire().await.is_err_and(|error| error.is_busy()) };
+    eventually("the server is back", SOON, is_busy).await;
+    for _ in 0..3 {
+        let start = Instant::now();
+        let error = lock(&manager).acquire().await.expect_err("it is held");
+        assert!(error.is_busy(), "{error}");
+        assert!(start.elapsed() < ANSWER, "{:?}", start.elapsed());
+    }
+    guard.release().await.expect("still held");
+}

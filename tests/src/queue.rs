@@ -76,13 +76,13 @@ impl Queue {
         eventually(&claim, LONG_TTL / 4, reached).await;
     }
 
-    /// Has time pass in which a waiter is in the line of its process, which is not seen.
+    /// Has time pass in which a waiter is in the queue of its process, which is not seen.
     pub async fn stands_in_line() {
         tokio::time::sleep(ms(IN_LINE as u64)).await;
     }
 
     /// Polls a future until it is in the queue, behind all that are there already. One whose process
-    /// has the lock, or a place in the queue, stands in the line of its process, and that is not
+    /// has the lock, or a place in the queue, waits in the queue of its process, and that is not
     /// seen: it has some time for it.
     pub async fn join<F: Future>(&mut self, waiter: F) -> Pin<Box<F>> {
         self.try_to_join(waiter).await.expect("it has to wait")

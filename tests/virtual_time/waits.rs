@@ -101,12 +101,12 @@ async fn waiters_have_the_lock_in_their_order() {
 }
 
 /// A caller of several keys that is polled keeps the lines of the keys that it has come to, for as
-/// long as it waits for another one: in the line of that key, and at the store.
+/// long as it waits for another one: in the queue of that key, and at the store.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_waits_for_its_second_key_keeps_its_first_line() {
     let locks = LockManager::memory();
     for is_lost in [false, true] {
-        // A lease that its holder does not check ends unnoticed by the line.
+        // A lease that its holder does not check ends unnoticed by the queue.
         let held = acquired(Lock::new("b").ttl(HOUR).manager(&locks)).await;
         let both = Lock::many(["a", "b"]).ttl(HOUR).wait(2 * HOUR).manager(&locks);
         let both = tokio::spawn(both.acquire());

@@ -130,7 +130,7 @@ async fn an_aborted_waiter_leaves_nothing(backend: &Backend) {
     let third = queue.join(waiting(&theirs, &key).acquire()).await;
     first.abort();
     assert!(first.await.expect_err("aborted").is_cancelled());
-    // Two are before the next one: the aborted one has left the line of its process.
+    // Two are before the next one: the aborted one has left the queue of its process.
     let late = lock(&theirs, &key).wait(ms(100)).acquire().await;
     assert!(matches!(late, Err(LockError::TimedOut { rank: 2, .. })), "{late:?}");
     guard.release().await.expect("still held");

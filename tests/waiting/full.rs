@@ -11,7 +11,7 @@ use crate::{KEY, LONG_TTL, Locked, keeps_only_fences, lock, served, waiting};
 
 const LONGEST: usize = 10_000;
 
-/// Fills the line of a process, has one caller come too late and one leave, and drops the others.
+/// Fills the queue of a process, has one caller come too late and one leave, and drops the others.
 async fn fill(ours: LockManager, key: &str) {
     let guard = lock(&ours, key).ttl(10 * LONG_TTL).acquire().await.expect("free");
     let mut waiters: FuturesUnordered<_> =

@@ -262,7 +262,7 @@ async fn a_release_during_a_shutdown_is_answered() {
     let server = Server::start();
     let manager = manager(&server).await;
     let guard = lock(&manager, KEY).acquire().await.expect("free");
-    // Not polled any more, so it is in the line.
+    // Not polled any more, so it is in the queue.
     let mut waiter = pin!(waiting(&manager, KEY).acquire());
     assert!(poll!(&mut waiter).is_pending());
     let mut shutdown = pin!(manager.shutdown(SOON));

@@ -70,7 +70,7 @@ async fn a_shutdown_leaves_the_waiters_of_other_managers_alone(backend: &Backend
     closing.await.expect("no panic").expect("drained");
 }
 
-/// The store knows nothing of the waiter, which is in the line of its own process.
+/// The store knows nothing of the waiter, which is in the queue of its own process.
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_shutdown_sends_those_away_who_wait_behind_a_holder_of_its_own(backend: &Backend) {
     let (ours, key) = (backend.manager().await, backend.key("order:42"));

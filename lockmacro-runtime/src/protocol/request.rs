@@ -44,7 +44,7 @@ pub(crate) struct Request {
     /// A waiter waits for the release.
     awaited: AtomicBool,
     /// What this request may still do with its token: [`ASKS`], [`RELEASED`] or [`TAKEN_OVER`].
-    fate: AtomicU8,
+    token_use: AtomicU8,
     /// A waiter like this asks from the queue if the lock is not free.
     pub(crate) only_if_free: bool,
     rare: OnceLock<Box<Rare>>,
@@ -72,7 +72,7 @@ struct Rare {
 impl Request {
     pub(crate) fn new(key: LockKey, token: Token, ttl: Duration) -> Self {
         let (name, fenced, until, asked) = ("".into(), false, None, Moment::now());
-        let (applied, awaited, fate, only_if_free, rare) = Default::default();
+        let (applied, awaited, token_use, only_if_free, rare) = Default::default();
         Self {
             key,
             token,
@@ -83,7 +83,7 @@ impl Request {
             until,
             applied,
             awaited,
-            fate,
+            token_use,
             only_if_free,
             rare,
         }
@@ -147,7 +147,7 @@ impl Request {
             fenced: self.is_fenced(),
             applied: AtomicApplied::default(),
             awaited: AtomicBool::new(false),
-            fate: self.same_fate(),
+            token_use: self.same_use(),
             rare: OnceLock::from(Box::new(rare)),
             ..*self
         }
@@ -196,10 +196,10 @@ impl Request {
     /// neither asks any more, nor releases.
     pub(crate) fn take_over(&self) -> Option<Self> {
         let (asks, taken) = (ASKS, TAKEN_OVER);
-        self.fate.compare_exchange(asks, taken, Ordering::AcqRel, Ordering::Acquire).ok()?;
+        self.token_use.compare_exchange(asks, taken, Ordering::AcqRel, Ordering::Acquire).ok()?;
         let mut request = self.copy();
         request.shares_token_of(self);
-        request.fate = AtomicU8::new(ASKS);
+        request.token_use = AtomicU8::new(ASKS);
         if self.applied().may_be() {
             // The server may have granted the lock for the caller's ttl.
             request.renewed_until(Moment::now().after(self.ttl));
@@ -209,7 +209,7 @@ impl Request {
 
     /// Whether another request has its token.
     pub(crate) fn is_taken_over(&self) -> bool {
-        self.fate.load(Ordering::Acquire) == TAKEN_OVER
+        self.token_use.load(Ordering::Acquire) == TAKEN_OVER
     }
 
     /// A request with its token that waits.
@@ -276,17 +276,18 @@ impl Request {
     /// be released for this one.
     pub(crate) fn note_released(&self) -> bool {
         let (asks, gone) = (ASKS, RELEASED);
-        let noted = self.fate.compare_exchange(asks, gone, Ordering::AcqRel, Ordering::Acquire);
+        let noted =
+            self.token_use.compare_exchange(asks, gone, Ordering::AcqRel, Ordering::Acquire);
         noted.unwrap_or_else(|before| before) != TAKEN_OVER
     }
 
     /// Whether a release of the token was sent. Then only another token may ask for the lock.
     pub(crate) fn was_released(&self) -> bool {
-        self.fate.load(Ordering::Acquire) == RELEASED
+        self.token_use.load(Ordering::Acquire) == RELEASED
     }
 
-    fn same_fate(&self) -> AtomicU8 {
-        AtomicU8::new(self.fate.load(Ordering::Acquire))
+    fn same_use(&self) -> AtomicU8 {
+        AtomicU8::new(self.token_use.load(Ordering::Acquire))
     }
 
     /// Makes the token one that may be sent.
@@ -319,7 +320,7 @@ impl Request {
     fn shares_token_of(&mut self, other: &Self) {
         self.token = other.token.clone();
         self.applied.set(other.applied.get());
-        self.fate = other.same_fate();
+        self.token_use = other.same_use();
         if other.known().next().is_some() {
             let attempts = other.all_attempts().iter().map(Arc::clone).collect::<Box<[_]>>();
             let _ = self.rare().all_attempts.set(attempts);

@@ -28,14 +28,14 @@
 //!
 //! | action | by the client | at the server |
 //! |---|---|---|
-//! | `Ask` | `LocalQueue::arrive`, `ask_next`; `line_request::ask` | `acquire.lua` |
+//! | `Ask` | `KeyQueue::arrive`, `request`; `queue::request::ask` | `acquire.lua` |
 //! | `AskAgain` | `tick` | `acquire.lua` |
-//! | `Renew` | `renewal.rs`, `Lease::wants_renewal` | `renew.lua` |
-//! | `Pass`, `TakeUp` | `LocalQueue::release`, `poll`; `Tenure::passes_to`, `serves` | – |
-//! | `Release` | `Held::pass_on`, `line_request::release` | `release.lua`, `release_uncontended.lua` |
-//! | `ReleaseAgain` | `cleanup::release` | `release.lua` |
-//! | `Drop` | `Place::leave`, `LocalQueue::leave` | `release.lua` |
-//! | `Deliver(Grant)` | `Line::granted`, `Waiters::grant`, `abandoned.rs` | `queue.lua` |
+//! | `Renew` | `renewals.rs`, `Lease::wants_renewal` | `renew.lua` |
+//! | `Pass`, `TakeUp` | `KeyQueue::offer`, `poll`; `Tenure::serves` | – |
+//! | `Release` | `Held::pass_on`, `queue::request::release` | `release.lua`, `release_uncontended.lua` |
+//! | `ReleaseAgain` | `DroppedLock::release` | `release.lua` |
+//! | `Drop` | `InQueue::leave`, `KeyQueue::remove` | `release.lua` |
+//! | `Deliver(Grant)` | `SharedQueue::granted`, `Waiters::grant`, `abandoned.rs` | `queue.lua` |
 //! | `Tick` | `Lease::remaining`, `end_of` | expiry |
 //! | `Vote`, `Choose` | `Nodes::vote`, `Tally::won` | `acquire.lua` |
 //! | `Raise`, `Hold` | `Redlock::raise`, `confirmed` | `raise_fence.lua` |

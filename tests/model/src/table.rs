@@ -18,7 +18,7 @@ pub const TABLE: &[Row] = &[
     ("Release", "engine/queue/request.rs", "async fn release"),
     ("ReleaseAgain", "engine/cleanup/dropped.rs", "async fn release"),
     ("Drop", "engine/queue/key_queue.rs", "fn remove"),
-    ("Drop", "engine/queue/shared_queue.rs", "fn leave"),
+    ("Drop", "engine/queue/shared_queue/in_queue.rs", "fn leave"),
     ("Deliver(Ask)", "store/redis/scripts/acquire.lua", "local function join_queue"),
     ("Deliver(Ask)", "store/redis/scripts/acquire.lua", "local function granted"),
     ("Deliver(Release)", "store/redis/scripts/release.lua", "promote(rest, ARGV[3], ARGV[4])"),

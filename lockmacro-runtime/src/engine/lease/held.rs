@@ -57,7 +57,7 @@ pub(crate) struct Held {
     since: Moment,
     /// The caller in its queue, from which the lock may be passed on.
     caller: Mutex<Option<InQueue>>,
-    pub(crate) turn: TenureState,
+    pub(crate) tenure_state: TenureState,
     /// The manager scope in which it was acquired, for work that another task does for the body.
     current: Current,
     /// The span of the body.
@@ -79,11 +79,11 @@ impl Held {
         let lease = Lease::passed(now, tenure.ends, waiter.ttl, renewal(now));
         let due = lease.first_try(now, random::fraction());
         let fences = if waiter.fenced { tenure.fences.take() } else { None };
-        let mut turn = TenureState::new(tenure.began, tenure.sent, tenure.kept_until);
-        turn.fences = fences.map_or(tenure.fences, FenceBlock::rest);
-        turn.label = Some(waiter.token.clone());
+        let mut tenure_state = TenureState::new(tenure.began, tenure.sent, tenure.kept_until);
+        tenure_state.fences = fences.map_or(tenure.fences, FenceBlock::rest);
+        tenure_state.label = Some(waiter.token.clone());
         let fences = fences.into_iter().collect();
-        let held = Self::with(acquisition, lease, fences, now, turn);
+        let held = Self::with(acquisition, lease, fences, now, tenure_state);
         let caller = by.taken();
         // Set before the queue knows the holder, because the queue uses the holder at once.
         held.caller.lock().clone_from(&caller);
@@ -110,9 +110,9 @@ impl Held {
             true => Some(now),
             false => lease.first_try(sent, random::fraction()),
         };
-        let mut turn = TenureState::new(now, sent, now.after(grant.ttl));
-        turn.fences = grant.fences.iter().next().and_then(FenceBlock::rest);
-        let held = Self::with(acquisition, lease, grant.fences, sent, turn);
+        let mut tenure_state = TenureState::new(now, sent, now.after(grant.ttl));
+        tenure_state.fences = grant.fences.iter().next().and_then(FenceBlock::rest);
+        let held = Self::with(acquisition, lease, grant.fences, sent, tenure_state);
         // Done before the renewal, which may find the lock lost.
         if let Some(caller) = caller {
             *held.caller.lock() = Some(caller.clone());
@@ -133,7 +133,7 @@ impl Held {
         lease: Lease,
         fences: Fences,
         since: Moment,
-        turn: TenureState,
+        tenure_state: TenureState,
     ) -> Arc<Self> {
         let counted = telemetry::HeldGauge::new(Arc::clone(acquisition.request()));
         let span = telemetry::span(acquisition.request().labels(), acquisition.request().listed());
@@ -148,7 +148,7 @@ impl Held {
             halved: AtomicBool::new(false),
             since,
             caller: Mutex::default(),
-            turn,
+            tenure_state,
             current: Current::here(),
             span,
             counted: Mutex::new(Some(counted)),
@@ -179,16 +179,16 @@ impl Held {
 
     /// The tenure for the next holder, and whether the lock may be passed on.
     pub(crate) fn tenure(&self) -> (Tenure, bool) {
-        let (turn, sent) = (&self.turn, self.turn.sent());
+        let (state, sent) = (&self.tenure_state, self.tenure_state.sent());
         // Before the lease: a renewal that finds the lock taken marks the lease, and is answered.
-        let is_suspect = turn.is_suspect()
+        let is_suspect = state.is_suspect()
             || self.manager().has_changed_since(sent)
             || !self.request().keep().is_zero();
         let (is_held, ends) = {
             let mut lease = self.lease();
             (lease.remaining(Moment::now()).is_ok(), lease.ends())
         };
-        let (began, fences, kept_until) = (turn.began, turn.fences, turn.kept_until());
+        let (began, fences, kept_until) = (state.began, state.fences, state.kept_until());
         let token = Question::of(self.acquisition.request());
         (Tenure { token, began, sent, ends, kept_until, fences }, is_held && !is_suspect)
     }
@@ -403,7 +403,7 @@ impl Drop for Held {
 
 impl Holder for Held {
     fn shown(&self) -> Option<String> {
-        match &self.turn.label {
+        match &self.tenure_state.label {
             Some(label) => label_of(label.expose().as_bytes()),
             None => shown(self.request()),
         }
@@ -414,7 +414,7 @@ impl Holder for Held {
     }
 
     fn kept_until(&self) -> Moment {
-        self.turn.kept_until()
+        self.tenure_state.kept_until()
     }
 
     fn lasts(&self) -> Option<Duration> {

@@ -19,7 +19,7 @@ impl Held {
         let sent = Moment::now();
         let ttl = self.lease().extension(ttl, sent);
         self.request().renewed_until(sent.after(ttl));
-        let extension = self.turn.extends(sent.after(ttl));
+        let extension = self.tenure_state.extends(sent.after(ttl));
         // Checked after the renewal counts as in flight, as the lock may be passed on meanwhile.
         self.remaining()?;
         let store = self.manager().store();
@@ -51,14 +51,14 @@ impl Renewable for Held {
     }
 
     fn sends(&self, kept_until: Moment) {
-        self.turn.sends(kept_until);
+        self.tenure_state.sends(kept_until);
     }
 
     fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment> {
         if held {
             // A confirmation has no ttl: it lasts no longer than the rest of the lease.
-            let kept = ttl.max(self.turn.kept_until().since(sent));
-            self.turn.confirmed(sent, Moment::now().after(kept));
+            let kept = ttl.max(self.tenure_state.kept_until().since(sent));
+            self.tenure_state.confirmed(sent, Moment::now().after(kept));
         }
         let next = {
             let mut lease = self.lease();
@@ -71,7 +71,7 @@ impl Renewable for Held {
                 let _ = lease.remaining(Moment::now());
                 lease.taken();
                 // Marked first: once the renewal counts as answered, the lock may be passed on.
-                self.turn.answered();
+                self.tenure_state.answered();
                 None
             }
         };
@@ -82,7 +82,7 @@ impl Renewable for Held {
     }
 
     fn unanswered(&self) -> Option<Moment> {
-        self.turn.unanswered(Moment::now());
+        self.tenure_state.unanswered(Moment::now());
         if self.remaining().is_err() {
             self.changed.notify_waiters();
             return None;

@@ -1,4 +1,4 @@
-//! The holder of a lock, as the line of its key sees it.
+//! The holder of a lock, as the queue of its key sees it.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::protocol::request::Request;
 use crate::value::time::Moment;
 use crate::value::token::label_of;
 
-/// A holder, as its line sees it.
+/// A holder, as its queue sees it.
 pub(crate) trait Holder: Debug + Send + Sync {
     /// The label for callers that find the lock busy.
     fn shown(&self) -> Option<String>;
@@ -18,10 +18,10 @@ pub(crate) trait Holder: Debug + Send + Sync {
     /// Until when the store may keep the lock without another command.
     fn kept_until(&self) -> Moment;
 
-    /// How long its lease lasts; `None` once it is lost. Reports a loss to the line.
+    /// How long its lease lasts; `None` once it is lost. Reports a loss to the queue.
     fn lasts(&self) -> Option<Duration>;
 
-    /// The store has forgotten the lock. Reports the loss to the line.
+    /// The store has forgotten the lock. Reports the loss to the queue.
     #[cfg(feature = "test-util")]
     fn is_forgotten(&self);
 }

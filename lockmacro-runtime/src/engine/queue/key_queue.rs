@@ -33,7 +33,7 @@ pub(crate) const TAKE_UP: Duration = Duration::from_millis(50);
 /// Such times of a waiter that comes too late again and again, each twice as long, in a cycle.
 const PATIENCE: u32 = 6;
 
-/// A lock that nobody has taken up is then left to others for so many times as long.
+/// A lock that nobody has taken up is then left to others for this many times as long.
 const REST: u32 = 3;
 
 /// What a caller wants. Never changed.

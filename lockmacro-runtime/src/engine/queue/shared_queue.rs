@@ -243,7 +243,7 @@ impl SharedQueue {
         let (_, left) = self.with(acquisition, |state| {
             let event = change(state);
             let mut effects = state.queue.on(event, now);
-            effects.wake.extend(mem::take(&mut state.undecided).into_values());
+            effects.wake.extend(state.undecided.drain().map(|(_, waker)| waker));
             ((), effects)
         });
         left
@@ -486,7 +486,7 @@ impl TokenOwner for SharedQueue {
         self.with(None, |state| {
             state.queue.released(&Question::of(request));
             let mut effects = Effects::default();
-            effects.wake.extend(mem::take(&mut state.undecided).into_values());
+            effects.wake.extend(state.undecided.drain().map(|(_, waker)| waker));
             ((), effects)
         });
     }

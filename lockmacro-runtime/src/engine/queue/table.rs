@@ -68,3 +68,31 @@ impl Queues {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::dispatch::Store;
+    use crate::store::memory::Memory;
+    use crate::value::defaults::Defaults;
+
+    fn core() -> Arc<Core> {
+        let (store, defaults) = (Store::Memory(Memory::new()), Defaults::default());
+        #[cfg(feature = "defer")]
+        let core = Core::over(store, None, defaults, None, 1_024);
+        #[cfg(not(feature = "defer"))]
+        let core = Core::over(store, None, defaults);
+        core
+    }
+
+    #[test]
+    fn a_queue_is_used_again_and_many_unused_queues_are_not_kept() {
+        let (queues, core) = (Queues::default(), core());
+        let of = |nth: usize| queues.of(&nth.to_string().into(), &core);
+        let used: Vec<_> = (0..4 * KEPT).map(of).collect();
+        (0..100 * KEPT).for_each(|nth| drop(of(nth)));
+        used.iter().enumerate().for_each(|(nth, queue)| assert!(Arc::ptr_eq(queue, &of(nth))));
+        let kept: usize = queues.tables.iter().map(|table| table.lock().queues.len()).sum();
+        assert!(kept <= 2 * used.len() + TABLES * (KEPT + 1), "{kept}");
+    }
+}

@@ -1,6 +1,5 @@
 //! A caller in its queue: how it arrives, waits and leaves, and how its turn ends.
 
-use std::mem;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
@@ -110,7 +109,7 @@ impl InQueue {
             let is_ours = state.queue.holder() == Some(self.ticket);
             if is_ours {
                 (state.holder, state.last) = (Some(holder), None);
-                effects.wake.extend(mem::take(&mut state.undecided).into_values());
+                effects.wake.extend(state.undecided.drain().map(|(_, waker)| waker));
             }
             (is_ours, effects)
         });
