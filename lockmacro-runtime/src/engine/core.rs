@@ -24,7 +24,7 @@ use crate::value::token::{default_label, label};
 
 /// The part of a manager that its locks share.
 pub(crate) struct Core {
-    store: Arc<Store>,
+    pub(crate) store: Arc<Store>,
     pub(crate) background: Background,
     label: String,
     pub(crate) defaults: Defaults,
@@ -133,11 +133,6 @@ impl Core {
     }
 
     pub(crate) fn store(&self) -> &Store {
-        &self.store
-    }
-
-    /// The store, for requests that outlive the borrow of the manager.
-    pub(crate) fn shared_store(&self) -> &Arc<Store> {
         &self.store
     }
 

@@ -61,14 +61,9 @@ impl<L: Borrow<Request>, const HELD: bool> Drop for Counted<L, HELD> {
     }
 }
 
-/// Counts a caller that waits for an answer, and keeps no gauge.
-pub(crate) fn waits(labels: Labels<'_>) {
-    numbers::waits(labels, true);
-}
-
-/// Such a caller waits no more.
-pub(crate) fn waits_no_more(labels: Labels<'_>) {
-    numbers::waits(labels, false);
+/// Counts a caller that waits for an answer and keeps no gauge, and then that it waits no more.
+pub(crate) fn waits(labels: Labels<'_>, is_more: bool) {
+    numbers::waits(labels, is_more);
 }
 
 /// The span around the body of a lock.

@@ -165,9 +165,6 @@ impl Request {
         let mut request = request.with(self.several().to_vec(), given, self.min_hold());
         (request.until, request.asked) = (self.until, self.asked);
         request.only_if_free = self.only_if_free;
-        if let Some(witness) = self.rare.get().and_then(|rare| rare.witness.clone()) {
-            request.is_watched_by(witness);
-        }
         Ok(request)
     }
 

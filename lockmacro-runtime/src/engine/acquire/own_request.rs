@@ -27,7 +27,7 @@ pub(crate) enum Answered {
 
 impl OwnRequest {
     pub(crate) fn new(caller: InQueue, acquisition: Acquisition) -> Self {
-        telemetry::waits(acquisition.request().labels());
+        telemetry::waits(acquisition.request().labels(), true);
         Self { caller, acquisition: Some(acquisition) }
     }
 
@@ -89,7 +89,7 @@ impl OwnRequest {
 
     fn take(&mut self) -> Option<Acquisition> {
         let own = self.acquisition.take();
-        own.inspect(|own| telemetry::waits_no_more(own.request().labels()))
+        own.inspect(|own| telemetry::waits(own.request().labels(), false))
     }
 }
 

@@ -67,7 +67,7 @@ impl Acquisition {
     pub(crate) fn store(&self) -> Arc<Store> {
         match self.is_blocking {
             true => self.manager.background.store(),
-            false => Arc::clone(self.manager.shared_store()),
+            false => Arc::clone(&self.manager.store),
         }
     }
 

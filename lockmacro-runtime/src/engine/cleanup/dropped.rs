@@ -3,14 +3,13 @@
 //! First releases have permits of their own, so that none of them waits for further releases of
 //! other locks. Up to 256 of them may be without an answer before another one waits.
 
-use std::future::{pending, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::futures::Notified;
+use futures_util::future::{Either, select};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep_until, timeout};
 
@@ -158,12 +157,8 @@ impl DroppedLock {
     pub(crate) async fn release(mut self, store: Arc<Store>) {
         let cleanup = Arc::clone(&self.cleanup);
         let is_over = {
-            let (mut over, mut releases) = (pin!(cleanup.over()), pin!(self.releases(&store)));
-            poll_fn(|cx| match releases.as_mut().poll(cx) {
-                Poll::Ready(()) => Poll::Ready(false),
-                Poll::Pending => over.as_mut().poll(cx).map(|()| true),
-            })
-            .await
+            let (over, releases) = (pin!(cleanup.over()), pin!(self.releases(&store)));
+            matches!(select(releases, over).await, Either::Right(_))
         };
         if is_over {
             self.is_left();
@@ -237,11 +232,13 @@ impl DroppedLock {
                 self.is_left();
                 return false;
             }
-            match wait(due, closes, self.abandoned.as_ref()).await {
-                Woken::Closed => continue,
+            let granted = pin!(granted(self.abandoned.as_ref()));
+            match select(granted, select(closes, pin!(sleep_until(due)))).await {
                 // The lock is held by nobody now.
-                Woken::Granted => return true,
-                Woken::Due => {}
+                Either::Left(_) => return true,
+                // The manager has ended.
+                Either::Right((Either::Left(_), _)) => continue,
+                Either::Right((Either::Right(_), _)) => {}
             }
             let is_last = closed.is_some() && self.tries.guard.is_none();
             if is_last || !store.servers().is_lost(&self.tries.request) {
@@ -257,37 +254,12 @@ impl DroppedLock {
     }
 }
 
-/// Why a lock that waits for its next release is looked at.
-enum Woken {
-    Due,
-    /// The manager has ended.
-    Closed,
-    /// The token was granted the lock.
-    Granted,
-}
-
-async fn wait(
-    due: Instant,
-    mut closes: Pin<&mut Notified<'_>>,
-    abandoned: Option<&AbandonedToken>,
-) -> Woken {
-    let granted = async {
-        match abandoned {
-            Some(token) => token.granted().await,
-            None => pending().await,
-        }
-    };
-    let (mut due, mut granted) = (pin!(sleep_until(due)), pin!(granted));
-    poll_fn(|cx| {
-        if granted.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Woken::Granted);
-        }
-        if closes.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Woken::Closed);
-        }
-        due.as_mut().poll(cx).map(|()| Woken::Due)
-    })
-    .await
+/// Waits until an abandoned token is granted the lock.
+async fn granted(abandoned: Option<&AbandonedToken>) {
+    match abandoned {
+        Some(token) => token.granted().await,
+        None => pending().await,
+    }
 }
 
 /// Decides the next pause only: a release that is repeated is not logged.

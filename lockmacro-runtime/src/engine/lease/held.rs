@@ -25,6 +25,7 @@ use crate::engine::telemetry;
 use crate::protocol::answer::{Grant, Released};
 use crate::protocol::lease::{Lease, Renewal};
 use crate::protocol::request::Request;
+use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceBlock, Fences};
 use crate::value::key::LockKey;
@@ -68,23 +69,22 @@ pub(crate) struct Held {
 impl Held {
     /// Makes a held lock of a lock that a waiter has taken up.
     pub(crate) fn taken_up(
-        taken_up: TakenUp,
+        mut taken_up: TakenUp,
         waiter: &Request,
         renewal: impl FnOnce(Moment) -> Renewal,
     ) -> Result<Arc<Self>, LockError> {
-        let TakenUp { by, mut tenure, acquisition } = taken_up;
-        let now = Moment::now();
-        let acquisition = acquisition.taken_up(waiter, tenure.kept_until);
+        let (now, tenure) = (Moment::now(), taken_up.tenure.clone());
+        let acquisition = taken_up.acquisition.taken_up(waiter, tenure.kept_until);
         acquisition.request().granted(now);
         let lease = Lease::passed(now, tenure.ends, waiter.ttl, renewal(now));
         let due = lease.first_try(now, random::fraction());
-        let fences = if waiter.fenced { tenure.fences.take() } else { None };
+        let fences = tenure.fences.filter(|_| waiter.fenced);
         let mut tenure_state = TenureState::new(tenure.began, tenure.sent, tenure.kept_until);
         tenure_state.fences = fences.map_or(tenure.fences, FenceBlock::rest);
         tenure_state.label = Some(waiter.token.clone());
         let fences = fences.into_iter().collect();
         let held = Self::with(acquisition, lease, fences, now, tenure_state);
-        let caller = by.taken();
+        let caller = taken_up.by.take();
         // Set before the queue knows the holder, because the queue uses the holder at once.
         held.caller.lock().clone_from(&caller);
         if let Some(caller) = caller {
@@ -301,24 +301,23 @@ impl Held {
 
     /// Ends the renewal and releases the lock.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
-        match self.pass_on() {
-            Ended::Passed => Ok(Released::Held),
-            Ended::Released(reported) => reported.await.unwrap_or(Ok(Released::Unconfirmed)),
-            Ended::Kept(acquisition) => acquisition.release().await,
-        }
+        self.release_at(None).await
     }
 
     /// The same for blocking callers.
     pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
         let background = &self.manager().background;
-        let store = background.store();
-        background.block_on(async {
-            match self.pass_on() {
-                Ended::Passed => Ok(Released::Held),
-                Ended::Released(reported) => reported.await.unwrap_or(Ok(Released::Unconfirmed)),
-                Ended::Kept(acquisition) => acquisition.release_at(&store).await,
-            }
-        })?
+        background.block_on(self.release_at(Some(&background.store())))?
+    }
+
+    /// The same through this connection to the store, or else through that of the caller.
+    async fn release_at(&self, store: Option<&Store>) -> Result<Released, LockError> {
+        match (self.pass_on(), store) {
+            (Ended::Passed, _) => Ok(Released::Held),
+            (Ended::Released(reported), _) => reported.await.unwrap_or(Ok(Released::Unconfirmed)),
+            (Ended::Kept(acquisition), Some(store)) => acquisition.release_at(store).await,
+            (Ended::Kept(acquisition), None) => acquisition.release().await,
+        }
     }
 
     /// Ends the renewal, and sends the release without waiting for its answer. A release that fails

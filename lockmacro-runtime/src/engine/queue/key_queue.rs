@@ -72,12 +72,6 @@ pub(crate) struct Tenure<T> {
 }
 
 impl<T> Tenure<T> {
-    /// The tenure of a lock that cannot be passed on.
-    pub(crate) fn over(token: T) -> Self {
-        let at = Moment::at(Duration::ZERO);
-        Self { token, began: at, sent: at, ends: at, kept_until: at, fences: None }
-    }
-
     /// Whether the lock is worth taking up for this caller:
     ///
     /// - The lease covers half of the caller's ttl, or of the confirm window if that is shorter.

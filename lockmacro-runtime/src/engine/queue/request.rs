@@ -1,13 +1,11 @@
 //! The request of a key queue to the store. The background thread sends it, so that the answer is
 //! delivered even if no caller is polled.
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use futures_util::future::{Either, select};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
@@ -157,13 +155,12 @@ fn tenure(token: Question, acquisition: &Acquisition, grant: &Grant) -> Tenure {
 /// The output of `future`; `None` once the request is withdrawn.
 async fn unless<F: Future + Unpin>(
     withdrawn: &mut oneshot::Receiver<()>,
-    mut future: F,
+    future: F,
 ) -> Option<F::Output> {
-    poll_fn(|cx| match Pin::new(&mut *withdrawn).poll(cx) {
-        Poll::Ready(_) => Poll::Ready(None),
-        Poll::Pending => Pin::new(&mut future).poll(cx).map(Some),
-    })
-    .await
+    match select(withdrawn, future).await {
+        Either::Left(_) => None,
+        Either::Right((output, _)) => Some(output),
+    }
 }
 
 /// Releases the lock of the turn before once the request was sent. The first request of a queue may

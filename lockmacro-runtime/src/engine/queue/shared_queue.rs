@@ -25,10 +25,6 @@ use crate::value::sync::Mutex;
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
 
-/// Shortest time for which the own request of a caller may be in flight before the queue goes on
-/// without the caller, whose future may not be polled.
-const UNANSWERED_MIN: Duration = Duration::from_millis(100);
-
 pub(crate) mod in_queue;
 
 /// A token by which the process asks, with the request that it was made for.
@@ -431,16 +427,6 @@ impl SharedQueue {
         let left = until.map(|until| until.since(Moment::now()));
         let holder = OtherHolder { owner, left };
         Refusal::Contended { key: self.key.clone(), holder, queue }
-    }
-
-    fn full(&self) -> Refusal {
-        let (key, holder) = (self.key.clone(), OtherHolder::default());
-        Refusal::Contended { key, holder, queue: Queueing::Full }
-    }
-
-    /// Longest time for which the own request of a caller is waited for.
-    fn unanswered(&self) -> Duration {
-        self.core.store().servers().answer_time().max(UNANSWERED_MIN)
     }
 
     /// Returns whether a watch has to be started, and the holder. A watch that would sleep too long

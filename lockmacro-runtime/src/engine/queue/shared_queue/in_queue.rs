@@ -18,6 +18,10 @@ use crate::value::error::LockError;
 use crate::value::limits::QUEUE_MAX;
 use crate::value::time::Moment;
 
+/// Shortest time for which the own request of a caller may be in flight before the queue goes on
+/// without the caller, whose future may not be polled.
+const UNANSWERED_MIN: Duration = Duration::from_millis(100);
+
 /// A caller in the queue of its key.
 #[derive(Debug, Clone)]
 pub(crate) struct InQueue {
@@ -35,15 +39,9 @@ pub(crate) enum Arrived {
     Refused(Refusal),
 }
 
-/// A caller that has the lock, until a guard is made of it. Dropping it ends its turn.
-pub(crate) struct NewHolder {
-    caller: Option<InQueue>,
-    token: Question,
-}
-
-/// A lock that a waiter has taken up.
+/// A lock that a waiter has taken up. Dropping it ends the waiter's turn, unless a guard was made.
 pub(crate) struct TakenUp {
-    pub(crate) by: NewHolder,
+    pub(crate) by: Option<InQueue>,
     pub(crate) tenure: Tenure,
     pub(crate) acquisition: Acquisition,
 }
@@ -76,9 +74,11 @@ impl SharedQueue {
         let (arrived, _) = self.with(None, |state| {
             let waits = request.until.is_some();
             if waits && state.queue.count() >= QUEUE_MAX {
-                return (Arrived::Refused(self.full()), Effects::default());
+                let full = self.busy(state, Queueing::Full, &mut held);
+                return (Arrived::Refused(full), Effects::default());
             }
-            let until = Moment::now().after(self.unanswered());
+            let answer = self.core.store().servers().answer_time();
+            let until = Moment::now().after(answer.max(UNANSWERED_MIN));
             let (arrival, effects) = state.queue.arrive(Arc::clone(request), is_again, until);
             let caller = |ticket| InQueue { queue: Arc::clone(self), ticket };
             let arrived = match arrival {
@@ -182,8 +182,7 @@ impl InQueue {
                 Found::Nothing => Some(Ok(None)),
                 Found::Lock(tenure) => Some(Ok(state.offered.take().map(|acquisition| {
                     state.holder = None;
-                    let by = NewHolder { caller: Some(self.clone()), token: tenure.token.clone() };
-                    TakenUp { by, tenure, acquisition }
+                    TakenUp { by: Some(self.clone()), tenure, acquisition }
                 }))),
                 Found::Gone => match &state.sent_away {
                     Some((last, error)) if self.ticket <= *last => Some(Err(error.clone())),
@@ -232,18 +231,11 @@ impl InQueue {
     }
 }
 
-impl NewHolder {
-    /// The caller, for the guard.
-    pub(crate) fn taken(mut self) -> Option<InQueue> {
-        self.caller.take()
-    }
-}
-
-impl Drop for NewHolder {
+impl Drop for TakenUp {
     fn drop(&mut self) {
-        if let Some(caller) = self.caller.take() {
+        if let Some(caller) = self.by.take() {
             // The acquisition releases the lock.
-            caller.lost(Tenure::over(self.token.clone()), None);
+            caller.lost(self.tenure.clone(), None);
         }
     }
 }
