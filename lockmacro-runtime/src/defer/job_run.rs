@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use tokio::select;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::defer::function::{Called, Function};
@@ -22,7 +21,7 @@ use crate::manager::lock_manager::LockManager;
 use crate::store::dispatch::Store;
 use crate::value::backoff::Backoff;
 use crate::value::error::LockError;
-use crate::value::task::owned;
+use crate::value::task::{JoinSet, owned};
 use crate::value::time::Instant;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

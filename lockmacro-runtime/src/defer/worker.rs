@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tokio::select;
 use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::defer::DeferredFn;
@@ -20,7 +19,7 @@ use crate::manager::lock_manager::LockManager;
 use crate::value::backoff::Backoff;
 use crate::value::error::LockError;
 use crate::value::random::HashMap;
-use crate::value::task::owned;
+use crate::value::task::{JoinSet, owned};
 
 /// Default number of calls that run at once.
 const CONCURRENCY: usize = 16;

@@ -5,10 +5,12 @@ use std::future::pending;
 use futures_util::future::Either;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+/// A set of tasks, each of which is [owned].
+pub(crate) use tokio::task::JoinSet;
 
 use crate::value::world;
 
-/// [`tokio::spawn`]. Nothing else spawns a task, but for a `JoinSet` of [owned](owned) ones.
+/// [`tokio::spawn`]. Nothing else spawns a task, but for a [`JoinSet`].
 pub(crate) fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,

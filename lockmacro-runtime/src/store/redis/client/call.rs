@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use redis::{Pipeline, RedisResult, Value};
-use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
 use crate::store::redis::client::budget::Budget;
@@ -16,7 +15,7 @@ use crate::store::redis::client::script::{Script, ScriptCall};
 use crate::value::applied::Applied;
 use crate::value::backoff::Backoff;
 use crate::value::sync::MutexGuard;
-use crate::value::task::owned;
+use crate::value::task::{JoinSet, owned};
 use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
 

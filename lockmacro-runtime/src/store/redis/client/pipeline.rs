@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisFuture, RedisResult, Value};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::{JoinSet, yield_now};
+use tokio::task::yield_now;
 
 use crate::store::redis::client::script::{Script, ScriptCall};
-use crate::value::task::{owned, spawn};
+use crate::value::task::{JoinSet, owned, spawn};
 
 /// Calls in flight up to which a command is sent directly.
 const DIRECT_MAX: usize = 4;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, Value};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
@@ -15,7 +14,7 @@ use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::random::HashMap;
 use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::task::owned;
+use crate::value::task::{JoinSet, owned};
 use crate::value::unavailability::Unavailability;
 
 /// The sentinels of one primary, and a connection to each that has answered.

@@ -8,7 +8,6 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::store::redis::jobs::calls::Calls;
@@ -16,7 +15,7 @@ use crate::store::waiters::Waiter;
 use crate::value::error::LockError;
 use crate::value::random::random_name;
 use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::task::owned;
+use crate::value::task::{JoinSet, owned};
 use crate::value::time::Instant;
 
 /// Pause after an error of one function, while others work.
