@@ -2,6 +2,7 @@
 //! wakers of callers at once. It locks the queue, feeds it one event, and carries out the effects
 //! without the mutex.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
-use crate::value::random::HashMap;
+
 use crate::value::sync::Mutex;
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
@@ -102,8 +103,8 @@ struct State {
     /// The token of the lock that is offered.
     offered: Option<Acquisition>,
     holder: Option<Weak<dyn Holder>>,
-    /// Callers that wait for the next event, by a number of their own.
-    undecided: HashMap<u64, Waker>,
+    /// Callers that wait for the next event, in the order of their numbers.
+    undecided: BTreeMap<u64, Waker>,
     /// When a holder of this process last ended.
     holder_ended: Option<Moment>,
     /// When the watch looks at the queue next; `None` when there is no watch.
@@ -239,7 +240,7 @@ impl SharedQueue {
         let (_, left) = self.with(acquisition, |state| {
             let event = change(state);
             let mut effects = state.queue.on(event, now);
-            effects.wake.extend(state.undecided.drain().map(|(_, waker)| waker));
+            effects.wake.extend(mem::take(&mut state.undecided).into_values());
             ((), effects)
         });
         left
@@ -472,7 +473,7 @@ impl TokenOwner for SharedQueue {
         self.with(None, |state| {
             state.queue.released(&Question::of(request));
             let mut effects = Effects::default();
-            effects.wake.extend(state.undecided.drain().map(|(_, waker)| waker));
+            effects.wake.extend(mem::take(&mut state.undecided).into_values());
             ((), effects)
         });
     }

@@ -1,5 +1,6 @@
 //! A caller in its queue: how it arrives, waits and leaves, and how its turn ends.
 
+use std::mem;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
@@ -81,9 +82,12 @@ impl SharedQueue {
                 let full = self.busy(state, Queueing::Full, &mut held);
                 return (Arrived::Refused(full), Effects::default());
             }
-            let answer = self.core.store().servers().answer_time();
-            let until = Moment::now().after(answer.max(UNANSWERED_MIN));
-            let waits_for_release = is_again || self.core.in_flight.count() > IN_ORDER_MAX;
+            let (now, answer) = (Moment::now(), self.core.store().servers().answer_time());
+            let until = now.after(answer.max(UNANSWERED_MIN));
+            // A release that takes longer has failed, and is repeated.
+            let is_sent = state.holder_ended.is_some_and(|ended| now < ended.after(answer));
+            let is_in_order = self.core.in_flight.count() <= IN_ORDER_MAX;
+            let waits_for_release = is_again || is_sent && !is_in_order;
             let (arrival, effects) =
                 state.queue.arrive(Arc::clone(request), waits_for_release, until);
             let caller = |ticket| InQueue { queue: Arc::clone(self), ticket };
@@ -115,7 +119,7 @@ impl InQueue {
             let is_ours = state.queue.holder() == Some(self.ticket);
             if is_ours {
                 (state.holder, state.last) = (Some(holder), None);
-                effects.wake.extend(state.undecided.drain().map(|(_, waker)| waker));
+                effects.wake.extend(mem::take(&mut state.undecided).into_values());
             }
             (is_ours, effects)
         });
