@@ -337,8 +337,8 @@ const MUTANTS: &[Mutant<Invariant>] = &[
         "not held and may_enter",
     ),
     (
-        "a free lock that is granted to nobody",
-        GoesOn,
+        "a free lock that is granted to anybody",
+        InOrder,
         Acquire,
         "first, held = promote(held, confirm_window, fence_ttl, token)",
         "",

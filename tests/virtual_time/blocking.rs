@@ -89,7 +89,7 @@ async fn blocked_briefly() {
 fn is_acquired(outcome: Locked<LockGuard>) -> bool {
     match outcome {
         Ok(_guard) => true,
-        Err(LockError::Busy { holder, .. }) => holder.owner.is_some(),
+        Err(error) if error.is_busy() => false,
         Err(error) => panic!("{error}"),
     }
 }

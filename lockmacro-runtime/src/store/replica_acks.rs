@@ -14,7 +14,7 @@ use crate::value::unavailability::Unavailability;
 
 impl Store {
     /// Whether a grant counts only when replicas have acknowledged it.
-    pub(super) fn is_replicated(&self) -> bool {
+    pub(crate) fn is_replicated(&self) -> bool {
         matches!(self, Store::Redis(redis) if redis.is_replicated())
     }
 

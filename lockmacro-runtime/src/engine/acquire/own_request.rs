@@ -45,6 +45,8 @@ impl OwnRequest {
         let own = self.take()?;
         let waits = own.request().until.is_some();
         if matches!(answer, Ok(Answer::Lost(_))) && (waits || !wanted.is_again) {
+            // A request with this token may still arrive.
+            own.request().note_released();
             return Some(
                 self.asks_no_more(own, |caller, own| caller.not_granted(None, false, own)),
             );

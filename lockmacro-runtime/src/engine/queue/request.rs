@@ -103,6 +103,10 @@ async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Arc<Store>) {
                 let full = LockError::QueueFull { key, retry_after };
                 return queue.refused(&question, full);
             }
+            // The replicas may be back while the callers wait.
+            Err(Refusal::Failed(error @ LockError::InsufficientReplicas { .. })) => {
+                queue.unanswered_by(&question, Err(error));
+            }
             Err(Refusal::Failed(error)) if !error.is_transient() || error.is_of_fences() => {
                 return queue.refused(&question, error);
             }
@@ -123,8 +127,10 @@ fn acquisition_of(
     sent: Option<Acquisition>,
 ) -> Result<Option<Acquisition>, LockError> {
     let asked = Asked { queue: Arc::clone(queue), question: question.clone() };
-    // A waiter that dies must not keep the lock for its whole ttl. Several servers do not hand off.
-    let is_for_a_while = !queue.core.store().servers().are_several();
+    // A waiter that dies must not keep the lock for its whole ttl. Several servers do not hand off,
+    // and with replicas the lock is confirmed before its body.
+    let store = queue.core.store();
+    let is_for_a_while = !store.servers().are_several() && !store.is_replicated();
     let longest = if is_for_a_while { CONFIRM_WINDOW } else { Duration::MAX };
     let request = question.request.of_waiters(question.is_own, longest, Arc::new(asked));
     let Some(request) = request else { return Ok(None) };
