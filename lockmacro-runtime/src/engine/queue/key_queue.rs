@@ -143,6 +143,9 @@ pub(crate) enum Event<T> {
     Answered(T, bool),
     /// A release of the token was sent while it was asked for.
     Spent(T),
+    /// The lock of the queue's request did not count. The first waiter that is awake is sent away,
+    /// and the others ask with another token.
+    Fails(T),
     /// The holder ends, or its lock is lost. The lock is passed on within the turn, which is zero
     /// for a lock that is lost, whose renewal is in doubt, or whose key has to stay. Unless the
     /// effects say so, nothing is left to release.
@@ -323,6 +326,11 @@ impl<A: Ask, W> KeyQueue<A, W> {
             (Asking { token, .. } | Requested { token, .. }, Spent(of)) if token == of => {
                 self.request(out)
             }
+            (Requested { token, .. }, Fails(of)) if token == of => {
+                let first = self.next();
+                out.wake.extend(first.and_then(|first| self.remove(first)));
+                self.request(out)
+            }
             (Requested { token, .. }, Granted(tenure)) if token == tenure.token => {
                 self.offer(tenure, now, out)
             }
@@ -420,6 +428,11 @@ impl<A: Ask, W> KeyQueue<A, W> {
     /// Frees the memory of earlier waiters.
     pub(crate) fn shrink(&mut self) {
         self.waiters.shrink_to(4);
+    }
+
+    /// The first waiter that is awake.
+    pub(crate) fn next(&self) -> Option<Ticket> {
+        self.waiters.get(self.asleep).map(|waiter| waiter.ticket)
     }
 
     /// Number of waiters.

@@ -103,10 +103,6 @@ async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Arc<Store>) {
                 let full = LockError::QueueFull { key, retry_after };
                 return queue.refused(&question, full);
             }
-            // The replicas may be back while the callers wait.
-            Err(Refusal::Failed(error @ LockError::InsufficientReplicas { .. })) => {
-                queue.unanswered_by(&question, Err(error));
-            }
             Err(Refusal::Failed(error)) if !error.is_transient() || error.is_of_fences() => {
                 return queue.refused(&question, error);
             }

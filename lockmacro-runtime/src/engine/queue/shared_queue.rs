@@ -301,12 +301,17 @@ impl SharedQueue {
     }
 
     /// The store refuses the queue's request for good. All waiters are sent away, or those that
-    /// need the fence that there is not.
+    /// need the fence that there is not, or the first one if too few replicas had its lock.
     pub(crate) fn refused(self: &Arc<Self>, asked: &Question, error: LockError) {
         let for_fences = error.is_of_fences();
         self.on(None, |state| {
             if state.asked.as_ref().is_none_or(|(question, _)| question != asked) {
                 return Event::Time;
+            }
+            if let LockError::InsufficientReplicas { .. } = error {
+                state.asked = None;
+                state.sent_away = state.queue.next().map(|first| (first, error));
+                return Event::Fails(asked.clone());
             }
             state.sent_away = Some((state.queue.last(), error));
             Event::Closes(for_fences)
