@@ -30,7 +30,7 @@ pub(crate) struct Acquisition {
     is_first: bool,
     /// The caller blocks its thread.
     is_blocking: bool,
-    /// Is told when nothing is left of the token.
+    /// Informed when nothing is left of the token.
     owner: Option<Arc<dyn TokenOwner>>,
 }
 
@@ -48,7 +48,7 @@ impl Acquisition {
         Self { manager, request, is_counted, is_first, is_blocking, owner }
     }
 
-    /// The same in a queue, which is told when nothing is left of the token.
+    /// The same in a queue, which is informed when nothing is left of the token.
     pub(crate) fn of_queue(mut self, owner: Arc<dyn TokenOwner>) -> Self {
         self.owner = Some(owner);
         self

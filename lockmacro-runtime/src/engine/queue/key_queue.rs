@@ -36,7 +36,7 @@ const PATIENCE: u32 = 6;
 /// A lock that nobody has taken up is then left to others for this many times as long.
 const REST: u32 = 3;
 
-/// What a caller wants. Never changed.
+/// The wish of a caller. Never changed.
 pub(crate) trait Ask {
     /// The secret by which the store knows a holder.
     type Token: Clone + PartialEq;
@@ -55,7 +55,7 @@ pub(crate) trait Ask {
     fn another(&self) -> Self::Token;
 }
 
-/// What a process has at the store, and may pass on: the lease of one token.
+/// The lease of one token, which a process has at the store and may pass on.
 #[derive(Debug, Clone)]
 pub(crate) struct Tenure<T> {
     pub(crate) token: T,
@@ -129,7 +129,7 @@ pub(crate) struct KeyQueue<A: Ask, W> {
     state: State<A::Token>,
 }
 
-/// What a caller, the store or the clock does to the queue.
+/// A step of a caller, the store or the clock that the queue has to know of.
 #[derive(Debug, Clone)]
 pub(crate) enum Event<T> {
     /// The caller's own request was not granted: another holder has the lock, or, if false, the
@@ -164,7 +164,8 @@ pub(crate) struct Effects<T, W> {
     /// Ask the store for the lock with this token, for the confirm window, until it is granted or
     /// retired. Each request asks for fences if the queue [needs them](KeyQueue::is_fenced) then.
     pub(crate) ask: Option<T>,
-    /// Retire this token: do not ask with it any more, and release it until it is [released](KeyQueue::released).
+    /// Retire this token: do not ask with it any more, and release it until it is
+    /// [released](KeyQueue::released).
     pub(crate) release: Option<T>,
     pub(crate) wake: Vec<W>,
     /// A waker that is not needed any more. Its drop may run code of a caller.
@@ -187,7 +188,7 @@ pub(crate) enum Arrival {
     Undecided,
 }
 
-/// What a waiter finds when it is polled.
+/// The state of a waiter when it is polled.
 #[derive(Debug, Clone)]
 pub(crate) enum Found<T> {
     Nothing,

@@ -122,6 +122,11 @@ fn acquisition_of(
     question: &Question,
     sent: Option<Acquisition>,
 ) -> Result<Option<Acquisition>, LockError> {
+    // All tokens without random bits are the same one: to the store, two processes were one holder.
+    if question.request.token == question.request.token.spent() {
+        let detail = "the system has no random bits for a token";
+        return Err(LockError::unavailable(Unavailability::Local, detail));
+    }
     let asked = Asked { queue: Arc::clone(queue), question: question.clone() };
     // A waiter that dies must not keep the lock for its whole ttl. Several servers do not hand off,
     // and with replicas the lock is confirmed before its body.

@@ -14,14 +14,12 @@ use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
 use crate::engine::core::Core;
 use crate::engine::in_flight::TokenOwner;
 use crate::engine::queue::holder::{Holder, shown};
-use crate::engine::queue::key_queue;
-use crate::engine::queue::key_queue::{Ask, Effects, Event, KeyQueue, Ticket};
+use crate::engine::queue::key_queue::{self, Ask, Effects, Event, KeyQueue, Ticket};
 use crate::protocol::answer::{Queueing, Released};
 use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
-
 use crate::value::sync::Mutex;
 use crate::value::time::Moment;
 use crate::value::unavailability::Unavailability;
@@ -156,7 +154,7 @@ pub(crate) struct Before {
     pub(crate) report: Option<oneshot::Sender<Result<Released, LockError>>>,
 }
 
-/// What is left of an event for the caller that has caused it.
+/// The rest of an event, for the caller that has caused it.
 struct Left {
     /// Its acquisition, unless the queue has it now.
     acquisition: Option<Acquisition>,

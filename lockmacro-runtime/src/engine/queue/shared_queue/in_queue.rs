@@ -235,7 +235,7 @@ impl InQueue {
             state.holder = None;
             Event::Ends { by: self.ticket, tenure, turn: Duration::ZERO }
         });
-        // Nobody waits for a release, which comes with the end of the holder.
+        // No caller waits for a release, which comes with the end of the holder.
         Arc::clone(&self.queue).gone(&token.request);
         left.acquisition
     }
