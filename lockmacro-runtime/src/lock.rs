@@ -459,8 +459,8 @@ impl<F> Lock<F> {
     /// lock is released in the background.
     ///
     /// A future that is polled once and then neither polled nor dropped, as in a `select!` whose
-    /// other branch awaits for long, may have the lock for its ttl. Callers of the same process that
-    /// wait go on without it after the time of an answer.
+    /// other branch awaits for long, may have the lock for its ttl. Callers of the same process
+    /// that wait go on without it after the time of an answer.
     ///
     /// # Panics
     /// Panics inside of tokio when the runtime was built without `enable_time` and `enable_io`.

@@ -176,7 +176,8 @@ impl Request {
     }
 
     /// A request for a token of the queue, by which all of its waiters wait together, for a lock of
-    /// `longest`. `None` if the token is one by which a caller has asked, and was released meanwhile.
+    /// `longest`. `None` if the token is one by which a caller has asked, and was released
+    /// meanwhile.
     pub(crate) fn of_waiters(
         &self,
         was_sent: bool,

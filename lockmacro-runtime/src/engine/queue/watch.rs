@@ -31,8 +31,8 @@ async fn watch(queue: Arc<SharedQueue>) {
     }
 }
 
-/// The watch of a queue. If it ends by a panic, such as one in the code of a waker, another watch is
-/// started.
+/// The watch of a queue. If it ends by a panic, such as one in the code of a waker, another
+/// watch is started.
 struct Watch(Arc<SharedQueue>);
 
 impl Drop for Watch {

@@ -23,8 +23,8 @@ use crate::value::time::Moment;
 /// without the caller, whose future may not be polled.
 const UNANSWERED_MIN: Duration = Duration::from_millis(100);
 
-/// Locks of the manager up to which a caller asks while a release of its process has no answer. With
-/// more of them, commands are sent in batches, and the request could overtake the release.
+/// Locks of the manager up to which a caller asks while a release of its process has no answer.
+/// With more of them, commands are sent in batches, and the request could overtake the release.
 const IN_ORDER_MAX: usize = 4;
 
 /// A caller in the queue of its key.
