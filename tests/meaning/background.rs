@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures::FutureExt;
+use futures::future::try_join_all;
 use lockmacro_runtime::{Fence, Lock, LockError, LockManager, LockPolicy, distributed_lock};
 use lockmacro_tests::{Backend, Fault, Proxy, drop_after_polls, eventually, on, on_a_plain_thread};
 
@@ -293,6 +294,30 @@ async fn one_release_is_sent_for_a_lock(backend: &Backend) {
         // The release is sent first, so that the next caller need not ask twice.
         assert!(calls.contains(&("set".to_owned(), CALLS)), "{calls:?}");
     }
+}
+
+/// Their commands are sent in batches, in which a request comes after the release before it.
+#[on(redis, both_runtimes)]
+async fn many_callers_need_not_ask_twice_either(backend: &Backend) {
+    const CALLERS: u64 = 200;
+    const CALLS: u64 = 10;
+    let manager = backend.manager().await;
+    let known = backend.key("known");
+    lock(&manager, &known).run(async { Locked::Ok(()) }).await.expect("free");
+    backend.admins().iter_mut().for_each(|admin| admin.forget_calls());
+    let callers = (0..CALLERS).map(|nth| {
+        let (manager, key) = (manager.clone(), backend.key(&nth.to_string()));
+        tokio::spawn(async move {
+            for _ in 0..CALLS {
+                behind(&manager, &key).run(async { Locked::Ok(()) }).await.expect("not busy");
+            }
+        })
+    });
+    try_join_all(callers.collect::<Vec<_>>()).await.expect("no panic");
+    manager.shutdown(TEST_TIMEOUT).await.expect("released");
+    let calls: Vec<_> = backend.admins().iter_mut().flat_map(|admin| admin.calls()).collect();
+    let asked: u64 = calls.iter().filter(|(name, _)| name == "set").map(|(_, count)| count).sum();
+    assert_eq!(asked, CALLERS * CALLS, "{calls:?}");
 }
 
 #[on(memory, redis, cluster, redlock)]

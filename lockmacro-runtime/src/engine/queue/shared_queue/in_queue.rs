@@ -23,10 +23,6 @@ use crate::value::time::Moment;
 /// without the caller, whose future may not be polled.
 const UNANSWERED_MIN: Duration = Duration::from_millis(100);
 
-/// Locks of the manager up to which a caller asks while a release of its process has no answer.
-/// With more of them, commands are sent in batches, and the request could overtake the release.
-const IN_ORDER_MAX: usize = 4;
-
 /// A caller in the queue of its key.
 #[derive(Debug, Clone)]
 pub(crate) struct InQueue {
@@ -84,12 +80,7 @@ impl SharedQueue {
             }
             let (now, answer) = (Moment::now(), self.core.store().servers().answer_time());
             let until = now.after(answer.max(UNANSWERED_MIN));
-            // A release that takes longer has failed, and is repeated.
-            let is_sent = state.holder_ended.is_some_and(|ended| now < ended.after(answer));
-            let is_in_order = self.core.in_flight.count() <= IN_ORDER_MAX;
-            let waits_for_release = is_again || is_sent && !is_in_order;
-            let (arrival, effects) =
-                state.queue.arrive(Arc::clone(request), waits_for_release, until);
+            let (arrival, effects) = state.queue.arrive(Arc::clone(request), is_again, until);
             let caller = |ticket| InQueue { queue: Arc::clone(self), ticket };
             let arrived = match arrival {
                 Arrival::Asks(ticket, is_behind) => Arrived::Asks(caller(ticket), is_behind),

@@ -1,10 +1,14 @@
 //! Commands of many callers, sent as a batch: the `redis` crate then writes, reads and wakes once
 //! for all of them. With few callers a command is sent directly, which is faster.
+//!
+//! A command that a caller sends after the release of the same key is written after it, so that
+//! nobody has to wait for the answer to a release.
 
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use futures_util::FutureExt as _;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisFuture, RedisResult, Value};
 use tokio::sync::{mpsc, oneshot};
@@ -23,6 +27,8 @@ pub(crate) struct Batcher {
     connection: MultiplexedConnection,
     calls: mpsc::UnboundedSender<Call>,
     in_flight: AtomicUsize,
+    /// Calls for a batch that was not sent yet.
+    unsent: Arc<AtomicUsize>,
 }
 
 /// A command, and how it may be sent with others.
@@ -55,8 +61,9 @@ impl Batcher {
     /// (`by_slot`) no calls are merged.
     pub(crate) fn new(connection: MultiplexedConnection, by_slot: bool) -> Self {
         let (calls, called) = mpsc::unbounded_channel();
-        spawn(send_all(connection.clone(), called, by_slot));
-        Self { connection, calls, in_flight: AtomicUsize::new(0) }
+        let unsent = Arc::<AtomicUsize>::default();
+        spawn(send_all(connection.clone(), called, Arc::clone(&unsent), by_slot));
+        Self { connection, calls, in_flight: AtomicUsize::new(0), unsent }
     }
 
     /// Sends a command and returns its reply. When the future is dropped, it is unknown whether the
@@ -65,7 +72,8 @@ impl Batcher {
         // Before the first await: otherwise the future would keep room for its arguments.
         let others = self.in_flight.fetch_add(1, Ordering::Relaxed);
         let in_flight = InFlightCall(&self.in_flight);
-        let sent = if others < DIRECT_MAX {
+        // Not directly while a batch is to be sent, which the command could overtake.
+        let sent = if others < DIRECT_MAX && self.unsent.load(Ordering::Acquire) == 0 {
             let mut connection = self.connection.clone();
             // Boxed: the future of a waiter stays small.
             Sent::Direct(Box::pin(
@@ -73,6 +81,7 @@ impl Batcher {
             ))
         } else {
             let (reply, answered) = oneshot::channel();
+            self.unsent.fetch_add(1, Ordering::AcqRel);
             // Without the task there is no reply, which the receiver notices.
             let _ = self.calls.send(Call { command, reply });
             Sent::Batched(answered)
@@ -110,6 +119,7 @@ fn closed() -> redis::RedisError {
 async fn send_all(
     connection: MultiplexedConnection,
     mut called: mpsc::UnboundedReceiver<Call>,
+    unsent: Arc<AtomicUsize>,
     by_slot: bool,
 ) {
     let (mut batches, mut calls) = (JoinSet::new(), Vec::new());
@@ -123,6 +133,7 @@ async fn send_all(
         {
             calls.push(call);
         }
+        let begun = calls.len();
         let (mut others, mut mergeable) = (Vec::new(), Vec::<(&'static Script, Vec<Call>)>::new());
         for call in calls.drain(..) {
             match call.command.merges.filter(|_| !one_by_one.load(Ordering::Relaxed)) {
@@ -133,19 +144,29 @@ async fn send_all(
                 None => others.push(call),
             }
         }
-        for (script, calls) in mergeable {
+        // The merged calls first: a release among them may be followed by a request for its key.
+        for (script, mut calls) in mergeable {
             match calls.len() {
-                1 => others.extend(calls),
+                1 => others.insert(0, calls.remove(0)),
                 _ => {
                     let one_by_one = Arc::clone(&one_by_one);
-                    batches.spawn(owned(merge(connection.clone(), script, calls, one_by_one)));
+                    begin(&mut batches, merge(connection.clone(), script, calls, one_by_one));
                 }
             }
         }
         if !others.is_empty() {
-            batches.spawn(owned(send(connection.clone(), others)));
+            begin(&mut batches, send(connection.clone(), others));
         }
+        unsent.fetch_sub(begun, Ordering::AcqRel);
         while batches.try_join_next().is_some() {}
+    }
+}
+
+/// Starts to send a batch. It is written after those that were begun before.
+fn begin(batches: &mut JoinSet<()>, batch: impl Future<Output = ()> + Send + 'static) {
+    let mut batch = Box::pin(owned(batch));
+    if batch.as_mut().now_or_never().is_none() {
+        batches.spawn(batch);
     }
 }
 
