@@ -5,109 +5,80 @@
 //! number of keys has no bound.
 
 use std::borrow::Borrow;
-use std::fmt::Display;
-use std::ops::Deref;
 use std::time::Duration;
 
 use crate::engine::observer;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
 use crate::value::key::Listed;
-use crate::value::labels::Labels;
 use crate::value::loss::Lost;
 use crate::value::time::Moment;
 
 /// Counts one lock in a gauge until it is dropped. The gauge is part of the type, as every waiter
 /// carries one and it has to be small.
 #[derive(Debug)]
-pub(crate) struct Counted<L: Borrow<Request>, const HELD: bool> {
-    request: L,
-}
+pub(crate) struct Counted<R: Borrow<Request>, const HELD: bool>(R);
 
 /// Counts a caller that waits for an answer.
-pub(crate) type WaitingGauge<L> = Counted<L, false>;
+pub(crate) type WaitingGauge<R> = Counted<R, false>;
 /// Counts a held lock.
-pub(crate) type HeldGauge<L> = Counted<L, true>;
+pub(crate) type HeldGauge<R> = Counted<R, true>;
 
-impl<L: Borrow<Request>, const HELD: bool> Counted<L, HELD> {
-    pub(crate) fn new(request: L) -> Self {
-        let counted = Self { request };
-        #[cfg(feature = "metrics")]
-        counted.gauge().increment(1);
-        counted
+impl<R: Borrow<Request>, const HELD: bool> Counted<R, HELD> {
+    const NAME: &str = if HELD { "lockmacro_held" } else { "lockmacro_waiting" };
+
+    pub(crate) fn new(request: R) -> Self {
+        numbers::add(Self::NAME, request.borrow(), 1.0);
+        Self(request)
     }
 }
 
-impl<L: Borrow<Request>, const HELD: bool> Deref for Counted<L, HELD> {
-    type Target = L;
-
-    fn deref(&self) -> &L {
-        &self.request
-    }
-}
-
-#[cfg(feature = "metrics")]
-impl<L: Borrow<Request>, const HELD: bool> Counted<L, HELD> {
-    fn gauge(&self) -> metrics::Gauge {
-        let name = if HELD { "lockmacro_held" } else { "lockmacro_waiting" };
-        numbers::gauge(name, self.request.borrow().labels())
-    }
-}
-
-#[cfg(feature = "metrics")]
-impl<L: Borrow<Request>, const HELD: bool> Drop for Counted<L, HELD> {
+impl<R: Borrow<Request>, const HELD: bool> Drop for Counted<R, HELD> {
     fn drop(&mut self) {
-        self.gauge().decrement(1);
+        numbers::add(Self::NAME, self.0.borrow(), -1.0);
     }
-}
-
-/// Counts a caller that waits for an answer and keeps no gauge, and then that it waits no more.
-pub(crate) fn waits(labels: Labels<'_>, is_more: bool) {
-    numbers::waits(labels, is_more);
 }
 
 /// The span around the body of a lock.
-pub(crate) fn span(labels: Labels<'_>, key: impl Display) -> tracing::Span {
-    tracing::debug_span!("lock", name = %labels.name, template = labels.key.made_of(), %key)
+pub(crate) fn span(request: &Request) -> tracing::Span {
+    let (name, template, key) = shown(request);
+    tracing::debug_span!("lock", %name, template, %key)
 }
 
-pub(crate) fn acquired(labels: Labels<'_>, key: impl Display, asked: Moment) {
-    let (name, template) = (labels.name, labels.key.made_of());
-    let waited = asked.elapsed();
-    tracing::debug!(%name, template, %key, ?waited, "lock acquired");
-    numbers::asked(labels, "acquired", asked);
+pub(crate) fn acquired(request: &Request) {
+    let (name, template, key) = shown(request);
+    tracing::debug!(%name, template, %key, waited = ?request.asked.elapsed(), "lock acquired");
+    asked(request, "acquired");
 }
 
 /// Reports a lock that was not acquired. `known`: the outage of its servers was logged already.
-pub(crate) fn refused(
-    labels: Labels<'_>,
-    key: impl Display,
-    error: &LockError,
-    asked: Moment,
-    known: bool,
-) {
-    let (name, template) = (labels.name, labels.key.made_of());
-    let waited = asked.elapsed();
+pub(crate) fn refused(request: &Request, error: &LockError, known: bool) {
+    let (name, template, key) = shown(request);
     if error.is_busy() {
-        tracing::debug!(%name, template, %key, ?waited, %error, "lock busy");
+        tracing::debug!(%name, template, %key, waited = ?request.asked.elapsed(), %error, "lock busy");
         let timed_out = matches!(error, LockError::TimedOut { .. });
-        numbers::asked(labels, if timed_out { "timed_out" } else { "busy" }, asked);
-        return;
+        return asked(request, if timed_out { "timed_out" } else { "busy" });
     }
     if known {
-        tracing::debug!(%name, template, %key, ?waited, %error, "lock unavailable");
+        tracing::debug!(%name, template, %key, waited = ?request.asked.elapsed(), %error, "lock unavailable");
     } else if error.is_unavailable() {
-        tracing::warn!(%name, template, %key, ?waited, %error, "lock unavailable");
+        tracing::warn!(%name, template, %key, waited = ?request.asked.elapsed(), %error, "lock unavailable");
     } else {
-        tracing::warn!(%name, template, %key, ?waited, %error, "lock refused");
+        tracing::warn!(%name, template, %key, waited = ?request.asked.elapsed(), %error, "lock refused");
     }
-    numbers::asked(labels, "error", asked);
+    asked(request, "error");
 }
 
-pub(crate) fn renewed(labels: Labels<'_>, key: impl Display, answer: Result<bool, &LockError>) {
+fn asked(request: &Request, outcome: &'static str) {
+    numbers::count("lockmacro_acquisitions_total", request, ("outcome", outcome));
+    numbers::record("lockmacro_wait_seconds", request, request.asked);
+}
+
+pub(crate) fn renewed(request: &Request, answer: Result<bool, &LockError>) {
+    let (name, _, key) = shown(request);
     let outcome = match answer {
         Ok(true) => {
-            tracing::trace!(name = %labels.name, %key, "lock renewed");
+            tracing::trace!(%name, %key, "lock renewed");
             "renewed"
         }
         Ok(false) => "taken",
@@ -116,36 +87,34 @@ pub(crate) fn renewed(labels: Labels<'_>, key: impl Display, answer: Result<bool
             | LockError::NoQuorum { .. }
             | LockError::InsufficientReplicas { .. }),
         ) => {
-            tracing::debug!(name = %labels.name, %key, %error, "lock not renewed yet");
+            tracing::debug!(%name, %key, %error, "lock not renewed yet");
             "error"
         }
         // Another try would fail as well.
         Err(error) => {
-            tracing::warn!(name = %labels.name, %key, %error, "lock not renewed");
+            tracing::warn!(%name, %key, %error, "lock not renewed");
             "error"
         }
     };
-    numbers::count("lockmacro_renewals_total", labels, ("outcome", outcome));
+    numbers::count("lockmacro_renewals_total", request, ("outcome", outcome));
 }
 
-pub(crate) fn lost(labels: Labels<'_>, lost: &Lost) {
-    tracing::warn!(name = %labels.name, key = %lost.listed(), cause = %lost.cause(), "lock lost");
-    numbers::count("lockmacro_lost_total", labels, ("cause", lost.cause().label()));
+pub(crate) fn lost(request: &Request, lost: &Lost) {
+    let (name, _, key) = shown(request);
+    tracing::warn!(%name, %key, cause = %lost.cause(), "lock lost");
+    numbers::count("lockmacro_lost_total", request, ("cause", lost.cause().label()));
 }
 
 /// Reports a release of a lock that was lost before, when no renewal had found the loss.
-pub(crate) fn released_late(labels: Labels<'_>, key: impl Display) {
-    tracing::warn!(name = %labels.name, %key, "lock was taken away before its release");
-    numbers::count("lockmacro_released_late_total", labels, ("cause", "taken"));
+pub(crate) fn released_late(request: &Request) {
+    let (name, _, key) = shown(request);
+    tracing::warn!(%name, %key, "lock was taken away before its release");
+    numbers::count("lockmacro_released_late_total", request, ("cause", "taken"));
 }
 
-pub(crate) fn release_unconfirmed(
-    labels: Labels<'_>,
-    key: impl Display,
-    error: &LockError,
-    known: bool,
-) {
-    let name = labels.name;
+/// Reports a release without an answer. `known`: the outage of its servers was logged already.
+pub(crate) fn release_unconfirmed(request: &Request, error: &LockError, known: bool) {
+    let (name, _, key) = shown(request);
     match known {
         true => tracing::debug!(%name, %key, %error, "lock is still being released"),
         false => tracing::warn!(%name, %key, %error, "lock is still being released"),
@@ -153,18 +122,14 @@ pub(crate) fn release_unconfirmed(
 }
 
 /// Reports a lease that was not renewed for half of its time, with the rest of the lease.
-pub(crate) fn half_unrenewed(
-    labels: Labels<'_>,
-    key: impl Display,
-    left: Duration,
-    error: &LockError,
-) {
-    let name = labels.name;
+pub(crate) fn half_unrenewed(request: &Request, left: Duration, error: &LockError) {
+    let (name, _, key) = shown(request);
     tracing::warn!(%name, %key, ?left, %error, "lock not renewed for half of its time");
 }
 
-pub(crate) fn released(labels: Labels<'_>, since: Moment) {
-    numbers::held(labels, since);
+/// Reports the end of a lock that was held since `since`.
+pub(crate) fn released(request: &Request, since: Moment) {
+    numbers::record("lockmacro_hold_seconds", request, since);
 }
 
 /// Reports an error that the return type of a function cannot carry.
@@ -175,57 +140,48 @@ pub(crate) fn unreported(name: &str, key: Option<Listed<'_>>, error: &LockError)
     numbers::unreported(name);
 }
 
+/// The name, template and keys of a lock in the log.
+fn shown(request: &Request) -> (&str, &str, Listed<'_>) {
+    (&request.name, request.first_given().made_of(), request.listed())
+}
+
 #[cfg(feature = "metrics")]
 mod numbers {
-    use metrics::{Gauge, counter, gauge as metric, histogram};
+    use metrics::{counter, gauge, histogram};
 
-    use super::Labels;
-    use crate::value::time::Moment;
+    use super::{Moment, Request};
 
-    pub(crate) fn gauge(name: &'static str, labels: Labels<'_>) -> Gauge {
-        metric!(name, "name" => labels.name.clone(), "template" => labels.key.shared_template())
+    pub(super) fn add(gauge: &'static str, request: &Request, change: f64) {
+        let (name, template) = (request.name.clone(), request.first_given().shared_template());
+        gauge!(gauge, "name" => name, "template" => template).increment(change);
     }
 
-    pub(crate) fn waits(labels: Labels<'_>, is_more: bool) {
-        let waiting = gauge("lockmacro_waiting", labels);
-        if is_more { waiting.increment(1) } else { waiting.decrement(1) }
+    /// Records the time since `since`.
+    pub(super) fn record(histogram: &'static str, request: &Request, since: Moment) {
+        let (name, template) = (request.name.clone(), request.first_given().shared_template());
+        histogram!(histogram, "name" => name, "template" => template).record(since.elapsed());
     }
 
-    pub(crate) fn asked(labels: Labels<'_>, outcome: &'static str, asked: Moment) {
-        count("lockmacro_acquisitions_total", labels, ("outcome", outcome));
-        let (name, template) = (labels.name.clone(), labels.key.shared_template());
-        histogram!("lockmacro_wait_seconds", "name" => name, "template" => template)
-            .record(asked.elapsed());
-    }
-
-    pub(crate) fn held(labels: Labels<'_>, since: Moment) {
-        let (name, template) = (labels.name.clone(), labels.key.shared_template());
-        histogram!("lockmacro_hold_seconds", "name" => name, "template" => template)
-            .record(since.elapsed());
-    }
-
-    pub(crate) fn count(
+    pub(super) fn count(
         counter: &'static str,
-        labels: Labels<'_>,
+        request: &Request,
         (label, value): (&'static str, &'static str),
     ) {
-        let (name, template) = (labels.name.clone(), labels.key.shared_template());
+        let (name, template) = (request.name.clone(), request.first_given().shared_template());
         counter!(counter, "name" => name, "template" => template, label => value).increment(1);
     }
 
-    pub(crate) fn unreported(name: &str) {
+    pub(super) fn unreported(name: &str) {
         counter!("lockmacro_unreported_total", "name" => name.to_owned()).increment(1);
     }
 }
 
 #[cfg(not(feature = "metrics"))]
 mod numbers {
-    use super::Labels;
-    use crate::value::time::Moment;
+    use super::{Moment, Request};
 
-    pub(crate) fn waits(_: Labels<'_>, _: bool) {}
-    pub(crate) fn asked(_: Labels<'_>, _: &str, _: Moment) {}
-    pub(crate) fn held(_: Labels<'_>, _: Moment) {}
-    pub(crate) fn count(_: &str, _: Labels<'_>, _: (&str, &str)) {}
-    pub(crate) fn unreported(_: &str) {}
+    pub(super) fn add(_: &str, _: &Request, _: f64) {}
+    pub(super) fn record(_: &str, _: &Request, _: Moment) {}
+    pub(super) fn count(_: &str, _: &Request, _: (&str, &str)) {}
+    pub(super) fn unreported(_: &str) {}
 }

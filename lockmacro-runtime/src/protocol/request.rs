@@ -12,7 +12,6 @@ use crate::protocol::witness::Witness;
 use crate::value::applied::{Applied, AtomicApplied};
 use crate::value::error::LockError;
 use crate::value::key::{Listed, LockKey};
-use crate::value::labels::Labels;
 use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER, WAITER_TTL};
 use crate::value::time::{LastMoment, Moment};
 use crate::value::token::Token;
@@ -417,10 +416,10 @@ impl Request {
         self.rare.get_or_init(Box::default)
     }
 
-    /// The labels of the lock in metrics.
-    pub(crate) fn labels(&self) -> Labels<'_> {
+    /// The first key in the caller's order.
+    pub(crate) fn first_given(&self) -> &LockKey {
         let given = self.rare.get().and_then(|rare| rare.given.as_ref());
-        Labels { name: &self.name, key: given.unwrap_or(&self.key) }
+        given.unwrap_or(&self.key)
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::future;
 use std::mem;
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use futures_util::FutureExt as _;
@@ -82,7 +81,7 @@ impl Driver {
         body: &mut PollBody<'_>,
     ) -> Poll<Release> {
         if let Driver::Acquiring(acquire, errors) = self {
-            match ready!(Pin::new(acquire).poll(cx)) {
+            match ready!(acquire.poll_unpin(cx)) {
                 Ok(acquired) => *self = Driver::Running(Running::new(acquired.into(), *errors)),
                 Err(error) => return Poll::Ready(future::ready(Err(error)).boxed().fuse()),
             }

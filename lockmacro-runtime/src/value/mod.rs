@@ -16,7 +16,6 @@ pub(crate) mod holder;
 pub(crate) mod inspection;
 pub(crate) mod key;
 pub(crate) mod key_set;
-pub(crate) mod labels;
 pub(crate) mod limits;
 pub(crate) mod loss;
 pub(crate) mod mode;

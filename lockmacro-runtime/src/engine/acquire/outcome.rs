@@ -48,21 +48,17 @@ impl Acquired {
 }
 
 /// The caller's options that apply after the server's answer.
+#[derive(Clone)]
 pub(crate) struct Wanted {
     pub(crate) renewed: bool,
     pub(crate) on_lost: OnLost,
     pub(crate) releases_in_background: bool,
     pub(crate) errors: Errors,
-    /// The caller blocks its thread.
-    pub(crate) blocks: bool,
-    /// The caller has arrived again at its queue.
-    pub(crate) is_again: bool,
-    /// A release of its process was without an answer when it arrived there.
-    pub(crate) is_behind: bool,
     pub(crate) rare: Option<Box<Rare>>,
 }
 
 /// Options that most locks do not have. Boxed, to keep waiters small.
+#[derive(Clone)]
 pub(crate) struct Rare {
     max_hold: Option<Duration>,
     message: Option<Cow<'static, str>>,
@@ -84,31 +80,30 @@ impl Wanted {
         &self,
         acquisition: Acquisition,
         grant: Grant,
-        caller: Option<InQueue>,
+        caller: Option<&InQueue>,
     ) -> Result<Option<Acquired>, LockError> {
         let renewal = self.renewal(grant.sent);
-        let held = Held::new(acquisition, grant, renewal, caller).inspect_err(refused)?;
+        let held = Held::new(acquisition, grant, renewal, caller.cloned()).inspect_err(refused)?;
         Ok(held.map(|held| {
-            let request = held.request();
-            telemetry::acquired(request.labels(), request.listed(), request.asked);
+            telemetry::acquired(held.request());
             Acquired::owning(held, self.on_lost, self.releases_in_background)
         }))
     }
 
     /// The lock was passed on inside this process.
     pub(crate) fn taken_up(
-        self,
+        &self,
         taken_up: TakenUp,
         request: &Request,
     ) -> Result<Acquired, LockError> {
-        telemetry::acquired(request.labels(), request.listed(), request.asked);
+        telemetry::acquired(request);
         let held = Held::taken_up(taken_up, request, |now| self.renewal(now));
         let held = held.inspect_err(refused)?;
         Ok(Acquired::owning(held, self.on_lost, self.releases_in_background))
     }
 
     pub(crate) fn refused(
-        self,
+        &self,
         manager: &Core,
         request: &Request,
         refusal: Refusal,
@@ -136,8 +131,10 @@ impl Wanted {
             Refusal::Failed(error) => error,
         };
         let known = error.is_of_servers() && !manager.store().servers().is_news();
-        telemetry::refused(request.labels(), request.listed(), &error, request.asked, known);
-        self.report(request, &error);
+        telemetry::refused(request, &error, known);
+        if self.errors != Errors::Carried {
+            unreported(&request.name, request.keys(), &error);
+        }
         refused(&error);
         Err(error)
     }
@@ -149,13 +146,6 @@ impl Wanted {
             _ if !self.renewed => Renewal::Off,
             Some(limit) => Renewal::Until(limit),
             None => Renewal::On,
-        }
-    }
-
-    /// Reports an error that the caller's return type cannot carry.
-    pub(crate) fn report(&self, request: &Request, error: &LockError) {
-        if self.errors != Errors::Carried {
-            unreported(&request.name, request.keys(), error);
         }
     }
 }

@@ -1,104 +1,134 @@
 //! A caller that asks the store itself, because its process has nothing at the store.
 
+use std::future::{poll_fn, ready};
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
-use crate::engine::acquire::outcome::Wanted;
+use tokio::time::timeout;
+
 use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
 use crate::engine::queue::shared_queue::in_queue::InQueue;
-use crate::engine::telemetry;
-use crate::protocol::answer::{Answer, Failed, Grant};
+use crate::engine::queue::shared_queue::{SharedQueue, unanswered};
+use crate::engine::telemetry::WaitingGauge;
+use crate::protocol::answer::{Answer, Asked, Failed, Grant};
 use crate::protocol::request::Request;
+use crate::store::dispatch::Store;
+use crate::value::applied::Applied;
+use crate::value::time::Moment;
 
-/// A caller that asks the store itself. Dropping it leaves the queue.
-pub(crate) struct OwnRequest {
-    caller: InQueue,
-    /// Present until the caller asks no more.
-    acquisition: Option<Acquisition>,
-}
+/// Shortest of the longest times for the own request of a caller that waits.
+const SHORTEST: Duration = Duration::from_millis(1);
 
 /// What becomes of the caller.
 pub(crate) enum Answered {
     Granted(Acquisition, Grant, InQueue),
     /// The queue has gone on with the token, or asks with another one. The caller waits there, or
     /// arrives again.
-    GoesOn(InQueue, Arc<Request>),
-    Refused(InQueue, Arc<Request>, Refusal),
+    GoesOn(InQueue),
+    Refused(Refusal),
 }
 
-impl OwnRequest {
-    pub(crate) fn new(caller: InQueue, acquisition: Acquisition) -> Self {
-        telemetry::waits(acquisition.request().labels(), true);
-        Self { caller, acquisition: Some(acquisition) }
-    }
+/// A caller that asks, until it asks no more. Dropping it leaves the queue.
+struct Asking(Option<(InQueue, Acquisition)>);
 
-    /// Whether the queue has gone on with the token, because the caller was not polled in time.
-    pub(crate) fn is_passed_over(&self) -> bool {
-        self.acquisition.as_ref().is_none_or(|own| own.request().is_taken_over())
-    }
-
-    /// The request was answered.
-    pub(crate) fn answered(
-        mut self,
-        answer: Result<Answer, Failed>,
-        wanted: &Wanted,
-    ) -> Option<Answered> {
-        let own = self.take()?;
-        let waits = own.request().until.is_some();
-        if matches!(answer, Ok(Answer::Lost(_))) && (waits || !wanted.is_again) {
-            // A request with this token may still arrive.
-            own.request().note_released();
-            return Some(
-                self.asks_no_more(own, |caller, own| caller.not_granted(None, false, own)),
-            );
-        }
-        let refusal = match own.take_answer(answer) {
-            Ok(grant) => return Some(Answered::Granted(own, grant, self.caller.clone())),
-            Err(refusal) => refusal,
-        };
-        let is_known = own.request().applied().is_known() && !own.request().only_if_free;
-        let (holder, arrives) = match &refusal {
-            Refusal::Contended { holder, .. } => {
-                (Some(holder).filter(|_| is_known), waits || wanted.is_behind)
-            }
-            Refusal::Failed(error) => {
-                (None, waits && error.is_transient() && !error.is_of_fences())
-            }
-        };
-        let asked = self.asks_no_more(own, |caller, own| match waits && !arrives {
-            true => caller.leave(Some(own)),
-            false => caller.not_granted(holder, wanted.is_behind, own),
-        });
-        Some(match (arrives, asked) {
-            (false, Answered::GoesOn(caller, request)) => {
-                Answered::Refused(caller, request, refusal)
-            }
-            (_, asked) => asked,
-        })
-    }
-
-    /// The queue has gone on with the token.
-    pub(crate) fn passed_over(mut self) -> Option<Answered> {
-        let own = self.take()?;
-        Some(self.asks_no_more(own, |_, own| own.forget()))
-    }
-
-    /// The caller asks no more itself. It waits, or arrives again.
-    fn asks_no_more(&self, own: Acquisition, tell: impl FnOnce(&InQueue, Acquisition)) -> Answered {
-        let (caller, request) = (self.caller.clone(), Arc::clone(own.request()));
-        tell(&caller, own);
-        Answered::GoesOn(caller, request)
-    }
-
-    fn take(&mut self) -> Option<Acquisition> {
-        let own = self.acquisition.take();
-        own.inspect(|own| telemetry::waits(own.request().labels(), false))
-    }
-}
-
-impl Drop for OwnRequest {
+impl Drop for Asking {
     fn drop(&mut self) {
-        if let Some(own) = self.take() {
-            self.caller.leave(Some(own));
+        if let Some((caller, own)) = self.0.take() {
+            caller.leave(Some(own));
         }
+    }
+}
+
+/// Asks the store for the lock of a caller. `is_again`: the caller has arrived again at its queue.
+/// `is_behind`: a release of its process was without an answer then.
+pub(crate) async fn ask(
+    caller: InQueue,
+    request: &Arc<Request>,
+    store: &Arc<Store>,
+    is_again: bool,
+    is_behind: bool,
+) -> Answered {
+    let queue = Arc::clone(&caller.queue);
+    let own = Acquisition::new(Arc::clone(&queue.core), Arc::clone(request));
+    let own = own.of_queue(Arc::clone(&queue) as _);
+    let entered = own.enter();
+    let mut asking = Asking(Some((caller, own)));
+    if let Err(error) = entered {
+        return Answered::Refused(Refusal::Failed(error));
+    }
+    let answer = {
+        let _waiting = WaitingGauge::new(&**request);
+        let mut asked = asked(store, request, &queue);
+        poll_fn(|cx| match request.is_taken_over() {
+            true => Poll::Ready(None),
+            false => asked.as_mut().poll(cx).map(Some),
+        })
+        .await
+    };
+    // Taken here only.
+    let Some((caller, own)) = asking.0.take() else {
+        return Answered::Refused(Refusal::Failed(unanswered()));
+    };
+    match answer {
+        Some(answer) => answered(caller, own, answer, is_again, is_behind),
+        // The queue has gone on with the token, as the caller was not polled in time.
+        None => {
+            own.forget();
+            Answered::GoesOn(caller)
+        }
+    }
+}
+
+/// The first request of a caller.
+fn asked(
+    store: &Arc<Store>,
+    request: &Arc<Request>,
+    queue: &SharedQueue,
+) -> Asked<'static, Result<Answer, Failed>> {
+    let servers = store.servers();
+    let in_vain = |applied| Err(Failed { error: unanswered(), applied });
+    let Some(until) = request.until else { return store.acquire(request, &queue.core.shutdown) };
+    // Of an attempt that ends early, several servers would have to be asked about its token first.
+    // The queue's request has the time for an attempt.
+    if servers.are_several() {
+        return Box::pin(ready(in_vain(Applied::No)));
+    }
+    // Longer than one answer may take, so that the store notices a server without an answer.
+    let longest = (servers.answer_time() * 2).max(SHORTEST).min(until.since(Moment::now()));
+    let answer = timeout(longest, store.acquire(request, &queue.core.shutdown));
+    Box::pin(async move { answer.await.unwrap_or_else(|_| in_vain(Applied::Unknown)) })
+}
+
+fn answered(
+    caller: InQueue,
+    own: Acquisition,
+    answer: Result<Answer, Failed>,
+    is_again: bool,
+    is_behind: bool,
+) -> Answered {
+    let waits = own.request().until.is_some();
+    if matches!(answer, Ok(Answer::Lost(_))) && (waits || !is_again) {
+        // A request with this token may still arrive.
+        own.request().note_released();
+        caller.not_granted(None, false, own);
+        return Answered::GoesOn(caller);
+    }
+    let refusal = match own.take_answer(answer) {
+        Ok(grant) => return Answered::Granted(own, grant, caller),
+        Err(refusal) => refusal,
+    };
+    let is_known = own.request().applied().is_known() && !own.request().only_if_free;
+    let (holder, goes_on) = match &refusal {
+        Refusal::Contended { holder, .. } => (Some(holder), waits || is_behind),
+        Refusal::Failed(error) => (None, waits && error.is_transient() && !error.is_of_fences()),
+    };
+    match waits && !goes_on {
+        true => caller.leave(Some(own)),
+        false => caller.not_granted(holder.filter(|_| is_known), is_behind, own),
+    }
+    match goes_on {
+        true => Answered::GoesOn(caller),
+        false => Answered::Refused(refusal),
     }
 }

@@ -14,7 +14,6 @@ use crate::store::dispatch::Store;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
-use crate::value::time::Moment;
 
 /// Pause before a lock that was lost at once is requested again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
@@ -26,10 +25,6 @@ pub(crate) struct Acquisition {
     request: Arc<Request>,
     /// The manager counts it as in flight, because there may be something to release.
     is_counted: AtomicBool,
-    /// The token is the first one of its caller.
-    is_first: bool,
-    /// The caller blocks its thread.
-    is_blocking: bool,
     /// Informed when nothing is left of the token.
     owner: Option<Arc<dyn TokenOwner>>,
 }
@@ -42,10 +37,9 @@ pub(crate) enum Refusal {
 }
 
 impl Acquisition {
-    /// An acquisition whose request was not sent yet. `is_blocking`: the caller blocks its thread.
-    pub(crate) fn new(manager: Arc<Core>, request: Arc<Request>, is_blocking: bool) -> Self {
-        let (is_counted, is_first, owner) = (AtomicBool::new(false), true, None);
-        Self { manager, request, is_counted, is_first, is_blocking, owner }
+    /// An acquisition whose request was not sent yet.
+    pub(crate) fn new(manager: Arc<Core>, request: Arc<Request>) -> Self {
+        Self { manager, request, is_counted: AtomicBool::new(false), owner: None }
     }
 
     /// The same in a queue, which is informed when nothing is left of the token.
@@ -60,15 +54,6 @@ impl Acquisition {
 
     pub(crate) fn request(&self) -> &Arc<Request> {
         &self.request
-    }
-
-    /// The store that the caller asks. The runtime of a blocked thread may be blocked with it, so
-    /// such a caller asks through the connection of the background thread.
-    pub(crate) fn store(&self) -> Arc<Store> {
-        match self.is_blocking {
-            true => self.manager.background.store(),
-            false => Arc::clone(&self.manager.store),
-        }
     }
 
     /// Releases the lock, and returns the server's answer. After an error, dropping the
@@ -92,7 +77,7 @@ impl Acquisition {
 
     /// Takes the token out, which this acquisition does not release any more.
     pub(crate) fn give_away(&self) -> Self {
-        self.take_out(Arc::clone(&self.request))
+        self.give_to(Arc::clone(&self.request))
     }
 
     /// The opposite: this acquisition releases the token that was taken out.
@@ -100,20 +85,11 @@ impl Acquisition {
         self.is_counted.store(given.is_counted.swap(false, Ordering::AcqRel), Ordering::Release);
     }
 
-    /// The acquisition of a waiter that has taken the lock up.
-    pub(crate) fn taken_up(&self, waiter: &Request, kept_until: Moment) -> Self {
-        self.take_out(Arc::new(waiter.with_token_of(&self.request, kept_until)))
-    }
-
-    /// The same token with another request.
-    pub(crate) fn with_request(&self, request: Request) -> Self {
-        self.take_out(Arc::new(request))
-    }
-
-    fn take_out(&self, request: Arc<Request>) -> Self {
+    /// The same with another request, which has the same token.
+    pub(crate) fn give_to(&self, request: Arc<Request>) -> Self {
         let is_counted = AtomicBool::new(self.is_counted.swap(false, Ordering::AcqRel));
         let (manager, owner) = (Arc::clone(&self.manager), self.owner.clone());
-        Self { manager, request, is_counted, is_first: false, is_blocking: false, owner }
+        Self { manager, request, is_counted, owner }
     }
 
     /// The token is released by another owner of it.
@@ -150,18 +126,10 @@ impl Acquisition {
         self
     }
 
-    /// Whether to request the lock again, because the lock was lost before its caller had it. A
-    /// waiter does so until its deadline, and a caller that does not wait does so once.
-    pub(crate) fn is_to_restart(&self, answer: &Result<Answer, Failed>) -> bool {
-        matches!(answer, Ok(Answer::Lost(_)))
-            && self.request.until.map_or(self.is_first, |until| Moment::now() < until)
-    }
-
     /// Becomes an acquisition of the same lock with another token.
     pub(crate) fn renew_token(&mut self) -> Result<(), LockError> {
         let request = Arc::new(self.request.with_new_token()?);
-        *self = Self::new(Arc::clone(&self.manager), request, self.is_blocking);
-        self.is_first = false;
+        *self = Self::new(Arc::clone(&self.manager), request);
         self.enter()
     }
 

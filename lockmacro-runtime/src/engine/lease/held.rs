@@ -74,7 +74,8 @@ impl Held {
         renewal: impl FnOnce(Moment) -> Renewal,
     ) -> Result<Arc<Self>, LockError> {
         let (now, tenure) = (Moment::now(), taken_up.tenure.clone());
-        let acquisition = taken_up.acquisition.taken_up(waiter, tenure.kept_until);
+        let request = waiter.with_token_of(taken_up.acquisition.request(), tenure.kept_until);
+        let acquisition = taken_up.acquisition.give_to(Arc::new(request));
         acquisition.request().granted(now);
         let lease = Lease::passed(now, tenure.ends, waiter.ttl, renewal(now));
         let due = lease.first_try(now, random::fraction());
@@ -136,7 +137,7 @@ impl Held {
         tenure_state: TenureState,
     ) -> Arc<Self> {
         let counted = telemetry::HeldGauge::new(Arc::clone(acquisition.request()));
-        let span = telemetry::span(acquisition.request().labels(), acquisition.request().listed());
+        let span = telemetry::span(acquisition.request());
         Arc::new(Self {
             renewal: Mutex::new(None),
             acquisition,
@@ -254,7 +255,7 @@ impl Held {
             if cause != LossCause::Released && !self.loss_reported.swap(true, Ordering::AcqRel) {
                 // First: the code of a subscriber may panic.
                 self.leaves_queue(cause);
-                telemetry::lost(self.request().labels(), &lost);
+                telemetry::lost(self.request(), &lost);
             }
             lost
         })
@@ -352,14 +353,13 @@ impl Held {
         released: Result<Released, LockError>,
         lost: Option<&Lost>,
     ) {
-        let (key, labels) = (self.request().listed(), self.request().labels());
         match released {
             _ if lost.is_some() => {}
             Ok(Released::Held | Released::Unconfirmed) => {}
-            Ok(Released::NotHeld) => telemetry::released_late(labels, key),
+            Ok(Released::NotHeld) => telemetry::released_late(self.request()),
             Err(error) => {
                 let known = error.is_of_servers() && !self.manager().store().servers().is_news();
-                telemetry::release_unconfirmed(labels, key, &error, known);
+                telemetry::release_unconfirmed(self.request(), &error, known);
             }
         }
     }
@@ -381,7 +381,7 @@ impl Held {
         // `SeqCst`, for one order with the renewals that count as in flight.
         self.released.store(true, Ordering::SeqCst);
         self.counted.lock().take();
-        telemetry::released(self.request().labels(), self.since);
+        telemetry::released(self.request(), self.since);
         let held = self.since.elapsed() + self.request().keep();
         self.request().keys().iter().for_each(|key| self.manager().hold_times.note(key, held));
         self.changed.notify_waiters();

@@ -347,11 +347,11 @@ async fn renew(renewals: Arc<Renewals>, store: Arc<Store>, Due { id, held, lease
     if let (true, Err(error)) = (renewed, &answer)
         && let Some(left) = held.is_halved()
     {
-        telemetry::half_unrenewed(request.labels(), request.listed(), left, error);
+        telemetry::half_unrenewed(request, left, error);
     }
     renewals.over(id, next);
     if renewed || !matches!(answer, Ok(true)) {
-        telemetry::renewed(request.labels(), request.listed(), answer.as_ref().copied());
+        telemetry::renewed(request, answer.as_ref().copied());
     }
 }
 

@@ -10,7 +10,6 @@ pub(crate) mod key_queue;
 pub(crate) mod request;
 pub(crate) mod shared_queue;
 pub(crate) mod table;
-pub(crate) mod timer;
 pub(crate) mod turn;
 pub(crate) mod waiting;
 pub(crate) mod watch;

@@ -136,10 +136,10 @@ fn acquisition_of(
     let request = question.request.of_waiters(question.is_own, longest, Arc::new(asked));
     let Some(request) = request else { return Ok(None) };
     if let Some(sent) = sent {
-        return Ok(Some(sent.with_request(request)));
+        return Ok(Some(sent.give_to(Arc::new(request))));
     }
     let (core, owner) = (Arc::clone(&queue.core), Arc::clone(queue) as _);
-    let acquisition = Acquisition::new(core, Arc::new(request), false).of_queue(owner);
+    let acquisition = Acquisition::new(core, Arc::new(request)).of_queue(owner);
     if question.is_own {
         return Ok(Some(acquisition.counted()));
     }

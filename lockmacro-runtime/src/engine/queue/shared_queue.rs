@@ -2,9 +2,8 @@
 //! wakers of callers at once. It locks the queue, feeds it one event, and carries out the effects
 //! without the mutex.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
 use std::{fmt, mem};
 
@@ -85,6 +84,8 @@ pub(crate) struct SharedQueue {
     pub(crate) sooner: Notify,
     /// The queue's request was answered.
     pub(crate) answered: Notify,
+    /// There was an event.
+    pub(crate) changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -101,8 +102,6 @@ struct State {
     /// The token of the lock that is offered.
     offered: Option<Acquisition>,
     holder: Option<Weak<dyn Holder>>,
-    /// Callers that wait for the next event, in the order of their numbers.
-    undecided: BTreeMap<u64, Waker>,
     /// When a holder of this process last ended.
     holder_ended: Option<Moment>,
     /// When the watch looks at the queue next; `None` when there is no watch.
@@ -138,6 +137,16 @@ impl Drop for Wakes {
     }
 }
 
+/// Tells undecided callers of an event when it is dropped: after the event, whatever the code of a
+/// waker does.
+struct Tells<'a>(&'a Notify);
+
+impl Drop for Tells<'_> {
+    fn drop(&mut self) {
+        self.0.notify_waiters();
+    }
+}
+
 /// A request of the queue, to be sent.
 pub(crate) struct ToSend {
     pub(crate) question: Question,
@@ -166,8 +175,8 @@ struct Left {
 
 impl SharedQueue {
     pub(crate) fn new(key: LockKey, core: Arc<Core>) -> Arc<Self> {
-        let (state, sooner, answered) = Default::default();
-        Arc::new(Self { key, core, state, sooner, answered })
+        let (state, sooner, answered, changed) = Default::default();
+        Arc::new(Self { key, core, state, sooner, answered, changed })
     }
 
     /// Changes the queue under its mutex, and then carries out the effects without the mutex.
@@ -220,7 +229,7 @@ impl SharedQueue {
         (result, left)
     }
 
-    /// An event, other than the arrival or the poll of a caller. Wakes the undecided callers.
+    /// An event, other than the arrival or the poll of a caller. Tells the undecided callers.
     fn on(
         self: &Arc<Self>,
         acquisition: Option<Acquisition>,
@@ -235,11 +244,10 @@ impl SharedQueue {
         acquisition: Option<Acquisition>,
         change: impl FnOnce(&mut State) -> Event<Question>,
     ) -> Left {
+        let _told = Tells(&self.changed);
         let (_, left) = self.with(acquisition, |state| {
             let event = change(state);
-            let mut effects = state.queue.on(event, now);
-            effects.wake.extend(mem::take(&mut state.undecided).into_values());
-            ((), effects)
+            ((), state.queue.on(event, now))
         });
         left
     }
@@ -325,7 +333,7 @@ impl SharedQueue {
         // A caller that was not polled has asked with this token, and nobody else wants it.
         let token = left.release.filter(|question| question.is_own);
         if let Some(request) = token.and_then(|question| question.request.take_over()) {
-            let own = Acquisition::new(Arc::clone(&self.core), Arc::new(request), false);
+            let own = Acquisition::new(Arc::clone(&self.core), Arc::new(request));
             drop(own.of_queue(Arc::clone(self) as _).counted());
         }
     }
@@ -354,29 +362,13 @@ impl SharedQueue {
         self.state.lock().queue.is_fenced()
     }
 
-    /// Makes the next event wake a caller.
-    pub(crate) fn notify(&self, number: u64, waker: &Waker) {
-        let unused = self.state.lock().undecided.insert(number, waker.clone());
-        drop(unused);
-    }
-
-    pub(crate) fn forget(&self, number: u64) {
-        let waker = self.state.lock().undecided.remove(&number);
-        drop(waker);
-    }
-
-    /// Ready when no release is in flight, with whether one may have been since `since`.
-    pub(crate) fn poll_released(&self, number: u64, since: Moment, cx: &Context<'_>) -> Poll<bool> {
-        let mut state = self.state.lock();
-        if state.queue.is_releasing() {
-            let unused = state.undecided.insert(number, cx.waker().clone());
-            drop(state);
-            drop(unused);
-            return Poll::Pending;
-        }
+    /// Once no release is in flight: whether one may have been since `since`.
+    pub(crate) fn released_since(&self, since: Moment) -> Option<bool> {
+        let state = self.state.lock();
         // A release is answered within this time.
         let longest = self.core.answer_time() * 2;
-        Poll::Ready(state.holder_ended.is_some_and(|ended| since <= ended.after(longest)))
+        let was = state.holder_ended.is_some_and(|ended| since <= ended.after(longest));
+        (!state.queue.is_releasing()).then_some(was)
     }
 
     /// The refusal of a caller that does not wait, if another holder was known since `since`.
@@ -387,30 +379,29 @@ impl SharedQueue {
         is_busy.then(|| self.busy(&state, Queueing::Outside, &mut held))
     }
 
-    /// The refusal of a caller whose time is over. `None` while nothing is known of the lock,
-    /// unless this is the `last` check. The caller came at `since`.
-    pub(crate) fn over(&self, waits: Option<Ticket>, last: bool, since: Moment) -> Option<Refusal> {
+    /// The refusal of a caller whose time is over, and that came at `since`. `Err` while nothing is
+    /// known of the lock.
+    pub(crate) fn over(&self, waits: Option<Ticket>, since: Moment) -> Result<Refusal, Refusal> {
         let mut held = None;
         let state = self.state.lock();
         let is_ours = state.queue.holder().is_some() || state.queue.offered().is_some();
-        match &state.last {
-            Some(Err(error)) if !is_ours => return Some(Refusal::Failed(error.clone())),
-            // A caller that came before a holder of its process ended has waited for a busy lock.
-            None if !is_ours && last && state.holder_ended.is_none_or(|ended| ended < since) => {
-                return Some(Refusal::Failed(unanswered()));
-            }
-            None if !is_ours && !last => return None,
-            _ => {}
+        let last = state.last.as_ref().filter(|_| !is_ours);
+        if let Some(Err(error)) = last {
+            return Ok(Refusal::Failed(error.clone()));
         }
-        let ahead = match &state.last {
-            Some(Ok(Contended { ahead, .. })) if !is_ours => *ahead,
-            _ => 0,
-        };
+        let ahead = last.map_or(0, |last| last.as_ref().map_or(0, |contended| contended.ahead));
         let queue = waits.map_or(Queueing::Outside, |ticket| {
             let rank = u32::try_from(state.queue.rank(ticket)).unwrap_or(u32::MAX);
             Queueing::Left(rank.saturating_add(ahead))
         });
-        Some(self.busy(&state, queue, &mut held))
+        let refusal = self.busy(&state, queue, &mut held);
+        match (last, state.holder_ended) {
+            (Some(_), _) => Ok(refusal),
+            _ if is_ours => Ok(refusal),
+            // A caller that came before a holder of its process ended has waited for a busy lock.
+            (None, Some(ended)) if since <= ended => Err(refusal),
+            (None, _) => Err(Refusal::Failed(unanswered())),
+        }
     }
 
     /// The holder, for a caller that is refused. It is kept in `held`, to be dropped without the
@@ -473,11 +464,10 @@ impl SharedQueue {
 
 impl TokenOwner for SharedQueue {
     fn gone(self: Arc<Self>, request: &Arc<Request>) {
+        let _told = Tells(&self.changed);
         self.with(None, |state| {
             state.queue.released(&Question::of(request));
-            let mut effects = Effects::default();
-            effects.wake.extend(mem::take(&mut state.undecided).into_values());
-            ((), effects)
+            ((), Effects::default())
         });
     }
 }

@@ -1,13 +1,12 @@
 //! A caller in its queue: how it arrives, waits and leaves, and how its turn ends.
 
-use std::mem;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{Contended, Question, SharedQueue, State, Tenure};
+use super::{Contended, Question, SharedQueue, State, Tells, Tenure};
 use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
 use crate::engine::in_flight::TokenOwner as _;
 use crate::engine::queue::holder::Holder;
@@ -35,7 +34,7 @@ pub(crate) enum Arrived {
     /// The caller asks the store itself. See [`Arrival::Asks`] for the flag.
     Asks(InQueue, bool),
     Waits(InQueue),
-    /// The caller arrives again after the next event, of which its waker tells.
+    /// The caller arrives again after the next event.
     Undecided,
     Refused(Refusal),
 }
@@ -58,20 +57,14 @@ pub(crate) enum Ended {
 }
 
 impl SharedQueue {
-    /// A caller arrives, maybe again. `undecided`: its number, and the waker for the case that it
-    /// has to arrive again.
-    pub(crate) fn arrive(
-        self: &Arc<Self>,
-        request: &Arc<Request>,
-        is_again: bool,
-        undecided: Option<(u64, &Waker)>,
-    ) -> Arrived {
+    /// A caller arrives, maybe again.
+    pub(crate) fn arrive(self: &Arc<Self>, request: &Arc<Request>, is_again: bool) -> Arrived {
         // A holder that has lost the lock delays no other caller, even if it has never checked its
         // lease.
         if let Some(holder) = self.holder() {
             holder.lasts();
         }
-        let (mut held, mut unused) = (None, None);
+        let mut held = None;
         let (arrived, _) = self.with(None, |state| {
             let waits = request.until.is_some();
             if waits && state.queue.count() >= QUEUE_MAX {
@@ -86,17 +79,10 @@ impl SharedQueue {
                 Arrival::Asks(ticket, is_behind) => Arrived::Asks(caller(ticket), is_behind),
                 Arrival::Waits(ticket) => Arrived::Waits(caller(ticket)),
                 Arrival::Busy => Arrived::Refused(self.busy(state, Queueing::Outside, &mut held)),
-                Arrival::Undecided => {
-                    if let Some((number, waker)) = undecided {
-                        // Dropped without the mutex, as it may run code of the caller.
-                        unused = state.undecided.insert(number, waker.clone());
-                    }
-                    Arrived::Undecided
-                }
+                Arrival::Undecided => Arrived::Undecided,
             };
             (arrived, effects)
         });
-        drop(unused);
         arrived
     }
 }
@@ -105,12 +91,12 @@ impl InQueue {
     /// The caller has asked the store itself, and `holder` was granted the lock. Returns false if
     /// the queue has gone on with the token.
     pub(crate) fn granted(&self, holder: Weak<dyn Holder>) -> bool {
+        let _told = Tells(&self.queue.changed);
         let (is_ours, _) = self.queue.with(None, |state| {
-            let mut effects = state.queue.granted_to(self.ticket);
+            let effects = state.queue.granted_to(self.ticket);
             let is_ours = state.queue.holder() == Some(self.ticket);
             if is_ours {
                 (state.holder, state.last) = (Some(holder), None);
-                effects.wake.extend(mem::take(&mut state.undecided).into_values());
             }
             (is_ours, effects)
         });
