@@ -10,10 +10,9 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use crate::engine::observer;
-use crate::protocol::request::Request;
+use crate::protocol::request::{Labels, Request};
 use crate::value::error::LockError;
 use crate::value::key::Listed;
-use crate::value::labels::Labels;
 use crate::value::loss::Lost;
 use crate::value::time::Moment;
 

@@ -86,7 +86,7 @@ impl Memory {
             if over {
                 return Ok(answer);
             }
-            request.note_contended(holder, *rank);
+            request.witness().contended(holder, *rank);
             let pause = Instant::now() + tick(*rank, holder.left, true, random::fraction());
             let pause = until.map_or(pause, |until| until.min(pause));
             // Keeps the future small while it waits.

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::time::{Duration, SystemTime};
 
-use crate::protocol::answer::Queueing;
-use crate::protocol::other_holder::OtherHolder;
+use crate::protocol::answer::{OtherHolder, Queueing};
 use crate::protocol::request::Request;
 use crate::store::hand_off::HandOff;
 use crate::store::waiters::Waiters;

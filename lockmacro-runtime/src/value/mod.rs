@@ -2,21 +2,15 @@
 
 pub(crate) mod applied;
 pub(crate) mod backoff;
-pub(crate) mod busy_text;
 pub(crate) mod companion;
 pub(crate) mod defaults;
-pub(crate) mod duration;
 pub(crate) mod error;
-pub(crate) mod error_accessors;
-pub(crate) mod error_constructors;
 pub(crate) mod escaped;
 pub mod fence;
 pub(crate) mod holder;
 #[cfg(feature = "look")]
 pub(crate) mod inspection;
 pub(crate) mod key;
-pub(crate) mod key_set;
-pub(crate) mod labels;
 pub(crate) mod limits;
 pub(crate) mod loss;
 pub(crate) mod mode;

@@ -31,8 +31,7 @@ use crate::value::applied::Applied;
 use crate::value::defaults::check_ttl;
 use crate::value::error::LockError;
 use crate::value::holder::about;
-use crate::value::key::LockKey;
-use crate::value::key_set::{in_order, permit_before_exclusive};
+use crate::value::key::{LockKey, in_order, permit_before_exclusive};
 use crate::value::time::{Moment, wall_clock};
 use crate::value::token::Token;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redis::{Cmd, InfoDict, Value};
 
+use crate::protocol::quorum::{NodeError, NodeInfo, Vote};
 use crate::protocol::request::Request;
-use crate::protocol::vote::{NodeError, NodeInfo, Vote};
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::{Reply, parsed};

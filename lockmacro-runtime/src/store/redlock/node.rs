@@ -8,8 +8,8 @@ use std::{fmt, mem};
 use tokio::time::timeout;
 
 use crate::protocol::attempts::{Attempts, Withheld};
+use crate::protocol::quorum::{NodeError, Vote};
 use crate::protocol::request::Request;
-use crate::protocol::vote::{NodeError, Vote};
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node_names::same;
 use crate::store::redlock::rules::{Rules, replaced};

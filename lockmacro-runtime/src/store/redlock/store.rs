@@ -12,9 +12,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::protocol::attempts::Attempts;
-use crate::protocol::quorum::{late, majority, may_be_had, no_quorum};
+use crate::protocol::quorum::{NodeError, late, majority, may_be_had, no_quorum};
 use crate::protocol::request::Request;
-use crate::protocol::vote::NodeError;
 use crate::store::redis::client::url::Deployment;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node::Nodes;

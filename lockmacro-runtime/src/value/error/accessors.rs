@@ -4,10 +4,11 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use crate::value::busy_text::whole_seconds;
-use crate::value::error::LockError::{
-    self, Busy, ConnectionLimit, InsufficientReplicas, NoQuorum, QueueFull, TimedOut, Unavailable,
+use super::LockError::{
+    self, AccessDenied, Authentication, Busy, ConnectionLimit, InsufficientReplicas, NoQuorum,
+    QueueFull, TimedOut, Unavailable,
 };
+use super::whole_seconds;
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 use crate::value::unavailability::Unavailability;
@@ -325,13 +326,11 @@ impl LockError {
 
     /// Whether there is no fence left.
     pub(crate) fn is_of_fences(&self) -> bool {
-        let used_up = Unavailability::FencesUsedUp;
-        matches!(self, LockError::Unavailable { reason, .. } if *reason == used_up)
+        matches!(self, Unavailable { reason: Unavailability::FencesUsedUp, .. })
     }
 
     /// Whether it is about the servers rather than the key, so that many callers get it at once.
     pub(crate) fn is_of_servers(&self) -> bool {
-        use LockError::{AccessDenied, Authentication};
         self.is_unavailable() || matches!(self, AccessDenied { .. } | Authentication { .. })
     }
 

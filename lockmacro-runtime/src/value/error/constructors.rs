@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::value::error::LockError;
+use super::LockError;
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 use crate::value::unavailability::Unavailability;
