@@ -163,9 +163,8 @@ impl Request {
             given: all.given.clone(),
             min_hold: all.min_hold,
             stays: all.stays.clone(),
-            longest: LastMoment::default(),
             all_attempts: self.attempts_of(keys),
-            witness: None,
+            ..Rare::default()
         };
         Self {
             key: keys.first().unwrap_or(&self.key).clone(),
@@ -318,12 +317,6 @@ impl Request {
 
     fn same_use(&self) -> AtomicU8 {
         AtomicU8::new(self.token_use.load(Ordering::Acquire))
-    }
-
-    /// Makes the token one that may be sent.
-    pub(crate) fn draw_token(&mut self) -> Result<(), LockError> {
-        self.token = self.token.another()?;
-        Ok(())
     }
 
     fn shares_token_of(&mut self, other: &Self) {

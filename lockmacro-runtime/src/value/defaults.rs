@@ -25,7 +25,7 @@ pub(crate) struct Defaults {
     pub(crate) prefix: Box<str>,
     /// `None` where the length depends on the round trip.
     pub(crate) turn: Option<Duration>,
-    pub(crate) retry_after: Option<(Duration, Duration)>,
+    retry_after: Option<(Duration, Duration)>,
     /// Whether a call also asks a server that is known to be lost.
     pub(crate) asks_lost: bool,
     /// The error of the first setting with an invalid value.
@@ -129,7 +129,15 @@ impl Defaults {
         self.refuse("key_prefix", hint);
     }
 
-    pub(crate) fn refuse(&mut self, setting: &'static str, hint: &str) {
+    pub(crate) fn set_retry_after(&mut self, least: Duration, most: Duration) {
+        if least <= most {
+            self.retry_after = Some((least, most));
+        } else {
+            self.refuse("retry_after", "write the shorter time first");
+        }
+    }
+
+    fn refuse(&mut self, setting: &'static str, hint: &str) {
         let fault = LockError::InvalidSetting { setting, detail: hint.to_owned() };
         self.fault.get_or_insert_with(|| Box::new(fault));
     }

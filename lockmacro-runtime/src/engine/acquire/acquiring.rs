@@ -303,7 +303,8 @@ fn start(manager: &Arc<Manager>, mut request: Request, wanted: Wanted) -> Result
     let has_queue = excludes && request.several().is_empty() && request.key.mode().is_exclusive();
     // The first request does not wait, as a free lock needs no queue.
     request.only_if_free = has_queue && request.until.is_some();
-    let drawn = checked.and_then(|()| request.draw_token());
+    let drawn = checked.and_then(|()| request.token.another());
+    let drawn = drawn.map(|token| request.token = token);
     let request = Arc::new(request);
     if let Err(error) = drawn {
         let refusal = Refusal::Failed(error);
