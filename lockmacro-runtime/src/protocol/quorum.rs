@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use crate::protocol::answer::OtherHolder;
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, NodeReply};
+use crate::value::error::{LockError, NodeReply, Unavailability};
 use crate::value::fence::FenceBlock;
-use crate::value::unavailability::Unavailability;
 
 /// Answer of a node to a request.
 #[derive(Debug)]

@@ -236,9 +236,8 @@ impl Servers for Memory {}
 mod tests {
     use super::*;
     use crate::store::memory_table::SWEEP_FROM;
-    use crate::value::error::LockError;
+    use crate::value::error::{LockError, Unavailability};
     use crate::value::token::Token;
-    use crate::value::unavailability::Unavailability;
 
     fn request(key: &str, ttl: Duration) -> Request {
         Request::new(key.into(), Token::new("test", "", "").unwrap(), ttl)

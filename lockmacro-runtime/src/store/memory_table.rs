@@ -8,14 +8,13 @@ use crate::protocol::answer::{OtherHolder, Queueing};
 use crate::protocol::request::Request;
 use crate::store::hand_off::HandOff;
 use crate::store::waiters::Waiters;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::{Fence, FenceBlock};
 use crate::value::limits::{CONFIRM_WINDOW, QUEUE_MAX};
 use crate::value::mode::Mode;
 use crate::value::random::HashMap;
 use crate::value::time::{Moment, wall_clock};
 use crate::value::token::Token;
-use crate::value::unavailability::Unavailability;
 
 /// Number of keys below which expired ones are not removed.
 pub(crate) const SWEEP_FROM: usize = 64;

@@ -22,11 +22,10 @@ use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::dispatch::Store;
 use crate::value::applied::Applied;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::FenceBlock;
 use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER};
 use crate::value::time::{Instant, Moment};
-use crate::value::unavailability::Unavailability;
 
 /// Pause before a failed renewal is repeated.
 const RETRY: Duration = Duration::from_millis(50);

@@ -8,10 +8,12 @@ use crate::value::holder::Holder;
 use crate::value::key::{InvalidKey, LockKey};
 use crate::value::limits::TTL_MIN;
 use crate::value::loss::Lost;
-use crate::value::unavailability::Unavailability;
 
 mod accessors;
 mod constructors;
+mod unavailability;
+
+pub use unavailability::Unavailability;
 
 /// The reason why a body did not run, or why its result must not be trusted.
 ///

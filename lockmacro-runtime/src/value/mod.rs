@@ -23,6 +23,5 @@ pub(crate) mod task;
 pub(crate) mod template;
 pub(crate) mod time;
 pub(crate) mod token;
-pub(crate) mod unavailability;
 pub(crate) mod url;
 pub(crate) mod world;

@@ -1,7 +1,6 @@
 //! Randomness. Nothing else draws random numbers.
 
-use crate::value::error::LockError;
-use crate::value::unavailability::Unavailability;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::world::{self, World};
 
 /// 128 bits of the system, for tokens: a forked process gets other ones than its parent. Fails when

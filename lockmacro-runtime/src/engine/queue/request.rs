@@ -16,11 +16,10 @@ use crate::protocol::answer::{Answer, Grant, OtherHolder, Queueing};
 use crate::protocol::lease;
 use crate::protocol::request::Witness;
 use crate::store::dispatch::Store;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::limits::CONFIRM_WINDOW;
 use crate::value::task::spawn;
 use crate::value::time::Moment;
-use crate::value::unavailability::Unavailability;
 
 /// Pause before a request that has failed, or has waited for as long as one can, is repeated.
 const REPEATED: Duration = Duration::from_secs(2);

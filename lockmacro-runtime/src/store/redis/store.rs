@@ -23,12 +23,11 @@ use crate::store::redis::scripts::{ACQUIRE, ACQUIRE_SHARED};
 use crate::store::redis::topology::route::Topology;
 use crate::store::servers::Servers;
 use crate::value::applied::Applied;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::RETENTION;
 use crate::value::key::LockKey;
 use crate::value::limits::CONFIRM_WINDOW;
 use crate::value::time::{Instant, Moment};
-use crate::value::unavailability::Unavailability;
 #[cfg(test)]
 use crate::value::url::Url;
 

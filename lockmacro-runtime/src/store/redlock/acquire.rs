@@ -17,10 +17,9 @@ use crate::store::redlock::round::Round;
 use crate::store::redlock::rules::replaced;
 use crate::store::redlock::store::Redlock;
 use crate::value::applied::Applied;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::Fence;
 use crate::value::time::{Instant, Moment};
-use crate::value::unavailability::Unavailability;
 
 /// Why an attempt failed. Its tokens are released.
 enum Failure {

@@ -22,11 +22,10 @@ use crate::store::redlock::retry_delay::RetryDelay;
 use crate::store::redlock::round::Round;
 use crate::store::redlock::rules::{Rules, no_replicas};
 use crate::store::servers::Servers;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::key::LockKey;
 use crate::value::limits::TTL_MAX;
 use crate::value::time::Instant;
-use crate::value::unavailability::Unavailability;
 
 /// How long connecting waits for the other nodes once a majority is connected.
 const GRACE: Duration = Duration::from_millis(200);

@@ -8,10 +8,9 @@ use super::LockError::{
     self, AccessDenied, Authentication, Busy, ConnectionLimit, InsufficientReplicas, NoQuorum,
     QueueFull, TimedOut, Unavailable,
 };
-use super::whole_seconds;
+use super::{Unavailability, whole_seconds};
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
-use crate::value::unavailability::Unavailability;
 
 impl LockError {
     /// Returns whether another holder has the lock: `Busy`, `TimedOut` and `QueueFull`. Every other
@@ -354,7 +353,6 @@ impl LockError {
 mod tests {
     use super::*;
     use crate::value::loss::{LossCause, Lost};
-    use crate::value::unavailability::Unavailability;
 
     /// One error of each kind, each made of `secret`.
     fn errors() -> Vec<(u16, LockError)> {
