@@ -10,11 +10,10 @@ use crate::engine::acquire::reentry::Scope;
 use crate::engine::lease::held::Held;
 use crate::protocol::answer::Released;
 use crate::value::defaults::check_ttl;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::Fence;
 use crate::value::key::LockKey;
 use crate::value::loss::{LossCause, Lost, OnLost};
-use crate::value::unavailability::Unavailability;
 
 /// The guard of a held lock, until the lock is released or lost.
 ///

@@ -106,14 +106,13 @@ pub use manager::redis_server::RedisServer;
 pub use outcome::{LockOutcome, SkipOutcome};
 pub use run::map_err::MapErr;
 pub use run::recovering::Recovering;
-pub use value::error::{LockError, NodeReply};
+pub use value::error::{LockError, NodeReply, Unavailability};
 pub use value::fence::{self, Fence};
 pub use value::holder::Holder;
 pub use value::key::LockKey;
 pub use value::loss::{LossCause, Lost, OnLost};
 pub use value::policy::LockPolicy;
 pub use value::template::LockTemplate;
-pub use value::unavailability::Unavailability;
 
 /// Items that expansions of the attribute need beyond the public API. The module is named after the
 /// version of the macro: a macro and a runtime of different versions fail to compile, and the

@@ -247,7 +247,7 @@ fn the_limits_are_those_of_the_code() {
         ),
         ("a turn | 1 s", "value/defaults.rs", &["TURN_MAX: Duration = Duration::from_secs(1)"][..]),
         ("permits | 10,000", "value/mode.rs", &["PERMITS_MAX: u32 = 10_000"][..]),
-        ("keys of a lock | 128", "value/key_set.rs", &["KEYS_MAX: usize = 128"][..]),
+        ("keys of a lock | 128", "value/key.rs", &["KEYS_MAX: usize = 128"][..]),
         ("a key, with its prefix | 1,024 bytes", "value/key.rs", &["KEY_MAX: usize = 1024"][..]),
         ("`key_prefix` | 256 bytes", "value/defaults.rs", &["PREFIX_MAX: usize = 256"][..]),
         (

@@ -18,9 +18,8 @@ use crate::jobs::call::{Job, NewJob, Stored};
 use crate::jobs::limits::{ATTEMPTS, check_size};
 use crate::manager::lock_manager::LockManager;
 use crate::value::backoff::{Backoff, jittered};
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::random;
-use crate::value::unavailability::Unavailability;
 
 /// Default delay before the first attempt.
 const DELAY: Duration = Duration::from_secs(30);

@@ -19,7 +19,7 @@ use crate::jobs::deferrer::Deferrer;
 use crate::jobs::limits::abandoned;
 use crate::manager::lock_manager::LockManager;
 use crate::store::dispatch::Store;
-use crate::value::backoff::Backoff;
+use crate::value::backoff::{Backoff, jittered};
 use crate::value::error::LockError;
 use crate::value::task::{JoinSet, owned};
 use crate::value::time::Instant;
@@ -139,7 +139,7 @@ impl JobRun {
             };
             // Any other error would be the same at the next try.
             let is_transient = matches!(error, LockError::Unavailable { .. });
-            let pause = backoff.next();
+            let pause = jittered(backoff.step());
             if !is_transient || is_last || Instant::now() + pause > until {
                 tracing::error!(
                     %function,

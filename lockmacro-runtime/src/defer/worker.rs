@@ -16,7 +16,7 @@ use crate::engine::core::inside_runtime;
 use crate::engine::current::Current;
 use crate::jobs::call::TakeOptions;
 use crate::manager::lock_manager::LockManager;
-use crate::value::backoff::Backoff;
+use crate::value::backoff::{Backoff, jittered};
 use crate::value::error::LockError;
 use crate::value::random::HashMap;
 use crate::value::task::{JoinSet, owned};
@@ -292,7 +292,7 @@ impl Worker {
                         true => tracing::debug!(%error, "deferred calls could not be taken"),
                         false => tracing::warn!(%error, "deferred calls could not be taken"),
                     }
-                    let pause = sleep(backoff.next());
+                    let pause = sleep(jittered(backoff.step()));
                     select! {
                         biased;
                         _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),

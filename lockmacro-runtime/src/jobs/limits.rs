@@ -1,7 +1,6 @@
 //! The limits of a queue of deferred calls, and the errors of calls beyond them.
 
-use crate::value::error::LockError;
-use crate::value::unavailability::Unavailability;
+use crate::value::error::{LockError, Unavailability};
 
 /// Largest number of waiting calls of one function. The next call is refused with
 /// [`LockError::Unavailable`].

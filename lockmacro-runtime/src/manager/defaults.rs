@@ -134,11 +134,7 @@ impl LockManagerBuilder {
     /// ```
     pub fn retry_after(mut self, bounds: RangeInclusive<Duration>) -> Self {
         let (least, most) = bounds.into_inner();
-        if least <= most {
-            self.defaults.retry_after = Some((least, most));
-        } else {
-            self.defaults.refuse("retry_after", "write the shorter time first");
-        }
+        self.defaults.set_retry_after(least, most);
         self
     }
 }

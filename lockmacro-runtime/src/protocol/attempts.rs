@@ -3,13 +3,15 @@
 //! - Every attempt has a token of its own. A withdrawal without an answer may arrive late, and must
 //!   not release what a later attempt was granted. So a token that was withdrawn is never sent
 //!   again.
-//! - For every token that a node has, or may have, an [`Entry`] is kept until the node has
-//!   answered, however late.
+//! - For every token that a node has, or may have, a [`Status`] is kept until the node has answered,
+//!   however late.
 //! - A node with a token of an earlier attempt gets no new request before that answer, so the
 //!   number of entries is small.
 //!
 //! One file, as every rule is about the same table of entries.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::value::applied::Applied;
-use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::sync::Mutex;
 use crate::value::time::Moment;
 
 /// Most lost requests to one node that are remembered. When more are lost, and later ones were
@@ -39,20 +41,13 @@ struct State {
     token: u64,
     /// No request is sent with the current token any more.
     closed: bool,
-    entries: Vec<Entry>,
+    /// The tokens that nodes have, or may have, by node and number.
+    tokens: BTreeMap<(usize, u64), Status>,
     /// Nodes at which tokens are being withdrawn.
     withdrawing: Vec<usize>,
 }
 
-/// A token that a node has, or may have.
-#[derive(Debug)]
-struct Entry {
-    node: usize,
-    token: u64,
-    status: Status,
-}
-
-/// The state of a request.
+/// The state of a request with a token that a node has, or may have.
 #[derive(Debug, PartialEq)]
 enum Status {
     /// It has no answer yet.
@@ -100,7 +95,7 @@ pub(crate) struct Withdrawal {
 impl Attempts {
     /// Begins an attempt with a new token, and returns its number.
     pub(crate) fn begin(&self) -> u64 {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.token += 1;
         state.closed = false;
         state.token
@@ -108,12 +103,12 @@ impl Attempts {
 
     /// Ends the attempt: no further request is sent.
     pub(crate) fn close(&self) {
-        self.state().closed = true;
+        self.state.lock().closed = true;
     }
 
     /// Number of the current token; 0 before the first attempt.
     pub(crate) fn token(&self) -> u64 {
-        self.state().token
+        self.state.lock().token
     }
 
     /// Records that a request with a token of this hash and ttl is about to be sent to a node.
@@ -124,35 +119,33 @@ impl Attempts {
         (value, ttl): (u64, Duration),
     ) -> Result<InFlightRequest, Withheld> {
         let now = Moment::now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.closed || state.token != token {
             return Err(Withheld::Late);
         }
-        state.entries.retain(|entry| !entry.is_over(now));
-        let theirs = state.entries.iter().filter(|entry| entry.node == node);
-        if theirs.clone().any(Entry::is_doubtful) {
+        state.tokens.retain(|_, status| !status.is_over(now));
+        let theirs = state.tokens.range((node, 0)..=(node, token));
+        if theirs.clone().any(|(_, status)| status.is_doubtful()) {
             return Err(Withheld::Doubtful);
         }
-        if theirs.count() >= MAX_LOST {
-            let first = state.entries.iter().filter(|entry| entry.node == node);
-            let first = first.map(|entry| entry.token).min();
-            state.entries.retain(|entry| entry.node != node || Some(entry.token) != first);
+        let lost: Vec<_> = theirs.map(|(at, _)| *at).collect();
+        if lost.len() >= MAX_LOST {
+            state.tokens.remove(&lost[0]);
         }
-        state.entries.push(Entry { node, token, status: Status::InFlight });
+        state.tokens.insert((node, token), Status::InFlight);
         Ok(InFlightRequest { attempts: Arc::clone(self), node, token, value, ttl })
     }
 
     /// Nodes that may have the current token.
     pub(crate) fn holders(&self) -> Vec<usize> {
-        let state = self.state();
-        let current = state.entries.iter().filter(|entry| entry.token == state.token);
-        current.map(|entry| entry.node).collect()
+        let state = self.state.lock();
+        let current = state.tokens.keys().filter(|(_, token)| *token == state.token);
+        current.map(|(node, _)| *node).collect()
     }
 
     /// Nodes that may have any token.
     pub(crate) fn nodes(&self) -> Vec<usize> {
-        let mut nodes: Vec<_> = self.state().entries.iter().map(|entry| entry.node).collect();
-        nodes.sort_unstable();
+        let mut nodes: Vec<_> = self.state.lock().tokens.keys().map(|(node, _)| *node).collect();
         nodes.dedup();
         nodes
     }
@@ -160,10 +153,9 @@ impl Attempts {
     /// The tokens up to `last` that a node may have, each with whether its request was answered or
     /// lost. Any other request may arrive after a release that is sent now.
     pub(crate) fn tokens_at(&self, node: usize, last: u64) -> Vec<(u64, bool)> {
-        let state = self.state();
-        let theirs = |entry: &&Entry| entry.node == node && entry.token <= last;
-        let theirs = state.entries.iter().filter(theirs);
-        theirs.map(|entry| (entry.token, entry.status != Status::InFlight)).collect()
+        let state = self.state.lock();
+        let theirs = state.tokens.range((node, 0)..=(node, last));
+        theirs.map(|((_, token), status)| (*token, *status != Status::InFlight)).collect()
     }
 
     /// Waits until every request to a node with a token up to `last` has its answer or was lost,
@@ -186,11 +178,10 @@ impl Attempts {
 
     /// Starts a withdrawal at every node that may have a token, unless one is in progress there.
     pub(crate) fn withdraws(self: &Arc<Self>) -> Vec<Withdrawal> {
-        let state = &mut *self.state();
+        let state = &mut *self.state.lock();
         let (mut withdrawals, last) = (Vec::new(), state.token);
-        for node in state.entries.iter().filter(|entry| entry.is_doubtful()).map(|entry| entry.node)
-        {
-            if !state.withdrawing.contains(&node) {
+        for (&(node, _), status) in &state.tokens {
+            if status.is_doubtful() && !state.withdrawing.contains(&node) {
                 state.withdrawing.push(node);
                 withdrawals.push(Withdrawal { attempts: Arc::clone(self), node, last });
             }
@@ -201,59 +192,49 @@ impl Attempts {
     /// Records a node's answer that it does not have a token. A request that was in flight may
     /// still arrive after that.
     pub(crate) fn gone(&self, node: usize, token: u64) {
-        self.state().entries.retain_mut(|entry| {
-            if (entry.node, entry.token) != (node, token) {
-                return true;
-            }
-            match &mut entry.status {
-                Status::InFlight => true,
-                Status::Granted => false,
-                Status::Lost { withdrawn, .. } => {
-                    *withdrawn = true;
-                    true
-                }
-            }
-        });
+        let tokens = &mut self.state.lock().tokens;
+        match tokens.get_mut(&(node, token)) {
+            Some(Status::Granted) => drop(tokens.remove(&(node, token))),
+            Some(Status::Lost { withdrawn, .. }) => *withdrawn = true,
+            Some(Status::InFlight) | None => {}
+        }
     }
 
     /// Whether the value of a key at a node is a token of ours that has arrived late. If so, it is
     /// marked to be withdrawn again.
     pub(crate) fn recognises(&self, node: usize, held: u64) -> bool {
-        let mut state = self.state();
-        let late = state.entries.iter_mut().find_map(|entry| match &mut entry.status {
-            Status::Lost { value, withdrawn, .. } if entry.node == node && *value == held => {
-                Some(withdrawn)
+        for (at, status) in &mut self.state.lock().tokens {
+            if let Status::Lost { value, withdrawn, .. } = status
+                && (at.0, *value) == (node, held)
+            {
+                *withdrawn = false;
+                return true;
             }
-            _ => None,
-        });
-        late.map(|withdrawn| *withdrawn = false).is_some()
+        }
+        false
     }
 
     /// Whether a node may have a token, because it has not answered that the token is gone.
     pub(crate) fn is_doubtful(&self) -> bool {
-        self.state().entries.iter().any(Entry::is_doubtful)
+        self.state.lock().tokens.values().any(Status::is_doubtful)
     }
 
     /// Whether no node has a token, and no request can bring one any more.
     pub(crate) fn is_clear(&self) -> bool {
         let now = Moment::now();
-        self.state().entries.iter().all(|entry| entry.is_over(now))
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+        self.state.lock().tokens.values().all(|status| status.is_over(now))
     }
 }
 
-impl Entry {
+impl Status {
     /// Whether the node may have the token, as far as it has answered.
     fn is_doubtful(&self) -> bool {
-        !matches!(self.status, Status::Lost { withdrawn: true, .. })
+        !matches!(self, Self::Lost { withdrawn: true, .. })
     }
 
     /// Whether the request was lost so long ago that it is forgotten.
     fn is_over(&self, now: Moment) -> bool {
-        matches!(self.status, Status::Lost { withdrawn: true, ends, .. } if ends <= now)
+        matches!(self, Self::Lost { withdrawn: true, ends, .. } if *ends <= now)
     }
 }
 
@@ -268,14 +249,13 @@ impl InFlightRequest {
     }
 
     fn ends(&self, status: impl FnOnce() -> Option<Status>) {
-        let mut state = self.attempts.state();
-        let asked = |entry: &Entry| {
-            (entry.node, entry.token, &entry.status) == (self.node, self.token, &Status::InFlight)
-        };
-        if let Some(at) = state.entries.iter().position(asked) {
+        let mut state = self.attempts.state.lock();
+        if let Entry::Occupied(mut asked) = state.tokens.entry((self.node, self.token))
+            && *asked.get() == Status::InFlight
+        {
             match status() {
-                Some(status) => state.entries[at].status = status,
-                None => drop(state.entries.swap_remove(at)),
+                Some(status) => drop(asked.insert(status)),
+                None => drop(asked.remove()),
             }
         }
         drop(state);
@@ -295,7 +275,7 @@ impl Drop for InFlightRequest {
 
 impl Drop for Withdrawal {
     fn drop(&mut self) {
-        self.attempts.state().withdrawing.retain(|node| *node != self.node);
+        self.attempts.state.lock().withdrawing.retain(|node| *node != self.node);
     }
 }
 
@@ -403,8 +383,8 @@ mod tests {
         assert!(!attempts.recognises(1, held) && !attempts.recognises(0, held ^ 1));
         assert!(attempts.recognises(0, held) && attempts.is_doubtful());
         attempts.gone(0, 1);
-        let entry = attempts.state().entries.pop().unwrap();
-        assert!(!entry.is_over(Moment::now()) && entry.is_over(Moment::now().after(SOON)));
+        let (_, lost) = attempts.state.lock().tokens.pop_last().unwrap();
+        assert!(!lost.is_over(Moment::now()) && lost.is_over(Moment::now().after(SOON)));
     }
 
     #[test]

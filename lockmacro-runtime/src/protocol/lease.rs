@@ -21,9 +21,10 @@ pub(crate) struct Lease {
     ends: Moment,
     /// How long the lock is granted, until a first renewal confirms it.
     unconfirmed: Option<Duration>,
-    /// The end of a lease without renewal, to which a confirmation lengthens it.
+    /// Whether it is renewed, and not only confirmed.
+    renews: bool,
+    /// The latest end: of the renewals, or of what a confirmation lengthens.
     limit: Option<Moment>,
-    renewal: Renewal,
     lost: Option<LossCause>,
 }
 
@@ -52,7 +53,12 @@ impl Lease {
         renewal: Renewal,
     ) -> Self {
         let unconfirmed = (granted < ttl).then_some(granted);
-        let mut lease = Self { ttl, ends: sent, unconfirmed, limit: None, renewal, lost: None };
+        let (renews, limit) = match renewal {
+            Renewal::Off => (false, None),
+            Renewal::On => (true, None),
+            Renewal::Until(limit) => (true, Some(limit)),
+        };
+        let mut lease = Self { ttl, ends: sent, unconfirmed, renews, limit, lost: None };
         lease.extend(sent, granted);
         lease
     }
@@ -60,25 +66,21 @@ impl Lease {
     /// A lease of `ttl` from now on for the next holder of a lock, whose grant ends at `ends`. A
     /// renewal confirms the rest.
     pub(crate) fn passed(now: Moment, ends: Moment, ttl: Duration, renewal: Renewal) -> Self {
-        let end = match renewal {
-            Renewal::Until(limit) => end_of(now, ttl).min(limit),
-            Renewal::On | Renewal::Off => end_of(now, ttl),
-        };
-        let unconfirmed = (ends < end).then(|| ends.since(now));
-        let limit = (renewal == Renewal::Off).then_some(end);
-        let mut lease = Self { ttl, ends: now, unconfirmed, limit, renewal, lost: None };
-        lease.end_at(ends.min(end));
+        let mut lease = Self::new(now, ttl, renewal);
+        if !lease.renews {
+            lease.limit = Some(lease.ends);
+        }
+        lease.unconfirmed = (ends < lease.ends).then(|| ends.since(now));
+        lease.ends = lease.ends.min(ends);
         lease
     }
 
     /// How long the lock may still be relied on, or why it is lost.
     pub(crate) fn remaining(&mut self, now: Moment) -> Result<Duration, LossCause> {
         if now >= self.ends {
-            let cause = match self.renewal {
-                _ if self.unconfirmed.is_some() => LossCause::NotRenewed,
-                Renewal::On => LossCause::NotRenewed,
-                Renewal::Until(limit) if self.ends < limit => LossCause::NotRenewed,
-                Renewal::Off | Renewal::Until(_) => LossCause::Expired,
+            let cause = match self.wants_renewal() {
+                true => LossCause::NotRenewed,
+                false => LossCause::Expired,
             };
             self.lost.get_or_insert(cause);
         }
@@ -106,12 +108,8 @@ impl Lease {
 
     /// Whether the lease is to be renewed.
     pub(crate) fn wants_renewal(&self) -> bool {
-        match self.renewal {
-            _ if self.unconfirmed.is_some() => true,
-            Renewal::Off => false,
-            Renewal::Until(limit) => self.ends < limit,
-            Renewal::On => true,
-        }
+        self.unconfirmed.is_some()
+            || self.renews && self.limit.is_none_or(|limit| self.ends < limit)
     }
 
     /// When to renew a lease that was granted or renewed by a command sent at `sent`: a third of
@@ -123,28 +121,25 @@ impl Lease {
 
     /// How much of `ttl` a renewal at `now` may request: up to one renewal's ttl beyond the limit.
     pub(crate) fn allowed(&self, ttl: Duration, now: Moment) -> Duration {
-        match self.renewal {
-            Renewal::Until(limit) => ttl.min(limit.since(now) + self.ttl),
-            Renewal::On | Renewal::Off => match self.limit {
-                Some(limit) => ttl.min(counted(limit.since(now))),
-                None => ttl,
-            },
+        match self.limit.map(|limit| limit.since(now)) {
+            Some(left) if self.renews => ttl.min(left + self.ttl),
+            Some(left) => ttl.min(counted(left)),
+            None => ttl,
         }
     }
 
     /// How much of `ttl` an extension at `now` may request, which its caller has asked for: more
     /// than a renewal of its own.
     pub(crate) fn extension(&self, ttl: Duration, now: Moment) -> Duration {
-        match self.renewal {
-            Renewal::Until(_) => self.allowed(ttl, now),
-            Renewal::On | Renewal::Off => ttl,
-        }
+        if self.renews { self.allowed(ttl, now) } else { ttl }
     }
 
     /// Records an extension for `ttl` by a command that was sent at `sent`: the lease may last for
     /// longer than the ttl with which it began.
     pub(crate) fn extended(&mut self, sent: Moment, ttl: Duration) {
-        self.limit = self.limit.map(|limit| limit.max(end_of(sent, ttl)));
+        if !self.renews {
+            self.limit = self.limit.map(|limit| limit.max(end_of(sent, ttl)));
+        }
     }
 
     /// The ttl that a server has to count from `now` on, so that the key outlasts the lease; `None`
@@ -161,14 +156,8 @@ impl Lease {
     fn extend(&mut self, sent: Moment, ttl: Duration) {
         // The server never shortens a ttl, so no answer shortens the lease, in whatever order
         // answers arrive.
-        self.end_at(self.ends.max(end_of(sent, ttl)));
-    }
-
-    fn end_at(&mut self, end: Moment) {
-        self.ends = match (self.renewal, self.limit) {
-            (Renewal::Until(limit), _) | (_, Some(limit)) => end.min(limit),
-            (Renewal::On | Renewal::Off, None) => end,
-        };
+        let end = self.ends.max(end_of(sent, ttl));
+        self.ends = self.limit.map_or(end, |limit| end.min(limit));
     }
 
     /// When the lease ends.

@@ -3,9 +3,6 @@
 pub(crate) mod answer;
 pub(crate) mod attempts;
 pub(crate) mod lease;
-pub(crate) mod other_holder;
 pub(crate) mod quorum;
 pub(crate) mod request;
 pub(crate) mod shutdown;
-pub(crate) mod vote;
-pub(crate) mod witness;

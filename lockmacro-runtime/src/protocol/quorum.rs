@@ -2,17 +2,49 @@
 
 use std::time::Duration;
 
-use crate::protocol::other_holder::OtherHolder;
-use crate::protocol::vote::{NodeError, Vote};
+use crate::protocol::answer::OtherHolder;
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, NodeReply};
+use crate::value::error::{LockError, NodeReply, Unavailability};
 use crate::value::fence::FenceBlock;
-use crate::value::unavailability::Unavailability;
 
-/// The votes so far, in the order of the nodes; `None` for a node that has not answered.
+/// Answer of a node to a request.
+#[derive(Debug)]
+pub(crate) enum Vote {
+    Granted(Vec<FenceBlock>),
+    /// `value` is a hash of the key's whole value: two holders of one process have the same label.
+    Contended {
+        holder: OtherHolder,
+        value: u64,
+    },
+}
+
+/// Why a node has not answered, and whether the request was applied all the same.
+#[derive(Debug, Clone)]
+pub(crate) struct NodeError {
+    pub(crate) error: Box<LockError>,
+    pub(crate) applied: Applied,
+    /// Another try may succeed.
+    pub(crate) transient: bool,
+}
+
+/// Identity of a node.
+#[derive(Debug)]
+pub(crate) struct NodeInfo {
+    /// Number of the connection by which it was asked.
+    pub(crate) connection: u64,
+    /// The server's `run_id`, a new one after every start.
+    pub(crate) run_id: String,
+    /// Time since its start, in whole seconds.
+    pub(crate) uptime: Duration,
+}
+
+/// A node's vote; `None` while it has not answered.
+type Cast = Option<Result<Vote, NodeError>>;
+
+/// The votes so far, in the order of the nodes.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    votes: Box<[Option<Result<Vote, NodeError>>]>,
+    votes: Box<[Cast]>,
 }
 
 /// Result of a vote.
@@ -60,14 +92,12 @@ impl Tally {
     }
 
     pub(crate) fn add(&mut self, nth: usize, vote: Result<Vote, NodeError>) {
-        if let Some(place) = self.votes.get_mut(nth) {
-            *place = Some(vote);
-        }
+        self.votes[nth] = Some(vote);
     }
 
     /// Whether every node has answered, or counts as failed.
     pub(crate) fn is_complete(&self) -> bool {
-        self.votes.iter().all(Option::is_some)
+        self.count(Option::is_none) == 0
     }
 
     /// Ends the vote: a node that has not answered counts as failed.
@@ -80,23 +110,16 @@ impl Tally {
 
     /// The verdict, as soon as no further answer can change it.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
-        let (mut granted, mut contended, mut failed, mut open) = (0, 0, 0, 0);
-        for vote in &self.votes {
-            match vote {
-                None => open += 1,
-                Some(Ok(Vote::Granted(_))) => granted += 1,
-                Some(Ok(Vote::Contended { .. })) => contended += 1,
-                Some(Err(_)) => failed += 1,
-            }
-        }
+        let granted = self.count(|vote| matches!(vote, Some(Ok(Vote::Granted(_)))));
+        let (answered, open) = (self.count(is_answer), self.count(Option::is_none));
         let majority = majority(self.votes.len());
         if granted >= majority {
             Some(Verdict::Granted)
         } else if granted + open >= majority {
             None
-        } else if granted + contended >= majority {
+        } else if answered >= majority {
             Some(Verdict::Contended)
-        } else if failed + majority > self.votes.len() {
+        } else if answered + open < majority {
             Some(Verdict::NoQuorum)
         } else {
             None
@@ -106,16 +129,12 @@ impl Tally {
     /// The nodes that have granted the lock, and the fences that are larger than all that any of
     /// these nodes issued before.
     pub(crate) fn won(&self) -> (Vec<usize>, Option<FenceBlock>) {
-        let mut won = (Vec::new(), None);
-        for (nth, vote) in self.votes.iter().enumerate() {
-            if let Some(Ok(Vote::Granted(fences))) = vote {
-                won.0.push(nth);
-                for theirs in fences.iter() {
-                    won.1 = Some(won.1.map_or(theirs, |ours: FenceBlock| ours.new_at_both(theirs)));
-                }
-            }
-        }
-        won
+        let granted = self.votes.iter().enumerate().filter_map(|(nth, vote)| match vote {
+            Some(Ok(Vote::Granted(fences))) => Some((nth, fences)),
+            _ => None,
+        });
+        let (won, fences): (_, Vec<_>) = granted.unzip();
+        (won, fences.into_iter().flatten().copied().reduce(FenceBlock::new_at_both))
     }
 
     /// The holder at the most nodes.
@@ -130,7 +149,7 @@ impl Tally {
             left = left.zip(theirs.left).map(|(left, theirs)| left.max(theirs));
         }
         let (known, majority) = (count(&held, *value), majority(self.votes.len()));
-        let unknown = self.votes.iter().filter(|vote| !matches!(vote, Some(Ok(_)))).count();
+        let unknown = self.votes.len() - self.count(is_answer);
         let (split, nobody) = (known < majority, known + unknown < majority);
         Contention { holder: OtherHolder { owner: holder.owner.clone(), left }, split, nobody }
     }
@@ -139,7 +158,7 @@ impl Tally {
     pub(crate) fn tells_holder(&self) -> bool {
         let held = self.held();
         let most = held.iter().map(|(value, _)| count(&held, *value)).max().unwrap_or(0);
-        let open = self.votes.iter().filter(|vote| vote.is_none()).count();
+        let open = self.count(Option::is_none);
         most >= majority(self.votes.len()) || most + open < majority(self.votes.len())
     }
 
@@ -154,29 +173,28 @@ impl Tally {
 
     /// Whether another try may reach a majority.
     pub(crate) fn is_transient(&self) -> bool {
-        let lasting =
-            |vote: &&Option<_>| matches!(vote, Some(Err(NodeError { transient: false, .. })));
-        may_be_had(self.votes.iter().filter(lasting).count(), self.votes.len())
+        let lasting = |vote: &_| matches!(vote, Some(Err(NodeError { transient: false, .. })));
+        may_be_had(self.count(lasting), self.votes.len())
     }
 
     /// The errors, node by node; or the error about the key, when a majority agrees on it.
     pub(crate) fn error(&self, names: &[String]) -> LockError {
-        let wrong_key = |vote: &Option<_>| match vote {
-            Some(Err(NodeError { error, .. })) => {
-                matches!(**error, LockError::KeyNotALock { .. }).then(|| (**error).clone())
-            }
-            _ => None,
-        };
-        let mut wrong_keys = self.votes.iter().filter_map(wrong_key);
-        if let Some(error) = wrong_keys.nth(majority(self.votes.len()) - 1) {
-            return error;
-        }
-        let errors = self.votes.iter().map(|vote| match vote {
-            Some(Err(NodeError { error, .. })) => Some((**error).clone()),
-            _ => None,
-        });
-        no_quorum(names, errors)
+        let error = |vote: &Cast| Some((*vote.as_ref()?.as_ref().err()?.error).clone());
+        let errors = self.votes.iter().map(error);
+        let is_wrong_key = |error: &_| matches!(error, LockError::KeyNotALock { .. });
+        let mut wrong_keys = errors.clone().flatten().filter(is_wrong_key);
+        let wrong_key = wrong_keys.nth(majority(self.votes.len()) - 1);
+        wrong_key.unwrap_or_else(|| no_quorum(names, errors))
     }
+
+    fn count(&self, is_counted: impl Fn(&Cast) -> bool) -> usize {
+        self.votes.iter().filter(|vote| is_counted(vote)).count()
+    }
+}
+
+/// Whether a node has granted or refused the lock.
+fn is_answer(vote: &Cast) -> bool {
+    matches!(vote, Some(Ok(_)))
 }
 
 /// The error with each node's reply; `None` for a node that has answered.
@@ -196,10 +214,9 @@ pub(crate) fn late(what: &str) -> LockError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::fence::Fences;
 
     fn granted() -> Result<Vote, NodeError> {
-        Ok(Vote::Granted(Fences::default()))
+        Ok(Vote::Granted(Vec::new()))
     }
 
     fn other(owner: &str, seconds: u64) -> OtherHolder {

@@ -1,14 +1,14 @@
 //! A request for a lock, as a store sees it.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::protocol::answer::OtherHolder;
 use crate::protocol::attempts::Attempts;
-use crate::protocol::other_holder::OtherHolder;
-use crate::protocol::witness::Witness;
 use crate::value::applied::{Applied, AtomicApplied};
 use crate::value::error::LockError;
 use crate::value::key::{Listed, LockKey};
@@ -68,29 +68,49 @@ struct Rare {
     witness: Option<Arc<dyn Witness>>,
 }
 
+/// Receives the answers to a request that waits, before its last one.
+pub(crate) trait Witness: fmt::Debug + Send + Sync {
+    /// Another holder has the lock, and this number of waiters is before the caller.
+    fn contended(&self, _: &OtherHolder, _rank: u32) {}
+
+    /// The request is repeated: there was no answer, or the holder is not known to have the lock.
+    fn undecided(&self, _: Result<&OtherHolder, LockError>) {}
+
+    /// Number of callers that the request is for.
+    fn callers(&self) -> usize {
+        1
+    }
+
+    /// Whether one of them needs a fence.
+    fn is_fenced(&self) -> bool {
+        false
+    }
+}
+
+/// For a request that nobody watches.
+impl Witness for () {}
+
 impl Request {
     pub(crate) fn new(key: LockKey, token: Token, ttl: Duration) -> Self {
-        let (name, fenced, until, asked) = ("".into(), false, None, Moment::now());
-        let (applied, awaited, token_use, only_if_free, rare) = Default::default();
         Self {
             key,
             token,
             ttl,
-            name,
-            fenced,
-            asked,
-            until,
-            applied,
-            awaited,
-            token_use,
-            only_if_free,
-            rare,
+            name: Cow::Borrowed(""),
+            fenced: false,
+            asked: Moment::now(),
+            until: None,
+            applied: AtomicApplied::default(),
+            awaited: AtomicBool::new(false),
+            token_use: AtomicU8::new(ASKS),
+            only_if_free: false,
+            rare: OnceLock::new(),
         }
     }
 
     /// A request for the same key and of the same function.
-    fn like(&self, token: Token, ttl: Duration, fenced: bool) -> Self {
-        let request = Self::new(self.key.clone(), token, ttl);
+    fn like(&self, token: Token, fenced: bool) -> Self {
+        let request = Self::new(self.key.clone(), token, self.ttl);
         Self { name: self.name.clone(), fenced, ..request }
     }
 
@@ -124,7 +144,7 @@ impl Request {
 
     /// The keys for logs and errors.
     pub(crate) fn listed(&self) -> Listed<'_> {
-        Listed { first: &self.key, more: self.several().get(1..).unwrap_or_default() }
+        Listed(self.keys())
     }
 
     /// The same request for some of its keys.
@@ -135,9 +155,8 @@ impl Request {
             given: all.given.clone(),
             min_hold: all.min_hold,
             stays: all.stays.clone(),
-            longest: LastMoment::default(),
             all_attempts: self.attempts_of(keys),
-            witness: None,
+            ..Rare::default()
         };
         Self {
             key: keys.first().unwrap_or(&self.key).clone(),
@@ -160,7 +179,7 @@ impl Request {
     /// The same request with another token.
     pub(crate) fn with_new_token(&self) -> Result<Self, LockError> {
         let given = self.rare.get().and_then(|rare| rare.given.clone());
-        let request = self.like(self.token.another()?, self.ttl, self.fenced);
+        let request = self.like(self.token.another()?, self.fenced);
         let mut request = request.with(self.several().to_vec(), given, self.min_hold());
         (request.until, request.asked) = (self.until, self.asked);
         request.only_if_free = self.only_if_free;
@@ -171,7 +190,7 @@ impl Request {
     /// bits the token has no secret, and is not sent.
     pub(crate) fn for_the_queue(&self) -> Self {
         let token = self.token.another().unwrap_or_else(|_| self.token.spent());
-        self.like(token, self.ttl, false)
+        self.like(token, false)
     }
 
     /// A request for a token of the queue, by which all of its waiters wait together, for a lock of
@@ -192,8 +211,9 @@ impl Request {
     /// This request for another owner of its token; `None` if the token was released. This one
     /// neither asks any more, nor releases.
     pub(crate) fn take_over(&self) -> Option<Self> {
-        let (asks, taken) = (ASKS, TAKEN_OVER);
-        self.token_use.compare_exchange(asks, taken, Ordering::AcqRel, Ordering::Acquire).ok()?;
+        if self.ends_use(TAKEN_OVER) != ASKS {
+            return None;
+        }
         let mut request = self.copy();
         request.shares_token_of(self);
         request.token_use = AtomicU8::new(ASKS);
@@ -211,7 +231,7 @@ impl Request {
 
     /// A request with its token that waits.
     fn copy(&self) -> Self {
-        let request = self.like(self.token.clone(), self.ttl, false);
+        let request = self.like(self.token.clone(), false);
         // Until it is sent, which may take a subscription first.
         request.set_applied(Applied::No);
         let until = Some(request.asked.after(FOR_EVER));
@@ -228,7 +248,7 @@ impl Request {
     /// This request as that of the next holder of the lock that `held` was granted, with the token
     /// of `held`. Without another command the store may keep the lock until `kept_until`.
     pub(crate) fn with_token_of(&self, held: &Self, kept_until: Moment) -> Self {
-        let request = self.like(self.token.clone(), self.ttl, self.fenced);
+        let request = self.like(self.token.clone(), self.fenced);
         let mut request = request.with(Vec::new(), None, self.min_hold());
         (request.asked, request.until) = (self.asked, held.until);
         request.shares_token_of(held);
@@ -245,7 +265,7 @@ impl Request {
 
     /// Whether the grant has to come with a fence, as is known now.
     pub(crate) fn is_fenced(&self) -> bool {
-        self.fenced || self.witness().is_some_and(Witness::is_fenced)
+        self.fenced || self.witness().is_fenced()
     }
 
     /// How long the server keeps the lock that was just granted for `ttl`, without another command.
@@ -272,10 +292,14 @@ impl Request {
     /// token is granted afterwards. Returns false if the token is another request's, and must not
     /// be released for this one.
     pub(crate) fn note_released(&self) -> bool {
-        let (asks, gone) = (ASKS, RELEASED);
-        let noted =
-            self.token_use.compare_exchange(asks, gone, Ordering::AcqRel, Ordering::Acquire);
-        noted.unwrap_or_else(|before| before) != TAKEN_OVER
+        self.ends_use(RELEASED) != TAKEN_OVER
+    }
+
+    /// Ends the use of the token, unless that was done. Returns its use before.
+    fn ends_use(&self, end: u8) -> u8 {
+        let before =
+            self.token_use.compare_exchange(ASKS, end, Ordering::AcqRel, Ordering::Acquire);
+        before.unwrap_or_else(|ended| ended)
     }
 
     /// Whether a release of the token was sent. Then only another token may ask for the lock.
@@ -287,55 +311,24 @@ impl Request {
         AtomicU8::new(self.token_use.load(Ordering::Acquire))
     }
 
-    /// Makes the token one that may be sent.
-    pub(crate) fn draw_token(&mut self) -> Result<(), LockError> {
-        self.token = self.token.another()?;
-        Ok(())
-    }
-
-    /// Tells the waiters that another holder has the lock, and how many waiters are before them.
-    pub(crate) fn note_contended(&self, holder: &OtherHolder, rank: u32) {
-        if let Some(witness) = self.witness() {
-            witness.contended(holder, rank);
-        }
-    }
-
-    /// Tells the waiters that nobody is known to have the lock.
-    pub(crate) fn note_undecided(&self, holder: &OtherHolder) {
-        if let Some(witness) = self.witness() {
-            witness.undecided(holder);
-        }
-    }
-
-    /// Tells the waiters that there was no answer.
-    pub(crate) fn note_failed(&self, error: impl FnOnce() -> LockError) {
-        if let Some(witness) = self.witness() {
-            witness.failed(error());
-        }
-    }
-
     fn shares_token_of(&mut self, other: &Self) {
         self.token = other.token.clone();
         self.applied.set(other.applied.get());
         self.token_use = other.same_use();
         if other.known().next().is_some() {
-            let attempts = other.all_attempts().iter().map(Arc::clone).collect::<Box<[_]>>();
-            let _ = self.rare().all_attempts.set(attempts);
+            let _ = self.rare().all_attempts.set(other.all_attempts().into());
         }
     }
 
     /// What became of earlier requests with this token, when this one begins to wait.
     pub(crate) fn applied_before(&self) -> Applied {
-        self.witness().map_or(Applied::No, |_| self.applied())
+        let is_taken_up = self.rare.get().is_some_and(|rare| rare.witness.is_some());
+        if is_taken_up { self.applied() } else { Applied::No }
     }
 
-    /// Number of callers that wait by this request.
-    pub(crate) fn callers(&self) -> usize {
-        self.witness().map_or(1, Witness::callers)
-    }
-
-    fn witness(&self) -> Option<&dyn Witness> {
-        self.rare.get()?.witness.as_deref()
+    /// The receiver of the answers while it waits.
+    pub(crate) fn witness(&self) -> &dyn Witness {
+        self.rare.get().and_then(|rare| rare.witness.as_deref()).unwrap_or(&())
     }
 
     /// The attempts at the nodes of a Redlock, one for each key.

@@ -2,9 +2,8 @@
 
 use crate::outcome::{LockOutcome, SkipOutcome};
 use crate::run::driver::Ended;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::loss::Lost;
-use crate::value::unavailability::Unavailability;
 
 /// Makes the caller's value of an error. The body has a value if it finished after the loss.
 pub(crate) type MakeValue<M, R> = fn(Option<R>, LockError, M) -> R;

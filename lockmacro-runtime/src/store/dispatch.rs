@@ -20,10 +20,9 @@ use crate::store::redis::store::Redis;
 use crate::store::redlock::store::Redlock;
 use crate::store::servers::Servers;
 use crate::value::applied::Applied;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::key::LockKey;
 use crate::value::time::{Instant, Moment};
-use crate::value::unavailability::Unavailability;
 
 #[derive(Debug)]
 pub(crate) enum Store {

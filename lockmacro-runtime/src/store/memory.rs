@@ -86,7 +86,7 @@ impl Memory {
             if over {
                 return Ok(answer);
             }
-            request.note_contended(holder, *rank);
+            request.witness().contended(holder, *rank);
             let pause = Instant::now() + tick(*rank, holder.left, true, random::fraction());
             let pause = until.map_or(pause, |until| until.min(pause));
             // Keeps the future small while it waits.
@@ -236,9 +236,8 @@ impl Servers for Memory {}
 mod tests {
     use super::*;
     use crate::store::memory_table::SWEEP_FROM;
-    use crate::value::error::LockError;
+    use crate::value::error::{LockError, Unavailability};
     use crate::value::token::Token;
-    use crate::value::unavailability::Unavailability;
 
     fn request(key: &str, ttl: Duration) -> Request {
         Request::new(key.into(), Token::new("test", "", "").unwrap(), ttl)

@@ -4,19 +4,17 @@ use std::collections::VecDeque;
 use std::mem;
 use std::time::{Duration, SystemTime};
 
-use crate::protocol::answer::Queueing;
-use crate::protocol::other_holder::OtherHolder;
+use crate::protocol::answer::{OtherHolder, Queueing};
 use crate::protocol::request::Request;
 use crate::store::hand_off::HandOff;
 use crate::store::waiters::Waiters;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::{Fence, FenceBlock};
 use crate::value::limits::{CONFIRM_WINDOW, QUEUE_MAX};
 use crate::value::mode::Mode;
 use crate::value::random::HashMap;
 use crate::value::time::{Moment, wall_clock};
 use crate::value::token::Token;
-use crate::value::unavailability::Unavailability;
 
 /// Number of keys below which expired ones are not removed.
 pub(crate) const SWEEP_FROM: usize = 64;

@@ -7,10 +7,9 @@ use crate::protocol::lease::{Lease, Renewal, too_slow};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::applied::Applied;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::loss::LossCause;
 use crate::value::time::Moment;
-use crate::value::unavailability::Unavailability;
 
 impl Store {
     /// Whether a grant counts only when replicas have acknowledged it.

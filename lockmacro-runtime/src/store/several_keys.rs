@@ -16,18 +16,16 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
+use crate::protocol::answer::{Answer, Asked, Failed, Grant, OtherHolder, Queueing};
 use crate::protocol::lease::{late, too_slow};
-use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::dispatch::Store;
 use crate::value::applied::Applied;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::FenceBlock;
 use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER};
 use crate::value::time::{Instant, Moment};
-use crate::value::unavailability::Unavailability;
 
 /// Pause before a failed renewal is repeated.
 const RETRY: Duration = Duration::from_millis(50);
@@ -181,7 +179,7 @@ impl<'a> OneByOne<'a> {
         let first = self.held == 0;
         self.since = if first { grant.sent } else { self.since.min(grant.sent) };
         self.held += count;
-        self.fences.extend(grant.fences.iter());
+        self.fences.extend(grant.fences);
         self.earlier = self.earlier.and(grant.earlier);
         if !first {
             self.added = Some(self.added.map_or(grant.sent, |added| added.min(grant.sent)));

@@ -159,7 +159,7 @@ impl Waiter {
     /// secret, and a push makes the waiter repeat its request.
     pub(crate) fn next_id(&self) -> String {
         let number = self.number();
-        let secret = random::secret().ok().map(|bits| u128::from_be_bytes(bits) as u64);
+        let secret = random::secret().ok().map(|bits| bits as u64);
         *self.entry.secret.lock() = secret;
         let secret = secret.map(|secret| format!("{secret:020}")).unwrap_or_default();
         format!("{number:020}{secret}")

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Whether a request was applied, or any of several with the same token.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Whether a request was applied, or any of several with the same token. The least known is the
+/// largest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Applied {
     /// It was not applied, and cannot be any more. Also for a request that was never sent.
     #[default]
@@ -17,11 +18,7 @@ pub(crate) enum Applied {
 impl Applied {
     /// The same for two requests together: unknown if it is unknown for either of them.
     pub(crate) fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
-            (Self::Yes, _) | (_, Self::Yes) => Self::Yes,
-            (Self::No, Self::No) => Self::No,
-        }
+        self.max(other)
     }
 
     /// Whether no request is left that may still arrive.

@@ -30,13 +30,8 @@ impl Backoff {
         Self { first, longest, growth, delay: first }
     }
 
-    /// The delay before the next try, with jitter.
-    #[cfg(any(feature = "defer", test))]
-    pub(crate) fn next(&mut self) -> Duration {
-        jittered(self.step())
-    }
-
-    /// The same, with another bound for the present: the delay grows on from there.
+    /// The delay before the next try, with jitter and with another bound for the present: the delay
+    /// grows on from there.
     pub(crate) fn next_within(&mut self, longest: Duration) -> Duration {
         self.delay = self.delay.min(longest);
         jittered(self.step())
@@ -95,7 +90,7 @@ mod tests {
     fn a_delay_doubles_up_to_its_bound_and_differs() {
         let mut backoff = Backoff::new(ms(10), ms(50));
         for expected in [10, 20, 40, 50, 50] {
-            assert_about(backoff.next(), expected);
+            assert_about(jittered(backoff.step()), expected);
         }
         let delays: Vec<_> = (0..20).map(|_| jittered(ms(100))).collect();
         assert!(delays.windows(2).any(|pair| pair[0] != pair[1]));

@@ -5,10 +5,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::value::duration::duration;
 use crate::value::error::LockError;
 use crate::value::limits::{TTL_DEFAULT, TTL_MAX, TTL_MIN};
-use crate::value::url::{Setting, Url};
+use crate::value::url::{Url, duration, named};
 
 /// Longest prefix of keys, in bytes.
 const PREFIX_MAX: usize = 256;
@@ -26,7 +25,7 @@ pub(crate) struct Defaults {
     pub(crate) prefix: Box<str>,
     /// `None` where the length depends on the round trip.
     pub(crate) turn: Option<Duration>,
-    pub(crate) retry_after: Option<(Duration, Duration)>,
+    retry_after: Option<(Duration, Duration)>,
     /// Whether a call also asks a server that is known to be lost.
     pub(crate) asks_lost: bool,
     /// The error of the first setting with an invalid value.
@@ -68,15 +67,15 @@ impl Defaults {
     /// Takes the defaults out of a URL.
     pub(crate) fn take_from(&mut self, url: &mut Url<'_>) -> Result<(), LockError> {
         if !url.may_be_cut {
-            url.settings.retain(|setting| !self.take(*setting));
+            url.settings.retain(|setting| !self.take(setting));
         }
         self.usable()
     }
 
     /// Sets a default by the setting of a URL; returns whether it is one.
-    fn take(&mut self, setting: Setting<'_>) -> bool {
-        let value = setting.value();
-        match setting.name {
+    fn take(&mut self, setting: &str) -> bool {
+        let (name, value) = named(setting);
+        match name {
             "default_ttl" => self.set_ttl(duration(value)),
             "default_wait" => self.set_wait(duration(value)),
             "turn" => self.set_turn(duration(value)),
@@ -130,7 +129,15 @@ impl Defaults {
         self.refuse("key_prefix", hint);
     }
 
-    pub(crate) fn refuse(&mut self, setting: &'static str, hint: &str) {
+    pub(crate) fn set_retry_after(&mut self, least: Duration, most: Duration) {
+        if least <= most {
+            self.retry_after = Some((least, most));
+        } else {
+            self.refuse("retry_after", "write the shorter time first");
+        }
+    }
+
+    fn refuse(&mut self, setting: &'static str, hint: &str) {
         let fault = LockError::InvalidSetting { setting, detail: hint.to_owned() };
         self.fault.get_or_insert_with(|| Box::new(fault));
     }
@@ -164,7 +171,7 @@ mod tests {
     fn read(url: &str) -> Result<(Vec<String>, Defaults), String> {
         let (mut url, mut defaults) = (Url::parse(url).expect(url), Defaults::default());
         defaults.take_from(&mut url).map_err(|error| error.to_string())?;
-        Ok((url.settings.iter().map(|setting| setting.text.to_owned()).collect(), defaults))
+        Ok((url.settings.iter().map(|setting| (*setting).to_owned()).collect(), defaults))
     }
 
     #[test]

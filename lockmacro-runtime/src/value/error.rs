@@ -4,12 +4,16 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::value::busy_text::{busy, timed_out, whole_seconds};
 use crate::value::holder::Holder;
 use crate::value::key::{InvalidKey, LockKey};
 use crate::value::limits::TTL_MIN;
 use crate::value::loss::Lost;
-use crate::value::unavailability::Unavailability;
+
+mod accessors;
+mod constructors;
+mod unavailability;
+
+pub use unavailability::Unavailability;
 
 /// The reason why a body did not run, or why its result must not be trusted.
 ///
@@ -71,7 +75,7 @@ use crate::value::unavailability::Unavailability;
 pub enum LockError {
     /// Another holder has the lock. Try again after [`retry_after`](LockError::retry_after), or
     /// show the message to the user.
-    #[error("{}", busy(key, holder, *retry_after, message.as_deref()))]
+    #[error("{}", contended(key, holder, *retry_after, None, message))]
     #[non_exhaustive]
     Busy {
         /// The key that is held.
@@ -84,7 +88,7 @@ pub enum LockError {
         message: Option<String>,
     },
     /// Other holders had the lock until the caller's `wait` was over.
-    #[error("{}", timed_out(key, holder, *retry_after, *rank, message.as_deref()))]
+    #[error("{}", contended(key, holder, *retry_after, Some(*rank), message))]
     #[non_exhaustive]
     TimedOut {
         /// The key that is held.
@@ -195,10 +199,9 @@ pub enum LockError {
     /// Repair the replicas, or require fewer of them or a longer time with
     /// [`replicated`](crate::LockManagerBuilder::replicated).
     #[error(
-        "only {acked} of {wanted} replicas have acknowledged `{}` in time{}: repair the replicas, \
-         or require fewer of them with `replicated`",
-        key.shown(),
-        after(", at ", Some(server))
+        "only {acked} of {wanted} replicas have acknowledged `{}` in time, at {server}: repair the \
+         replicas, or require fewer of them with `replicated`",
+        key.shown()
     )]
     #[non_exhaustive]
     InsufficientReplicas {
@@ -394,6 +397,43 @@ pub enum LockError {
     },
 }
 
+/// The text for a contended lock: the holder, and when to ask again. `rank` is for a caller that has
+/// waited.
+fn contended(
+    key: &LockKey,
+    holder: &Holder,
+    retry_after: Duration,
+    rank: Option<u32>,
+    message: &Option<String>,
+) -> String {
+    let (key, again) = (key.shown(), format!("try again in {}s", whole_seconds(retry_after)));
+    if let Some(message) = message {
+        return format!("{message} (locked by {holder}: {again})");
+    }
+    if let Some(rank) = rank {
+        let held_by = holder.owner.as_ref().map(|_| format!(", which {holder} holds"));
+        let held_by = held_by.unwrap_or_default();
+        // 0 for the first waiter, and where the rank is not known.
+        let queue = if rank > 0 { format!(", {rank} ahead in the queue") } else { String::new() };
+        return format!("timed out waiting for `{key}`{held_by}{queue}: {again}");
+    }
+    let expiry = match (holder.free_within, &holder.owner) {
+        (Some(left), _) => {
+            return format!("`{key}` is locked by {holder}: {again}, its lease ends in {left:.1?}");
+        }
+        (None, Some(_)) => "without an expiry",
+        (None, None) => {
+            "without an expiry, or by several clients, each at some of the lock servers"
+        }
+    };
+    format!("`{key}` is locked by {holder} {expiry}: {again}")
+}
+
+/// Whole seconds for `Retry-After`, rounded up, so that no caller comes too early.
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
+}
+
 /// A part of an error's text that is not always known.
 fn after(words: &str, part: Option<&str>) -> String {
     part.map(|part| [words, part].concat()).unwrap_or_default()
@@ -430,9 +470,9 @@ const RESTARTED: &str = "a node does not vote until it has run for the longest t
     first";
 
 fn replies(nodes: &[NodeReply]) -> String {
+    use LockError::Unavailable;
     let is_restarted = |reply: &NodeReply| {
-        let restarted = Unavailability::Restarted;
-        matches!(&reply.error, Some(LockError::Unavailable { reason, .. }) if *reason == restarted)
+        matches!(reply.error, Some(Unavailable { reason: Unavailability::Restarted, .. }))
     };
     let hint = nodes.iter().any(is_restarted).then(|| RESTARTED.to_owned());
     nodes.iter().map(NodeReply::to_string).chain(hint).collect::<Vec<_>>().join("; ")

@@ -1,16 +1,19 @@
-//! Keys of locks.
+//! Keys of locks, and several keys of one lock.
 
 #[cfg(feature = "metrics")]
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::iter;
 
 use crate::value::escaped::Escaped;
 use crate::value::mode::Mode;
 
 /// Longest key, in bytes.
 const KEY_MAX: usize = 1024;
+/// Most keys of one lock. A server runs no other command while its script checks them.
+const KEYS_MAX: usize = 128;
 /// Prefix of the engine's own keys.
 const RESERVED: &str = "lm1:";
 
@@ -206,19 +209,17 @@ impl fmt::Display for LockKey {
 }
 
 /// The keys of a lock in an error or a log: `account:1, account:7`.
-pub(crate) struct Listed<'a> {
-    pub(crate) first: &'a LockKey,
-    pub(crate) more: &'a [LockKey],
-}
+pub(crate) struct Listed<'a>(pub(crate) &'a [LockKey]);
 
 impl fmt::Display for Listed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.first.shown().fmt(f)?;
-        self.more.iter().try_for_each(|key| write!(f, ", {}", key.shown()))
+        self.0.iter().enumerate().try_for_each(|(nth, key)| {
+            let comma = if nth > 0 { ", " } else { "" };
+            write!(f, "{comma}{}", key.shown())
+        })
     }
 }
 
-/// Keys are equal when their bytes are equal, as those keys exclude each other.
 impl PartialEq for LockKey {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
@@ -276,6 +277,42 @@ impl From<&LockKey> for LockKey {
     }
 }
 
+/// All keys, sorted and without duplicates; empty if a single key is left. A key that is given
+/// twice has the stricter of its modes.
+pub(crate) fn in_order(first: &LockKey, more: &[LockKey]) -> Result<Vec<LockKey>, InvalidKey> {
+    if more.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut keys: Vec<_> = iter::once(first).chain(more).cloned().collect();
+    keys.sort();
+    keys.dedup_by(|next, kept| {
+        let is_same = next == kept;
+        if is_same {
+            *kept = kept.clone().with_mode(kept.mode().stricter(next.mode()));
+        }
+        is_same
+    });
+    match keys.len() {
+        1 => Ok(Vec::new()),
+        2..=KEYS_MAX => Ok(keys),
+        count => {
+            let detail = format!(
+                "one lock has {count} keys and {KEYS_MAX} are allowed: split them into several \
+                 locks"
+            );
+            Err(InvalidKey { detail })
+        }
+    }
+}
+
+/// The first of these keys, in their order, that is held with a permit while an exclusive one is
+/// waited for.
+pub(crate) fn permit_before_exclusive(keys: &[LockKey]) -> Option<&LockKey> {
+    let permit = keys.iter().position(|key| matches!(key.mode(), Mode::Permits(_)))?;
+    let waits = keys[permit..].iter().any(|key| key.mode().is_exclusive());
+    waits.then(|| &keys[permit])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -322,5 +359,15 @@ mod tests {
         assert!(refused("1:x", "lm").contains("reserved"));
         assert!(refused(&"x".repeat(1_020), "shop:").contains("1025 bytes"));
         LockKey::from("x".repeat(1_019)).under("shop:").unwrap();
+    }
+
+    #[test]
+    fn a_permit_is_noticed_that_would_be_held_during_a_wait() {
+        let (a, b) = (LockKey::from("a"), LockKey::from("b"));
+        let is_noticed = |keys: &[LockKey]| permit_before_exclusive(keys).is_some();
+        assert!(is_noticed(&[a.clone().permits(3), b.clone()]));
+        assert!(!is_noticed(&[a.clone(), b.clone().permits(3)]));
+        assert!(!is_noticed(&[a.clone().shared(), b.clone()]));
+        assert!(!is_noticed(&[a.permits(3), b.permits(3)]));
     }
 }

@@ -1,7 +1,5 @@
 //! The loss of a lock: its cause, and its effect on the body.
 
-use std::iter;
-
 use crate::value::key::{Listed, LockKey};
 
 /// The loss of a lock while its body ran. From then on another holder may have the lock. A lock on
@@ -25,8 +23,7 @@ use crate::value::key::{Listed, LockKey};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the lock `{}` was lost: {cause}", self.listed())]
 pub struct Lost {
-    key: LockKey,
-    more: Vec<LockKey>,
+    keys: Vec<LockKey>,
     cause: LossCause,
 }
 
@@ -40,26 +37,26 @@ impl Lost {
     /// assert!(error.to_string().starts_with("the lock `order:42` was lost"));
     /// ```
     pub fn new(key: impl Into<LockKey>, cause: LossCause) -> Self {
-        Self { key: key.into(), more: Vec::new(), cause }
+        Self { keys: vec![key.into()], cause }
     }
 
     /// The loss of a lock on any number of keys.
     pub(crate) fn of(keys: Listed<'_>, cause: LossCause) -> Self {
-        Self { key: keys.first.clone(), more: keys.more.to_vec(), cause }
+        Self { keys: keys.0.to_vec(), cause }
     }
 
     /// Returns the key that was held; the first one of several.
     pub fn key(&self) -> &LockKey {
-        &self.key
+        &self.keys[0]
     }
 
     /// Returns every key that was held.
     pub fn keys(&self) -> impl Iterator<Item = &LockKey> {
-        iter::once(&self.key).chain(&self.more)
+        self.keys.iter()
     }
 
     pub(crate) fn listed(&self) -> Listed<'_> {
-        Listed { first: &self.key, more: &self.more }
+        Listed(&self.keys)
     }
 
     /// Returns the cause of the loss.

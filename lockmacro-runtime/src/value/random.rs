@@ -1,27 +1,26 @@
 //! Randomness. Nothing else draws random numbers.
 
-use crate::value::error::LockError;
-use crate::value::unavailability::Unavailability;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::world::{self, World};
 
 /// 128 bits of the system, for tokens: a forked process gets other ones than its parent. Fails when
 /// the system has none.
-pub(crate) fn secret() -> Result<[u8; 16], LockError> {
+pub(crate) fn secret() -> Result<u128, LockError> {
     if let Some(bits) = of_world(|world| [world.random(), world.random()]) {
         let [high, low] = bits.map(u128::from);
-        return Ok((high << 64 | low).to_be_bytes());
+        return Ok(high << 64 | low);
     }
     let mut bits = [0; 16];
     getrandom::fill(&mut bits)
         .map_err(|error| LockError::unavailable(Unavailability::Local, error.to_string()))?;
-    Ok(bits)
+    Ok(u128::from_be_bytes(bits))
 }
 
 /// Random bits for a name that is not secret, and that is unique among processes, even if they seed
 /// their own random numbers alike.
 pub(crate) fn random_name() -> u128 {
     // Without random bits of the system there are no locks, so nothing depends on the fallback.
-    secret().map_or_else(|_| fastrand::u128(..), u128::from_be_bytes)
+    secret().unwrap_or_else(|_| fastrand::u128(..))
 }
 
 /// A number from 0 to 1, without 1.

@@ -56,7 +56,7 @@ impl Moment {
 /// The real time since boot. `CLOCK_BOOTTIME` of Linux and `CLOCK_MONOTONIC` of macOS run on during
 /// suspend. On other Unix systems the clock may stop, and a machine that is suspended there must
 /// not hold locks.
-pub(crate) fn since_boot() -> Duration {
+fn since_boot() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let clock = ClockId::Boottime;

@@ -3,6 +3,7 @@
 //! holder that came last.
 
 use std::fmt;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 
 use crate::value::error::LockError;
 use crate::value::escaped::Escaped;
@@ -24,24 +25,22 @@ pub(crate) const TOKEN_MAX: usize = LABEL_MAX + ABOUT_MAX + "/".len() + RANDOM_D
 pub(crate) struct Token(Box<str>);
 
 impl Token {
-    /// Makes a token for the lock `name` of a manager with `label`. `about` is the [time and the
-    /// note](crate::value::holder::about). Fails when the system has no random bits.
-    pub(crate) fn new(label: &str, name: &str, about: &str) -> Result<Self, LockError> {
-        Ok(Self::with(label, name, about, secret()?))
-    }
-
-    /// A token that is not sent: one with [another](Token::another) random part is.
+    /// A token for the lock `name` of a manager with `label`. `about` is the [time and the
+    /// note](crate::value::holder::about). It is not sent: one with [another](Token::another)
+    /// random part is.
     pub(crate) fn draft(label: &str, name: &str, about: &str) -> Self {
-        Self::with(label, name, about, [0; 16])
-    }
-
-    fn with(label: &str, name: &str, about: &str, random: [u8; 16]) -> Self {
         let mut named = label.to_owned();
         if !name.is_empty() {
             extend(&mut named, ":");
             extend(&mut named, name);
         }
-        Self(format!("{named}{about}/{:032x}", u128::from_be_bytes(random)).into())
+        Self(format!("{named}{about}/{:032x}", 0).into())
+    }
+
+    /// The first token that is sent.
+    #[cfg(test)]
+    pub(crate) fn new(label: &str, name: &str, about: &str) -> Result<Self, LockError> {
+        Self::draft(label, name, about).another()
     }
 
     /// A token read from a server; `None` for a value of another format.
@@ -54,29 +53,32 @@ impl Token {
 
     /// The `nth` token of the same acquisition. Number 0 is this one.
     pub(crate) fn nth(&self, nth: u64) -> Self {
-        let Some((label, random)) = self.0.rsplit_once('/').filter(|_| nth > 0) else {
-            return self.clone();
-        };
-        let random = u128::from_str_radix(random, 16).unwrap_or_default();
-        Self(format!("{label}/{:032x}", random.wrapping_add(nth.into())).into())
+        self.with_random(self.random().wrapping_add(nth.into()))
     }
 
-    /// A token with the same label.
+    /// A token with the same label. Fails when the system has no random bits.
     pub(crate) fn another(&self) -> Result<Self, LockError> {
-        let label = self.0.rsplit_once('/').map_or("", |(label, _)| label);
-        Self::new(label, "", "")
+        Ok(self.with_random(secret()?))
     }
 
     /// The same label without the random part, for a key that has no holder any more.
     pub(crate) fn spent(&self) -> Self {
-        let label = self.0.rsplit_once('/').map_or("", |(label, _)| label);
-        Self(format!("{label}/{:032x}", 0).into())
+        self.with_random(0)
     }
 
     /// Half of its random bits.
     pub(crate) fn bits(&self) -> u64 {
-        let half = self.0.get(self.0.len().saturating_sub(RANDOM_DIGITS / 2)..);
-        half.and_then(|half| u64::from_str_radix(half, 16).ok()).unwrap_or_default()
+        self.random() as u64
+    }
+
+    fn with_random(&self, random: u128) -> Self {
+        let label = self.0.rsplit_once('/').map_or("", |(label, _)| label);
+        Self(format!("{label}/{random:032x}").into())
+    }
+
+    fn random(&self) -> u128 {
+        let random = self.0.rsplit_once('/').map(|(_, random)| u128::from_str_radix(random, 16));
+        random.and_then(Result::ok).unwrap_or_default()
     }
 
     /// The whole token. Only for the server.
@@ -93,9 +95,7 @@ impl fmt::Debug for Token {
 
 /// Hash of a key's value, to compare values.
 pub(crate) fn hash_of(value: &[u8]) -> u64 {
-    let mut hasher = std::hash::DefaultHasher::new();
-    std::hash::Hasher::write(&mut hasher, value);
-    std::hash::Hasher::finish(&hasher)
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
 
 /// The label of a token read from a server. Escaped, as any client can write there. `None` for a

@@ -1,4 +1,6 @@
-//! The URLs of servers, in their parts. Nothing else takes a URL apart.
+//! The URLs of servers, in their parts, and the values in them. Nothing else takes a URL apart.
+
+use std::time::Duration;
 
 use crate::value::error::LockError;
 
@@ -17,18 +19,10 @@ pub(crate) struct Url<'a> {
     pub(crate) hosts: &'a str,
     /// The part after the first slash.
     pub(crate) path: Option<&'a str>,
-    pub(crate) settings: Vec<Setting<'a>>,
+    /// Each as `name=value` or `name`: see [`named`].
+    pub(crate) settings: Vec<&'a str>,
     /// The settings may be the rest of a password with a `?` in it.
     pub(crate) may_be_cut: bool,
-}
-
-/// A setting, as `name=value` or `name`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Setting<'a> {
-    /// The setting as it was written.
-    pub(crate) text: &'a str,
-    pub(crate) name: &'a str,
-    pub(crate) value: Option<&'a str>,
 }
 
 impl<'a> Url<'a> {
@@ -44,18 +38,12 @@ impl<'a> Url<'a> {
         let (authority, path) = path.map_or((place, None), |(before, path)| (before, Some(path)));
         let login = authority.rsplit_once('@');
         let (login, hosts) = login.map_or((None, authority), |(login, hosts)| (Some(login), hosts));
-        let settings = query.split('&').filter(|setting| !setting.is_empty());
-        let settings = settings.map(Setting::read).collect();
+        let settings = query.split('&').filter(|setting| !setting.is_empty()).collect();
         Ok(Self { scheme, login, hosts, path, settings, may_be_cut: query.contains('@') })
     }
 
     /// The URL of one server with this scheme and host and these settings, of a URL of several.
-    pub(crate) fn of_one(
-        &self,
-        scheme: &'a str,
-        host: &'a str,
-        settings: Vec<Setting<'a>>,
-    ) -> Self {
+    pub(crate) fn of_one(&self, scheme: &'a str, host: &'a str, settings: Vec<&'a str>) -> Self {
         Self { scheme, hosts: host, settings, ..self.clone() }
     }
 
@@ -68,8 +56,8 @@ impl<'a> Url<'a> {
 
     /// The error for an unknown setting. Its name is shown only if it cannot be a part of a
     /// password.
-    pub(crate) fn has_no(&self, setting: Setting<'_>) -> LockError {
-        let (name, scheme) = (setting.name, self.scheme);
+    pub(crate) fn has_no(&self, setting: &str) -> LockError {
+        let ((name, _), scheme) = (named(setting), self.scheme);
         if self.may_be_cut {
             return LockError::invalid_url(UNESCAPED);
         }
@@ -80,22 +68,28 @@ impl<'a> Url<'a> {
     }
 }
 
-impl<'a> Setting<'a> {
-    fn read(text: &'a str) -> Self {
-        let value = text.split_once('=');
-        let (name, value) = value.map_or((text, None), |(name, value)| (name, Some(value)));
-        Self { text, name, value }
-    }
-
-    /// The value; empty where there is none.
-    pub(crate) fn value(&self) -> &'a str {
-        self.value.unwrap_or_default()
-    }
+/// The name of a setting, and its value; empty where there is none.
+pub(crate) fn named(setting: &str) -> (&str, &str) {
+    setting.split_once('=').unwrap_or((setting, ""))
 }
 
 /// A percent-decoded value.
 pub(crate) fn decoded(value: &str) -> String {
     percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned()
+}
+
+/// Parses a duration such as `100ms`, `2s`, `1m30s` or `7d`: numbers with units, in whole
+/// milliseconds. `None` for anything else, also for fractions, and for months and years, which have
+/// no fixed length.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    let mut units = text.split(|c: char| !c.is_alphabetic());
+    if units.any(|unit| matches!(unit, "M" | "month" | "months" | "y" | "yr" | "year" | "years"))
+        || text.contains('.')
+    {
+        return None;
+    }
+    let time = humantime::parse_duration(text).ok()?;
+    time.subsec_nanos().is_multiple_of(1_000_000).then_some(time)
 }
 
 #[cfg(test)]
@@ -108,9 +102,8 @@ mod tests {
         let url = Url::parse(url).unwrap();
         assert_eq!((url.scheme, url.login), ("redis-cluster", Some("shop:p%40ss")));
         assert_eq!((url.hosts, url.path), ("one:7000,two,[::1]:7002", Some("0")));
-        let texts: Vec<_> = url.settings.iter().map(|setting| setting.text).collect();
-        assert_eq!(texts, ["turn=20ms", "durable", "a="]);
-        assert_eq!(url.settings[1].value(), "");
+        assert_eq!(url.settings, ["turn=20ms", "durable", "a="]);
+        assert_eq!((named("turn=20ms"), named("durable")), (("turn", "20ms"), ("durable", "")));
         let socket = Url::parse("redis+unix:///run/a@b?db=3").unwrap();
         assert_eq!((socket.login, socket.hosts, socket.path), (None, "", Some("run/a@b")));
         assert!(Url::parse("memory://").unwrap().is_only("memory"));
@@ -133,6 +126,30 @@ mod tests {
             let url = Url::parse(url).unwrap();
             let error = url.has_no(url.settings[0]).to_string();
             assert!(error.contains(why) && !error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_written_as_in_the_attribute() {
+        let seconds = Duration::from_secs;
+        for (text, time) in [
+            ("100ms", Duration::from_millis(100)),
+            ("2s", seconds(2)),
+            ("1m30s", seconds(90)),
+            ("1h 5min", seconds(65 * 60)),
+            ("30d", seconds(30 * 24 * 60 * 60)),
+            ("0s", Duration::ZERO),
+        ] {
+            assert_eq!(duration(text), Some(time), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_unit_or_no_fixed_length_is_no_time() {
+        for text in
+            ["", "30", "s", "-1s", "1.5s", "1M", "2months", "1y", "5us", "99999999999999999999h"]
+        {
+            assert_eq!(duration(text), None, "{text}");
         }
     }
 }

@@ -138,7 +138,8 @@ fn begin(
         true => manager.store().check(&request),
         false => Ok(()),
     });
-    let drawn = checked.and_then(|()| request.draw_token());
+    let drawn = checked.and_then(|()| request.token.another());
+    let drawn = drawn.map(|token| request.token = token);
     let request = Arc::new(request);
     if let Err(error) = drawn {
         return ControlFlow::Break(wanted.refused(&manager, &request, Refusal::Failed(error)));

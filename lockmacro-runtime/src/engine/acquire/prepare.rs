@@ -14,8 +14,7 @@ use crate::protocol::request::Request;
 use crate::value::defaults::check_ttl;
 use crate::value::error::LockError;
 use crate::value::holder::about;
-use crate::value::key::LockKey;
-use crate::value::key_set::{in_order, permit_before_exclusive};
+use crate::value::key::{LockKey, in_order, permit_before_exclusive};
 use crate::value::time::wall_clock;
 use crate::value::token::Token;
 

@@ -24,8 +24,7 @@ pub(crate) fn unreported(name: &str, keys: &[LockKey], error: &LockError) {
     if error.is_busy() {
         return;
     }
-    let keys = keys.split_first().map(|(first, more)| Listed { first, more });
-    telemetry::unreported(name, keys, error);
+    telemetry::unreported(name, Some(keys).filter(|keys| !keys.is_empty()).map(Listed), error);
     if let LockError::NotInstalled | LockError::NoRuntime | LockError::BlockingInAsync = error {
         panic!("`{name}` cannot return this error, so its body never runs: {error}");
     }

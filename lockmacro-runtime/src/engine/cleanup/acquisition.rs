@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::in_flight::{InFlightGuard, TokenOwner};
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
-use crate::protocol::other_holder::OtherHolder;
+use crate::protocol::answer::{Answer, Failed, Grant, OtherHolder, Queueing, Released};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::applied::Applied;

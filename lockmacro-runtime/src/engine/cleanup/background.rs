@@ -26,12 +26,11 @@ use crate::engine::in_flight::InFlightGuard;
 use crate::engine::lease::renewals::{Enrolled, Renewable, Renewals};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Moment;
 #[cfg(feature = "test-util")]
 use crate::value::time::virtual_runtime;
-use crate::value::unavailability::Unavailability;
 
 /// The background thread of a manager.
 #[derive(Debug)]

@@ -20,11 +20,10 @@ use crate::protocol::request::Request;
 use crate::store::abandoned::{AbandonedToken, AbandonedTokens};
 use crate::store::dispatch::Store;
 use crate::value::backoff::jittered;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::random::HashMap;
 use crate::value::sync::Mutex;
 use crate::value::time::Instant;
-use crate::value::unavailability::Unavailability;
 
 /// Most first releases in flight, so that a server that is available again is not flooded.
 const FIRST_IN_FLIGHT: usize = 256;

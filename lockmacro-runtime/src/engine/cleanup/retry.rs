@@ -8,9 +8,8 @@ use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::servers::Servers;
 use crate::value::backoff::Backoff;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::time::Instant;
-use crate::value::unavailability::Unavailability;
 
 /// The first and the longest pause between two tries of a release that failed. A lost server is
 /// probed as often as the latter.

@@ -27,7 +27,7 @@ use crate::protocol::lease::{Lease, Renewal};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::error::LockError;
-use crate::value::fence::{Fence, FenceBlock, Fences};
+use crate::value::fence::{Fence, FenceBlock};
 use crate::value::key::LockKey;
 use crate::value::loss::{LossCause, Lost};
 use crate::value::random;
@@ -49,7 +49,7 @@ pub(crate) struct Held {
     /// The lease was renewed, or lost.
     pub(crate) changed: Notify,
     /// A block for each key, if the request asked for fences. Its own fence is the first.
-    fences: Fences,
+    fences: Vec<FenceBlock>,
     released: AtomicBool,
     /// The loss was logged and counted.
     loss_reported: AtomicBool,
@@ -112,7 +112,7 @@ impl Held {
             false => lease.first_try(sent, random::fraction()),
         };
         let mut tenure_state = TenureState::new(now, sent, now.after(grant.ttl));
-        tenure_state.fences = grant.fences.iter().next().and_then(FenceBlock::rest);
+        tenure_state.fences = grant.fences.first().copied().and_then(FenceBlock::rest);
         let held = Self::with(acquisition, lease, grant.fences, sent, tenure_state);
         // Done before the renewal, which may find the lock lost.
         if let Some(caller) = caller {
@@ -132,7 +132,7 @@ impl Held {
     fn with(
         acquisition: Acquisition,
         lease: Lease,
-        fences: Fences,
+        fences: Vec<FenceBlock>,
         since: Moment,
         tenure_state: TenureState,
     ) -> Arc<Self> {
@@ -240,7 +240,7 @@ impl Held {
     }
 
     pub(crate) fn fence(&self, nth: u8) -> Option<Fence> {
-        self.fences.iter().nth(nth.into()).map(FenceBlock::first)
+        self.fences.get(usize::from(nth)).copied().map(FenceBlock::first)
     }
 
     /// How long the lock may still be relied on; an error once it is lost or released.

@@ -12,16 +12,14 @@ use tokio::time::{sleep, timeout};
 use crate::engine::cleanup::acquisition::{Acquisition, PAUSE, Refusal};
 use crate::engine::in_flight::TokenOwner as _;
 use crate::engine::queue::shared_queue::{Before, Question, SharedQueue, Tenure, ToSend};
-use crate::protocol::answer::{Answer, Grant, Queueing};
+use crate::protocol::answer::{Answer, Grant, OtherHolder, Queueing};
 use crate::protocol::lease;
-use crate::protocol::other_holder::OtherHolder;
-use crate::protocol::witness::Witness;
+use crate::protocol::request::Witness;
 use crate::store::dispatch::Store;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::limits::CONFIRM_WINDOW;
 use crate::value::task::spawn;
 use crate::value::time::Moment;
-use crate::value::unavailability::Unavailability;
 
 /// Pause before a request that has failed, or has waited for as long as one can, is repeated.
 const REPEATED: Duration = Duration::from_secs(2);
@@ -155,7 +153,7 @@ fn tenure(token: Question, acquisition: &Acquisition, grant: &Grant) -> Tenure {
         sent: grant.sent,
         ends: lease::end_of(grant.sent, grant.ttl),
         kept_until: now.after(acquisition.request().keeps(grant.ttl)),
-        fences: grant.fences.iter().next(),
+        fences: grant.fences.first().copied(),
     }
 }
 
@@ -202,12 +200,8 @@ impl Witness for Asked {
         self.queue.contended(&self.question, holder, rank);
     }
 
-    fn failed(&self, error: LockError) {
-        self.queue.unanswered_by(&self.question, Err(error));
-    }
-
-    fn undecided(&self, holder: &OtherHolder) {
-        self.queue.unanswered_by(&self.question, Ok(holder));
+    fn undecided(&self, last: Result<&OtherHolder, LockError>) {
+        self.queue.unanswered_by(&self.question, last);
     }
 
     fn callers(&self) -> usize {

@@ -14,14 +14,12 @@ use crate::engine::core::Core;
 use crate::engine::in_flight::TokenOwner;
 use crate::engine::queue::holder::{Holder, shown};
 use crate::engine::queue::key_queue::{self, Ask, Effects, Event, KeyQueue, Ticket};
-use crate::protocol::answer::{Queueing, Released};
-use crate::protocol::other_holder::OtherHolder;
+use crate::protocol::answer::{OtherHolder, Queueing, Released};
 use crate::protocol::request::Request;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::key::LockKey;
 use crate::value::sync::Mutex;
 use crate::value::time::Moment;
-use crate::value::unavailability::Unavailability;
 
 pub(crate) mod in_queue;
 

@@ -11,9 +11,8 @@ use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::store::Redis;
 use crate::store::redis::topology::route::Topology;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::time::Instant;
-use crate::value::unavailability::Unavailability;
 
 /// How long a caller waits for the probe, besides some round trips: to connect, to log in, and for
 /// the answer.

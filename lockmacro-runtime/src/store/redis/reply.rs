@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Value, from_redis_value_ref};
 
-use crate::protocol::other_holder::OtherHolder;
+use crate::protocol::answer::OtherHolder;
 use crate::store::redis::client::error::{CallError, unexpected};
-use crate::value::fence::{FenceBlock, Fences};
+use crate::value::fence::FenceBlock;
 use crate::value::time::Moment;
 use crate::value::token::hash_of;
 
@@ -18,7 +18,7 @@ pub(crate) fn parsed<T: FromRedisValue>(reply: Value) -> Result<T, CallError> {
 /// Reads the reply to a request that was sent at `sent`.
 pub(crate) fn answer(reply: Value, sent: Moment) -> Result<Reply, CallError> {
     match reply {
-        Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
+        Value::Int(1) => Ok(Reply::Granted { sent, fences: Vec::new() }),
         Value::BulkString(_) => {
             Ok(Reply::Granted { sent, fences: [fences_of(&reply)?].into_iter().collect() })
         }
@@ -46,7 +46,7 @@ type Queued = (Option<u32>, u64);
 pub(crate) enum Reply {
     Granted {
         sent: Moment,
-        fences: Fences,
+        fences: Vec<FenceBlock>,
     },
     /// The `nth` of several keys is held by another token. `queued` is for waiters.
     Contended {

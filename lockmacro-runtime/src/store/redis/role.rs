@@ -8,9 +8,8 @@ use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::parsed;
 use crate::store::redis::store::Redis;
 use crate::store::redis::topology::route::Topology;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::random::HashMap;
-use crate::value::unavailability::Unavailability;
 
 impl Redis {
     /// Refuses a server that is a replica, and names its primary where the user may ask for it.

@@ -12,7 +12,6 @@ use crate::store::redis::scripts::ACQUIRE_ALL;
 use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::value::companion::slot;
 use crate::value::error::LockError;
-use crate::value::fence::Fences;
 use crate::value::key::LockKey;
 use crate::value::time::Moment;
 
@@ -43,7 +42,7 @@ impl Redis {
         args.extend(limits.iter().map(String::as_str));
         let sent = Moment::now();
         match self.eval(ACQUIRE_ALL.with(request.keys(), &args), budget).await? {
-            Value::Int(1) => Ok(Reply::Granted { sent, fences: Fences::default() }),
+            Value::Int(1) => Ok(Reply::Granted { sent, fences: Vec::new() }),
             Value::Array(parts) => match parts.as_slice() {
                 [Value::Int(left), Value::BulkString(value), Value::Int(nth)] => {
                     let nth = usize::try_from(*nth).unwrap_or_default();

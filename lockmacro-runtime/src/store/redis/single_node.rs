@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redis::{Cmd, InfoDict, Value};
 
+use crate::protocol::quorum::{NodeError, NodeInfo, Vote};
 use crate::protocol::request::Request;
-use crate::protocol::vote::{NodeError, NodeInfo, Vote};
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::{Reply, parsed};
@@ -14,10 +14,10 @@ use crate::store::redis::scripts::{RAISE_FENCE, RELEASE};
 use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::store::redis::topology::route::Topology;
 use crate::value::applied::Applied;
+use crate::value::error::Unavailability;
 use crate::value::fence::Fence;
 use crate::value::key::LockKey;
 use crate::value::token::Token;
-use crate::value::unavailability::Unavailability;
 
 impl Redis {
     /// The number of the connection in use, if there is one. Another number may stand for a server

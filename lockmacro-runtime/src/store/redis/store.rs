@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
+use crate::protocol::answer::{Answer, Asked, Failed, Grant, OtherHolder, Queueing};
 use crate::protocol::lease::{late, too_slow};
-use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::store::abandoned::AbandonedTokens;
 use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
@@ -24,12 +23,11 @@ use crate::store::redis::scripts::{ACQUIRE, ACQUIRE_SHARED};
 use crate::store::redis::topology::route::Topology;
 use crate::store::servers::Servers;
 use crate::value::applied::Applied;
-use crate::value::error::LockError;
-use crate::value::fence::{Fences, RETENTION};
+use crate::value::error::{LockError, Unavailability};
+use crate::value::fence::RETENTION;
 use crate::value::key::LockKey;
 use crate::value::limits::CONFIRM_WINDOW;
 use crate::value::time::{Instant, Moment};
-use crate::value::unavailability::Unavailability;
 #[cfg(test)]
 use crate::value::url::Url;
 
@@ -240,7 +238,7 @@ impl Redis {
         set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(request.ttl.as_millis());
         let sent = Moment::now();
         match self.nodes.call(&request.key, set, budget).await? {
-            Value::Okay => Ok(Some(Reply::Granted { sent, fences: Fences::default() })),
+            Value::Okay => Ok(Some(Reply::Granted { sent, fences: Vec::new() })),
             Value::Nil if request.only_if_free => {
                 let (holder, queued) = (OtherHolder::default(), None);
                 Ok(Some(Reply::Contended { nth: 0, holder, value: 0, queued }))
@@ -263,7 +261,7 @@ impl Redis {
         let sent = Moment::now();
         let reply = self.eval(ACQUIRE_SHARED.with(request.keys(), &args), budget).await?;
         let is_granted: bool = parsed(reply)?;
-        Ok(is_granted.then(|| Reply::Granted { sent, fences: Fences::default() }))
+        Ok(is_granted.then(|| Reply::Granted { sent, fences: Vec::new() }))
     }
 
     /// Calls a script with these keys.

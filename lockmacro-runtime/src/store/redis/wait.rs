@@ -107,8 +107,8 @@ impl Redis {
         let ask = |budget, _| async move {
             let answered = self.ask_queued(request, waiter, budget).await;
             if let Err(CallError::Transient(transient)) = &answered {
-                let error = || CallError::Transient(transient.clone()).into_error(&request.key);
-                request.note_failed(error);
+                let error = CallError::Transient(transient.clone()).into_error(&request.key);
+                request.witness().undecided(Err(error));
             }
             answered
         };
@@ -131,7 +131,7 @@ impl Redis {
         };
         let queue = match queued {
             Some((Some(rank), server)) if !over => {
-                request.note_contended(&holder, rank);
+                request.witness().contended(&holder, rank);
                 let SentRequest { sent, connection, received } = sent_request;
                 let sample = Sample { sent, connection, server };
                 let soon =
@@ -181,7 +181,10 @@ impl Redis {
             &QUEUE_MAX.to_string(),
             &limit,
             &WAITER_TTL.as_millis().to_string(),
-            &format!("{ttl}|{fenced}|{probe}|{id}|{channel}|{}|{limit}", request.callers()),
+            &format!(
+                "{ttl}|{fenced}|{probe}|{id}|{channel}|{}|{limit}",
+                request.witness().callers()
+            ),
         ];
         let (sent, before) = (Moment::now(), node.connection());
         request.set_applied(Applied::Unknown);

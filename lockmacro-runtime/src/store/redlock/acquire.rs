@@ -6,21 +6,20 @@ use std::time::Duration;
 
 use tokio::time::sleep_until;
 
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
+use crate::protocol::answer::{Answer, Failed, Grant, OtherHolder, Queueing};
 use crate::protocol::lease;
-use crate::protocol::other_holder::OtherHolder;
-use crate::protocol::quorum::{Contention, Tally, Verdict, late, majority, no_quorum};
+use crate::protocol::quorum::{
+    Contention, NodeError, Tally, Verdict, Vote, late, majority, no_quorum,
+};
 use crate::protocol::request::Request;
-use crate::protocol::vote::{NodeError, Vote};
 use crate::store::redlock::retry_delay::RetryDelay;
 use crate::store::redlock::round::Round;
 use crate::store::redlock::rules::replaced;
 use crate::store::redlock::store::Redlock;
 use crate::value::applied::Applied;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::Fence;
 use crate::value::time::{Instant, Moment};
-use crate::value::unavailability::Unavailability;
 
 /// Why an attempt failed. Its tokens are released.
 enum Failure {
@@ -95,11 +94,11 @@ impl Redlock {
                     let holder = if nobody { OtherHolder::default() } else { holder };
                     // With split votes nobody may have the lock.
                     match split || nobody {
-                        true => request.note_undecided(&holder),
-                        false => request.note_contended(&holder, 0),
+                        true => request.witness().undecided(Ok(&holder)),
+                        false => request.witness().contended(&holder, 0),
                     }
                 }
-                Failure::Fault { error, .. } => request.note_failed(|| error),
+                Failure::Fault { error, .. } => request.witness().undecided(Err(error)),
             }
             let pause = Instant::now() + pause.next(left);
             sleep_until(until.map_or(pause, |until| until.min(pause))).await;

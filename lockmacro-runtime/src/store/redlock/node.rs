@@ -8,18 +8,17 @@ use std::{fmt, mem};
 use tokio::time::timeout;
 
 use crate::protocol::attempts::{Attempts, Withheld};
+use crate::protocol::quorum::{NodeError, Vote};
 use crate::protocol::request::Request;
-use crate::protocol::vote::{NodeError, Vote};
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node_names::same;
 use crate::store::redlock::rules::{Rules, replaced};
 use crate::value::applied::Applied;
 use crate::value::backoff::Backoff;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::{LastMoment, Moment};
 use crate::value::token::hash_of;
-use crate::value::unavailability::Unavailability;
 
 /// How long a node that could not be reached, or was slow, is not asked: at first, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

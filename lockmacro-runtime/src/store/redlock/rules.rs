@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use crate::store::redis::client::replicas::not_replicated;
-use crate::value::error::LockError;
-use crate::value::unavailability::Unavailability;
+use crate::value::error::{LockError, Unavailability};
 
 /// The settings of the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,9 +12,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::protocol::attempts::Attempts;
-use crate::protocol::quorum::{late, majority, may_be_had, no_quorum};
+use crate::protocol::quorum::{NodeError, late, majority, may_be_had, no_quorum};
 use crate::protocol::request::Request;
-use crate::protocol::vote::NodeError;
 use crate::store::redis::client::url::Deployment;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node::Nodes;
@@ -23,11 +22,10 @@ use crate::store::redlock::retry_delay::RetryDelay;
 use crate::store::redlock::round::Round;
 use crate::store::redlock::rules::{Rules, no_replicas};
 use crate::store::servers::Servers;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::key::LockKey;
 use crate::value::limits::TTL_MAX;
 use crate::value::time::Instant;
-use crate::value::unavailability::Unavailability;
 
 /// How long connecting waits for the other nodes once a majority is connected.
 const GRACE: Duration = Duration::from_millis(200);

@@ -4,10 +4,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::store::redlock::rules::Rules;
-use crate::value::duration::duration;
 use crate::value::error::LockError;
 use crate::value::limits::{TTL_MAX, TTL_MIN};
-use crate::value::url::Url;
+use crate::value::url::{Url, duration, named};
 
 /// The scheme, and the scheme of each node.
 const PLAIN: (&str, &str) = ("redlock", "redis");
@@ -33,9 +32,9 @@ fn nodes_of<'a>(
 ) -> Result<Vec<Url<'a>>, LockError> {
     let mut passed_on = Vec::new();
     for setting in &url.settings {
-        let (name, value) = (setting.name, setting.value());
+        let (name, value) = named(setting);
         match name {
-            "durable" if setting.value.is_none() => rules.durable = true,
+            "durable" if *setting == name => rules.durable = true,
             "durable" => {
                 return Err(LockError::invalid_url("`durable` is written without a value"));
             }
@@ -44,10 +43,10 @@ fn nodes_of<'a>(
                 rules.node = time(name, value, Duration::from_millis(1)..=TTL_MAX)?;
             }
             "cacert" | "cert" | "key" if url.scheme == ENCRYPTED.0 => passed_on.push(*setting),
-            _ if url.may_be_cut => return Err(url.has_no(*setting)),
+            _ if url.may_be_cut => return Err(url.has_no(setting)),
             // The URL of a node refuses those that a node cannot have.
             "replicated" | "replicated_timeout" | "fence_retention" => passed_on.push(*setting),
-            _ => return Err(url.has_no(*setting)),
+            _ => return Err(url.has_no(setting)),
         }
     }
     if url.hosts.split(',').any(str::is_empty) {
@@ -86,8 +85,7 @@ mod tests {
         assert!(nodes(&redis, &mut BUILDER.clone()).is_none());
         let nodes = |url: &'static str| -> Vec<_> {
             let node = |node: Url<'static>| {
-                let settings: Vec<_> = node.settings.iter().map(|setting| setting.text).collect();
-                (node.scheme, node.login, node.hosts, node.path, settings.join("&"))
+                (node.scheme, node.login, node.hosts, node.path, node.settings.join("&"))
             };
             read(url, BUILDER).expect(url).0.into_iter().map(node).collect()
         };

@@ -99,10 +99,6 @@ pub(crate) struct FenceBlock {
     last: Fence,
 }
 
-/// The fences of a grant: a block for each key, if the request asked for fences.
-#[derive(Debug, Default)]
-pub(crate) struct Fences(Vec<FenceBlock>);
-
 impl FenceBlock {
     /// Most numbers in a block.
     pub(crate) const LONGEST: u64 = 256;
@@ -151,18 +147,6 @@ impl FromStr for FenceBlock {
             (Some(first), Some(last)) if first <= last => Ok(Self { first, last }),
             _ => Err(()),
         }
-    }
-}
-
-impl Fences {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = FenceBlock> {
-        self.0.iter().copied()
-    }
-}
-
-impl FromIterator<FenceBlock> for Fences {
-    fn from_iter<I: IntoIterator<Item = FenceBlock>>(fences: I) -> Self {
-        Self(fences.into_iter().collect())
     }
 }
 

@@ -14,10 +14,10 @@ use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::script::{Script, ScriptCall};
 use crate::value::applied::Applied;
 use crate::value::backoff::Backoff;
+use crate::value::error::Unavailability;
 use crate::value::sync::MutexGuard;
 use crate::value::task::{JoinSet, owned};
 use crate::value::time::Instant;
-use crate::value::unavailability::Unavailability;
 
 /// Calls in a row without an answer after which a connection is discarded.
 const UNANSWERED_MAX: u32 = 2;

@@ -17,9 +17,8 @@ use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::stream;
 use crate::store::redis::client::subscriptions::Subscriptions;
 use crate::store::redis::client::url::Target;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::time::Instant;
-use crate::value::unavailability::Unavailability;
 
 /// Commands that fit into the buffer of a connection: more than are ever in flight.
 ///

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::store::redis::client::error::{CallError, Transient};
 use crate::value::applied::Applied;
-use crate::value::unavailability::Unavailability;
+use crate::value::error::Unavailability;
 
 type Asked = Pin<Box<dyn Future<Output = Result<(String, String), String>> + Send>>;
 

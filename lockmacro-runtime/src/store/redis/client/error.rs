@@ -6,10 +6,9 @@ use redis::{ErrorKind, RedisError, Value};
 use crate::store::redis::client::tls;
 use crate::value::applied::Applied;
 use crate::value::companion::write_companion;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::escaped::Escaped;
 use crate::value::key::LockKey;
-use crate::value::unavailability::Unavailability;
 
 /// A call without a usable reply.
 #[derive(Debug, Clone)]

@@ -7,9 +7,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::store::redis::client::round_trip::RoundTrip;
+use crate::value::error::Unavailability;
 use crate::value::sync::Mutex;
 use crate::value::time::Instant;
-use crate::value::unavailability::Unavailability;
 
 /// Longest time between two failures of one outage.
 const OUTAGE_GAP: Duration = Duration::from_secs(60);

@@ -23,10 +23,10 @@ use crate::store::redis::client::singleflight::SingleFlight;
 use crate::store::redis::client::subscriptions::PushSink;
 use crate::value::applied::Applied;
 use crate::value::backoff::Backoff;
+use crate::value::error::Unavailability;
 use crate::value::random::HashMap;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Instant;
-use crate::value::unavailability::Unavailability;
 
 /// One server; clones share it.
 #[derive(Clone)]

@@ -9,8 +9,8 @@ use tokio::time::timeout;
 
 use crate::store::redis::client::error::{CallError, Transient, full};
 use crate::store::redis::client::stream;
+use crate::value::error::Unavailability;
 use crate::value::escaped::Escaped;
-use crate::value::unavailability::Unavailability;
 
 /// Longest time to wait for such a text.
 const GREETING_TIMEOUT: Duration = Duration::from_millis(200);

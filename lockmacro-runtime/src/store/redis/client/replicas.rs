@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::value::duration::duration;
 use crate::value::error::LockError;
+use crate::value::url::duration;
 
 /// Default timeout for replicas.
 const TIMEOUT: Duration = Duration::from_millis(500);

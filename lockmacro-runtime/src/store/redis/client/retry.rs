@@ -9,8 +9,8 @@ use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::{CallError, Transient};
 use crate::value::applied::Applied;
 use crate::value::backoff::Backoff;
+use crate::value::error::Unavailability;
 use crate::value::time::Instant;
-use crate::value::unavailability::Unavailability;
 
 /// Delay before the third try; the second follows at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);

@@ -11,11 +11,10 @@ use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::stream;
 use crate::store::redis::client::url::SentinelGroup;
 use crate::value::applied::Applied;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::random::HashMap;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::task::{JoinSet, owned};
-use crate::value::unavailability::Unavailability;
 
 /// The sentinels of one primary, and a connection to each that has answered.
 pub(crate) struct Sentinels {

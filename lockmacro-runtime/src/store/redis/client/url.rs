@@ -8,10 +8,9 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionI
 use crate::store::redis::client::replicas::ReplicaAcks;
 use crate::store::redis::client::settings::{Settings, tcp, unreadable};
 use crate::store::redis::client::tls::Files;
-use crate::value::duration::duration;
 use crate::value::error::LockError;
 use crate::value::fence::{RETENTION_MAX, RETENTION_MIN};
-use crate::value::url::{Url, decoded};
+use crate::value::url::{Url, decoded, duration, named};
 
 const SENTINEL_FORM: &str =
     "it is not of the form `redis-sentinel://user:password@host1,host2:port,host3/primary/db`";
@@ -78,9 +77,9 @@ impl Options {
         let (mut acks, mut acks_within, mut fence_retention) = (None, None, None);
         let mut sentinel_login = RedisConnectionInfo::default().set_skip_set_lib_name();
         for setting in &url.settings {
-            let value = setting.value();
-            match setting.name {
-                name @ ("cacert" | "cert" | "key") if encrypted => files.set(name, decoded(value)),
+            let (name, value) = named(setting);
+            match name {
+                "cacert" | "cert" | "key" if encrypted => files.set(name, decoded(value)),
                 "sentinel_user" if sentinel => {
                     sentinel_login = sentinel_login.set_username(decoded(value));
                 }
@@ -90,8 +89,8 @@ impl Options {
                 "replicated" => acks = Some(value),
                 "replicated_timeout" => acks_within = Some(value),
                 "fence_retention" => fence_retention = Some(retention(value)?),
-                "db" | "user" | "pass" if url.scheme.ends_with("unix") => others.push(setting.text),
-                _ => return Err(url.has_no(*setting)),
+                "db" | "user" | "pass" if url.scheme.ends_with("unix") => others.push(*setting),
+                _ => return Err(url.has_no(setting)),
             }
         }
         let (others, replicated) = (others.join("&"), ReplicaAcks::read(acks, acks_within)?);

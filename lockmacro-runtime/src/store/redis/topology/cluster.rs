@@ -21,10 +21,10 @@ use crate::store::redis::client::subscriptions::{NoPushes, PushSink};
 use crate::store::redis::client::url::Target;
 use crate::store::redis::topology::slot_map::{Range, SlotMap, read_address, relative_to, slots};
 use crate::value::applied::Applied;
+use crate::value::error::Unavailability;
 use crate::value::random;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Instant;
-use crate::value::unavailability::Unavailability;
 
 /// Time without an answer after which the next node is asked for the slot map, too.
 const STAGGER: Duration = Duration::from_millis(50);

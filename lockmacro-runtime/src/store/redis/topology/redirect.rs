@@ -7,8 +7,8 @@ use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::topology::cluster::{Cluster, down};
+use crate::value::error::Unavailability;
 use crate::value::time::Instant;
-use crate::value::unavailability::Unavailability;
 
 /// Most redirects of one command.
 const REDIRECTIONS: u32 = 8;

@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use crate::value::error::LockError;
+use super::{LockError, Unavailability};
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
-use crate::value::unavailability::Unavailability;
 
 impl LockError {
     /// Makes a [`Busy`](LockError::Busy) error, for tests of code that handles it. Give it a

@@ -4,13 +4,13 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use crate::value::busy_text::whole_seconds;
-use crate::value::error::LockError::{
-    self, Busy, ConnectionLimit, InsufficientReplicas, NoQuorum, QueueFull, TimedOut, Unavailable,
+use super::LockError::{
+    self, AccessDenied, Authentication, Busy, ConnectionLimit, InsufficientReplicas, NoQuorum,
+    QueueFull, TimedOut, Unavailable,
 };
+use super::{Unavailability, whole_seconds};
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
-use crate::value::unavailability::Unavailability;
 
 impl LockError {
     /// Returns whether another holder has the lock: `Busy`, `TimedOut` and `QueueFull`. Every other
@@ -325,13 +325,11 @@ impl LockError {
 
     /// Whether there is no fence left.
     pub(crate) fn is_of_fences(&self) -> bool {
-        let used_up = Unavailability::FencesUsedUp;
-        matches!(self, LockError::Unavailable { reason, .. } if *reason == used_up)
+        matches!(self, Unavailable { reason: Unavailability::FencesUsedUp, .. })
     }
 
     /// Whether it is about the servers rather than the key, so that many callers get it at once.
     pub(crate) fn is_of_servers(&self) -> bool {
-        use LockError::{AccessDenied, Authentication};
         self.is_unavailable() || matches!(self, AccessDenied { .. } | Authentication { .. })
     }
 
@@ -355,7 +353,6 @@ impl LockError {
 mod tests {
     use super::*;
     use crate::value::loss::{LossCause, Lost};
-    use crate::value::unavailability::Unavailability;
 
     /// One error of each kind, each made of `secret`.
     fn errors() -> Vec<(u16, LockError)> {
