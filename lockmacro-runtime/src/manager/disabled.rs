@@ -36,6 +36,6 @@ impl LockManager {
     /// assert!(!LockManager::memory().is_disabled());
     /// ```
     pub fn is_disabled(&self) -> bool {
-        matches!(self.core().store(), Store::Memory(memory) if memory.is_disabled())
+        self.core().store().excludes_nobody()
     }
 }

@@ -5,6 +5,8 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
 #[cfg(feature = "defer")]
@@ -12,13 +14,14 @@ use crate::jobs::no_queue::NoQueue;
 use crate::protocol::answer::{Answer, Asked, Failed, Released};
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
-use crate::store::abandoned::AbandonedTokens;
+use crate::store::join::held_all;
 use crate::store::memory::Memory;
 #[cfg(feature = "defer")]
 use crate::store::redis::jobs::queue::RedisJobs;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::store::Redlock;
 use crate::store::servers::Servers;
+use crate::store::waiters::AbandonedTokens;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
@@ -30,6 +33,19 @@ pub(crate) enum Store {
     Memory(Memory),
     Redis(Arc<Redis>),
     Redlock(Box<Redlock>),
+}
+
+/// How a lock is renewed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Renewing {
+    /// With replication it fails unless replicas have acknowledged the renewal. Failed calls are
+    /// repeated for no longer than this.
+    Acknowledged(Duration),
+    /// Without replicas, whose acknowledgement follows later.
+    Alone,
+    /// For the rest of the holder's lease, which the server should know already. A server that was
+    /// replaced may have lost the lock, or its ttl.
+    Kept,
 }
 
 impl Store {
@@ -170,7 +186,7 @@ impl Store {
 
     /// Whether no lock is ever busy.
     pub(crate) fn excludes_nobody(&self) -> bool {
-        matches!(self, Store::Memory(memory) if memory.is_disabled())
+        matches!(self, Store::Memory(memory) if memory.is_disabled)
     }
 
     /// Fails for a request that the store refuses without asking a server.
@@ -201,7 +217,7 @@ impl Store {
             return Box::pin(ready(Ok(Released::Unconfirmed)));
         }
         if self.is_in_parts(request) {
-            return self.release_parts(request);
+            return Box::pin(self.release_parts(request));
         }
         match self {
             Store::Memory(memory) => Box::pin(async move { Ok(memory.release(request)) }),
@@ -212,36 +228,53 @@ impl Store {
 
     /// Restarts the lock's ttl. Returns whether the token still held the lock; of several keys, all
     /// of them. Never acquires the lock.
-    pub(super) fn renew<'a>(
+    pub(crate) fn renew<'a>(
         &'a self,
         request: &'a Request,
         ttl: Duration,
+        how: Renewing,
     ) -> Asked<'a, Result<bool, LockError>> {
         if self.is_in_parts(request) {
-            return self.renew_parts(request, move |store, part| store.renew(part, ttl));
+            return Box::pin(async move {
+                let parts = self.parts(request);
+                held_all(parts.iter().map(|part| self.renew(part, ttl, how))).await
+            });
         }
-        match self {
-            Store::Memory(memory) => Box::pin(async move { Ok(memory.renew(request, ttl)) }),
-            Store::Redis(redis) => Box::pin(redis.renew(request, ttl, true)),
-            Store::Redlock(redlock) => Box::pin(redlock.renew(request, ttl)),
+        match (self, how) {
+            (Store::Memory(memory), _) => Box::pin(async move { Ok(memory.renew(request, ttl)) }),
+            (Store::Redlock(redlock), _) => Box::pin(redlock.renew(request, ttl)),
+            (Store::Redis(redis), Renewing::Acknowledged(within)) => {
+                redis.renew_acknowledged(request, ttl, within)
+            }
+            (Store::Redis(redis), Renewing::Alone) => Box::pin(redis.renew(request, ttl, true)),
+            (Store::Redis(redis), Renewing::Kept) => Box::pin(redis.renew(request, ttl, false)),
         }
     }
 
-    /// Confirms that the server keeps the lock for at least `left`, the rest of the holder's lease.
-    /// Returns the same as [`renew`](Store::renew). A server that was replaced may have lost the
-    /// lock, or its ttl.
-    pub(crate) fn confirm<'a>(
-        &'a self,
-        request: &'a Request,
-        left: Duration,
-    ) -> Asked<'a, Result<bool, LockError>> {
-        if self.is_in_parts(request) {
-            return self.renew_parts(request, move |store, part| store.confirm(part, left));
+    /// Whether a request has more keys than a single call can take. It is sent in parts then, to
+    /// all of them at the same time, and a failure of one does not stop the others.
+    fn is_in_parts(&self, request: &Request) -> bool {
+        !request.several().is_empty() && self.at_once(request.several()) < request.several().len()
+    }
+
+    fn parts(&self, request: &Request) -> Vec<Request> {
+        let (mut parts, mut rest) = (Vec::new(), request.keys());
+        while !rest.is_empty() {
+            let (part, others) = rest.split_at(self.at_once(rest));
+            parts.push(request.part(part));
+            rest = others;
         }
-        match self {
-            Store::Redis(redis) => Box::pin(redis.renew(request, left, false)),
-            Store::Memory(_) | Store::Redlock(_) => self.renew(request, left),
+        parts
+    }
+
+    async fn release_parts(&self, request: &Request) -> Result<Released, LockError> {
+        let parts = self.parts(request);
+        let all = join_all(parts.iter().map(|part| self.release(part))).await;
+        let applied = parts.iter().map(Request::applied).fold(Applied::No, Applied::and);
+        if applied.is_known() {
+            request.set_applied(applied);
         }
+        all.into_iter().try_fold(Released::Held, |found, part| Ok(found.max(part?)))
     }
 }
 

@@ -17,17 +17,16 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
-use crate::protocol::lease::{late, too_slow};
+use crate::protocol::lease::late;
 use crate::protocol::other_holder::OtherHolder;
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
-use crate::store::dispatch::Store;
+use crate::store::dispatch::{Renewing, Store};
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::FenceBlock;
 use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER};
 use crate::value::time::{Instant, Moment};
-use crate::value::unavailability::Unavailability;
 
 /// Pause before a failed renewal is repeated.
 const RETRY: Duration = Duration::from_millis(50);
@@ -200,8 +199,7 @@ impl<'a> OneByOne<'a> {
             }
         }
         if late(self.since, ttl) {
-            let (server, reason) = (self.store.servers().address(request), Unavailability::TooSlow);
-            let error = LockError::unavailable_at(server, reason, too_slow(ttl));
+            let error = self.store.too_slow(request);
             return self.starts_over(Err(Failed { error, applied: Applied::Unknown }));
         }
         let Self { since: sent, fences, earlier, .. } = self;
@@ -283,7 +281,7 @@ async fn renewed(
 ) -> Result<Moment, Loss> {
     loop {
         let sent = Moment::now();
-        match store.renew(held, ttl).await {
+        match store.renew(held, ttl, Renewing::Alone).await {
             Ok(true) => return Ok(sent),
             Ok(false) => return Err(None),
             Err(error) if error.is_transient() && !late(since, lasts) && !is_over(end) => {
