@@ -8,9 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 #[cfg(feature = "defer")]
-use crate::jobs::deferrer::Deferrer;
-#[cfg(feature = "defer")]
-use crate::jobs::no_queue::NoQueue;
+use crate::jobs::deferrer::{Deferrer, NoQueue};
 use crate::protocol::answer::{Answer, Asked, Failed, Released};
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
@@ -76,8 +74,10 @@ impl Store {
         }
     }
 
-    /// Requests a lock, waits for it if the request says so, and waits for replicas if the store
-    /// needs their acknowledgement. The future borrows nothing, so that its caller can store it.
+    /// Requests a lock, waits for it if the request says so or until the manager is shut down, and
+    /// waits for replicas if the store needs their acknowledgement. Several keys are acquired all
+    /// or none. Idempotent for a token. The future borrows nothing, so that its caller can store
+    /// it. When it is dropped, the token may have been written, and may be in a queue.
     ///
     /// The lock counts as lost, and nothing is sent, if a release of the token was sent before.
     pub(crate) fn acquire(
@@ -86,7 +86,10 @@ impl Store {
         shutdown: &Arc<Shutdown>,
     ) -> Asked<'static, Result<Answer, Failed>> {
         if request.was_released() {
-            return Box::pin(ready(Ok(Answer::Lost(Box::new(Err(released()))))));
+            let detail = "the lock was released before its caller had it";
+            let error = LockError::unavailable(Unavailability::Local, detail);
+            let failed = Failed { error, applied: Applied::Unknown };
+            return Box::pin(ready(Ok(Answer::Lost(Box::new(Err(failed))))));
         }
         let (store, request, shutdown) =
             (Arc::clone(self), Arc::clone(request), Arc::clone(shutdown));
@@ -102,34 +105,23 @@ impl Store {
                 }
             }
             _ => Box::pin(async move {
-                match store.acquire_unacknowledged(&request, wait, &shutdown).await {
+                let is_single = request.several().is_empty();
+                let asked = match wait {
+                    None if is_single => store.try_acquire(&request, None),
+                    None => store.take_one_by_one(&request, None),
+                    Some(wait) if is_single => store.wait(&request, wait, &shutdown),
+                    Some(wait) => {
+                        let taken = store.take_one_by_one(&request, Some((wait, &shutdown)));
+                        Box::pin(shutdown.unless(taken))
+                    }
+                };
+                match asked.await {
                     Ok(Answer::Granted(grant)) if store.is_replicated() => {
                         store.acknowledged(&request, grant).await
                     }
                     answer => answer,
                 }
             }),
-        }
-    }
-
-    /// Requests a lock without waiting for replicas to acknowledge it. It waits for the lock for at
-    /// most `wait` (`Duration::MAX` is for ever) or until the manager is shut down; several keys
-    /// all or none. Idempotent for a token. When the future is dropped, the token may have been
-    /// written, and may be in a queue.
-    fn acquire_unacknowledged<'a>(
-        &'a self,
-        request: &'a Request,
-        wait: Option<Duration>,
-        shutdown: &'a Shutdown,
-    ) -> Asked<'a, Result<Answer, Failed>> {
-        match wait {
-            None if request.several().is_empty() => self.try_acquire(request, None),
-            None => self.take_one_by_one(request, None),
-            Some(wait) if request.several().is_empty() => self.wait(request, wait, shutdown),
-            Some(wait) => {
-                let taken = self.take_one_by_one(request, Some((wait, shutdown)));
-                Box::pin(shutdown.unless(taken))
-            }
         }
     }
 
@@ -276,13 +268,6 @@ impl Store {
         }
         all.into_iter().try_fold(Released::Held, |found, part| Ok(found.max(part?)))
     }
-}
-
-/// The failure of a request with a token whose release was sent.
-fn released() -> Failed {
-    let detail = "the lock was released before its caller had it";
-    let error = LockError::unavailable(Unavailability::Local, detail);
-    Failed { error, applied: Applied::Unknown }
 }
 
 #[cfg(feature = "defer")]
