@@ -8,6 +8,8 @@ use crate::engine::current::Current;
 use crate::engine::manager::Manager;
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
+use crate::store::dispatch::Store;
+use crate::store::memory::Memory;
 use crate::value::error::LockError;
 
 /// A connection to the store of locks. Clones are the same manager and cost next to nothing.
@@ -126,6 +128,119 @@ impl LockManager {
     /// on.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
         self.0.shut_down(timeout).await
+    }
+
+    /// Runs `work` with this manager for every lock without a manager of its own, in place of the
+    /// [installed](LockManager::install) one. So tests of functions that use the installed manager
+    /// can run side by side, each with its own locks.
+    ///
+    /// The scope covers the task that polls the future, tasks that run under a lock of that task by
+    /// [`LockGuard::scope`](crate::LockGuard::scope), and the calls of a `defer::Worker` that runs
+    /// in it. It does not cover a task from `tokio::spawn`: spawn `locks.scope(work)` there. Inside
+    /// of another scope the inner one applies.
+    ///
+    /// # Cancellation
+    /// Dropping the future drops `work` and ends the scope. So does a panic of `work`.
+    ///
+    #[cfg_attr(feature = "macros", doc = "```")]
+    #[cfg_attr(not(feature = "macros"), doc = "```ignore")]
+    /// use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
+    ///
+    /// #[distributed_lock(key = "order:<id>", ttl = "300s")]
+    /// async fn audit_order(id: u64) -> Result<u64, LockError> {
+    ///     Ok(id)
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::memory();
+    /// locks.scope(async {
+    ///     let held = Lock::new("order:42").acquire().await?;
+    ///     assert!(audit_order(42).await.is_err_and(|error| error.is_busy()));
+    ///     held.release().await?;
+    ///     assert_eq!(audit_order(42).await, Ok(42));
+    ///     Ok(())
+    /// })
+    /// .await
+    /// # }
+    /// ```
+    pub fn scope<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
+        Current::of(self.core()).around(work)
+    }
+
+    /// Runs `work` as [`scope`](LockManager::scope) does, in code that is not async. The scope
+    /// covers this thread while `work` runs.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::memory();
+    /// let guard = locks.scope_blocking(|| Lock::new("order:42").acquire_blocking())?;
+    /// guard.release_blocking()
+    /// # }
+    /// ```
+    pub fn scope_blocking<R>(&self, work: impl FnOnce() -> R) -> R {
+        Current::of(self.core()).enter(work)
+    }
+
+    /// Makes a manager that grants every lock at once and excludes nobody, for a test or a tool
+    /// that runs annotated functions where locks do not matter.
+    ///
+    /// Bodies run under guards as usual: locks are renewed, can be joined, and end with their ttl;
+    /// fences grow. No lock is ever busy, so no call waits, is skipped or is deferred. A WARN is
+    /// logged when the manager is made.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::disabled();
+    /// let lock = Lock::new("order:42").manager(&locks);
+    /// let (one, first) = lock.clone().acquire_fenced().await?;
+    /// let (other, second) = lock.acquire_fenced().await?;
+    /// assert!(one.is_held() && other.is_held() && first < second);
+    /// # one.release().await?;
+    /// # other.release().await }
+    /// ```
+    pub fn disabled() -> Self {
+        tracing::warn!("locks are disabled: this manager grants every lock and excludes nobody");
+        Self::builder().with(Store::Memory(Memory::disabled()))
+    }
+
+    /// Returns whether this manager excludes nobody: see [`disabled`](LockManager::disabled).
+    ///
+    /// ```
+    /// # use lockmacro_runtime::LockManager;
+    /// assert!(LockManager::disabled().is_disabled());
+    /// assert!(!LockManager::memory().is_disabled());
+    /// ```
+    pub fn is_disabled(&self) -> bool {
+        self.core().store().excludes_nobody()
+    }
+
+    /// Forgets every lock, waiter and deferred call of `memory://`, and every hold time. For tests
+    /// that share a manager, between one and the next. (Feature `test-util`.)
+    ///
+    /// - A lock that was held is lost, and its body stops. A lock on several keys finds so at its
+    ///   next renewal, or at its release.
+    /// - Callers that wait ask again.
+    /// - Settings stay, and so do shutdowns. Fences grow on.
+    /// - Background work goes by the clock of the next caller. So a manager in a `static`
+    ///   serves one test with a paused clock after the other.
+    /// - The locks on a server stay as well, as others may hold them: a WARN says so.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::memory();
+    /// std::mem::forget(Lock::new("order:42").manager(&locks).acquire().await?);
+    /// locks.reset();
+    /// assert!(Lock::new("order:42").manager(&locks).acquire().await.is_ok());
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "test-util")]
+    pub fn reset(&self) {
+        if !self.core().reset() {
+            tracing::warn!("locks on a server are not reset: only those of `memory://` are");
+        }
     }
 
     /// Returns the queue of deferred calls, to store calls, to inspect them, and to have dead

@@ -3,8 +3,8 @@
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::outcome::SkipOutcome;
-use crate::run::body::{Call, Run};
-use crate::run::driver::Start;
+use crate::run::body::Call;
+use crate::run::driver::{Run, Start};
 use crate::run::recovering::Recovering;
 use crate::run::report::{AnyResult, Conclusion, Recover, mapped, mapped_or_skipped};
 use crate::value::error::LockError;

@@ -1,7 +1,10 @@
 //! A body under a lock.
 
-pub(crate) mod body;
-pub(crate) mod driver;
-pub(crate) mod map_err;
-pub(crate) mod recovering;
+mod body;
+mod driver;
+mod map_err;
+mod recovering;
 pub(crate) mod report;
+
+pub use map_err::MapErr;
+pub use recovering::Recovering;

@@ -3,8 +3,8 @@
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::outcome::{LockOutcome, SkipOutcome};
-use crate::run::body::{Call, Run};
-use crate::run::driver::Start;
+use crate::run::body::Call;
+use crate::run::driver::{Run, Start};
 use crate::run::report::{Conclusion, reported, skipped};
 use crate::value::loss::{Lost, OnLost};
 
