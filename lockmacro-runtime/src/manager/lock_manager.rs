@@ -1,6 +1,5 @@
 //! The manager: the source of all locks of a program.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +32,7 @@ use crate::value::error::LockError;
 /// the runtime that needs it first; the other belongs to the background thread. In a cluster this
 /// holds for each node. [`replicated`](crate::LockManagerBuilder::replicated) adds up to 16
 /// connections to each of the two.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct LockManager(pub(crate) Arc<Manager>);
 
 impl LockManager {
@@ -216,33 +215,6 @@ impl LockManager {
         self.core().store().excludes_nobody()
     }
 
-    /// Forgets every lock, waiter and deferred call of `memory://`, and every hold time. For tests
-    /// that share a manager, between one and the next. (Feature `test-util`.)
-    ///
-    /// - A lock that was held is lost, and its body stops. A lock on several keys finds so at its
-    ///   next renewal, or at its release.
-    /// - Callers that wait ask again.
-    /// - Settings stay, and so do shutdowns. Fences grow on.
-    /// - Background work goes by the clock of the next caller. So a manager in a `static`
-    ///   serves one test with a paused clock after the other.
-    /// - The locks on a server stay as well, as others may hold them: a WARN says so.
-    ///
-    /// ```
-    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// let locks = LockManager::memory();
-    /// std::mem::forget(Lock::new("order:42").manager(&locks).acquire().await?);
-    /// locks.reset();
-    /// assert!(Lock::new("order:42").manager(&locks).acquire().await.is_ok());
-    /// # Ok(()) }
-    /// ```
-    #[cfg(feature = "test-util")]
-    pub fn reset(&self) {
-        if !self.core().reset() {
-            tracing::warn!("locks on a server are not reset: only those of `memory://` are");
-        }
-    }
-
     /// Returns the queue of deferred calls, to store calls, to inspect them, and to have dead
     /// letters run again.
     ///
@@ -262,11 +234,5 @@ impl LockManager {
     /// The state that all locks of this manager share.
     pub(crate) fn core(&self) -> &Arc<Manager> {
         &self.0
-    }
-}
-
-impl fmt::Debug for LockManager {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }

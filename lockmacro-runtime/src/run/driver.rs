@@ -21,6 +21,9 @@ use crate::value::loss::{Lost, OnLost};
 /// Polls a body once; `Ready` when it has finished.
 type PollBody<'a> = dyn FnMut(&mut Context<'_>) -> Poll<()> + 'a;
 
+/// Whether a body has finished, or why it did not run or has to be dropped.
+type Finished = Result<(), LockError>;
+
 pin_project! {
     /// A body, and the driver that decides when the body is polled; then its value, and the
     /// release of the lock.
@@ -65,12 +68,10 @@ where
             return Poll::Pending;
         };
         let ended = task::ready!(release.poll_unpin(cx));
-        match self.project_replace(Run::Over) {
-            RunOwned::Value { value, conclusion, .. } => {
-                Poll::Ready(conclusion.conclude(ended, value))
-            }
-            RunOwned::Body { .. } | RunOwned::Over => Poll::Pending,
-        }
+        let RunOwned::Value { value, conclusion, .. } = self.project_replace(Run::Over) else {
+            return Poll::Pending;
+        };
+        Poll::Ready(conclusion.conclude(ended, value))
     }
 }
 
@@ -122,11 +123,7 @@ pub(crate) struct Running {
 impl Driver {
     /// Acquires the lock and polls the body while the lock is held. Ready when the body has
     /// finished, or with an error when it has to be dropped.
-    fn poll_body(
-        &mut self,
-        cx: &mut Context<'_>,
-        body: &mut PollBody<'_>,
-    ) -> Poll<Result<(), LockError>> {
+    fn poll_body(&mut self, cx: &mut Context<'_>, body: &mut PollBody<'_>) -> Poll<Finished> {
         loop {
             match self {
                 Driver::Running(running) => return running.poll(cx, body),
@@ -139,7 +136,7 @@ impl Driver {
     }
 
     /// Releases the lock, if it was acquired.
-    fn release(self, finished: Result<(), LockError>) -> BoxFuture<'static, Ended> {
+    fn release(self, finished: Finished) -> BoxFuture<'static, Ended> {
         match self {
             Driver::Running(running) => running.release(finished).boxed(),
             Driver::Acquiring(..) => ready(finished.map(|()| None)).boxed(),
@@ -154,11 +151,7 @@ impl Running {
     }
 
     /// Polls the body until it has finished, or returns the loss that ended it.
-    fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        body: &mut PollBody<'_>,
-    ) -> Poll<Result<(), LockError>> {
+    fn poll(&mut self, cx: &mut Context<'_>, body: &mut PollBody<'_>) -> Poll<Finished> {
         let stops = !self.is_begun || self.guard.on_lost() == OnLost::Cancel;
         // The lease is checked before every poll: after a pause of the process this comes first.
         if stops {
@@ -179,7 +172,7 @@ impl Running {
         lost.as_mut().poll(cx).map(|lost| Err(lost.into()))
     }
 
-    async fn release(mut self, finished: Result<(), LockError>) -> Ended {
+    async fn release(mut self, finished: Finished) -> Ended {
         let lost = self.guard.held().remaining().err();
         if let Some(held) = self.guard.take_for_background() {
             held.release_in_background().await;
@@ -203,7 +196,7 @@ impl Running {
         self.ended(finished, lost)
     }
 
-    fn ended(&self, finished: Result<(), LockError>, lost: Option<Lost>) -> Ended {
+    fn ended(&self, finished: Finished, lost: Option<Lost>) -> Ended {
         let ended = finished.map(|()| lost.filter(|_| self.guard.on_lost() != OnLost::Finish));
         let error = match (&ended, self.errors) {
             (Err(error), Errors::Reported | Errors::ReportedUnlessLate) => Some(error.clone()),

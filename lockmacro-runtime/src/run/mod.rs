@@ -2,9 +2,7 @@
 
 mod body;
 mod driver;
-mod map_err;
-mod recovering;
+mod handlers;
 pub(crate) mod report;
 
-pub use map_err::MapErr;
-pub use recovering::Recovering;
+pub use handlers::{MapErr, Recovering};
