@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::select;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::defer::function::{Called, Function};
 use crate::defer::outcome::CallEnd;
@@ -150,11 +150,7 @@ impl JobRun {
                 );
                 return;
             }
-            select! {
-                biased;
-                _ = end.wait_for(|end| *end) => {}
-                () = sleep(pause) => {}
-            }
+            let _ = timeout(pause, end.wait_for(|end| *end)).await;
         }
     }
 

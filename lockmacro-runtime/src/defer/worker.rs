@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::select;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::defer::DeferredFn;
 use crate::defer::function::Function;
@@ -286,12 +286,7 @@ impl Worker {
                         true => tracing::debug!(%error, "deferred calls could not be taken"),
                         false => tracing::warn!(%error, "deferred calls could not be taken"),
                     }
-                    let pause = sleep(backoff.next());
-                    select! {
-                        biased;
-                        _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
-                        () = pause => {}
-                    }
+                    let _ = timeout(backoff.next(), stopped.wait_for(|stopped| *stopped)).await;
                 }
             }
         }

@@ -115,20 +115,17 @@ impl Queue {
     pub(crate) fn settle(&mut self, job: &Job, how: Settled, now: Duration) -> bool {
         let Some(call) = self.taken(job) else { return false };
         call.settled = job.taken;
-        if let Settled::Busy { .. } | Settled::Untried = how {
+        let is_busy = matches!(how, Settled::Busy { .. });
+        call.job.busy += u32::from(is_busy);
+        if is_busy || how == Settled::Untried {
             call.job.attempt = call.job.attempt.saturating_sub(1);
         }
         match how {
             Settled::Done => drop(self.remove(&job.id, now)),
             Settled::Dead { error } => self.make_dead(&job.id, error, now),
             Settled::Untried => self.set_state(&job.id, JobState::Waiting, now, Duration::ZERO),
-            Settled::Again { delay, error } => {
+            Settled::Again { delay, error } | Settled::Busy { delay, error } => {
                 call.error = Some(error);
-                self.set_state(&job.id, JobState::Waiting, now, delay);
-            }
-            Settled::Busy { delay, error } => {
-                call.error = Some(error);
-                call.job.busy += 1;
                 self.set_state(&job.id, JobState::Waiting, now, delay);
             }
         }

@@ -19,7 +19,6 @@ use crate::store::redis::jobs::queue::RedisJobs;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::store::Redlock;
 use crate::store::servers::Servers;
-use crate::store::waiters::AbandonedTokens;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
@@ -156,37 +155,9 @@ impl Store {
         }
     }
 
-    /// The tokens of abandoned waiters, which may still be granted their lock; `None` where there
-    /// can be no later grant.
-    pub(crate) fn abandoned(&self) -> Option<Arc<AbandonedTokens>> {
-        match self {
-            Store::Redis(redis) => Some(redis.abandoned()),
-            // In memory only a waiter that exists gets a grant. A Redlock has no queue.
-            Store::Memory(_) | Store::Redlock(_) => None,
-        }
-    }
-
-    /// Makes every waiter repeat its request.
-    pub(crate) fn alarm(&self) {
-        match self {
-            Store::Memory(memory) => memory.alarm(),
-            Store::Redis(redis) => redis.alarm(),
-            // There is no queue over several nodes.
-            Store::Redlock(_) => {}
-        }
-    }
-
     /// Whether no lock is ever busy.
     pub(crate) fn excludes_nobody(&self) -> bool {
         matches!(self, Store::Memory(memory) if memory.is_disabled)
-    }
-
-    /// Fails for a request that the store refuses without asking a server.
-    pub(crate) fn check(&self, request: &Request) -> Result<(), LockError> {
-        match self {
-            Store::Redlock(redlock) => redlock.check_request(request),
-            Store::Memory(_) | Store::Redis(_) => Ok(()),
-        }
     }
 
     /// How many of these keys, from the first one on, a single call can take.

@@ -181,11 +181,6 @@ impl Memory {
         self.alarm();
     }
 
-    /// Makes every waiter repeat its request.
-    pub(crate) fn alarm(&self) {
-        self.waiters.alarm_where(|_| true);
-    }
-
     pub(crate) fn renew(&self, request: &Request, ttl: Duration) -> bool {
         let (now, mut table) = (Moment::now(), self.table.lock());
         let mut all = true;
@@ -241,7 +236,11 @@ impl Memory {
     }
 }
 
-impl Servers for Memory {}
+impl Servers for Memory {
+    fn alarm(&self) {
+        self.waiters.alarm_where(|_| true);
+    }
+}
 
 impl Table {
     /// Adds the waiter of this number to the queue, unless its token is in the queue already.

@@ -39,12 +39,6 @@ impl Store {
         request: &'a Request,
         wait: Option<(Duration, &'a Shutdown)>,
     ) -> Asked<'a, Result<Answer, Failed>> {
-        // Checked here, because the parts are requested with a shorter ttl.
-        if let Store::Redlock(redlock) = self
-            && let Err(error) = redlock.check(request.ttl)
-        {
-            return Box::pin(std::future::ready(Err(Failed { error, applied: Applied::No })));
-        }
         let until = wait.map(|(wait, shutdown)| (Instant::now() + wait.min(FOR_EVER), shutdown));
         let end = until.map(|(until, _)| until.max(Instant::now() + self.servers().answer_time()));
         // A waiter that dies must not keep its keys for the whole ttl.

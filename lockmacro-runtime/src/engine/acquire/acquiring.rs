@@ -296,7 +296,7 @@ impl Acquiring {
 fn start(manager: &Arc<Manager>, mut request: Request, wanted: Wanted) -> Result<Acquiring, Ended> {
     let is_open = || match manager.shutdown.is_closed() {
         true => Err(LockError::ShutDown),
-        false => manager.store().check(&request),
+        false => manager.store().servers().check_request(&request),
     };
     let excludes = !manager.store().excludes_nobody();
     let checked = if excludes { is_open() } else { Ok(()) };

@@ -174,7 +174,7 @@ impl DroppedLock {
 
     async fn releases(&mut self, store: &Store) {
         // A later grant to the token of a waiter is noticed.
-        let tokens = store.abandoned().filter(|_| self.tries.request.waits());
+        let tokens = store.servers().abandoned().filter(|_| self.tries.request.waits());
         let bits = self.tries.request.token.bits();
         self.abandoned = tokens.map(|all: Arc<AbandonedTokens>| all.abandon(bits));
         loop {

@@ -136,16 +136,6 @@ impl Redis {
         }
     }
 
-    /// The abandoned tokens, which may still be granted their lock.
-    pub(crate) fn abandoned(&self) -> Arc<AbandonedTokens> {
-        Arc::clone(&self.grants.waiters.abandoned)
-    }
-
-    /// Makes all waiters ask again.
-    pub(crate) fn alarm(&self) {
-        self.grants.waiters.alarm_where(|_| true);
-    }
-
     /// Asks for a lock. Transient errors are retried within the manager's timeout, or until `until`
     /// for a caller that waits.
     pub(crate) async fn acquire(
@@ -338,6 +328,14 @@ impl Servers for Redis {
 
     fn on_change(&self, callback: Box<dyn Fn() + Send + Sync>) {
         self.changes.on_change(callback);
+    }
+
+    fn abandoned(&self) -> Option<Arc<AbandonedTokens>> {
+        Some(Arc::clone(&self.grants.waiters.abandoned))
+    }
+
+    fn alarm(&self) {
+        self.grants.waiters.alarm_where(|_| true);
     }
 
     /// Notices a server that hangs or is no longer a primary.
