@@ -100,12 +100,11 @@ pub use guard::LockGuard;
 pub use lock::Lock;
 #[cfg(feature = "macros")]
 pub use lockmacro::distributed_lock;
-pub use manager::builder::LockManagerBuilder;
+pub use manager::LockManagerBuilder;
+pub use manager::RedisServer;
 pub use manager::lock_manager::LockManager;
-pub use manager::redis_server::RedisServer;
 pub use outcome::{LockOutcome, SkipOutcome};
-pub use run::map_err::MapErr;
-pub use run::recovering::Recovering;
+pub use run::{MapErr, Recovering};
 pub use value::error::{LockError, NodeReply, Unavailability};
 pub use value::fence::{self, Fence};
 pub use value::holder::Holder;

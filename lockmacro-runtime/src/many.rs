@@ -1,7 +1,6 @@
 //! The builder of a lock on several keys.
 
-use crate::engine::acquire::acquiring::acquire;
-use crate::engine::acquire::acquiring::acquire_blocking;
+use crate::engine::acquire::acquiring::{acquire, acquire_blocking};
 use crate::engine::acquire::unreported::Errors;
 use crate::guard::LockGuard;
 use crate::lock::Lock;

@@ -96,11 +96,7 @@ impl<A> DeferredFn<A> {
         R: Future<Output: JobOutcome> + Send + 'static,
     {
         Self::of(name.into(), false, arguments, move |running, arguments| {
-            let called = function(arguments);
-            Box::pin(async move {
-                let value = running.clone().around(called).await;
-                CallEnd::with(value, &running)
-            })
+            Box::pin(running.around(function(arguments)))
         })
     }
 
@@ -124,10 +120,7 @@ impl<A> DeferredFn<A> {
         Self::of(name.into(), true, arguments, move |running, arguments| {
             let function = Arc::clone(&function);
             let current = Current::here();
-            let call = move || {
-                let value = current.enter(|| running.clone().enter(|| function(arguments)));
-                CallEnd::with(value, &running)
-            };
+            let call = move || current.enter(|| running.enter(|| function(arguments)));
             Box::pin(on_a_blocking_thread(call))
         })
     }
@@ -215,17 +208,16 @@ impl<A> DeferredFn<A> {
     /// # Cancellation
     /// When the future is dropped, the call may have been stored.
     pub async fn later(self, busy: LockError, arguments: A) -> LockError {
-        let (manager, job) = match self.stored(&busy, &arguments) {
-            Ok(stored) => stored,
-            Err(error) => return error,
-        };
-        deferred(busy, manager.deferrer().put(job).await)
+        match self.new_job(&busy, &arguments) {
+            Ok((manager, job)) => deferred(busy, manager.deferrer().put(job).await),
+            Err(error) => error,
+        }
     }
 
     /// Stores a call as [`later`](DeferredFn::later) does, in code that is not async.
     pub fn later_blocking(self, busy: LockError, arguments: A) -> LockError {
-        let (manager, job) = match self.stored(&busy, &arguments) {
-            Ok(stored) => stored,
+        let (manager, job) = match self.new_job(&busy, &arguments) {
+            Ok(new) => new,
             Err(error) => return error,
         };
         let background = &manager.core().background;
@@ -234,7 +226,7 @@ impl<A> DeferredFn<A> {
     }
 
     /// The call to store; the error is `busy` in a worker that runs this call.
-    fn stored(self, busy: &LockError, arguments: &A) -> Result<(LockManager, NewJob), LockError> {
+    fn new_job(self, busy: &LockError, arguments: &A) -> Result<(LockManager, NewJob), LockError> {
         let arguments = (self.write)(arguments).map_err(|error| {
             let detail = format!("the arguments cannot be stored: {error}");
             LockError::unavailable(Unavailability::Local, detail)
@@ -290,8 +282,8 @@ impl Function {
 
 impl<A> Clone for DeferredFn<A> {
     fn clone(&self) -> Self {
-        let (function, manager) = (self.function.clone(), self.manager.clone());
-        Self { function, manager, write: Arc::clone(&self.write) }
+        let Self { function, manager, write } = self;
+        Self { function: function.clone(), manager: manager.clone(), write: Arc::clone(write) }
     }
 }
 

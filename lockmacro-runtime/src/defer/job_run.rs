@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::select;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::defer::function::{Called, Function};
 use crate::defer::outcome::CallEnd;
@@ -25,8 +25,8 @@ use crate::value::task::{JoinSet, owned};
 use crate::value::time::Instant;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// Longest pause while the server cannot be reached.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The pauses while the server cannot be reached.
+pub(crate) const PAUSES: Backoff = Backoff::new(FIRST_PAUSE, Duration::from_secs(5));
 /// Largest number of bytes that are kept of an error.
 const ERROR_MAX: usize = 2 * 1024;
 
@@ -40,18 +40,19 @@ pub(crate) struct JobRun {
 }
 
 impl JobRun {
-    /// Spawns a task that renews the call's lease, also while the call blocks its thread. The task
-    /// ends when the lease is over or the returned set is dropped.
-    pub(crate) fn keeper(&self) -> JoinSet<()> {
+    /// Runs the call and settles it. When `interrupt` becomes true, an async call is dropped and
+    /// returned to the queue.
+    ///
+    /// A task renews the call's lease, also while the call blocks its thread. It is spawned here and
+    /// not by the future, so that another thread can run it.
+    pub(crate) fn run(self, interrupt: watch::Receiver<bool>) -> impl Future<Output = ()> {
         let mut keeper = JoinSet::new();
         let keeps = keep_until_lost(Arc::clone(&self.deferrer), self.job.clone(), self.lease);
         keeper.spawn(owned(keeps));
-        keeper
+        self.run_kept(keeper, interrupt)
     }
 
-    /// Runs the call and settles it. When `interrupt` becomes true, an async call is dropped and
-    /// returned to the queue.
-    pub(crate) async fn run(self, mut keeper: JoinSet<()>, mut interrupt: watch::Receiver<bool>) {
+    async fn run_kept(self, mut keeper: JoinSet<()>, mut interrupt: watch::Receiver<bool>) {
         let how = if self.function.is_exhausted(self.job.attempt) {
             dead(abandoned(u64::from(self.job.attempt - 1)))
         } else {
@@ -122,7 +123,7 @@ impl JobRun {
     async fn settle(&self, how: Settled, mut end: watch::Receiver<bool>) {
         let Job { function, id, .. } = &self.job;
         let until = Instant::now() + self.lease;
-        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut backoff = PAUSES;
         loop {
             let is_last = *end.borrow();
             let error = match self.settle_once(how.clone()).await {
@@ -149,11 +150,7 @@ impl JobRun {
                 );
                 return;
             }
-            select! {
-                biased;
-                _ = end.wait_for(|end| *end) => {}
-                () = sleep(pause) => {}
-            }
+            let _ = timeout(pause, end.wait_for(|end| *end)).await;
         }
     }
 

@@ -56,7 +56,7 @@ mod arguments;
 mod function;
 mod job_run;
 mod outcome;
-pub(crate) mod running;
+mod running;
 mod worker;
 
 pub use arguments::{Argument, Arguments, Storable, argument};

@@ -4,8 +4,6 @@ use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
-use crate::defer::running::RunningCall;
-
 /// The outcome of one attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CallEnd {
@@ -21,23 +19,6 @@ pub(crate) enum CallEnd {
 }
 
 impl CallEnd {
-    /// The outcome of a call that has returned.
-    pub(crate) fn with(value: impl JobOutcome, running: &RunningCall) -> Self {
-        let (failure, refused) = (value.failure(), running.refused().is_some());
-        match (running.error(), failure) {
-            (None, None) => Self::Done,
-            (Some(error), failure) if error.is_busy() || refused => {
-                let left = error.free_within();
-                Self::Busy { error: failure.unwrap_or_else(|| error.to_string()), left }
-            }
-            (None, Some(error)) if refused => Self::Busy { error, left: None },
-            (error, failure) => {
-                let text = failure.or_else(|| error.map(|error| error.to_string()));
-                Self::Failed(text.unwrap_or_default())
-            }
-        }
-    }
-
     /// The outcome of a call that panicked, with the panic's message if it has one.
     pub(crate) fn with_panic(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<String>().map(String::as_str);

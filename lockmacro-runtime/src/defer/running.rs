@@ -1,8 +1,10 @@
 //! The deferred call that runs in the current task, as the function under its lock sees it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem;
 use std::sync::Arc;
 
+use crate::defer::outcome::{CallEnd, JobOutcome};
 use crate::engine::observer::{Observer, observe};
 use crate::guard::LockGuard;
 use crate::jobs::call::Job;
@@ -28,46 +30,60 @@ struct Inner {
     /// The arguments as the function itself writes them: the stored text may order a map
     /// differently.
     arguments: String,
+    notes: Mutex<Notes>,
+}
+
+/// What the call's locks report.
+#[derive(Debug, Default)]
+struct Notes {
     /// An error that the function's return type may not carry.
-    error: Mutex<Option<LockError>>,
-    /// Why a lock outside of any body was not acquired, if the call is not the reason.
-    refused: Mutex<Option<LockError>>,
+    error: Option<LockError>,
+    /// Whether a lock outside of any body was not acquired, and the call is not the reason.
+    refused: bool,
     /// The number of calls with the same hash that were deferred inside of this one.
-    inside: Mutex<HashMap<(u64, u64), u32>>,
+    inside: HashMap<(u64, u64), u32>,
 }
 
 impl RunningCall {
     /// `function` is the name without the manager's prefix.
     pub(crate) fn new(job: &Job, function: &Arc<str>, arguments: String) -> Self {
         let (id, function) = (job.id.clone(), Arc::clone(function));
-        let (error, refused, inside) = Default::default();
-        Self(Arc::new(Inner { id, function, arguments, error, refused, inside }))
+        Self(Arc::new(Inner { id, function, arguments, notes: Mutex::default() }))
     }
 
     /// Runs `work` as the work of this call.
-    pub(crate) async fn around<F: Future>(self, work: F) -> F::Output {
+    pub(crate) async fn around(self, work: impl Future<Output: JobOutcome>) -> CallEnd {
         observe(OBSERVER);
-        RUNNING.scope(self, work).await
+        let value = RUNNING.scope(self.clone(), work).await;
+        self.end(value)
     }
 
     /// [`around`](RunningCall::around) for code that is not async.
-    pub(crate) fn enter<R>(self, work: impl FnOnce() -> R) -> R {
+    pub(crate) fn enter<R: JobOutcome>(self, work: impl FnOnce() -> R) -> CallEnd {
         observe(OBSERVER);
-        RUNNING.sync_scope(self, work)
+        let value = RUNNING.sync_scope(self.clone(), work);
+        self.end(value)
     }
 
-    /// Takes the error that the function's return type may not carry.
-    pub(crate) fn error(&self) -> Option<LockError> {
-        self.0.error.lock().take()
-    }
-
-    /// Takes the reason why a lock was not acquired, if the call itself is not the reason.
-    pub(crate) fn refused(&self) -> Option<LockError> {
-        self.0.refused.lock().take()
+    /// The outcome of a call that has returned.
+    fn end(&self, value: impl JobOutcome) -> CallEnd {
+        let Notes { error, refused, .. } = mem::take(&mut *self.0.notes.lock());
+        match (error, value.failure()) {
+            (None, None) => CallEnd::Done,
+            (Some(error), failure) if error.is_busy() || refused => {
+                let left = error.free_within();
+                CallEnd::Busy { error: failure.unwrap_or_else(|| error.to_string()), left }
+            }
+            (None, Some(error)) if refused => CallEnd::Busy { error, left: None },
+            (error, failure) => {
+                let text = failure.or_else(|| error.map(|error| error.to_string()));
+                CallEnd::Failed(text.unwrap_or_default())
+            }
+        }
     }
 
     fn note(&self, error: LockError) {
-        *self.0.error.lock() = Some(error);
+        self.0.notes.lock().error = Some(error);
     }
 
     /// The id of a call that is deferred inside of this one. It differs from all others, and is the
@@ -79,8 +95,8 @@ impl RunningCall {
             hasher.finish()
         };
         let call = (hash(0), hash(1));
-        let mut inside = self.0.inside.lock();
-        let nth = inside.entry(call).or_default();
+        let mut notes = self.0.notes.lock();
+        let nth = notes.inside.entry(call).or_default();
         *nth += 1;
         format!("{:016x}{:016x}-{nth}", call.0, call.1)
     }
@@ -121,7 +137,7 @@ fn unreported(error: &LockError) {
 fn refused(error: &LockError) {
     let not_installed = *error == LockError::NotInstalled;
     if (not_installed || error.is_of_servers()) && LockGuard::current().is_none() {
-        let note = |running: &RunningCall| *running.0.refused.lock() = Some(error.clone());
+        let note = |running: &RunningCall| running.0.notes.lock().refused = true;
         // The other errors are logged where they occur.
         if RUNNING.try_with(note).is_ok() && not_installed {
             tracing::warn!(%error, "a deferred call was not tried: it could not acquire its lock");

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use tokio::select;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::defer::DeferredFn;
 use crate::defer::function::Function;
-use crate::defer::job_run::JobRun;
+use crate::defer::job_run::{JobRun, PAUSES};
 use crate::engine::core::inside_runtime;
 use crate::engine::current::Current;
 use crate::jobs::call::TakeOptions;
 use crate::manager::lock_manager::LockManager;
-use crate::value::backoff::{Backoff, jittered};
+use crate::value::backoff::jittered;
 use crate::value::error::LockError;
 use crate::value::random::HashMap;
 use crate::value::task::{JoinSet, owned};
@@ -30,9 +30,6 @@ const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Default time for which calls may go on after the worker is stopped. A shutdown within 5 s then
 /// has time to return them to the queue.
 const GRACE: Duration = Duration::from_secs(3);
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// Longest pause while the server cannot be reached.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Runs the deferred calls of the functions that are registered with it, inside of a service or as
 /// a process of its own. Any number of workers share the work.
@@ -245,7 +242,7 @@ impl Worker {
         let defaults = &self.manager.core().defaults;
         let functions: Vec<_> =
             self.functions.keys().map(|name| defaults.stored_as(name)).collect();
-        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut backoff = PAUSES;
         while !*stopped.borrow() {
             while running.try_join_next().is_some() {}
             let mut permit = select! {
@@ -273,13 +270,11 @@ impl Worker {
                             job,
                             lease: self.lease,
                         };
-                        // Spawned before the call, so that another thread can run the keeper when
-                        // the call blocks this one.
-                        let (keeper, interrupted) = (job_run.keeper(), interrupted.clone());
+                        let run = job_run.run(interrupted.clone());
                         let free = || Arc::clone(&free).try_acquire_owned().ok();
                         let permit = permit.take().or_else(free);
                         running.spawn(owned(Current::here().around(async move {
-                            job_run.run(keeper, interrupted).await;
+                            run.await;
                             drop(permit);
                         })));
                     }
@@ -292,12 +287,8 @@ impl Worker {
                         true => tracing::debug!(%error, "deferred calls could not be taken"),
                         false => tracing::warn!(%error, "deferred calls could not be taken"),
                     }
-                    let pause = sleep(jittered(backoff.step()));
-                    select! {
-                        biased;
-                        _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
-                        () = pause => {}
-                    }
+                    let _ = timeout(jittered(backoff.step()), stopped.wait_for(|stopped| *stopped))
+                        .await;
                 }
             }
         }

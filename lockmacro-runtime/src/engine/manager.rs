@@ -62,7 +62,7 @@ impl Manager {
         inside_runtime()?;
         self.shutdown.close();
         // A woken waiter notices the shutdown.
-        self.store().alarm();
+        self.store().servers().alarm();
         self.background.alarm();
         self.queues.close();
         let empty = tokio::time::timeout(timeout, self.in_flight.empty()).await;

@@ -1,6 +1,7 @@
 //! The trait of a queue of deferred calls.
 
 use std::fmt;
+use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,13 +124,7 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     ///
     /// The default implementation retries one after another.
     fn retry_dead(&self, function: Arc<str>, most: usize) -> Answer<'_, usize> {
-        Box::pin(async move {
-            let (dead, mut done) = (oldest_dead(self, &function, most).await?, 0);
-            for id in dead {
-                done += usize::from(self.retry(Arc::clone(&function), id).await?);
-            }
-            Ok(done)
-        })
+        Box::pin(amend_dead(self, function, most, Self::retry))
     }
 
     /// Removes up to `most` dead letters, the oldest first and at most 1,000. Returns their number.
@@ -137,22 +132,61 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     /// The queues of this crate also remove dead letters whose id is not UTF-8, which only another
     /// program can have written. The default implementation removes one after another.
     fn remove_dead(&self, function: Arc<str>, most: usize) -> Answer<'_, usize> {
-        Box::pin(async move {
-            let (dead, mut done) = (oldest_dead(self, &function, most).await?, 0);
-            for id in dead {
-                done += usize::from(self.remove(Arc::clone(&function), id).await?);
-            }
-            Ok(done)
-        })
+        Box::pin(amend_dead(self, function, most, Self::remove))
     }
 }
 
-async fn oldest_dead<D: Deferrer + ?Sized>(
+/// Retries or removes the oldest dead letters, one after another.
+async fn amend_dead<D: Deferrer + ?Sized>(
     deferrer: &D,
-    function: &Arc<str>,
+    function: Arc<str>,
     most: usize,
-) -> Result<Vec<String>, LockError> {
+    amend: for<'a> fn(&'a D, Arc<str>, String) -> Answer<'a, bool>,
+) -> Result<usize, LockError> {
     let most = most.min(AMENDED_MAX);
-    let page = deferrer.list(Arc::clone(function), JobState::Dead, 0, most).await?;
-    Ok(page.jobs.into_iter().map(|job| job.id).collect())
+    let dead = deferrer.list(Arc::clone(&function), JobState::Dead, 0, most).await?;
+    let mut done = 0;
+    for job in dead.jobs {
+        done += usize::from(amend(deferrer, Arc::clone(&function), job.id).await?);
+    }
+    Ok(done)
+}
+
+/// The queue of a Redlock, which refuses all calls: there is no queue over several nodes. A manager
+/// of a Redlock can have a [`Deferrer`] of another store.
+#[derive(Debug)]
+pub(crate) struct NoQueue;
+
+fn refused<'a, T: Send + 'a>() -> Answer<'a, T> {
+    Box::pin(ready(Err(LockError::NoDeferrer)))
+}
+
+impl Deferrer for NoQueue {
+    fn put(&self, _: NewJob) -> Answer<'_, Stored> {
+        refused()
+    }
+
+    fn take<'a>(&'a self, _: TakeOptions, _: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
+        refused()
+    }
+
+    fn keep(&self, _: Job, _: Duration) -> Answer<'_, bool> {
+        refused()
+    }
+
+    fn settle(&self, _: Job, _: Settled) -> Answer<'_, bool> {
+        refused()
+    }
+
+    fn list(&self, _: Arc<str>, _: JobState, _: usize, _: usize) -> Answer<'_, Page> {
+        refused()
+    }
+
+    fn retry(&self, _: Arc<str>, _: String) -> Answer<'_, bool> {
+        refused()
+    }
+
+    fn remove(&self, _: Arc<str>, _: String) -> Answer<'_, bool> {
+        refused()
+    }
 }

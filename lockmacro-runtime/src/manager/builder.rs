@@ -308,9 +308,6 @@ impl LockManagerBuilder {
         self,
         urls: impl IntoIterator<Item: Into<String>>,
     ) -> Result<LockManager, LockError> {
-        if self.replicated.is_some() {
-            return Err(no_replicas());
-        }
         let urls: Vec<String> = urls.into_iter().map(Into::into).collect();
         let nodes = urls.iter().map(|url| Url::parse(url)).collect::<Result<Vec<_>, _>>()?;
         let store = self.nodes(&nodes)?;
@@ -318,12 +315,13 @@ impl LockManagerBuilder {
     }
 
     fn nodes(&self, nodes: &[Url<'_>]) -> Result<Store, LockError> {
+        if self.replicated.is_some() {
+            return Err(no_replicas());
+        }
         self.defaults.usable_up_to(self.rules.longest_ttl)?;
-        let nodes =
-            nodes.iter().map(|node| Ok(self.completed(Deployment::of(node, self.timeout)?)));
-        let nodes = nodes.collect::<Result<Vec<_>, LockError>>()?;
-        let redlock = Redlock::new(&nodes, self.timeout, self.rules)?;
-        Ok(Store::Redlock(Box::new(redlock)))
+        let servers = |node| Ok(self.completed(Deployment::of(node, self.timeout)?));
+        let nodes = nodes.iter().map(servers).collect::<Result<Vec<_>, LockError>>()?;
+        Ok(Store::Redlock(Box::new(Redlock::new(&nodes, self.timeout, self.rules)?)))
     }
 
     /// The servers with what the builder sets and their URL does not.
@@ -404,11 +402,7 @@ impl LockManagerBuilder {
             return Ok(Store::Memory(Memory::shared()));
         }
         if let Some(nodes) = url::nodes(&url, &mut self.rules) {
-            let nodes = nodes?;
-            if self.replicated.is_some() {
-                return Err(no_replicas());
-            }
-            return self.nodes(&nodes);
+            return self.nodes(&nodes?);
         }
         self.one(Deployment::of(&url, self.timeout)?)
     }
@@ -417,8 +411,7 @@ impl LockManagerBuilder {
         self.defaults.usable()?;
         let mut servers = self.completed(servers);
         if let Some((acks, timeout)) = self.replicated {
-            let replicated = ReplicaAcks::new(acks, timeout)?;
-            servers.replicated.get_or_insert(replicated);
+            servers.replicated.get_or_insert(ReplicaAcks::new(acks, timeout)?);
         }
         let mut redis = Redis::new(&servers, self.timeout, &self.defaults.prefix);
         redis.fails_fast = !self.defaults.asks_lost;

@@ -1,6 +1,5 @@
 //! The manager: the source of all locks of a program.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +7,8 @@ use crate::engine::current::Current;
 use crate::engine::manager::Manager;
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
+use crate::store::dispatch::Store;
+use crate::store::memory::Memory;
 use crate::value::error::LockError;
 
 /// A connection to the store of locks. Clones are the same manager and cost next to nothing.
@@ -31,7 +32,7 @@ use crate::value::error::LockError;
 /// the runtime that needs it first; the other belongs to the background thread. In a cluster this
 /// holds for each node. [`replicated`](crate::LockManagerBuilder::replicated) adds up to 16
 /// connections to each of the two.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct LockManager(pub(crate) Arc<Manager>);
 
 impl LockManager {
@@ -128,6 +129,92 @@ impl LockManager {
         self.0.shut_down(timeout).await
     }
 
+    /// Runs `work` with this manager for every lock without a manager of its own, in place of the
+    /// [installed](LockManager::install) one. So tests of functions that use the installed manager
+    /// can run side by side, each with its own locks.
+    ///
+    /// The scope covers the task that polls the future, tasks that run under a lock of that task by
+    /// [`LockGuard::scope`](crate::LockGuard::scope), and the calls of a `defer::Worker` that runs
+    /// in it. It does not cover a task from `tokio::spawn`: spawn `locks.scope(work)` there. Inside
+    /// of another scope the inner one applies.
+    ///
+    /// # Cancellation
+    /// Dropping the future drops `work` and ends the scope. So does a panic of `work`.
+    ///
+    #[cfg_attr(feature = "macros", doc = "```")]
+    #[cfg_attr(not(feature = "macros"), doc = "```ignore")]
+    /// use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
+    ///
+    /// #[distributed_lock(key = "order:<id>", ttl = "300s")]
+    /// async fn audit_order(id: u64) -> Result<u64, LockError> {
+    ///     Ok(id)
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::memory();
+    /// locks.scope(async {
+    ///     let held = Lock::new("order:42").acquire().await?;
+    ///     assert!(audit_order(42).await.is_err_and(|error| error.is_busy()));
+    ///     held.release().await?;
+    ///     assert_eq!(audit_order(42).await, Ok(42));
+    ///     Ok(())
+    /// })
+    /// .await
+    /// # }
+    /// ```
+    pub fn scope<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
+        Current::of(self.core()).around(work)
+    }
+
+    /// Runs `work` as [`scope`](LockManager::scope) does, in code that is not async. The scope
+    /// covers this thread while `work` runs.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::memory();
+    /// let guard = locks.scope_blocking(|| Lock::new("order:42").acquire_blocking())?;
+    /// guard.release_blocking()
+    /// # }
+    /// ```
+    pub fn scope_blocking<R>(&self, work: impl FnOnce() -> R) -> R {
+        Current::of(self.core()).enter(work)
+    }
+
+    /// Makes a manager that grants every lock at once and excludes nobody, for a test or a tool
+    /// that runs annotated functions where locks do not matter.
+    ///
+    /// Bodies run under guards as usual: locks are renewed, can be joined, and end with their ttl;
+    /// fences grow. No lock is ever busy, so no call waits, is skipped or is deferred. A WARN is
+    /// logged when the manager is made.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::disabled();
+    /// let lock = Lock::new("order:42").manager(&locks);
+    /// let (one, first) = lock.clone().acquire_fenced().await?;
+    /// let (other, second) = lock.acquire_fenced().await?;
+    /// assert!(one.is_held() && other.is_held() && first < second);
+    /// # one.release().await?;
+    /// # other.release().await }
+    /// ```
+    pub fn disabled() -> Self {
+        tracing::warn!("locks are disabled: this manager grants every lock and excludes nobody");
+        Self::builder().with(Store::Memory(Memory::disabled()))
+    }
+
+    /// Returns whether this manager excludes nobody: see [`disabled`](LockManager::disabled).
+    ///
+    /// ```
+    /// # use lockmacro_runtime::LockManager;
+    /// assert!(LockManager::disabled().is_disabled());
+    /// assert!(!LockManager::memory().is_disabled());
+    /// ```
+    pub fn is_disabled(&self) -> bool {
+        self.core().store().excludes_nobody()
+    }
+
     /// Returns the queue of deferred calls, to store calls, to inspect them, and to have dead
     /// letters run again.
     ///
@@ -147,11 +234,5 @@ impl LockManager {
     /// The state that all locks of this manager share.
     pub(crate) fn core(&self) -> &Arc<Manager> {
         &self.0
-    }
-}
-
-impl fmt::Debug for LockManager {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }

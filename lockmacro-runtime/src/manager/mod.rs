@@ -1,11 +1,12 @@
 //! The manager of locks, and its builder.
 
-pub(crate) mod builder;
-pub(crate) mod connect;
-pub(crate) mod defaults;
-pub(crate) mod disabled;
+mod builder;
+mod connect;
+mod defaults;
 pub(crate) mod lock_manager;
-pub(crate) mod redis_server;
+mod redis_server;
 #[cfg(feature = "test-util")]
-pub(crate) mod reset;
-pub(crate) mod scope;
+mod reset;
+
+pub use builder::LockManagerBuilder;
+pub use redis_server::RedisServer;

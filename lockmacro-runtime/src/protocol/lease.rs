@@ -194,8 +194,7 @@ fn drift(ttl: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use crate::value::limits::TTL_MAX;
-    use crate::value::limits::TTL_MIN;
+    use crate::value::limits::{TTL_MAX, TTL_MIN};
 
     use proptest::prelude::*;
 

@@ -1,16 +1,10 @@
-//! A body under a lock: one future that contains the body once, and a driver for everything else.
-
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-
-use futures_util::FutureExt as _;
-use pin_project_lite::pin_project;
+//! The methods that run a body under a lock.
 
 use crate::engine::acquire::unreported::Errors;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::outcome::{LockOutcome, SkipOutcome};
-use crate::run::driver::{Driver, Release, Start};
+use crate::run::driver::{Run, Start};
 use crate::run::report::{Conclusion, MakeValue, Recover, Report, reported, skipped};
 
 impl<F> Lock<F> {
@@ -155,7 +149,7 @@ impl<H: Recover<R>, M, R> Call<H, M, R> {
     }
 
     pub(crate) fn run<B: Future<Output = R>>(self, body: B) -> Run<B, Conclusion<H, M, R>> {
-        let (driver, conclusion) = (self.start.driver(self.errors), Some(self.conclusion));
+        let (driver, conclusion) = (self.start.driver(self.errors), self.conclusion);
         Run::Body { body, driver, conclusion }
     }
 
@@ -164,52 +158,5 @@ impl<H: Recover<R>, M, R> Call<H, M, R> {
         let run = &mut || value = body.take().map(|body| body());
         let ended = self.start.block_on(self.errors, run);
         self.conclusion.conclude(ended, value)
-    }
-}
-
-pin_project! {
-    /// A body, and the driver that decides when the body is polled; then its value, and the
-    /// release of the lock.
-    ///
-    /// The future contains the body once. So nested locked functions grow by the size of each, and
-    /// do not double. The fields are dropped in their order: the body before the lock.
-    ///
-    /// A poll after the value was returned stays pending and does not panic.
-    ///
-    /// It is not a struct around an enum, because the compiler limits how deep types may be nested.
-    #[project = RunProjection]
-    #[must_use = "futures do nothing unless polled"]
-    pub enum Run<B: Future, X> {
-        Body { #[pin] body: B, driver: Driver, conclusion: Option<X> },
-        Value { value: Option<B::Output>, release: Release, conclusion: Option<X> },
-    }
-}
-
-impl<B, H, M> Future for Run<B, Conclusion<H, M, B::Output>>
-where
-    B: Future,
-    H: Recover<B::Output>,
-{
-    type Output = B::Output;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<B::Output> {
-        if let RunProjection::Body { mut body, driver, conclusion } = self.as_mut().project() {
-            let mut value = None;
-            let release = ready!(driver.poll_body(cx, &mut |cx| {
-                value = Some(ready!(body.as_mut().poll(cx)));
-                Poll::Ready(())
-            }));
-            let conclusion = conclusion.take();
-            // This drops the body.
-            self.set(Run::Value { value, release, conclusion });
-        }
-        let RunProjection::Value { value, release, conclusion } = self.project() else {
-            return Poll::Pending;
-        };
-        let ended = ready!(release.poll_unpin(cx));
-        match conclusion.take() {
-            Some(conclusion) => Poll::Ready(conclusion.conclude(ended, value.take())),
-            None => Poll::Pending,
-        }
     }
 }

@@ -1,30 +1,79 @@
-//! Acquires a lock, polls a body while the lock is held, and releases the lock: everything about a
-//! locked body that does not depend on the body's type.
+//! One future that contains a body once, and a driver for everything that does not depend on the
+//! body's type: it acquires the lock, polls the body while the lock is held, and releases the lock.
 
-use std::future;
-use std::mem;
-use std::task::{Context, Poll, ready};
+use std::future::ready;
+use std::pin::Pin;
+use std::task::{self, Context, Poll};
 
 use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, Fuse};
+use futures_util::future::BoxFuture;
+use pin_project_lite::pin_project;
 
 use crate::engine::acquire::acquiring::{Acquiring, acquire, acquire_blocking};
 use crate::engine::acquire::reentry::Scope;
 use crate::engine::acquire::spec::LockSpec;
 use crate::engine::acquire::unreported::{Errors, unreported};
 use crate::guard::LockGuard;
+use crate::run::report::{Conclusion, Ended, Recover};
 use crate::value::error::LockError;
 use crate::value::loss::{Lost, OnLost};
 
 /// Polls a body once; `Ready` when it has finished.
-pub(crate) type PollBody<'a> = dyn FnMut(&mut Context<'_>) -> Poll<()> + 'a;
+type PollBody<'a> = dyn FnMut(&mut Context<'_>) -> Poll<()> + 'a;
 
-/// How a body ended: `Ok` if it has finished, with the loss of its lock before that. An error if it
-/// did not run, or was dropped.
-pub(crate) type Ended = Result<Option<Lost>, LockError>;
+/// Whether a body has finished, or why it did not run or has to be dropped.
+type Finished = Result<(), LockError>;
 
-/// Releases the lock after its body.
-pub(crate) type Release = Fuse<BoxFuture<'static, Ended>>;
+pin_project! {
+    /// A body, and the driver that decides when the body is polled; then its value, and the
+    /// release of the lock.
+    ///
+    /// The future contains the body once. So nested locked functions grow by the size of each, and
+    /// do not double. The fields are dropped in their order: the body before the lock.
+    ///
+    /// A poll after the value was returned stays pending and does not panic.
+    ///
+    /// It is not a struct around an enum, because the compiler limits how deep types may be nested.
+    #[project = RunProjection]
+    #[project_replace = RunOwned]
+    #[must_use = "futures do nothing unless polled"]
+    pub enum Run<B: Future, X> {
+        Body { #[pin] body: B, driver: Driver, conclusion: X },
+        Value { value: Option<B::Output>, release: BoxFuture<'static, Ended>, conclusion: X },
+        Over,
+    }
+}
+
+impl<B, H, M> Future for Run<B, Conclusion<H, M, B::Output>>
+where
+    B: Future,
+    H: Recover<B::Output>,
+{
+    type Output = B::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<B::Output> {
+        if let RunProjection::Body { mut body, driver, .. } = self.as_mut().project() {
+            let mut value = None;
+            let finished = task::ready!(driver.poll_body(cx, &mut |cx| {
+                value = Some(task::ready!(body.as_mut().poll(cx)));
+                Poll::Ready(())
+            }));
+            // This drops the body, before its lock is released.
+            let before = self.as_mut().project_replace(Run::Over);
+            if let RunOwned::Body { driver, conclusion, .. } = before {
+                self.set(Run::Value { value, release: driver.release(finished), conclusion });
+            }
+        }
+        let RunProjection::Value { release, .. } = self.as_mut().project() else {
+            return Poll::Pending;
+        };
+        let ended = task::ready!(release.poll_unpin(cx));
+        let RunOwned::Value { value, conclusion, .. } = self.project_replace(Run::Over) else {
+            return Poll::Pending;
+        };
+        Poll::Ready(conclusion.conclude(ended, value))
+    }
+}
 
 /// The start of a body.
 #[derive(Debug)]
@@ -59,7 +108,6 @@ impl Start {
 pub(crate) enum Driver {
     Acquiring(Acquiring, Errors),
     Running(Running),
-    Over,
 }
 
 /// A body under its lock.
@@ -73,24 +121,25 @@ pub(crate) struct Running {
 }
 
 impl Driver {
-    /// Acquires the lock and polls the body while the lock is held. Returns the release of the lock
-    /// when the body has finished or has to be dropped.
-    pub(crate) fn poll_body(
-        &mut self,
-        cx: &mut Context<'_>,
-        body: &mut PollBody<'_>,
-    ) -> Poll<Release> {
-        if let Driver::Acquiring(acquire, errors) = self {
-            match ready!(acquire.poll_unpin(cx)) {
-                Ok(acquired) => *self = Driver::Running(Running::new(acquired.into(), *errors)),
-                Err(error) => return Poll::Ready(future::ready(Err(error)).boxed().fuse()),
+    /// Acquires the lock and polls the body while the lock is held. Ready when the body has
+    /// finished, or with an error when it has to be dropped.
+    fn poll_body(&mut self, cx: &mut Context<'_>, body: &mut PollBody<'_>) -> Poll<Finished> {
+        loop {
+            match self {
+                Driver::Running(running) => return running.poll(cx, body),
+                Driver::Acquiring(acquire, errors) => {
+                    let acquired = task::ready!(Pin::new(acquire).poll(cx))?;
+                    *self = Driver::Running(Running::new(acquired.into(), *errors));
+                }
             }
         }
-        let Driver::Running(running) = self else { return Poll::Pending };
-        let stopped = ready!(running.poll(cx, body)).err();
-        match mem::replace(self, Driver::Over) {
-            Driver::Running(running) => Poll::Ready(running.release(stopped).boxed().fuse()),
-            Driver::Acquiring(..) | Driver::Over => Poll::Pending,
+    }
+
+    /// Releases the lock, if it was acquired.
+    fn release(self, finished: Finished) -> BoxFuture<'static, Ended> {
+        match self {
+            Driver::Running(running) => running.release(finished).boxed(),
+            Driver::Acquiring(..) => ready(finished.map(|()| None)).boxed(),
         }
     }
 }
@@ -102,11 +151,11 @@ impl Running {
     }
 
     /// Polls the body until it has finished, or returns the loss that ended it.
-    fn poll(&mut self, cx: &mut Context<'_>, body: &mut PollBody<'_>) -> Poll<Result<(), Lost>> {
+    fn poll(&mut self, cx: &mut Context<'_>, body: &mut PollBody<'_>) -> Poll<Finished> {
         let stops = !self.is_begun || self.guard.on_lost() == OnLost::Cancel;
         // The lease is checked before every poll: after a pause of the process this comes first.
-        if stops && let Err(lost) = self.guard.held().remaining() {
-            return Poll::Ready(Err(lost));
+        if stops {
+            self.guard.check()?;
         }
         self.is_begun = true;
         if self.scope.enter(|| body(cx)).is_ready() {
@@ -120,23 +169,23 @@ impl Running {
             let guard = self.guard.share();
             async move { guard.lost().await }.boxed()
         });
-        lost.as_mut().poll(cx).map(Err)
+        lost.as_mut().poll(cx).map(|lost| Err(lost.into()))
     }
 
-    async fn release(mut self, stopped: Option<Lost>) -> Ended {
+    async fn release(mut self, finished: Finished) -> Ended {
         let lost = self.guard.held().remaining().err();
         if let Some(held) = self.guard.take_for_background() {
             held.release_in_background().await;
         } else if !self.guard.is_joined() {
-            let released = self.guard.held().release().await;
-            self.guard.held().report_release(released, lost.as_ref());
+            let held = self.guard.held();
+            held.report_release(held.release().await, lost.as_ref());
         }
-        self.ended(stopped, lost)
+        self.ended(finished, lost)
     }
 
     fn block_on(mut self, body: &mut dyn FnMut()) -> Ended {
         // The last check before the body, which cannot be stopped later.
-        let stopped = self.guard.held().remaining().map(|_| self.scope.enter(body)).err();
+        let finished = self.guard.check().map(|()| self.scope.enter(body));
         let lost = self.guard.held().remaining().err();
         if let Some(held) = self.guard.take_for_background() {
             held.abandon();
@@ -144,14 +193,11 @@ impl Running {
             let held = self.guard.held();
             held.report_release(held.release_blocking(), lost.as_ref());
         }
-        self.ended(stopped, lost)
+        self.ended(finished, lost)
     }
 
-    fn ended(&self, stopped: Option<Lost>, lost: Option<Lost>) -> Ended {
-        let ended: Ended = match stopped {
-            Some(lost) => Err(lost.into()),
-            None => Ok(lost.filter(|_| self.guard.on_lost() != OnLost::Finish)),
-        };
+    fn ended(&self, finished: Finished, lost: Option<Lost>) -> Ended {
+        let ended = finished.map(|()| lost.filter(|_| self.guard.on_lost() != OnLost::Finish));
         let error = match (&ended, self.errors) {
             (Err(error), Errors::Reported | Errors::ReportedUnlessLate) => Some(error.clone()),
             (Ok(Some(lost)), Errors::Reported) => Some(lost.clone().into()),

@@ -1,7 +1,8 @@
 //! A body under a lock.
 
-pub(crate) mod body;
-pub(crate) mod driver;
-pub(crate) mod map_err;
-pub(crate) mod recovering;
+mod body;
+mod driver;
+mod handlers;
 pub(crate) mod report;
+
+pub use handlers::{MapErr, Recovering};

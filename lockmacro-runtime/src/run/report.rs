@@ -1,9 +1,12 @@
 //! How the end of a locked body becomes the caller's value.
 
 use crate::outcome::{LockOutcome, SkipOutcome};
-use crate::run::driver::Ended;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::loss::Lost;
+
+/// How a body ended: `Ok` if it has finished, with the loss of its lock before that. An error if it
+/// did not run, or was dropped.
+pub(crate) type Ended = Result<Option<Lost>, LockError>;
 
 /// Makes the caller's value of an error. The body has a value if it finished after the loss.
 pub(crate) type MakeValue<M, R> = fn(Option<R>, LockError, M) -> R;

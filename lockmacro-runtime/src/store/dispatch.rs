@@ -5,14 +5,14 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 #[cfg(feature = "defer")]
-use crate::jobs::deferrer::Deferrer;
-#[cfg(feature = "defer")]
-use crate::jobs::no_queue::NoQueue;
+use crate::jobs::deferrer::{Deferrer, NoQueue};
 use crate::protocol::answer::{Answer, Asked, Failed, Released};
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
-use crate::store::abandoned::AbandonedTokens;
+use crate::store::join::held_all;
 use crate::store::memory::Memory;
 #[cfg(feature = "defer")]
 use crate::store::redis::jobs::queue::RedisJobs;
@@ -29,6 +29,19 @@ pub(crate) enum Store {
     Memory(Memory),
     Redis(Arc<Redis>),
     Redlock(Box<Redlock>),
+}
+
+/// How a lock is renewed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Renewing {
+    /// With replication it fails unless replicas have acknowledged the renewal. Failed calls are
+    /// repeated for no longer than this.
+    Acknowledged(Duration),
+    /// Without replicas, whose acknowledgement follows later.
+    Alone,
+    /// For the rest of the holder's lease, which the server should know already. A server that was
+    /// replaced may have lost the lock, or its ttl.
+    Kept,
 }
 
 impl Store {
@@ -59,8 +72,10 @@ impl Store {
         }
     }
 
-    /// Requests a lock, waits for it if the request says so, and waits for replicas if the store
-    /// needs their acknowledgement. The future borrows nothing, so that its caller can store it.
+    /// Requests a lock, waits for it if the request says so or until the manager is shut down, and
+    /// waits for replicas if the store needs their acknowledgement. Several keys are acquired all
+    /// or none. Idempotent for a token. The future borrows nothing, so that its caller can store
+    /// it. When it is dropped, the token may have been written, and may be in a queue.
     ///
     /// The lock counts as lost, and nothing is sent, if a release of the token was sent before.
     pub(crate) fn acquire(
@@ -69,7 +84,10 @@ impl Store {
         shutdown: &Arc<Shutdown>,
     ) -> Asked<'static, Result<Answer, Failed>> {
         if request.was_released() {
-            return Box::pin(ready(Ok(Answer::Lost(Box::new(Err(released()))))));
+            let detail = "the lock was released before its caller had it";
+            let error = LockError::unavailable(Unavailability::Local, detail);
+            let failed = Failed { error, applied: Applied::Unknown };
+            return Box::pin(ready(Ok(Answer::Lost(Box::new(Err(failed))))));
         }
         let (store, request, shutdown) =
             (Arc::clone(self), Arc::clone(request), Arc::clone(shutdown));
@@ -85,34 +103,23 @@ impl Store {
                 }
             }
             _ => Box::pin(async move {
-                match store.acquire_unacknowledged(&request, wait, &shutdown).await {
+                let is_single = request.several().is_empty();
+                let asked = match wait {
+                    None if is_single => store.try_acquire(&request, None),
+                    None => store.take_one_by_one(&request, None),
+                    Some(wait) if is_single => store.wait(&request, wait, &shutdown),
+                    Some(wait) => {
+                        let taken = store.take_one_by_one(&request, Some((wait, &shutdown)));
+                        Box::pin(shutdown.unless(taken))
+                    }
+                };
+                match asked.await {
                     Ok(Answer::Granted(grant)) if store.is_replicated() => {
                         store.acknowledged(&request, grant).await
                     }
                     answer => answer,
                 }
             }),
-        }
-    }
-
-    /// Requests a lock without waiting for replicas to acknowledge it. It waits for the lock for at
-    /// most `wait` (`Duration::MAX` is for ever) or until the manager is shut down; several keys
-    /// all or none. Idempotent for a token. When the future is dropped, the token may have been
-    /// written, and may be in a queue.
-    fn acquire_unacknowledged<'a>(
-        &'a self,
-        request: &'a Request,
-        wait: Option<Duration>,
-        shutdown: &'a Shutdown,
-    ) -> Asked<'a, Result<Answer, Failed>> {
-        match wait {
-            None if request.several().is_empty() => self.try_acquire(request, None),
-            None => self.take_one_by_one(request, None),
-            Some(wait) if request.several().is_empty() => self.wait(request, wait, shutdown),
-            Some(wait) => {
-                let taken = self.take_one_by_one(request, Some((wait, shutdown)));
-                Box::pin(shutdown.unless(taken))
-            }
         }
     }
 
@@ -147,37 +154,9 @@ impl Store {
         }
     }
 
-    /// The tokens of abandoned waiters, which may still be granted their lock; `None` where there
-    /// can be no later grant.
-    pub(crate) fn abandoned(&self) -> Option<Arc<AbandonedTokens>> {
-        match self {
-            Store::Redis(redis) => Some(redis.abandoned()),
-            // In memory only a waiter that exists gets a grant. A Redlock has no queue.
-            Store::Memory(_) | Store::Redlock(_) => None,
-        }
-    }
-
-    /// Makes every waiter repeat its request.
-    pub(crate) fn alarm(&self) {
-        match self {
-            Store::Memory(memory) => memory.alarm(),
-            Store::Redis(redis) => redis.alarm(),
-            // There is no queue over several nodes.
-            Store::Redlock(_) => {}
-        }
-    }
-
     /// Whether no lock is ever busy.
     pub(crate) fn excludes_nobody(&self) -> bool {
-        matches!(self, Store::Memory(memory) if memory.is_disabled())
-    }
-
-    /// Fails for a request that the store refuses without asking a server.
-    pub(crate) fn check(&self, request: &Request) -> Result<(), LockError> {
-        match self {
-            Store::Redlock(redlock) => redlock.check_request(request),
-            Store::Memory(_) | Store::Redis(_) => Ok(()),
-        }
+        matches!(self, Store::Memory(memory) if memory.is_disabled)
     }
 
     /// How many of these keys, from the first one on, a single call can take.
@@ -200,7 +179,7 @@ impl Store {
             return Box::pin(ready(Ok(Released::Unconfirmed)));
         }
         if self.is_in_parts(request) {
-            return self.release_parts(request);
+            return Box::pin(self.release_parts(request));
         }
         match self {
             Store::Memory(memory) => Box::pin(async move { Ok(memory.release(request)) }),
@@ -211,44 +190,54 @@ impl Store {
 
     /// Restarts the lock's ttl. Returns whether the token still held the lock; of several keys, all
     /// of them. Never acquires the lock.
-    pub(super) fn renew<'a>(
+    pub(crate) fn renew<'a>(
         &'a self,
         request: &'a Request,
         ttl: Duration,
+        how: Renewing,
     ) -> Asked<'a, Result<bool, LockError>> {
         if self.is_in_parts(request) {
-            return self.renew_parts(request, move |store, part| store.renew(part, ttl));
+            return Box::pin(async move {
+                let parts = self.parts(request);
+                held_all(parts.iter().map(|part| self.renew(part, ttl, how))).await
+            });
         }
-        match self {
-            Store::Memory(memory) => Box::pin(async move { Ok(memory.renew(request, ttl)) }),
-            Store::Redis(redis) => Box::pin(redis.renew(request, ttl, true)),
-            Store::Redlock(redlock) => Box::pin(redlock.renew(request, ttl)),
+        match (self, how) {
+            (Store::Memory(memory), _) => Box::pin(async move { Ok(memory.renew(request, ttl)) }),
+            (Store::Redlock(redlock), _) => Box::pin(redlock.renew(request, ttl)),
+            (Store::Redis(redis), Renewing::Acknowledged(within)) => {
+                redis.renew_acknowledged(request, ttl, within)
+            }
+            (Store::Redis(redis), Renewing::Alone) => Box::pin(redis.renew(request, ttl, true)),
+            (Store::Redis(redis), Renewing::Kept) => Box::pin(redis.renew(request, ttl, false)),
         }
     }
 
-    /// Confirms that the server keeps the lock for at least `left`, the rest of the holder's lease.
-    /// Returns the same as [`renew`](Store::renew). A server that was replaced may have lost the
-    /// lock, or its ttl.
-    pub(crate) fn confirm<'a>(
-        &'a self,
-        request: &'a Request,
-        left: Duration,
-    ) -> Asked<'a, Result<bool, LockError>> {
-        if self.is_in_parts(request) {
-            return self.renew_parts(request, move |store, part| store.confirm(part, left));
-        }
-        match self {
-            Store::Redis(redis) => Box::pin(redis.renew(request, left, false)),
-            Store::Memory(_) | Store::Redlock(_) => self.renew(request, left),
-        }
+    /// Whether a request has more keys than a single call can take. It is sent in parts then, to
+    /// all of them at the same time, and a failure of one does not stop the others.
+    fn is_in_parts(&self, request: &Request) -> bool {
+        !request.several().is_empty() && self.at_once(request.several()) < request.several().len()
     }
-}
 
-/// The failure of a request with a token whose release was sent.
-fn released() -> Failed {
-    let detail = "the lock was released before its caller had it";
-    let error = LockError::unavailable(Unavailability::Local, detail);
-    Failed { error, applied: Applied::Unknown }
+    fn parts(&self, request: &Request) -> Vec<Request> {
+        let (mut parts, mut rest) = (Vec::new(), request.keys());
+        while !rest.is_empty() {
+            let (part, others) = rest.split_at(self.at_once(rest));
+            parts.push(request.part(part));
+            rest = others;
+        }
+        parts
+    }
+
+    async fn release_parts(&self, request: &Request) -> Result<Released, LockError> {
+        let parts = self.parts(request);
+        let all = join_all(parts.iter().map(|part| self.release(part))).await;
+        let applied = parts.iter().map(Request::applied).fold(Applied::No, Applied::and);
+        if applied.is_known() {
+            request.set_applied(applied);
+        }
+        all.into_iter().try_fold(Released::Held, |found, part| Ok(found.max(part?)))
+    }
 }
 
 #[cfg(feature = "defer")]

@@ -1,47 +1,83 @@
 //! The store in memory, for `memory://`: like a server, but of one process.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::timeout_at;
 
 #[cfg(feature = "defer")]
 use crate::jobs::memory::MemoryJobs;
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
+use crate::protocol::answer::{Answer, Failed, Grant, OtherHolder, Queueing, Released};
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
-use crate::store::hand_off::HandOff;
-use crate::store::memory_table::{Holder, Table};
 use crate::store::servers::Servers;
 use crate::store::tick::tick;
-use crate::store::waiters::{Signal, Waiters};
+use crate::store::waiters::Waiters;
 use crate::value::applied::Applied;
+use crate::value::error::{LockError, Unavailability};
+use crate::value::fence::{Fence, FenceBlock};
 use crate::value::key::LockKey;
-use crate::value::random;
-use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::time::{Instant, Moment};
+use crate::value::limits::{CONFIRM_WINDOW, QUEUE_MAX};
+use crate::value::mode::Mode;
+use crate::value::random::{self, HashMap};
+use crate::value::sync::Mutex;
+use crate::value::time::{Instant, Moment, wall_clock};
+use crate::value::token::Token;
 
 /// The store of every `memory://` of the process, as one server is behind every equal URL.
 static SHARED: LazyLock<Memory> = LazyLock::new(Memory::new);
+
+/// Number of keys below which expired ones are not removed.
+const SWEEP_FROM: usize = 64;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Memory {
     table: Arc<Mutex<Table>>,
     waiters: Arc<Waiters>,
     /// Whether every lock is granted.
-    disabled: bool,
+    pub(crate) is_disabled: bool,
     #[cfg(feature = "defer")]
     pub(crate) jobs: MemoryJobs,
+}
+
+/// The held locks, the queues of their waiters, and the fences. No code under its mutex can panic
+/// and leave it half changed.
+#[derive(Debug, Default)]
+struct Table {
+    /// The holders of each key: an exclusive one, or those that share it, in the order in which
+    /// they came. No key has an empty list.
+    held: HashMap<String, Vec<Holder>>,
+    /// The waiters of each key, the first one first. No key has an empty queue.
+    queues: HashMap<String, VecDeque<MemoryWaiter>>,
+    /// The number of keys at which expired ones are removed next.
+    sweep_at: usize,
+    last_fence: u64,
+}
+
+#[derive(Debug)]
+struct Holder {
+    token: Token,
+    expires: Moment,
+    is_exclusive: bool,
+}
+
+#[derive(Debug)]
+struct MemoryWaiter {
+    token: Token,
+    ttl: Duration,
+    mode: Mode,
+    number: u64,
 }
 
 impl Memory {
     /// A store of its own.
     pub(crate) fn new() -> Self {
         Self {
-            table: Arc::new(Mutex::new(Table::new())),
+            table: Arc::default(),
             waiters: Arc::default(),
-            disabled: false,
+            is_disabled: false,
             #[cfg(feature = "defer")]
             jobs: MemoryJobs::new(),
         }
@@ -49,11 +85,7 @@ impl Memory {
 
     /// A store that excludes nobody.
     pub(crate) fn disabled() -> Self {
-        Self { disabled: true, ..Self::new() }
-    }
-
-    pub(crate) fn is_disabled(&self) -> bool {
-        self.disabled
+        Self { is_disabled: true, ..Self::new() }
     }
 
     /// The store of the process.
@@ -91,87 +123,64 @@ impl Memory {
             let pause = until.map_or(pause, |until| until.min(pause));
             // Keeps the future small while it waits.
             drop(answer);
-            let signal = timeout_at(pause, waiter.signal()).await;
-            shutdown.check()?;
-            if let Ok(Signal::Granted(hand_off)) = signal {
-                let HandOff { received: sent, ttl, fences, .. } = *hand_off;
-                if sent.elapsed() < ttl / 2 {
-                    let (at, earlier, fences) = (sent, Applied::No, fences.into_iter().collect());
-                    return Ok(Answer::Granted(Grant { sent, at, ttl, earlier, fences }));
-                }
-                // Too little time may be left: the next request confirms the lock, or queues again.
-            }
+            // Whatever the signal is: the next request finds the lock that was handed off.
+            let _ = timeout_at(pause, waiter.signal()).await;
         }
     }
 
     /// Requests the lock once, and enqueues the waiter of this number if it is contended.
     fn ask(&self, request: &Request, waiter: Option<u64>) -> Result<Answer, Failed> {
         let (now, earlier) = (Moment::now(), Applied::No);
-        let mut table = self.table();
-        let fenced = if request.is_fenced() { request.keys() } else { &[] };
-        // Checked before the table is changed.
-        table
-            .has_fences(fenced.len())
-            .map_err(|error| Failed { error, applied: Applied::Unknown })?;
-        let locked = if self.disabled { &[] } else { request.keys() };
-        for (nth, key) in locked.iter().map(LockKey::as_str).enumerate() {
-            let mode = locked[nth].mode();
+        let mut table = self.table.lock();
+        let locked = if self.is_disabled { &[] } else { request.keys() };
+        for (nth, locked_key) in locked.iter().enumerate() {
+            let (key, mode) = (locked_key.as_str(), locked_key.mode());
             let is_held = |table: &mut Table| {
                 table.holder(key, &request.token).is_some_and(|holder| holder.expires > now)
             };
             if is_held(&mut table) {
                 continue;
             }
-            if table.admits(key, mode, now) {
-                if let Some(number) = waiter {
-                    table.enqueue(request, number);
-                }
-                // Waiters come first.
-                table.hand_off(key, now, &self.waiters);
-                let is_free = !table.queues.contains_key(key) && table.admits(key, mode, now);
-                if is_free || is_held(&mut table) {
-                    continue;
-                }
+            if let Some(number) = waiter {
+                table.enqueue(request, number);
+            }
+            // Waiters come first.
+            table.hand_off(key, now, &self.waiters);
+            let is_free = !table.queues.contains_key(key) && table.admits(key, mode, now);
+            if is_free || is_held(&mut table) {
+                continue;
             }
             let holder = table.other_holder(key, mode, now);
-            let queue = match waiter {
-                Some(number) => table.enqueue(request, number),
-                None => Queueing::Outside,
-            };
+            let queue = waiter.map_or(Queueing::Outside, |number| table.enqueue(request, number));
             return Ok(Answer::Contended { nth, holder, queue, earlier });
         }
+        let fenced = if request.is_fenced() { request.keys() } else { &[] };
+        let fences = fenced.iter().map(|_| table.next_fences()).collect::<Result<_, _>>();
+        // A waiter without a fence may be in the queue, or have the lock already.
+        let fences = fences.map_err(|error| Failed { error, applied: Applied::Unknown })?;
         table.sweep(now);
-        for (key, mode) in locked.iter().map(|key| (key.as_str(), key.mode())) {
-            if waiter.is_some() {
-                table.dequeue(key, &request.token);
-            }
-            let (expires, is_exclusive) = (now.after(request.ttl), mode.is_exclusive());
-            table.grant(key, Holder { token: request.token.clone(), expires, is_exclusive });
+        for key in locked {
+            table.dequeue(key.as_str(), &request.token);
+            let (expires, is_exclusive) = (now.after(request.ttl), key.mode().is_exclusive());
+            let holder = Holder { token: request.token.clone(), expires, is_exclusive };
+            table.grant(key.as_str(), holder);
         }
-        let fences = fenced.iter().filter_map(|_| table.fences()).collect();
         Ok(Answer::Granted(Grant { sent: now, at: now, ttl: request.ttl, earlier, fences }))
     }
 
     /// Forgets every lock, waiter and deferred call. Fences still grow.
     #[cfg(feature = "test-util")]
     pub(crate) fn reset(&self) {
-        self.table().reset();
+        let mut table = self.table.lock();
+        *table = Table { last_fence: table.last_fence, ..Table::default() };
+        drop(table);
         #[cfg(feature = "defer")]
         self.jobs.reset();
         self.alarm();
     }
 
-    /// Makes every waiter repeat its request.
-    pub(crate) fn alarm(&self) {
-        self.waiters.alarm_where(|_| true);
-    }
-
     pub(crate) fn renew(&self, request: &Request, ttl: Duration) -> bool {
-        if self.disabled {
-            return true;
-        }
-        let now = Moment::now();
-        let mut table = self.table();
+        let (now, mut table) = (Moment::now(), self.table.lock());
         let mut all = true;
         for key in request.keys() {
             match table.holder(key.as_str(), &request.token) {
@@ -182,33 +191,33 @@ impl Memory {
                 _ => all = false,
             }
         }
-        all
+        all || self.is_disabled
     }
 
     pub(crate) fn release(&self, request: &Request) -> Released {
-        if self.disabled {
-            return Released::Held;
-        }
         // In this order: time that passes between the two readings keeps the key longer.
-        let (keep, mut table, now) = (request.keep(), self.table(), Moment::now());
+        let (keep, mut table, now) = (request.keep(), self.table.lock(), Moment::now());
         let mut all = true;
         for key in request.keys().iter().map(LockKey::as_str) {
-            let Some(holder) = table.holder(key, &request.token) else {
-                // Without the lock, the token may be in the queue.
-                if request.waits() {
-                    table.dequeue(key, &request.token);
-                    // Those behind it may share the lock.
-                    table.hand_off(key, now, &self.waiters);
+            let was_held = match table.holder(key, &request.token) {
+                Some(holder) => {
+                    let was_held = holder.expires > now;
+                    holder.expires = if was_held { now.after(keep) } else { now };
+                    holder.token = holder.token.spent();
+                    was_held
                 }
-                all = false;
-                continue;
+                // Without the lock, the token may be in the queue.
+                None => {
+                    table.dequeue(key, &request.token);
+                    false
+                }
             };
-            let was_held = holder.expires > now;
-            let keeps = was_held && !keep.is_zero();
-            holder.expires = if keeps { now.after(keep) } else { now };
-            holder.token = holder.token.spent();
+            // Those behind it may share the lock.
             table.hand_off(key, now, &self.waiters);
-            if keeps && let Some(first) = table.queues.get(key).and_then(VecDeque::front) {
+            if was_held
+                && !keep.is_zero()
+                && let Some(first) = table.queues.get(key).and_then(VecDeque::front)
+            {
                 // The first waiter repeats its request, and learns how long the key is kept.
                 self.waiters.alarm(first.number);
             }
@@ -216,28 +225,154 @@ impl Memory {
             table.holders(key, now);
             all &= was_held;
         }
-        if all { Released::Held } else { Released::NotHeld }
+        if all || self.is_disabled { Released::Held } else { Released::NotHeld }
     }
 
     #[cfg(test)]
     pub(crate) fn holds_nothing(&self) -> bool {
-        self.table().held.is_empty()
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        // No code under this mutex can panic and leave the table half changed.
-        self.table.lock()
+        self.table.lock().held.is_empty()
     }
 }
 
-impl Servers for Memory {}
+impl Servers for Memory {
+    fn alarm(&self) {
+        self.waiters.alarm_where(|_| true);
+    }
+}
+
+impl Table {
+    /// Adds the waiter of this number to the queue, unless its token is in the queue already.
+    /// Returns its rank.
+    fn enqueue(&mut self, request: &Request, number: u64) -> Queueing {
+        let queue = self.queues.entry(request.key.as_str().to_owned()).or_default();
+        let rank = match queue.iter().position(|waiting| waiting.token == request.token) {
+            Some(rank) => {
+                // A request that is sent again keeps its place.
+                queue[rank].number = number;
+                rank
+            }
+            None if queue.len() >= QUEUE_MAX => return Queueing::Full,
+            None => {
+                let (token, mode) = (request.token.clone(), request.key.mode());
+                queue.push_back(MemoryWaiter { token, ttl: request.ttl, mode, number });
+                queue.len() - 1
+            }
+        };
+        Queueing::Left(u32::try_from(rank).unwrap_or(u32::MAX))
+    }
+
+    /// Removes a token from the queue of a key.
+    fn dequeue(&mut self, key: &str, token: &Token) {
+        let queue = self.queues.get(key);
+        let rank = queue.and_then(|queue| queue.iter().position(|other| other.token == *token));
+        if let Some(rank) = rank {
+            self.remove(key, rank);
+        }
+    }
+
+    /// Removes the waiter of this rank from the queue of a key.
+    fn remove(&mut self, key: &str, rank: usize) -> Option<MemoryWaiter> {
+        let queue = self.queues.get_mut(key)?;
+        let waiter = queue.remove(rank);
+        if queue.is_empty() {
+            self.queues.remove(key);
+        }
+        waiter
+    }
+
+    /// The holder with this token, also when its lease is over.
+    fn holder(&mut self, key: &str, token: &Token) -> Option<&mut Holder> {
+        self.held.get_mut(key)?.iter_mut().find(|holder| holder.token == *token)
+    }
+
+    /// The holders whose lease is not over. Forgets the others.
+    fn holders(&mut self, key: &str, now: Moment) -> &[Holder] {
+        if self.held.get_mut(key).is_some_and(|holders| !live_on(holders, now)) {
+            self.held.remove(key);
+        }
+        self.held.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a caller of this mode may hold the key beside its holders.
+    fn admits(&mut self, key: &str, mode: Mode, now: Moment) -> bool {
+        let holders = self.holders(key, now);
+        !holders.iter().any(|holder| holder.is_exclusive) && mode.admits(holders.len())
+    }
+
+    /// The holder that a refused caller of this mode is shown, and how long the caller has to wait
+    /// at most if nobody renews.
+    fn other_holder(&mut self, key: &str, mode: Mode, now: Moment) -> OtherHolder {
+        let holders = self.holders(key, now);
+        let ends = holders.iter().map(|holder| holder.expires.since(now));
+        let left = match mode {
+            Mode::Permits(_) => ends.min(),
+            Mode::Exclusive | Mode::Shared => ends.max(),
+        };
+        let last = holders.last().map(|holder| holder.token.expose().as_bytes());
+        last.map_or_else(OtherHolder::default, |value| OtherHolder::of(value, left))
+    }
+
+    /// Adds a holder. A token that holds the key already keeps the later end of its lease.
+    fn grant(&mut self, key: &str, mut holder: Holder) {
+        let holders = self.held.entry(key.to_owned()).or_default();
+        holders.retain(|other| {
+            let is_same = other.token == holder.token;
+            if is_same {
+                holder.expires = holder.expires.max(other.expires);
+            }
+            !is_same && !holder.is_exclusive
+        });
+        holders.push(holder);
+    }
+
+    /// Hands the lock off to the first waiters that still exist, as many as may share it. Each of
+    /// them repeats its request, by which it has the lock for its whole ttl.
+    fn hand_off(&mut self, key: &str, now: Moment, waiters: &Waiters) {
+        while let Some(mode) = self.queues.get(key).and_then(|queue| Some(queue.front()?.mode)) {
+            if !self.admits(key, mode, now) {
+                return;
+            }
+            let Some(MemoryWaiter { token, ttl, number, .. }) = self.remove(key, 0) else { return };
+            if waiters.alarm(number) {
+                // A stopped waiter must not keep the lock for the whole ttl.
+                let expires = now.after(ttl.min(CONFIRM_WINDOW));
+                self.grant(key, Holder { token, expires, is_exclusive: mode.is_exclusive() });
+            }
+        }
+    }
+
+    /// The next fences. They are made from the time, as on a server. So a resource that outlives
+    /// the process never sees a smaller fence, unless the clock was set back.
+    fn next_fences(&mut self) -> Result<FenceBlock, LockError> {
+        let since_1970 = wall_clock().duration_since(SystemTime::UNIX_EPOCH);
+        let micros = u64::try_from(since_1970.unwrap_or_default().as_micros()).unwrap_or(0);
+        let next = Fence::try_from(micros.max(self.last_fence.saturating_add(1)));
+        let used_up = "the counter of `memory://` is at 2^53";
+        let next =
+            next.map_err(|_| LockError::unavailable(Unavailability::FencesUsedUp, used_up))?;
+        let before = Some(mem::replace(&mut self.last_fence, next.into()));
+        Ok(FenceBlock::after(before.filter(|before| *before > 0), next))
+    }
+
+    /// Removes expired keys whenever the number of keys has doubled. So abandoned keys take a
+    /// bounded share of the memory and a constant share of the time.
+    fn sweep(&mut self, now: Moment) {
+        if self.held.len() >= self.sweep_at.max(SWEEP_FROM) {
+            self.held.retain(|_, holders| live_on(holders, now));
+            self.sweep_at = self.held.len() * 2;
+        }
+    }
+}
+
+/// Forgets the holders whose lease is over; returns whether any is left.
+fn live_on(holders: &mut Vec<Holder>, now: Moment) -> bool {
+    holders.retain(|holder| holder.expires > now);
+    !holders.is_empty()
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::memory_table::SWEEP_FROM;
-    use crate::value::error::{LockError, Unavailability};
-    use crate::value::token::Token;
 
     fn request(key: &str, ttl: Duration) -> Request {
         Request::new(key.into(), Token::new("test", "", "").unwrap(), ttl)
@@ -249,7 +384,7 @@ mod tests {
         for nth in 0..10_000 {
             memory.ask(&request(&nth.to_string(), Duration::ZERO), None).unwrap();
         }
-        assert!(memory.table().held.len() <= SWEEP_FROM);
+        assert!(memory.table.lock().held.len() <= SWEEP_FROM);
     }
 
     #[test]
@@ -259,14 +394,14 @@ mod tests {
         let sent = Moment::now();
         request.granted(sent);
         memory.ask(&request, None).unwrap();
-        let (table, waits) = (memory.table(), Duration::from_millis(50));
+        let (table, waits) = (memory.table.lock(), Duration::from_millis(50));
         std::thread::scope(|scope| {
             let releasing = scope.spawn(|| memory.release(&request));
             std::thread::sleep(waits);
             drop(table);
             assert_eq!(releasing.join().unwrap(), Released::Held);
         });
-        let table = memory.table();
+        let table = memory.table.lock();
         assert!(table.held["order:42"][0].expires >= sent.after(kept));
     }
 
@@ -278,7 +413,7 @@ mod tests {
         for (request, number) in [(&first, 1), (&rival, 2), (&first, 3)] {
             memory.ask(request, Some(number)).unwrap();
         }
-        let table = memory.table();
+        let table = memory.table.lock();
         let queue: Vec<_> = table.queues["order:42"].iter().map(|waiting| waiting.number).collect();
         assert_eq!(queue, [3, 2]);
     }
@@ -286,7 +421,7 @@ mod tests {
     #[tokio::test]
     async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
         let (memory, shutdown) = (Memory::new(), Shutdown::default());
-        memory.table().last_fence = (1 << 53) - 1;
+        memory.table.lock().last_fence = (1 << 53) - 1;
         let used_up = |answer: Result<Answer, Failed>| {
             let reason = Unavailability::FencesUsedUp;
             let Err(Failed { error, .. }) = answer else { panic!("{answer:?}") };
@@ -307,15 +442,16 @@ mod tests {
         memory.release(&last);
 
         // A waiter that gets no fence gets the error, and the waiters after it are served.
-        memory.table().last_fence -= 1;
+        memory.table.lock().last_fence -= 1;
         let plain = request("order:42", Duration::from_secs(60));
         assert!(matches!(memory.ask(&plain, None), Ok(Answer::Granted(_))));
-        let (one, other) = (fenced("order:42"), fenced("order:42"));
-        let mut one = std::pin::pin!(memory.wait(&one, Duration::MAX, &shutdown));
+        let (first, other) = (fenced("order:42"), fenced("order:42"));
+        let mut one = std::pin::pin!(memory.wait(&first, Duration::MAX, &shutdown));
         let mut other = std::pin::pin!(memory.wait(&other, Duration::MAX, &shutdown));
         assert!(futures::poll!(&mut one).is_pending() && futures::poll!(&mut other).is_pending());
         memory.release(&plain);
         assert!(matches!(one.await, Ok(Answer::Granted(_))));
+        memory.release(&first);
         used_up(other.await);
     }
 

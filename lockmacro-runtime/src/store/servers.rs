@@ -1,9 +1,12 @@
 //! The servers behind a store: what the engine asks of them besides locks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::protocol::answer::Asked;
 use crate::protocol::request::Request;
+use crate::store::waiters::AbandonedTokens;
+use crate::value::error::LockError;
 use crate::value::key::LockKey;
 
 /// The servers that keep the locks. Each default is that of a store without a server.
@@ -54,6 +57,21 @@ pub(crate) trait Servers: Send + Sync {
     /// Sets a callback for when the server may not be the one that granted the locks any more. A
     /// Redlock never calls it, as a single node does not decide.
     fn on_change(&self, _: Box<dyn Fn() + Send + Sync>) {}
+
+    /// Fails for a request that is refused without asking a server.
+    fn check_request(&self, _: &Request) -> Result<(), LockError> {
+        Ok(())
+    }
+
+    /// The tokens of abandoned waiters, which may still be granted their lock; `None` where there
+    /// can be no later grant. In memory only a waiter that exists gets one, and a Redlock has no
+    /// queue.
+    fn abandoned(&self) -> Option<Arc<AbandonedTokens>> {
+        None
+    }
+
+    /// Makes every waiter in a queue repeat its request.
+    fn alarm(&self) {}
 
     /// Checks that the server is still the same.
     fn check(&self) -> Asked<'_, ()> {

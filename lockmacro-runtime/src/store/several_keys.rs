@@ -17,12 +17,12 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, OtherHolder, Queueing};
-use crate::protocol::lease::{late, too_slow};
+use crate::protocol::lease::late;
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
-use crate::store::dispatch::Store;
+use crate::store::dispatch::{Renewing, Store};
 use crate::value::applied::Applied;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
 use crate::value::fence::FenceBlock;
 use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER};
 use crate::value::time::{Instant, Moment};
@@ -38,12 +38,6 @@ impl Store {
         request: &'a Request,
         wait: Option<(Duration, &'a Shutdown)>,
     ) -> Asked<'a, Result<Answer, Failed>> {
-        // Checked here, because the parts are requested with a shorter ttl.
-        if let Store::Redlock(redlock) = self
-            && let Err(error) = redlock.check(request.ttl)
-        {
-            return Box::pin(std::future::ready(Err(Failed { error, applied: Applied::No })));
-        }
         let until = wait.map(|(wait, shutdown)| (Instant::now() + wait.min(FOR_EVER), shutdown));
         let end = until.map(|(until, _)| until.max(Instant::now() + self.servers().answer_time()));
         // A waiter that dies must not keep its keys for the whole ttl.
@@ -179,7 +173,7 @@ impl<'a> OneByOne<'a> {
         let first = self.held == 0;
         self.since = if first { grant.sent } else { self.since.min(grant.sent) };
         self.held += count;
-        self.fences.extend(grant.fences);
+        self.fences.extend(grant.fences.iter());
         self.earlier = self.earlier.and(grant.earlier);
         if !first {
             self.added = Some(self.added.map_or(grant.sent, |added| added.min(grant.sent)));
@@ -198,8 +192,7 @@ impl<'a> OneByOne<'a> {
             }
         }
         if late(self.since, ttl) {
-            let (server, reason) = (self.store.servers().address(request), Unavailability::TooSlow);
-            let error = LockError::unavailable_at(server, reason, too_slow(ttl));
+            let error = self.store.too_slow(request);
             return self.starts_over(Err(Failed { error, applied: Applied::Unknown }));
         }
         let Self { since: sent, fences, earlier, .. } = self;
@@ -281,7 +274,7 @@ async fn renewed(
 ) -> Result<Moment, Loss> {
     loop {
         let sent = Moment::now();
-        match store.renew(held, ttl).await {
+        match store.renew(held, ttl, Renewing::Alone).await {
             Ok(true) => return Ok(sent),
             Ok(false) => return Err(None),
             Err(error) if error.is_transient() && !late(since, lasts) && !is_over(end) => {

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use crate::store::abandoned::AbandonedTokens;
+use tokio::sync::Notify;
+
 use crate::store::hand_off::HandOff;
 use crate::value::random::{self, HashMap};
-use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::sync::Mutex;
 
 /// Digits of a waiter's number in its id, as in `queue.lua`.
 pub(crate) const NUMBER_DIGITS: usize = 20;
@@ -68,7 +69,7 @@ impl Waiters {
         let order = self.last.fetch_add(1, Ordering::Relaxed);
         let number = bits ^ order;
         let entry = Arc::new(Entry { slot, number, ..Entry::default() });
-        self.entries().insert(number, Arc::clone(&entry));
+        self.entries.lock().insert(number, Arc::clone(&entry));
         Waiter { waiters: Arc::clone(self), entry }
     }
 
@@ -77,51 +78,37 @@ impl Waiters {
         Self { abandoned: Arc::clone(&self.abandoned), ..Self::default() }
     }
 
-    /// Passes a grant on to its waiter. Returns whether there is one. The lock of a waiter that is
-    /// gone is released by the task that releases abandoned tokens.
-    pub(crate) fn grant(&self, number: u64, hand_off: HandOff) -> bool {
-        let entry = self.entries().get(&number).map(Arc::clone);
-        if let Some(entry) = &entry {
-            entry.signal(Signal::Granted(Box::new(hand_off)));
-        } else if !hand_off.ttl.is_zero() {
-            self.abandoned.was_granted(number);
-        }
-        entry.is_some()
-    }
-
     /// Passes on a grant that anybody may have sent who may publish: only the first one with the
     /// secret of the waiter's last request counts. Any other makes the waiter repeat its request.
-    pub(crate) fn grant_by_push(&self, number: u64, secret: u64, hand_off: HandOff) {
-        let entry = self.entries().get(&number).map(Arc::clone);
-        if entry.is_none_or(|entry| entry.secret.lock().take_if(|own| *own == secret).is_some()) {
-            self.grant(number, hand_off);
-        } else {
-            self.alarm(number);
+    /// The lock of a waiter that is gone is released by the task that releases abandoned tokens.
+    pub(crate) fn grant(&self, number: u64, secret: u64, hand_off: HandOff) {
+        let entry = self.entries.lock().get(&number).map(Arc::clone);
+        match entry {
+            Some(entry) if entry.secret.lock().take_if(|own| *own == secret).is_some() => {
+                entry.signal(Signal::Granted(Box::new(hand_off)));
+            }
+            Some(entry) => entry.signal(Signal::Unknown),
+            None if hand_off.ttl.is_zero() => {}
+            None => self.abandoned.was_granted(number),
         }
     }
 
-    /// Makes one waiter repeat its request.
-    pub(crate) fn alarm(&self, number: u64) {
-        if let Some(entry) = self.entries().get(&number) {
-            entry.signal(Signal::Unknown);
-        }
+    /// Makes one waiter repeat its request. Returns whether there is one.
+    pub(crate) fn alarm(&self, number: u64) -> bool {
+        self.entries.lock().get(&number).map(|entry| entry.signal(Signal::Unknown)).is_some()
     }
 
     /// Makes every waiter in one of these slots repeat its request.
     pub(crate) fn alarm_where(&self, slots: impl Fn(u16) -> bool) {
-        for entry in self.entries().values().filter(|entry| slots(entry.slot)) {
+        for entry in self.entries.lock().values().filter(|entry| slots(entry.slot)) {
             entry.signal(Signal::Unknown);
         }
-    }
-
-    fn entries(&self) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {
-        self.entries.lock()
     }
 }
 
 impl Entry {
     fn signal(&self, signal: Signal) {
-        let mut received = self.received();
+        let mut received = self.received.lock();
         // An alarm does not replace a grant.
         if matches!((&*received, &signal), (Received::Signal(Signal::Granted(_)), Signal::Unknown))
         {
@@ -135,17 +122,13 @@ impl Entry {
     }
 
     fn poll(&self, cx: &Context<'_>) -> Poll<Signal> {
-        let mut received = self.received();
+        let mut received = self.received.lock();
         *received = Received::Awaited(match mem::take(&mut *received) {
             Received::Signal(signal) => return Poll::Ready(signal),
             Received::Awaited(waker) if waker.will_wake(cx.waker()) => waker,
             Received::Awaited(_) | Received::Nothing => cx.waker().clone(),
         });
         Poll::Pending
-    }
-
-    fn received(&self) -> MutexGuard<'_, Received> {
-        self.received.lock()
     }
 }
 
@@ -178,7 +161,58 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.waiters.entries().remove(&self.number());
+        self.waiters.entries.lock().remove(&self.number());
+    }
+}
+
+/// Abandoned tokens. They may still be in a queue, or get there: a request with one may still
+/// arrive.
+#[derive(Debug, Default)]
+pub(crate) struct AbandonedTokens {
+    /// Each is notified when the token was granted its lock.
+    tokens: Mutex<HashMap<u32, Arc<Notify>>>,
+}
+
+/// An abandoned token; dropping this forgets it.
+#[derive(Debug)]
+pub(crate) struct AbandonedToken {
+    all: Arc<AbandonedTokens>,
+    bits: u32,
+    granted: Arc<Notify>,
+}
+
+impl AbandonedTokens {
+    /// Records from now on whether the token with these random bits is granted its lock.
+    pub(crate) fn abandon(self: &Arc<Self>, bits: u64) -> AbandonedToken {
+        let bits = half_in_numbers(bits);
+        let granted = Arc::clone(self.tokens.lock().entry(bits).or_default());
+        AbandonedToken { all: Arc::clone(self), bits, granted }
+    }
+
+    /// Records a grant to a number that no waiter has.
+    fn was_granted(&self, number: u64) {
+        if let Some(granted) = self.tokens.lock().get(&half_in_numbers(number)) {
+            granted.notify_one();
+        }
+    }
+}
+
+/// The half of a token's bits that is in its waiter's numbers as well: see [`Waiters::join`]. A token
+/// that is mistaken for another one is released once more, which does no harm to an abandoned one.
+fn half_in_numbers(bits: u64) -> u32 {
+    (bits >> 32) as u32
+}
+
+impl AbandonedToken {
+    /// Waits until the token is granted the lock, or was since the last call.
+    pub(crate) async fn granted(&self) {
+        self.granted.notified().await;
+    }
+}
+
+impl Drop for AbandonedToken {
+    fn drop(&mut self) {
+        self.all.tokens.lock().remove(&self.bits);
     }
 }
 
@@ -194,11 +228,16 @@ mod tests {
         HandOff { received, connection: 1, at: 0, ttl, fences: None }
     }
 
+    /// The secret of the waiter's next request.
+    fn next_secret(waiter: &Waiter) -> u64 {
+        waiter.next_id()[NUMBER_DIGITS..].parse().unwrap()
+    }
+
     #[tokio::test]
     async fn a_grant_is_received_even_when_an_alarm_follows_it() {
         let waiters = Arc::new(Waiters::default());
         let waiter = waiters.join(7, 1);
-        waiters.grant(waiter.number(), hand_off());
+        waiters.grant(waiter.number(), next_secret(&waiter), hand_off());
         waiters.alarm_where(|slot| slot == 7);
         assert_eq!(waiter.signal().await, Signal::Granted(Box::new(hand_off())));
     }
@@ -208,18 +247,17 @@ mod tests {
         let waiters = Arc::new(Waiters::default());
         let waiter = waiters.join(7, 1);
         let number = waiter.number();
-        let secret_of = |id: String| id[20..].parse::<u64>().unwrap();
-        let [earlier, last] = [waiter.next_id(), waiter.next_id()].map(secret_of);
+        let (earlier, last) = (next_secret(&waiter), next_secret(&waiter));
         for forged in [earlier, last ^ 1, number, 0] {
-            waiters.grant_by_push(number, forged, hand_off());
+            waiters.grant(number, forged, hand_off());
             assert_eq!(waiter.signal().await, Signal::Unknown);
         }
         let longer = HandOff { ttl: Duration::from_secs(60), ..hand_off() };
-        waiters.grant_by_push(number, last, hand_off());
+        waiters.grant(number, last, hand_off());
         // Everybody knows the secret by now.
-        waiters.grant_by_push(number, last, longer);
+        waiters.grant(number, last, longer);
         assert_eq!(waiter.signal().await, Signal::Granted(Box::new(hand_off())));
-        waiters.grant_by_push(number, last, longer);
+        waiters.grant(number, last, longer);
         assert_eq!(waiter.signal().await, Signal::Unknown);
     }
 
@@ -238,17 +276,17 @@ mod tests {
         let (bits, other) = (0x1234_5678_0000_0000, 0x8765_4321_0000_0000);
         let number = {
             let waiter = waiters.join(7, bits);
-            waiters.grant(waiter.number(), hand_off());
+            waiters.grant(waiter.number(), next_secret(&waiter), hand_off());
             waiter.number()
         };
         let token = waiters.apart().abandoned.abandon(bits);
-        waiters.grant(other, hand_off());
+        waiters.grant(other, 0, hand_off());
         assert!(futures::poll!(std::pin::pin!(token.granted())).is_pending());
-        assert!(!waiters.grant(number, hand_off()));
+        waiters.grant(number, 0, hand_off());
         token.granted().await;
         assert!(futures::poll!(std::pin::pin!(token.granted())).is_pending(), "it was told");
         drop(token);
-        assert!(waiters.abandoned.tokens().is_empty());
+        assert!(waiters.abandoned.tokens.lock().is_empty());
     }
 
     #[test]
@@ -260,6 +298,6 @@ mod tests {
     fn a_dropped_waiter_is_removed() {
         let waiters = Arc::new(Waiters::default());
         drop(waiters.join(0, 1));
-        assert!(waiters.entries().is_empty());
+        assert!(waiters.entries.lock().is_empty());
     }
 }

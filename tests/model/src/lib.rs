@@ -35,7 +35,7 @@
 //! | `Release` | `Held::pass_on`, `queue::request::release` | `release.lua`, `release_uncontended.lua` |
 //! | `ReleaseAgain` | `DroppedLock::release` | `release.lua` |
 //! | `Drop` | `InQueue::leave`, `KeyQueue::remove` | `release.lua` |
-//! | `Deliver(Grant)` | `SharedQueue::granted`, `Waiters::grant`, `abandoned.rs` | `queue.lua` |
+//! | `Deliver(Grant)` | `SharedQueue::granted`, `Waiters::grant`, `waiters.rs` | `queue.lua` |
 //! | `Tick` | `Lease::remaining`, `end_of` | expiry |
 //! | `Vote`, `Choose` | `Nodes::vote`, `Tally::won` | `acquire.lua` |
 //! | `Raise`, `Hold` | `Redlock::raise`, `confirmed` | `raise_fence.lua` |

@@ -135,7 +135,7 @@ fn begin(
     let may_wait = if blocks { may_block() } else { inside_runtime() };
     let checked = may_wait.and_then(|()| match excludes {
         true if manager.shutdown.is_closed() => Err(LockError::ShutDown),
-        true => manager.store().check(&request),
+        true => manager.store().servers().check_request(&request),
         false => Ok(()),
     });
     let drawn = checked.and_then(|()| request.token.another());

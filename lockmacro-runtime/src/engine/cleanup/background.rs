@@ -97,7 +97,7 @@ impl Background {
     pub(crate) fn alarm(&self) {
         // Called without the mutex, as a woken waiter may take it.
         let store = self.store();
-        store.alarm();
+        store.servers().alarm();
     }
 
     /// Confirms every held lock at once.

@@ -17,8 +17,8 @@ use crate::engine::cleanup::retry::{LONGEST_PAUSE, Tries};
 use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
-use crate::store::abandoned::{AbandonedToken, AbandonedTokens};
 use crate::store::dispatch::Store;
+use crate::store::waiters::{AbandonedToken, AbandonedTokens};
 use crate::value::backoff::jittered;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::random::HashMap;
@@ -173,7 +173,7 @@ impl DroppedLock {
 
     async fn releases(&mut self, store: &Store) {
         // A later grant to the token of a waiter is noticed.
-        let tokens = store.abandoned().filter(|_| self.tries.request.waits());
+        let tokens = store.servers().abandoned().filter(|_| self.tries.request.waits());
         let bits = self.tries.request.token.bits();
         self.abandoned = tokens.map(|all: Arc<AbandonedTokens>| all.abandon(bits));
         loop {

@@ -7,6 +7,7 @@ use crate::engine::core::inside_runtime;
 use crate::engine::lease::held::Held;
 use crate::engine::lease::renewals::Renewable;
 use crate::protocol::request::Request;
+use crate::store::dispatch::Renewing;
 use crate::value::error::LockError;
 use crate::value::random;
 use crate::value::time::Moment;
@@ -22,8 +23,8 @@ impl Held {
         let extension = self.tenure_state.extends(sent.after(ttl));
         // Checked after the renewal counts as in flight, as the lock may be passed on meanwhile.
         self.remaining()?;
-        let store = self.manager().store();
-        let held = store.renew_acknowledged(self.request(), ttl, self.request().ttl / 3).await?;
+        let how = Renewing::Acknowledged(self.request().ttl / 3);
+        let held = self.manager().store().renew(self.request(), ttl, how).await?;
         extension.answered();
         if held {
             self.lease().extended(sent, ttl);

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::engine::telemetry;
 use crate::protocol::request::Request;
-use crate::store::dispatch::Store;
+use crate::store::dispatch::{Renewing, Store};
 use crate::value::backoff::Backoff;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::task::spawn;
@@ -324,14 +324,14 @@ async fn renew(renewals: Arc<Renewals>, store: Arc<Store>, Due { id, held, lease
         if !renewals.is_enrolled(id) {
             return;
         }
-        (store.renew_acknowledged(request, ttl, request.ttl / 3).await, ttl)
+        (store.renew(request, ttl, Renewing::Acknowledged(request.ttl / 3)).await, ttl)
     } else if let Some(left) = held.keeps(sent) {
         held.sends(sent.after(left));
         if !renewals.is_enrolled(id) {
             return;
         }
         // A new server may have the key without its ttl. The client's lease stays as it is.
-        (store.confirm(request, left).await, Duration::ZERO)
+        (store.renew(request, left, Renewing::Kept).await, Duration::ZERO)
     } else {
         return renewals.over(id, None);
     };

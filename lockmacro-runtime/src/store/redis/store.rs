@@ -9,7 +9,6 @@ use redis::{Cmd, Value};
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, OtherHolder, Queueing};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
-use crate::store::abandoned::AbandonedTokens;
 use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::failover::Failover;
@@ -22,6 +21,7 @@ use crate::store::redis::reply::{Reply, answer, parsed};
 use crate::store::redis::scripts::{ACQUIRE, ACQUIRE_SHARED};
 use crate::store::redis::topology::route::Topology;
 use crate::store::servers::Servers;
+use crate::store::waiters::AbandonedTokens;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::RETENTION;
@@ -132,16 +132,6 @@ impl Redis {
             }
             reply => Ok(reply),
         }
-    }
-
-    /// The abandoned tokens, which may still be granted their lock.
-    pub(crate) fn abandoned(&self) -> Arc<AbandonedTokens> {
-        Arc::clone(&self.grants.waiters.abandoned)
-    }
-
-    /// Makes all waiters ask again.
-    pub(crate) fn alarm(&self) {
-        self.grants.waiters.alarm_where(|_| true);
     }
 
     /// Asks for a lock. Transient errors are retried within the manager's timeout, or until `until`
@@ -336,6 +326,14 @@ impl Servers for Redis {
 
     fn on_change(&self, callback: Box<dyn Fn() + Send + Sync>) {
         self.changes.on_change(callback);
+    }
+
+    fn abandoned(&self) -> Option<Arc<AbandonedTokens>> {
+        Some(Arc::clone(&self.grants.waiters.abandoned))
+    }
+
+    fn alarm(&self) {
+        self.grants.waiters.alarm_where(|_| true);
     }
 
     /// Notices a server that hangs or is no longer a primary.

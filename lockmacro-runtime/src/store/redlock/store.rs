@@ -151,18 +151,6 @@ impl Redlock {
         Err(no_quorum(&self.nodes.names, errors.into_iter()))
     }
 
-    /// Checks a request that was not sent yet.
-    pub(crate) fn check_request(&self, request: &Request) -> Result<(), LockError> {
-        let mut modes = request.keys().iter().map(|key| key.mode());
-        if let Some(mode) = modes.find(|mode| !mode.is_exclusive()) {
-            // With permits, the holders of several majorities could be more than the limit.
-            let detail = "a Redlock has exclusive locks only: use one server or cluster for it";
-            let (setting, detail) = (mode.setting(), detail.to_owned());
-            return Err(LockError::InvalidSetting { setting, detail });
-        }
-        self.check(request.ttl)
-    }
-
     /// Checks that a ttl is not longer than a restarted node is kept from voting.
     pub(crate) fn check(&self, ttl: Duration) -> Result<(), LockError> {
         let longest = if self.rules.durable { TTL_MAX } else { self.rules.longest_ttl };
@@ -196,6 +184,17 @@ impl Servers for Redlock {
         let nodes = &self.nodes.all;
         let (lost, there): (Vec<_>, Vec<_>) = nodes.iter().partition(|node| node.is_any_lost());
         lost.len() < majority(nodes.len()) && there.first().is_some_and(|node| node.is_news())
+    }
+
+    fn check_request(&self, request: &Request) -> Result<(), LockError> {
+        let mut modes = request.keys().iter().map(|key| key.mode());
+        if let Some(mode) = modes.find(|mode| !mode.is_exclusive()) {
+            // With permits, the holders of several majorities could be more than the limit.
+            let detail = "a Redlock has exclusive locks only: use one server or cluster for it";
+            let (setting, detail) = (mode.setting(), detail.to_owned());
+            return Err(LockError::InvalidSetting { setting, detail });
+        }
+        self.check(request.ttl)
     }
 
     fn close(&self) {

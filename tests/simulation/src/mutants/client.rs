@@ -66,7 +66,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "Progress::Queued { sample, pause: until.min(pause) }",
         "Progress::Queued { sample, pause: until }"),
     mutant("a push is not heard", "idle", "store/redis/pubsub/channels.rs",
-        "self.waiters.grant_by_push(number, secret, hand_off);", "drop((secret, hand_off));"),
+        "self.waiters.grant(number, secret, hand_off);", "drop((secret, hand_off));"),
     // Releases.
     mutant("a dropped call is not released", "idle|left", "engine/cleanup/acquisition.rs",
         "self.request.applied().may_be() || !self.request.several().is_empty()", "false"),

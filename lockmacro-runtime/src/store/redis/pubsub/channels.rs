@@ -51,9 +51,11 @@ impl PushSink for Grants {
     fn message(&self, push: &[u8], connection: u64) {
         match read(push, connection) {
             Some(Push::Grant { number, secret, hand_off }) => {
-                self.waiters.grant_by_push(number, secret, hand_off);
+                self.waiters.grant(number, secret, hand_off);
             }
-            Some(Push::AskAgain { number }) => self.waiters.alarm(number),
+            Some(Push::AskAgain { number }) => {
+                self.waiters.alarm(number);
+            }
             None => {}
         }
     }
