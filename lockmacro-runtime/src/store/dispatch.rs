@@ -152,7 +152,7 @@ impl Store {
     /// can be no later grant.
     pub(crate) fn abandoned(&self) -> Option<Arc<AbandonedTokens>> {
         match self {
-            Store::Redis(redis) => Some(redis.abandoned()),
+            Store::Redis(redis) => Some(Arc::clone(&redis.grants.waiters.abandoned)),
             // In memory only a waiter that exists gets a grant. A Redlock has no queue.
             Store::Memory(_) | Store::Redlock(_) => None,
         }
@@ -162,7 +162,7 @@ impl Store {
     pub(crate) fn alarm(&self) {
         match self {
             Store::Memory(memory) => memory.alarm(),
-            Store::Redis(redis) => redis.alarm(),
+            Store::Redis(redis) => redis.grants.waiters.alarm_where(|_| true),
             // There is no queue over several nodes.
             Store::Redlock(_) => {}
         }
@@ -222,7 +222,7 @@ impl Store {
         }
         match self {
             Store::Memory(memory) => Box::pin(async move { Ok(memory.renew(request, ttl)) }),
-            Store::Redis(redis) => Box::pin(redis.renew(request, ttl, true)),
+            Store::Redis(redis) => redis.renew(request, ttl, true),
             Store::Redlock(redlock) => Box::pin(redlock.renew(request, ttl)),
         }
     }
@@ -239,7 +239,7 @@ impl Store {
             return self.renew_parts(request, move |store, part| store.confirm(part, left));
         }
         match self {
-            Store::Redis(redis) => Box::pin(redis.renew(request, left, false)),
+            Store::Redis(redis) => redis.renew(request, left, false),
             Store::Memory(_) | Store::Redlock(_) => self.renew(request, left),
         }
     }
