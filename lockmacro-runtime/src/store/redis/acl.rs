@@ -5,7 +5,7 @@ use std::iter;
 use crate::store::redis::client::script::Script;
 #[cfg(feature = "defer")]
 use crate::store::redis::jobs::calls::CALLS;
-use crate::store::redis::rights::{OF_WAITERS, needed_by};
+use crate::store::redis::ready::{OF_WAITERS, needed_by};
 use crate::store::redis::scripts;
 
 /// An enum with the name and the description of each variant.

@@ -1,9 +1,12 @@
 //! Reading the locks of a server, by SCAN and by scripts that do not write.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::slice;
+use std::string::FromUtf8Error;
 use std::time::Duration;
 
+use futures_util::stream::{Stream, TryStreamExt, try_unfold};
 use redis::{FromRedisValue, Value};
 
 use crate::store::redis::client::budget::Budget;
@@ -37,9 +40,9 @@ impl Redis {
         most: usize,
     ) -> Result<Found<HeldLock>, LockError> {
         let (mut locks, mut odd) = (BTreeMap::new(), Vec::new());
-        let mut scan = self.scan(pattern, "string").await?;
+        let mut scan = pin!(self.scan(pattern, "string").await?);
         while locks.len() <= most
-            && let Some(names) = scan.next(self).await?
+            && let Some(names) = scan.try_next().await?
         {
             let keys: Vec<_> =
                 names.into_iter().filter_map(|name| usable(name, &mut odd)).collect();
@@ -87,18 +90,13 @@ impl Redis {
     #[cfg(feature = "defer")]
     pub(crate) async fn deferred_functions(&self, most: usize) -> Result<Found<String>, LockError> {
         let (mut functions, mut odd) = (std::collections::BTreeSet::new(), Vec::new());
-        let mut scan = self.scan(&[CALLS, "*"].concat(), "hash").await?;
+        let pattern = [CALLS, "*"].concat();
+        let mut scan = pin!(self.scan(&pattern, "hash").await?);
         while functions.len() <= most
-            && let Some(names) = scan.next(self).await?
+            && let Some(names) = scan.try_next().await?
         {
-            for name in names {
-                match String::from_utf8(name) {
-                    Ok(name) => {
-                        functions.extend(name.strip_prefix(CALLS).map(str::to_owned));
-                    }
-                    Err(name) => note(&mut odd, &name.into_bytes(), NOT_UTF8),
-                }
-            }
+            let names = names.into_iter().filter_map(|name| text(name, &mut odd));
+            functions.extend(names.filter_map(|name| Some(name.strip_prefix(CALLS)?.to_owned())));
         }
         let more = functions.len() > most;
         Ok(Found { found: functions.into_iter().take(most).collect(), odd, more })
@@ -127,10 +125,27 @@ impl Redis {
         Ok(locks)
     }
 
-    async fn scan(&self, pattern: &str, kind: &'static str) -> Result<Scan, LockError> {
-        let nodes = self.nodes.all(self.budget().until).await;
-        let nodes = nodes.map_err(|error| error.into_error(&LockKey::from(pattern)))?;
-        Ok(Scan { nodes, cursor: 0, pattern: pattern.to_owned(), kind })
+    /// The keys of all primaries that match a pattern, the last primary first. A reply may have
+    /// none, and a key may be returned twice.
+    async fn scan<'a>(
+        &'a self,
+        pattern: &'a str,
+        kind: &'a str,
+    ) -> Result<impl Stream<Item = Result<Vec<Vec<u8>>, LockError>>, LockError> {
+        let failed = move |error: CallError| error.into_error(&LockKey::from(pattern));
+        let nodes = self.nodes.all(self.budget().until).await.map_err(failed)?;
+        Ok(try_unfold((nodes, 0), move |(mut nodes, cursor): (Vec<Node>, u64)| async move {
+            let Some(node) = nodes.last() else { return Ok(None) };
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(cursor).arg("MATCH").arg(pattern);
+            scan.arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg(kind);
+            let reply = self.ask_server(|budget| node.call(scan.clone(), budget)).await;
+            let (cursor, names) = reply.map_err(failed)?;
+            if cursor == 0 {
+                nodes.pop();
+            }
+            Ok(Some((names, (nodes, cursor))))
+        }))
     }
 
     /// Asks until there is an answer, or the manager's timeout is over.
@@ -146,72 +161,40 @@ impl Redis {
     }
 }
 
-/// A scan of the keys of all primaries, the last one first.
-struct Scan {
-    nodes: Vec<Node>,
-    cursor: u64,
-    pattern: String,
-    kind: &'static str,
-}
-
-impl Scan {
-    /// The next keys, perhaps none; `None` at the end. A key may be returned twice.
-    async fn next(&mut self, redis: &Redis) -> Result<Option<Vec<Vec<u8>>>, LockError> {
-        let Some(node) = self.nodes.last() else { return Ok(None) };
-        let mut scan = redis::cmd("SCAN");
-        scan.arg(self.cursor).arg("MATCH").arg(&self.pattern);
-        scan.arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg(self.kind);
-        let reply: Result<(u64, _), _> =
-            redis.ask_server(|budget| node.call(scan.clone(), budget)).await;
-        let (cursor, names) =
-            reply.map_err(|error| error.into_error(&LockKey::from(&*self.pattern)))?;
-        if cursor == 0 {
-            self.nodes.pop();
-        }
-        self.cursor = cursor;
-        Ok(Some(names))
-    }
-}
-
 /// The token of a waiter, the milliseconds until it counts as dead, and its number of callers.
 type WaiterReply = (Vec<u8>, Option<u64>, Option<usize>);
 
-/// The value of a lock, its PTTL, the number of its waiters, whether it holds another type, and the
-/// number of those who share it.
-type LockReply = (Vec<u8>, i64, Option<usize>, bool, usize);
+/// The value of a lock, `None` when it holds another type; its PTTL, the number of its waiters, and
+/// the number of those who share it.
+type LockReply = (Option<Vec<u8>>, i64, Option<usize>, usize);
 
-const NOT_UTF8: &str = "its name is not UTF-8";
+/// The name of a key, noted where it is not UTF-8.
+fn text(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<String> {
+    let note = |name: FromUtf8Error| note(odd, &name.into_bytes(), "its name is not UTF-8");
+    String::from_utf8(name).map_err(note).ok()
+}
 
 /// The name of a key as the key of a lock. Notes a name that cannot be one; leaves out the engine's
 /// own keys.
 fn usable(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<LockKey> {
-    let key = match String::from_utf8(name) {
-        Ok(name) => LockKey::found(name),
-        Err(name) => {
-            note(odd, &name.into_bytes(), NOT_UTF8);
-            return None;
-        }
-    };
+    let key = LockKey::found(text(name, odd)?);
     if key.is_reserved() {
         return None;
     }
-    if let Err(error) = key.check() {
-        note(odd, key.as_str().as_bytes(), &LockError::from(error).to_string());
-        return None;
-    }
-    Some(key)
+    let note = |error| note(odd, key.as_str().as_bytes(), &LockError::from(error).to_string());
+    key.check().map_err(note).ok().map(|()| key)
 }
 
 /// Reads the reply about a lock; `None` when the key is gone.
 fn read(
     key: &LockKey,
-    (value, left, waiters, other, sharing): LockReply,
+    (value, left, waiters, sharing): LockReply,
     odd: &mut Vec<Odd>,
 ) -> Option<HeldLock> {
-    if other {
+    let Some(value) = value else {
         note(odd, key.as_str().as_bytes(), "it holds another type of value");
         return None;
-    }
+    };
     if left == -2 {
         return None;
     }

@@ -11,6 +11,7 @@ use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::store::Redis;
 use crate::store::redis::topology::route::Topology;
+use crate::store::servers::Servers;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::time::Instant;
 
@@ -33,7 +34,7 @@ impl Redis {
         {
             return Ok(());
         }
-        let far = self.nodes.round_trip(&request.key).map_or(Duration::ZERO, |far| far.shortest());
+        let far = self.round_trip(&request.key);
         let until = Instant::now() + LONGEST + ROUND_TRIPS * far;
         if let Topology::Cluster(cluster) = &self.nodes {
             // Another node may have taken over. Without an answer, the known ones are asked.
@@ -45,14 +46,11 @@ impl Redis {
             }
             let Some((reason, since)) = silent(&node) else { continue };
             let server = Some(node.server().into());
-            let detail = format!("no answer for {since:.1?}");
+            let (retry_after, since) = (Some(RETRY_AFTER), format!("no answer for {since:.1?}"));
             let (reason, detail) = match &self.nodes {
-                Topology::One(_) => (reason, detail),
-                Topology::Cluster(_) => {
-                    (Unavailability::ClusterDown, format!("{reason}: {detail}"))
-                }
+                Topology::One(_) => (reason, since),
+                Topology::Cluster(_) => (Unavailability::ClusterDown, format!("{reason}: {since}")),
             };
-            let retry_after = Some(RETRY_AFTER);
             return Err(LockError::Unavailable { reason, detail, server, retry_after });
         }
         Ok(())

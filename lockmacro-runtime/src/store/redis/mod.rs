@@ -4,19 +4,16 @@
 pub(crate) mod acl;
 pub(crate) mod client;
 #[cfg(feature = "look")]
-pub(crate) mod inspect;
+mod inspect;
 #[cfg(feature = "defer")]
 pub(crate) mod jobs;
-pub(crate) mod lost;
-pub(crate) mod pubsub;
-pub(crate) mod release;
-pub(crate) mod replica_acks;
-pub(crate) mod reply;
-pub(crate) mod rights;
-pub(crate) mod role;
+mod lost;
+mod pubsub;
+mod ready;
+mod release;
+mod reply;
 pub(crate) mod scripts;
-pub(crate) mod several_keys;
-pub(crate) mod single_node;
+mod single_node;
 pub(crate) mod store;
-pub(crate) mod topology;
-pub(crate) mod wait;
+mod topology;
+mod wait;

@@ -1,5 +1,7 @@
-//! Releasing, renewing and confirming a lock that its token still holds.
+//! Releasing, renewing and confirming a lock that its token still holds. Replicas may have to
+//! acknowledge a renewal.
 
+use std::slice;
 use std::time::Duration;
 
 use redis::Value;
@@ -9,14 +11,19 @@ use crate::protocol::request::Request;
 use crate::store::join::held_all;
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
+use crate::store::redis::client::node::Node;
+use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::ScriptCall;
+use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::{
     RELEASE, RELEASE_ALL, RELEASE_MIGRATING, RELEASE_MIGRATING_SHARED, RELEASE_SHARED,
     RELEASE_UNCONTENDED, renew_script,
 };
 use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::value::applied::Applied;
+use crate::value::companion::slot;
 use crate::value::error::LockError;
+use crate::value::time::Instant;
 
 /// Shortest time to wait for the answer to a renewal.
 const RENEWAL_ANSWER_MIN: Duration = Duration::from_millis(50);
@@ -73,34 +80,83 @@ impl Redis {
     /// Renews a lock that its token still holds. `strict` for a lease that is about to end: it has
     /// no time for a second call on a dead connection. Many other calls at once must not close
     /// connections.
-    pub(crate) async fn renew(
-        &self,
-        request: &Request,
+    pub(crate) fn renew<'a>(
+        &'a self,
+        request: &'a Request,
         ttl: Duration,
         strict: bool,
-    ) -> Result<bool, LockError> {
-        let brief = self.brief();
-        let answer = self.renewal_answer(request, ttl).min(brief.answer);
-        let budget = Budget { answer, strict, ..brief };
-        let args = [request.token.expose(), &ttl.as_millis().to_string()];
-        match self.own(renew_script(request).with(request.keys(), &args), budget).await {
-            Err(CallError::Split(_)) if !request.several().is_empty() => {
-                let parts = request.each();
-                held_all(parts.iter().map(|part| -> Asked<'_, _> {
-                    let own = self.own(renew_script(part).with(part.keys(), &args), budget);
-                    let failed = |error: CallError| error.into_error(&part.key);
-                    Box::pin(async move { Ok(own.await.map_err(failed)?.0 == Own::Held) })
-                }))
-                .await
+    ) -> Asked<'a, Result<bool, LockError>> {
+        Box::pin(async move {
+            let brief = self.brief();
+            let answer = self.renewal_answer(request, ttl).min(brief.answer);
+            let budget = Budget { answer, strict, ..brief };
+            let args = [request.token.expose(), &ttl.as_millis().to_string()];
+            match self.own(renew_script(request).with(request.keys(), &args), budget).await {
+                Err(CallError::Split(_)) if !request.several().is_empty() => {
+                    let parts = request.each();
+                    held_all(parts.iter().map(|part| self.renew(part, ttl, strict))).await
+                }
+                Ok((own, _)) => Ok(own == Own::Held),
+                Err(error) => Err(error.into_error(&request.key)),
             }
-            Ok((own, _)) => Ok(own == Own::Held),
-            Err(error) => Err(error.into_error(&request.key)),
-        }
+        })
+    }
+
+    pub(crate) fn is_replicated(&self) -> bool {
+        self.replicated.is_some()
+    }
+
+    /// Renews a lock and waits for replicas to acknowledge that. Transient errors are retried for
+    /// at most `within`; a call that was sent by then still has its full time.
+    pub(crate) fn renew_acknowledged<'a>(
+        &'a self,
+        request: &'a Request,
+        ttl: Duration,
+        within: Duration,
+    ) -> Asked<'a, Result<bool, LockError>> {
+        let Some(replicated) = self.replicated else {
+            return self.renew(request, ttl, true);
+        };
+        Box::pin(async move {
+            let replicated = replicated.within(ttl.max(request.ttl));
+            let answer = self.renewal_answer(request, ttl).min(self.brief().answer);
+            let answer = answer + replicated.timeout;
+            let until = Instant::now() + self.timeout.min(within);
+            let mut retry = Retry::new(Budget { answer, until, strict: true });
+            let args = [request.token.expose(), &*ttl.as_millis().to_string()];
+            let ask = |budget, _| async move {
+                let call = renew_script(request).with(request.keys(), &args);
+                let eval = |node: Node| async move {
+                    node.eval_acknowledged(call, replicated, budget).await
+                };
+                match self.nodes.route(|| slot(request.key.as_str()), budget, eval).await {
+                    Ok((reply, acked)) => Ok(Some((parsed(reply)?, acked))),
+                    // The key holds something else now, and not the token.
+                    Err(CallError::NotALock) => Ok(Some((false, 0))),
+                    // The keys are renewed one by one then, so a retry is of no use.
+                    Err(CallError::Split(_)) if !request.several().is_empty() => Ok(None),
+                    Err(error) => Err(error),
+                }
+            };
+            match retry.repeat(ask).await.map_err(|error| error.into_error(&request.key))? {
+                Some((true, acked)) if acked < replicated.acks => {
+                    let (key, wanted) = (request.key.clone(), replicated.acks);
+                    let server = self.server_of(&key).unwrap_or_default();
+                    Err(LockError::InsufficientReplicas { key, acked, wanted, server })
+                }
+                Some((held, _)) => Ok(held),
+                None => {
+                    let parts = request.each();
+                    held_all(parts.iter().map(|part| self.renew_acknowledged(part, ttl, within)))
+                        .await
+                }
+            }
+        })
     }
 
     /// The time to wait for the answer to a renewal: as long as a healthy server may take, and
     /// short enough for another renewal within the lease.
-    pub(crate) fn renewal_answer(&self, request: &Request, ttl: Duration) -> Duration {
+    fn renewal_answer(&self, request: &Request, ttl: Duration) -> Duration {
         let ttl = ttl.max(request.ttl);
         let Some(measured) = self.nodes.round_trip(&request.key) else {
             return (ttl / 10).max(RENEWAL_ANSWER_MIN);
@@ -122,17 +178,14 @@ impl Redis {
 
     /// Releases locks without a look at their queues; returns whether all of them were held.
     async fn free(&self, request: &Request) -> bool {
-        let mut held = true;
-        for part in request.each() {
-            let args = [request.token.expose()];
-            let script = match part.key.mode().is_exclusive() {
+        let (mut held, args) = (true, [request.token.expose()]);
+        for key in request.keys() {
+            let script = match key.mode().is_exclusive() {
                 true => &RELEASE_MIGRATING,
                 false => &RELEASE_MIGRATING_SHARED,
             };
-            held &= matches!(
-                self.own(script.with(part.keys(), &args), self.brief()).await,
-                Ok((Own::Held, _))
-            );
+            let freed = self.own(script.with(slice::from_ref(key), &args), self.brief()).await;
+            held &= matches!(freed, Ok((Own::Held, _)));
         }
         held
     }

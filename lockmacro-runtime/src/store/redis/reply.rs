@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Value, from_redis_value_ref};
 
-use crate::protocol::answer::OtherHolder;
+use crate::protocol::answer::{Grant, OtherHolder};
+use crate::protocol::request::Request;
 use crate::store::redis::client::error::{CallError, unexpected};
+use crate::value::applied::Applied;
+use crate::value::error::LockError;
 use crate::value::fence::FenceBlock;
 use crate::value::time::Moment;
 use crate::value::token::hash_of;
@@ -16,26 +19,33 @@ pub(crate) fn parsed<T: FromRedisValue>(reply: Value) -> Result<T, CallError> {
 }
 
 /// Reads the reply to a request that was sent at `sent`.
-pub(crate) fn answer(reply: Value, sent: Moment) -> Result<Reply, CallError> {
-    match reply {
-        Value::Int(1) => Ok(Reply::Granted { sent, fences: Vec::new() }),
-        Value::BulkString(_) => {
-            Ok(Reply::Granted { sent, fences: [fences_of(&reply)?].into_iter().collect() })
+pub(crate) fn answer(request: &Request, sent: Moment, reply: Value) -> Result<Reply, CallError> {
+    let granted = |fences| Ok(Reply::granted(request, sent, fences));
+    let parts = match &reply {
+        Value::Int(1) => return granted(Vec::new()),
+        Value::BulkString(_) => return granted([fences_of(&reply)?].into_iter().collect()),
+        Value::Array(parts) => parts.as_slice(),
+        _ => &[],
+    };
+    let nth_of = |nth: &i64| usize::try_from(*nth).unwrap_or_default();
+    match parts {
+        [Value::BulkString(_), ..] => {
+            granted(parts.iter().map(fences_of).collect::<Result<_, _>>()?)
         }
-        Value::Array(parts) => match parts.as_slice() {
-            [Value::Int(left), Value::BulkString(value), queued @ ..] => {
-                let queued = match queued {
-                    [Value::Int(rank), time] => {
-                        let server = from_redis_value_ref(time).map_err(|_| unexpected(time))?;
-                        Some((u32::try_from(*rank).ok(), server))
-                    }
-                    _ => None,
-                };
-                Ok(Reply::contended(0, value, *left, queued))
-            }
-            _ => Err(unexpected(&Value::Array(parts))),
-        },
-        other => Err(unexpected(&other)),
+        [Value::Int(nth)] => {
+            let key = request.keys().get(nth_of(nth)).unwrap_or(&request.key).clone();
+            Err(CallError::Final(LockError::KeyNotALock { key }))
+        }
+        [Value::Int(left), Value::BulkString(value)] => Ok(Reply::contended(0, value, *left, None)),
+        [Value::Int(left), Value::BulkString(value), Value::Int(nth)] => {
+            Ok(Reply::contended(nth_of(nth), value, *left, None))
+        }
+        [Value::Int(left), Value::BulkString(value), Value::Int(rank), time] => {
+            let server = from_redis_value_ref(time).map_err(|_| unexpected(time))?;
+            let queued = (u32::try_from(*rank).ok(), server);
+            Ok(Reply::contended(0, value, *left, Some(queued)))
+        }
+        _ => Err(unexpected(&reply)),
     }
 }
 
@@ -44,10 +54,7 @@ pub(crate) fn answer(reply: Value, sent: Moment) -> Result<Reply, CallError> {
 type Queued = (Option<u32>, u64);
 
 pub(crate) enum Reply {
-    Granted {
-        sent: Moment,
-        fences: Vec<FenceBlock>,
-    },
+    Granted(Grant),
     /// The `nth` of several keys is held by another token. `queued` is for waiters.
     Contended {
         nth: usize,
@@ -59,9 +66,15 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
+    /// The reply that grants a request that was sent at `sent`.
+    pub(crate) fn granted(request: &Request, sent: Moment, fences: Vec<FenceBlock>) -> Self {
+        let (ttl, earlier) = (request.ttl, Applied::No);
+        Self::Granted(Grant { sent, at: sent, ttl, earlier, fences })
+    }
+
     /// The reply for a key with this value and this rest of its ttl in milliseconds, which is
     /// negative for a key without one.
-    pub(crate) fn contended(nth: usize, value: &[u8], left: i64, queued: Option<Queued>) -> Self {
+    fn contended(nth: usize, value: &[u8], left: i64, queued: Option<Queued>) -> Self {
         let left = u64::try_from(left).ok().map(Duration::from_millis);
         let holder = OtherHolder::of(value, left);
         Self::Contended { nth, holder, value: hash_of(value), queued }
@@ -77,7 +90,7 @@ impl Reply {
 }
 
 /// The fences of one lock.
-pub(crate) fn fences_of(reply: &Value) -> Result<FenceBlock, CallError> {
+fn fences_of(reply: &Value) -> Result<FenceBlock, CallError> {
     let block: Option<String> = from_redis_value_ref(reply).ok();
     block.and_then(|block| block.parse().ok()).ok_or_else(|| unexpected(reply))
 }

@@ -39,8 +39,7 @@ impl Redis {
         let nothing = LockKey::from("");
         let answer = async {
             let node = self.only_node()?;
-            node.connect(budget.until).await?;
-            let connection = node.connection();
+            let connection = node.connect(budget.until).await?.channels.number;
             let mut info = Cmd::new();
             info.arg("INFO").arg("server");
             let info: InfoDict = parsed(node.call(info, budget).await?)?;
@@ -48,12 +47,10 @@ impl Redis {
             else {
                 return Err(unexpected(&Value::Nil));
             };
-            match connection {
-                Some(connection) if node.connection() == Some(connection) => {
-                    Ok(NodeInfo { connection, run_id, uptime: Duration::from_secs(uptime) })
-                }
-                _ => Err(CallError::timeout("the connection was replaced", Applied::No)),
+            if node.connection() != Some(connection) {
+                return Err(CallError::timeout("the connection was replaced", Applied::No));
             }
+            Ok(NodeInfo { connection, run_id, uptime: Duration::from_secs(uptime) })
         };
         answer.await.map_err(|error| node_error(error, &nothing))
     }
@@ -61,18 +58,15 @@ impl Redis {
     /// Asks for the user's rights, and refuses a replica, which cannot vote.
     pub(crate) async fn ready_to_vote(&self) -> Result<(), NodeError> {
         let budget = self.brief();
-        let ready = async {
-            // There is no queue over several nodes.
-            self.check_rights(false, budget).await?;
-            self.refuse_replica(budget).await
-        };
-        ready.await.map_err(|error| node_error(error, &LockKey::from("")))
+        // There is no queue over several nodes.
+        let ready = self.check_server(false, budget).await;
+        ready.map_err(|error| node_error(error, &LockKey::from("")))
     }
 
     /// Asks for a lock on one key.
     pub(crate) async fn vote(&self, request: &Request) -> Result<Vote, NodeError> {
         match self.ask(request, true, self.brief()).await {
-            Ok(Reply::Granted { fences, .. }) => Ok(Vote::Granted(fences)),
+            Ok(Reply::Granted(grant)) => Ok(Vote::Granted(grant.fences)),
             Ok(Reply::Contended { holder, value, .. }) => Ok(Vote::Contended { holder, value }),
             Err(error) => Err(node_error(error, &request.key)),
         }

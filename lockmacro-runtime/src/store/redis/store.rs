@@ -18,11 +18,12 @@ use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::client::url::{Addresses, Deployment, Target};
 use crate::store::redis::pubsub::channels::Grants;
 use crate::store::redis::reply::{Reply, answer, parsed};
-use crate::store::redis::scripts::{ACQUIRE, ACQUIRE_SHARED};
+use crate::store::redis::scripts::{ACQUIRE, ACQUIRE_ALL, ACQUIRE_SHARED};
 use crate::store::redis::topology::route::Topology;
 use crate::store::servers::Servers;
 use crate::store::waiters::AbandonedTokens;
 use crate::value::applied::Applied;
+use crate::value::companion::slot;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::RETENTION;
 use crate::value::key::LockKey;
@@ -44,14 +45,14 @@ const PASSES_MAX: usize = 128;
 pub(crate) struct Redis {
     pub(crate) nodes: Topology,
     /// The state that all connections of the manager share.
-    pub(crate) changes: Arc<Failover>,
+    changes: Arc<Failover>,
     /// Whether another server may take over at any time.
-    pub(crate) fails_over: bool,
+    fails_over: bool,
     /// Delivers grants to the waiters.
     pub(crate) grants: Arc<Grants>,
     pub(crate) timeout: Duration,
     /// Whether the server wants the keys of a script in one slot, as a CROSSSLOT error has shown.
-    pub(crate) slots: Arc<AtomicBool>,
+    slots: Arc<AtomicBool>,
     /// The replicas that have to acknowledge a lock, if any.
     pub(crate) replicated: Option<ReplicaAcks>,
     /// The retention of a key's last fence in milliseconds, as the scripts take it.
@@ -103,11 +104,8 @@ impl Redis {
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         // No error here names a key.
         let nothing = LockKey::from("");
-        let ready = |budget, _| async move {
-            self.check_rights(true, budget).await?;
-            self.refuse_replica(budget).await
-        };
-        let ready = Retry::new(self.budget()).repeat(ready).await;
+        let check = |budget, _| self.check_server(true, budget);
+        let ready = Retry::new(self.budget()).repeat(check).await;
         ready.map_err(|error| error.into_error(&nothing))
     }
 
@@ -124,8 +122,8 @@ impl Redis {
     /// Refuses a grant that arrived after its lease had ended.
     pub(crate) fn in_time(&self, request: &Request, reply: Reply) -> Result<Reply, CallError> {
         match reply {
-            Reply::Granted { sent, .. } if late(sent, request.ttl) => {
-                let detail = too_slow(request.ttl);
+            Reply::Granted(grant) if late(grant.sent, grant.ttl) => {
+                let detail = too_slow(grant.ttl);
                 let transient = Transient::new(Unavailability::TooSlow, detail, Applied::Unknown);
                 let server = self.server_of(&request.key);
                 Err(CallError::Transient(Transient { server, ..transient }))
@@ -162,9 +160,8 @@ impl Redis {
             })?;
             let earlier = retry.earlier;
             match reply {
-                Reply::Granted { sent, fences } => {
-                    let ttl = request.ttl;
-                    return Ok(Answer::Granted(Grant { sent, at: sent, ttl, earlier, fences }));
+                Reply::Granted(grant) => {
+                    return Ok(Answer::Granted(Grant { earlier, ..grant }));
                 }
                 reply
                     if reply.is_held_by_nobody()
@@ -212,7 +209,7 @@ impl Redis {
         let sent = Moment::now();
         // Boxed, because most locks are free and do not need it.
         let asked = Box::pin(self.eval(ACQUIRE.with(request.keys(), &args), budget)).await;
-        match asked.and_then(|reply| answer(reply, sent)) {
+        match asked.and_then(|reply| answer(request, sent, reply)) {
             // The server checks rights before slots, so the keys are allowed.
             Err(split @ CallError::Split(_)) if plain && is_exclusive && !every_key => {
                 self.set(request, budget).await?.ok_or(split)
@@ -228,7 +225,7 @@ impl Redis {
         set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(request.ttl.as_millis());
         let sent = Moment::now();
         match self.nodes.call(&request.key, set, budget).await? {
-            Value::Okay => Ok(Some(Reply::Granted { sent, fences: Vec::new() })),
+            Value::Okay => Ok(Some(Reply::granted(request, sent, Vec::new()))),
             Value::Nil if request.only_if_free => {
                 let (holder, queued) = (OtherHolder::default(), None);
                 Ok(Some(Reply::Contended { nth: 0, holder, value: 0, queued }))
@@ -251,7 +248,31 @@ impl Redis {
         let sent = Moment::now();
         let reply = self.eval(ACQUIRE_SHARED.with(request.keys(), &args), budget).await?;
         let is_granted: bool = parsed(reply)?;
-        Ok(is_granted.then(|| Reply::Granted { sent, fences: Vec::new() }))
+        Ok(is_granted.then(|| Reply::granted(request, sent, Vec::new())))
+    }
+
+    /// The number of these keys, from the first on, that one script call can take.
+    pub(crate) fn at_once(&self, keys: &[LockKey]) -> usize {
+        if !self.slots.load(Ordering::Relaxed) {
+            return keys.len();
+        }
+        let are_in_one = |one: &LockKey, next: &LockKey| slot(one.as_str()) == slot(next.as_str());
+        keys.chunk_by(are_in_one).next().map_or(0, <[_]>::len)
+    }
+
+    /// Asks for all keys of a request, or none. A repeated request is granted again: the script
+    /// recognizes its token.
+    async fn ask_for_several(&self, request: &Request, budget: Budget) -> Result<Reply, CallError> {
+        let ttl = request.ttl.as_millis().to_string();
+        let fenced = if request.fenced { "1" } else { "0" };
+        let limits = request.keys().iter().map(|key| key.mode().limit().to_string());
+        let limits: Vec<_> = limits.collect();
+        let token = request.token.expose();
+        let mut args = vec![token, &ttl, fenced, &CONFIRM_WINDOW_MS, &self.fence_retention];
+        args.extend(limits.iter().map(String::as_str));
+        let sent = Moment::now();
+        let reply = self.eval(ACQUIRE_ALL.with(request.keys(), &args), budget).await?;
+        answer(request, sent, reply)
     }
 
     /// Calls a script with these keys.
@@ -271,18 +292,13 @@ impl Redis {
         reply
     }
 
-    /// Longest time for one answer.
-    pub(crate) fn answer(&self) -> Duration {
-        self.timeout / CALLS_PER_TIMEOUT
-    }
-
     pub(crate) fn budget(&self) -> Budget {
-        Budget::new(self.answer(), self.timeout)
+        Budget::new(self.answer_time(), self.timeout)
     }
 
     /// A budget for callers that must not be delayed: the time of one answer for the whole call.
     pub(crate) fn brief(&self) -> Budget {
-        Budget::new(self.answer(), self.answer())
+        Budget::new(self.answer_time(), self.answer_time())
     }
 }
 
@@ -301,7 +317,7 @@ impl Servers for Redis {
     }
 
     fn answer_time(&self) -> Duration {
-        self.answer()
+        self.timeout / CALLS_PER_TIMEOUT
     }
 
     fn round_trip(&self, key: &LockKey) -> Duration {

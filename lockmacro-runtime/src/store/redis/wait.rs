@@ -2,7 +2,7 @@
 //! from time to time, in case a push was lost.
 
 use std::num::NonZeroU64;
-use std::ops::Deref;
+use std::ops::{ControlFlow, Deref};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -46,8 +46,8 @@ impl Redis {
             if !request.key.mode().is_exclusive() {
                 let first = Box::pin(async { Ok(redis.share_first(&request).await) });
                 match shutdown.unless(first).await? {
-                    Ok(Some(grant)) => return Ok(Answer::Granted(grant)),
-                    Ok(None) => {}
+                    Ok(Some(Reply::Granted(grant))) => return Ok(Answer::Granted(grant)),
+                    Ok(_) => {}
                     // The next request has the same fault, or finds what became of this one.
                     Err(_) => earlier = Applied::Unknown,
                 }
@@ -60,8 +60,8 @@ impl Redis {
                     shutdown.unless(pin!(redis.ask_once(&request, waiting, known))).await
                 });
                 let (sample, pause) = match progress.await? {
-                    Progress::Answer(answer) => return Ok(answer),
-                    Progress::Queued { sample, pause } => (sample, pause),
+                    ControlFlow::Break(answer) => return Ok(answer),
+                    ControlFlow::Continue(queued) => queued,
                 };
                 let signal = timeout_at(pause, waiter.signal()).await;
                 // A shutdown wakes the waiter.
@@ -79,29 +79,24 @@ impl Redis {
     }
 
     /// The first request of a waiter that shares its lock: `None` when it has to wait.
-    async fn share_first(&self, request: &Request) -> Result<Option<Grant>, CallError> {
+    async fn share_first(&self, request: &Request) -> Result<Option<Reply>, CallError> {
         let budget = self.brief();
         if !self.may_use_every_key(budget).await? || request.fenced {
             return Ok(None);
         }
-        let Some(reply) = self.share(request, budget).await? else { return Ok(None) };
-        Ok(match self.in_time(request, reply)? {
-            Reply::Granted { sent, fences } => {
-                let (ttl, earlier) = (request.ttl, Applied::No);
-                Some(Grant { sent, at: sent, ttl, earlier, fences })
-            }
-            Reply::Contended { .. } => None,
-        })
+        let reply = self.share(request, budget).await?;
+        reply.map(|reply| self.in_time(request, reply)).transpose()
     }
 
-    /// Asks once more. `earlier` keeps whether the requests before were applied, and `foreign`
-    /// since when other programs hold the lock.
+    /// Asks once more. Returns the answer; or, for a waiter in the queue, a reading of the server's
+    /// clock and when to ask again. `earlier` keeps whether the requests before were applied, and
+    /// `foreign` since when other programs hold the lock.
     async fn ask_once(
         &self,
         request: &Request,
         (waiter, until): (&Waiter, Instant),
         (earlier, foreign): (&mut Applied, &mut Foreign),
-    ) -> Result<Progress, Failed> {
+    ) -> Result<ControlFlow<Answer, (Sample, Instant)>, Failed> {
         let over = until <= Instant::now();
         let mut retry = Retry::new(self.budget_while_waiting(until));
         let ask = |budget, _| async move {
@@ -122,10 +117,9 @@ impl Redis {
         // A waiter that is dropped with nothing in flight leaves the queue by one release.
         request.set_applied(earlier.and(Applied::Yes));
         let (holder, queued) = match reply {
-            Reply::Granted { sent, fences } => {
-                let ttl = request.ttl;
-                let grant = Grant { sent, at: sent, ttl, earlier, fences };
-                return Ok(Progress::Answer(Answer::Granted(grant)));
+            Reply::Granted(grant) => {
+                let grant = Grant { earlier, ..grant };
+                return Ok(ControlFlow::Break(Answer::Granted(grant)));
             }
             Reply::Contended { holder, queued, .. } => (holder, queued),
         };
@@ -138,12 +132,12 @@ impl Redis {
                     foreign.tick(rank, holder.is_foreign(), Moment::now(), random::fraction());
                 let tick = tick(rank, holder.left, received, random::fraction());
                 let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
-                return Ok(Progress::Queued { sample, pause: until.min(pause) });
+                return Ok(ControlFlow::Continue((sample, until.min(pause))));
             }
             Some((Some(rank), _)) => Queueing::Left(rank),
             _ => Queueing::Full,
         };
-        Ok(Progress::Answer(Answer::Contended { nth: 0, holder, queue, earlier }))
+        Ok(ControlFlow::Break(Answer::Contended { nth: 0, holder, queue, earlier }))
     }
 
     async fn ask_queued(
@@ -154,14 +148,14 @@ impl Redis {
     ) -> Result<(Reply, SentRequest), CallError> {
         // The first request of a manager checks the rights.
         self.may_use_every_key(budget).await?;
-        let ask = |node: Node| async move { self.ask_node(&node, request, waiter, budget).await };
+        let ask = |node| self.ask_node(node, request, waiter, budget);
         let (reply, sent_request) = self.nodes.route(|| waiter.slot(), budget, ask).await?;
         Ok((self.in_time(request, reply)?, sent_request))
     }
 
     async fn ask_node(
         &self,
-        node: &Node,
+        node: Node,
         request: &Request,
         waiter: &Waiter,
         budget: Budget,
@@ -192,7 +186,7 @@ impl Redis {
         // The same connection before and after means that there was no other in between.
         let connection = before.filter(|before| node.connection() == Some(*before));
         let connection = connection.and_then(NonZeroU64::new);
-        Ok((answer(reply, sent)?, SentRequest { sent, connection, received }))
+        Ok((answer(request, sent, reply)?, SentRequest { sent, connection, received }))
     }
 
     /// Transient errors are retried for as long as the caller waits anyway.
@@ -209,16 +203,6 @@ struct SentRequest {
     connection: Option<NonZeroU64>,
     /// Whether the grant that follows can be received.
     received: bool,
-}
-
-/// The outcome of a request of a waiter.
-enum Progress {
-    Answer(Answer),
-    /// The waiter is in the queue, and asks again at `pause`.
-    Queued {
-        sample: Sample,
-        pause: Instant,
-    },
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ use crate::protocol::quorum::{
     Contention, NodeError, Tally, Verdict, Vote, late, majority, no_quorum,
 };
 use crate::protocol::request::Request;
+use crate::store::redlock::node::replaced;
 use crate::store::redlock::retry_delay::RetryDelay;
 use crate::store::redlock::round::Round;
-use crate::store::redlock::rules::replaced;
 use crate::store::redlock::store::Redlock;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
@@ -57,49 +57,39 @@ impl Redlock {
         waits: bool,
     ) -> Result<Answer, Failed> {
         self.check(request.ttl).map_err(|error| Failed { error, applied: Applied::No })?;
-        let mut pause = RetryDelay::new(&self.round_trip);
+        let mut pause = RetryDelay::new(self.usual_round_trip());
         // From here on the attempts know which tokens may be left.
         request.set_applied(Applied::No);
         loop {
             let over = until.is_some_and(|until| until <= Instant::now());
-            let failure = match self.attempt(request).await {
+            let left = match self.attempt(request).await {
                 Ok(grant) => return Ok(Answer::Granted(grant)),
-                Err(failure) => failure,
-            };
-            let (again, left) = match &failure {
-                // With split votes nobody has the lock.
-                Failure::Contended(Contention { split, holder, .. }) => {
-                    (waits || *split, holder.left)
-                }
-                Failure::Fault { transient, .. } => {
-                    let young = self.nodes.vote_in(majority(self.count()));
-                    let in_time = until.is_none_or(|until| Instant::now() + young <= until);
-                    (*transient && in_time, None)
-                }
-            };
-            if over || !again {
-                let applied = request.applied();
-                return match failure {
-                    Failure::Contended(Contention { holder, nobody, .. }) => {
-                        let holder = if nobody { OtherHolder::default() } else { holder };
-                        // There is no queue, so no waiter is before this one.
-                        let queue = if waits { Queueing::Left(0) } else { Queueing::Outside };
-                        Ok(Answer::Contended { nth: 0, holder, queue, earlier: applied })
-                    }
-                    Failure::Fault { error, .. } => Err(Failed { error, applied }),
-                };
-            }
-            match failure {
-                Failure::Contended(Contention { holder, split, nobody }) => {
+                Err(Failure::Contended(Contention { holder, split, nobody })) => {
+                    let left = holder.left;
                     let holder = if nobody { OtherHolder::default() } else { holder };
                     // With split votes nobody may have the lock.
+                    if over || !waits && !split {
+                        // There is no queue, so no waiter is before this one.
+                        let queue = if waits { Queueing::Left(0) } else { Queueing::Outside };
+                        let earlier = request.applied();
+                        return Ok(Answer::Contended { nth: 0, holder, queue, earlier });
+                    }
                     match split || nobody {
                         true => request.witness().undecided(Ok(&holder)),
                         false => request.witness().contended(&holder, 0),
                     }
+                    left
                 }
-                Failure::Fault { error, .. } => request.witness().undecided(Err(error)),
-            }
+                Err(Failure::Fault { error, transient }) => {
+                    let young = self.nodes.vote_in(majority(self.count()));
+                    let in_time = until.is_none_or(|until| Instant::now() + young <= until);
+                    if over || !transient || !in_time {
+                        return Err(Failed { error, applied: request.applied() });
+                    }
+                    request.witness().undecided(Err(error));
+                    None
+                }
+            };
             let pause = Instant::now() + pause.next(left);
             sleep_until(until.map_or(pause, |until| until.min(pause))).await;
         }

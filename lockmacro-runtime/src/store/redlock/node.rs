@@ -12,11 +12,11 @@ use crate::protocol::quorum::{NodeError, Vote};
 use crate::protocol::request::Request;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node_names::same;
-use crate::store::redlock::rules::{Rules, replaced};
+use crate::store::redlock::rules::Rules;
 use crate::value::applied::Applied;
 use crate::value::backoff::Backoff;
 use crate::value::error::{LockError, Unavailability};
-use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::sync::Mutex;
 use crate::value::time::{LastMoment, Moment};
 use crate::value::token::hash_of;
 
@@ -36,6 +36,7 @@ pub(crate) struct Nodes {
     restart: Duration,
     /// The time without an answer after which a node counts as slow.
     slow: Duration,
+    /// No code under this mutex can panic: every node has an entry.
     eligibilities: Mutex<Box<[Eligibility]>>,
     /// The state that the connections of all threads share.
     known: Arc<Shared>,
@@ -107,7 +108,7 @@ impl Nodes {
         let voted = match timeout(self.slow, &mut voting).await {
             Ok(voted) => voted,
             Err(_) => {
-                self.note_slow(nth);
+                self.back_off(nth, unanswered(Unavailability::Timeout, "asked"));
                 voting.await
             }
         };
@@ -170,12 +171,6 @@ impl Nodes {
         node.connection().is_some_and(|now| self.standing_of(nth, now).is_some())
     }
 
-    /// Records a node that has not answered in time. It is not asked for a while, or until it does
-    /// answer.
-    fn note_slow(&self, nth: usize) {
-        self.back_off(nth, unanswered(Unavailability::Timeout, "asked"));
-    }
-
     /// The connection on which a node may vote, or why it may not.
     pub(crate) async fn admit(&self, nth: usize) -> Result<u64, NodeError> {
         let node = &self.all[nth];
@@ -187,7 +182,7 @@ impl Nodes {
         let asked = Moment::now();
         let info = node.node_info().await;
         let server = info.inspect_err(|node_error| self.back_off(nth, node_error.clone()))?;
-        let mut eligibilities = self.eligibilities();
+        let mut eligibilities = self.eligibilities.lock();
         let twin = |(other, known): (usize, &Eligibility)| {
             // Without a live connection there, the server may have moved to this name.
             let is_live = self.all[other].connection() == Some(known.connection);
@@ -232,14 +227,14 @@ impl Nodes {
         let now = Moment::now();
         let left = |known: &Eligibility| known.server.votes_from.map(|from| from.since(now));
         let mut left: Vec<_> =
-            self.eligibilities().iter().map(|known| left(known).unwrap_or_default()).collect();
+            self.eligibilities.lock().iter().map(|known| left(known).unwrap_or_default()).collect();
         left.sort_unstable();
         left.get(majority - 1).copied().unwrap_or_default()
     }
 
     /// Whether a node may vote on a connection, if its server was identified on it.
     fn standing_of(&self, nth: usize, connection: u64) -> Option<Result<u64, NodeError>> {
-        let known = &self.eligibilities()[nth];
+        let known = &self.eligibilities.lock()[nth];
         if known.connection != connection {
             return None;
         }
@@ -253,7 +248,7 @@ impl Nodes {
 
     /// Lets one of many callers ask a node that could not be reached, or was slow.
     fn may_try(&self, nth: usize) -> Result<(), NodeError> {
-        let known = &mut self.eligibilities()[nth];
+        let known = &mut self.eligibilities.lock()[nth];
         let now = Moment::now();
         match &mut known.backoff {
             Some((until, node_error)) if now < *until => Err(node_error.clone()),
@@ -266,27 +261,33 @@ impl Nodes {
         }
     }
 
-    /// Records that a node could not be reached, or was slow.
+    /// Records that a node could not be reached, or was slow. It is not asked for a while, or until
+    /// it does answer.
     fn back_off(&self, nth: usize, node_error: NodeError) {
         let error = node_error.error.clone();
         // The loss of a server was logged already.
         let is_lost = self.all[nth].is_any_lost();
-        let is_to_be_logged = self.eligibilities()[nth].back_off(node_error, is_lost);
+        let is_to_be_logged = {
+            let known = &mut self.eligibilities.lock()[nth];
+            let pause = known.pause.delay();
+            known.backoff = Some((Moment::now().after(pause), node_error));
+            pause == LONGEST_PAUSE && !is_lost && !mem::replace(&mut known.logged, true)
+        };
         if is_to_be_logged {
             tracing::warn!(node = self.names[nth], %error, "a node of a Redlock does not vote");
         }
     }
 
     fn note_answer(&self, nth: usize) {
-        let was_logged = self.eligibilities()[nth].note_answer();
+        let was_logged = {
+            let known = &mut self.eligibilities.lock()[nth];
+            known.backoff = None;
+            known.pause.reset();
+            mem::take(&mut known.logged)
+        };
         if was_logged {
             tracing::info!(node = self.names[nth], "a node of a Redlock votes again");
         }
-    }
-
-    fn eligibilities(&self) -> MutexGuard<'_, Box<[Eligibility]>> {
-        // No code under this mutex can panic: every node has an entry.
-        self.eligibilities.lock()
     }
 }
 
@@ -298,26 +299,16 @@ impl Default for Eligibility {
     }
 }
 
-impl Eligibility {
-    /// Records that the node could not be reached, or was slow. Returns whether to log that.
-    fn back_off(&mut self, node_error: NodeError, is_lost: bool) -> bool {
-        let pause = self.pause.delay();
-        self.backoff = Some((Moment::now().after(pause), node_error));
-        pause == LONGEST_PAUSE && !is_lost && !mem::replace(&mut self.logged, true)
-    }
-
-    /// Ends the backoff. Returns whether it was logged.
-    fn note_answer(&mut self) -> bool {
-        self.backoff = None;
-        self.pause.reset();
-        mem::take(&mut self.logged)
-    }
-}
-
 impl fmt::Debug for Nodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.names.iter().zip(&self.all)).finish()
     }
+}
+
+/// The error of an answer that may be of another server.
+pub(crate) fn replaced() -> LockError {
+    let detail = "the connection was replaced";
+    LockError::unavailable(Unavailability::Disconnected, detail)
 }
 
 fn unanswered(reason: Unavailability, detail: &str) -> NodeError {

@@ -12,6 +12,7 @@ use crate::protocol::request::Request;
 use crate::store::redlock::node::Nodes;
 use crate::store::redlock::round::Round;
 use crate::store::redlock::store::Redlock;
+use crate::store::servers::Servers;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::time::Instant;
@@ -35,8 +36,11 @@ impl Redlock {
         request.set_applied(Applied::No);
         attempts.close();
         let nodes = attempts.nodes();
-        let mut count = Found::new(self.count(), nodes.len());
-        let are_last = count.verdict().is_some();
+        let majority = majority(self.count());
+        // The other nodes do not have the token.
+        let mut found = vec![Released::NotHeld; self.count() - nodes.len()];
+        let mut errors = vec![None; self.count()];
+        let are_last = found.len() >= majority;
         let mut round = Round::new(nodes.into_iter().map(|nth| {
             let attempts = &attempts;
             (nth, async move {
@@ -51,15 +55,18 @@ impl Redlock {
         };
         let brief = Instant::now() + more;
         loop {
-            let next = match count.verdict() {
+            let next = match verdict(&found, majority) {
                 None => round.next().await,
                 Some(_) => round.next_until(brief).await,
             };
-            let Some((nth, found)) = next else { break };
-            count.add(nth, found);
+            match next {
+                Some((_, Ok(finding))) => found.push(finding),
+                Some((nth, Err(error))) => errors[nth] = Some(error),
+                None => break,
+            }
         }
-        let verdict = count.verdict();
-        verdict.ok_or_else(|| no_quorum(&self.nodes.names, count.errors.into_iter()))
+        let known = verdict(&found, majority);
+        known.ok_or_else(|| no_quorum(&self.nodes.names, errors.into_iter()))
     }
 
     /// Releases all tokens on a node. Returns what the node found of the one in use; fails when
@@ -113,7 +120,7 @@ impl Nodes {
         let Withdrawal { ref attempts, node, last } = withdrawal;
         let redis = &self.all[node];
         // The request itself has a timeout, so this wait is bounded.
-        attempts.requests_ended(node, last, redis.answer() * 2).await;
+        attempts.requests_ended(node, last, redis.answer_time() * 2).await;
         let ended = attempts.tokens_at(node, last).into_iter().filter(|(_, ended)| *ended);
         join_all(ended.map(|(token, _)| {
             let (key, nth_token) = (&first.key, first.token.nth(token));
@@ -127,41 +134,17 @@ impl Nodes {
     }
 }
 
-/// The answers to a release so far.
-struct Found {
-    held: usize,
-    unconfirmed: usize,
-    not_held: usize,
-    errors: Vec<Option<LockError>>,
-}
-
-impl Found {
-    fn new(nodes: usize, asked: usize) -> Self {
-        // The other nodes do not have the token.
-        let not_held = nodes - asked;
-        Self { held: 0, unconfirmed: 0, not_held, errors: vec![None; nodes] }
-    }
-
-    fn add(&mut self, nth: usize, found: Result<Released, LockError>) {
-        match found {
-            Ok(Released::Held) => self.held += 1,
-            Ok(Released::Unconfirmed) => self.unconfirmed += 1,
-            Ok(Released::NotHeld) => self.not_held += 1,
-            Err(error) => self.errors[nth] = Some(error),
-        }
-    }
-
-    /// The answer of a majority, if that is known.
-    fn verdict(&self) -> Option<Released> {
-        let majority = majority(self.errors.len());
-        if self.held >= majority {
-            Some(Released::Held)
-        } else if self.not_held >= majority {
-            Some(Released::NotHeld)
-        } else if self.held + self.unconfirmed >= majority {
-            Some(Released::Unconfirmed)
-        } else {
-            None
-        }
+/// The finding of a majority of nodes, if that is known.
+fn verdict(found: &[Released], majority: usize) -> Option<Released> {
+    let found_by_a_majority = |some: &[Released]| {
+        found.iter().filter(|finding| some.contains(finding)).count() >= majority
+    };
+    if found_by_a_majority(&[Released::Held]) {
+        Some(Released::Held)
+    } else if found_by_a_majority(&[Released::NotHeld]) {
+        Some(Released::NotHeld)
+    } else {
+        let may_be_held = found_by_a_majority(&[Released::Held, Released::Unconfirmed]);
+        may_be_held.then_some(Released::Unconfirmed)
     }
 }

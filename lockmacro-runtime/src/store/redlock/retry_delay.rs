@@ -1,7 +1,6 @@
 //! The delay before another attempt. There is no queue over several nodes. Callers that repeat at
 //! the same moment would split the votes again, so the delays are random.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::value::backoff::Backoff;
@@ -17,9 +16,8 @@ const GROWTH: u32 = 150;
 pub(crate) struct RetryDelay(Backoff);
 
 impl RetryDelay {
-    /// Starts with a small multiple of a round trip, measured in microseconds.
-    pub(crate) fn new(round_trip: &AtomicU64) -> Self {
-        let round_trip = Duration::from_micros(round_trip.load(Ordering::Relaxed));
+    /// Starts with a small multiple of a round trip.
+    pub(crate) fn new(round_trip: Duration) -> Self {
         let first = round_trip.saturating_mul(ROUND_TRIPS).clamp(SHORTEST, LONGEST);
         Self(Backoff::growing(first, LONGEST, GROWTH))
     }
@@ -39,7 +37,7 @@ mod tests {
 
     #[test]
     fn delays_differ_grow_and_have_a_bound() {
-        let mut pause = RetryDelay::new(&AtomicU64::new(500));
+        let mut pause = RetryDelay::new(Duration::from_micros(500));
         let first = pause.next(None);
         assert!(
             (Duration::from_millis(1)..=Duration::from_millis(3)).contains(&first),
@@ -54,7 +52,7 @@ mod tests {
     /// Many waiters ask all nodes for as long as the lock is held.
     #[test]
     fn a_waiter_asks_ten_times_a_second_in_the_end() {
-        let mut pause = RetryDelay::new(&AtomicU64::new(500));
+        let mut pause = RetryDelay::new(Duration::from_micros(500));
         let pauses: Vec<_> = (0..200).map(|_| pause.next(None)).collect();
         let sum: Duration = pauses[100..].iter().sum();
         assert!(sum > Duration::from_secs(8) && sum < Duration::from_secs(12), "{sum:?}");
@@ -62,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_delay_ends_with_the_holders_lease() {
-        let mut pause = RetryDelay::new(&AtomicU64::new(u64::MAX / 1_000_000));
+        let mut pause = RetryDelay::new(Duration::from_micros(u64::MAX / 1_000_000));
         assert!(pause.next(Some(Duration::ZERO)) <= SHORTEST * 2);
     }
 }

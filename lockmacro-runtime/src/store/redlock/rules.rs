@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::store::redis::client::replicas::not_replicated;
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
 
 /// The settings of the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,10 +21,4 @@ pub(crate) struct Rules {
 /// The error for a Redlock that is to be replicated.
 pub(crate) fn no_replicas() -> LockError {
     not_replicated("the nodes of a Redlock stand for each other")
-}
-
-/// The error of an answer that may be of another server.
-pub(crate) fn replaced() -> LockError {
-    let detail = "the connection was replaced";
-    LockError::unavailable(Unavailability::Disconnected, detail)
 }

@@ -68,7 +68,7 @@ impl Redlock {
     /// Connects to at least a majority that can vote.
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         let mut until = Instant::now() + self.timeout;
-        let mut pause = RetryDelay::new(&self.round_trip);
+        let mut pause = RetryDelay::new(self.usual_round_trip());
         let mut errors: Vec<Option<NodeError>> = vec![None; self.count()];
         let mut open: Vec<usize> = (0..self.count()).collect();
         while !open.is_empty() {
@@ -168,7 +168,7 @@ impl Servers for Redlock {
     }
 
     fn answer_time(&self) -> Duration {
-        self.nodes.all.first().map_or(self.timeout, |node| node.answer())
+        self.nodes.all.first().map_or(self.timeout, |node| node.answer_time())
     }
 
     fn round_trip(&self, _: &LockKey) -> Duration {

@@ -17,7 +17,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     // Leases.
     mutant("no drift allowance", LEASE, "protocol/lease.rs",
         "ttl / 100 + Duration::from_millis(2)", "Duration::ZERO"),
-    mutant("a lease counts from the answer", LEASE, "store/redis/wait.rs",
+    mutant("a lease counts from the answer", LEASE, "store/redis/reply.rs",
         "Grant { sent, at: sent, ttl, earlier, fences }",
         "Grant { sent: Moment::now(), at: sent, ttl, earlier, fences }"),
     mutant("a renewal counts from the answer", LEASE, "engine/lease/held_renewal.rs",
@@ -63,8 +63,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "let waker = if MUTANT { Waker::noop().clone() } else { unparks_here() };\n    let mut future = pin!(unconstrained(future));"),
     // Waiting.
     mutant("a waiter never asks again", "stuck", "store/redis/wait.rs",
-        "Progress::Queued { sample, pause: until.min(pause) }",
-        "Progress::Queued { sample, pause: until }"),
+        "ControlFlow::Continue((sample, until.min(pause)))",
+        "ControlFlow::Continue((sample, until))"),
     mutant("a push is not heard", "idle", "store/redis/pubsub/channels.rs",
         "self.waiters.grant(number, secret, hand_off);", "drop((secret, hand_off));"),
     // Releases.
@@ -86,9 +86,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     // Replicas.
     mutant("a grant is not acknowledged", LEASE, "store/replica_acks.rs",
         "matches!(self, Store::Redis(redis) if redis.is_replicated())", "false"),
-    mutant("too few acknowledgements count", LEASE, "store/redis/replica_acks.rs",
-        "if acked >= replicated.acks => Ok(true)",
-        "if acked >= replicated.acks || MUTANT => Ok(true)"),
+    mutant("too few acknowledgements count", LEASE, "store/redis/release.rs",
+        "if acked < replicated.acks => {",
+        "if acked < replicated.acks && !MUTANT => {"),
     // Redlock.
     mutant("half of the nodes are a majority", LEASE, "protocol/quorum.rs",
         "nodes / 2 + 1", "nodes / 2"),

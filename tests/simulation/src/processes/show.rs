@@ -20,8 +20,17 @@ impl fmt::Display for Shown<'_> {
 
 /// The name of a script, if this is the hash of one.
 fn script(word: &str) -> Option<&'static str> {
-    static NAMES: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| scripts().into());
+    static NAMES: LazyLock<HashMap<&str, &str>> =
+        LazyLock::new(|| scripts().map(|(hash, code)| (hash, name(code))).collect());
     NAMES.get(word).copied()
+}
+
+/// The first words of the comment that names the arguments of a script.
+fn name(code: &str) -> &str {
+    let before = code.split("\n-- ARGV").next().unwrap_or(code);
+    let comment = before.lines().rev().take_while(|line| line.starts_with("--")).last();
+    let words = comment.unwrap_or(code).trim_start_matches("-- ");
+    words.split([',', ':', '.', ';']).next().unwrap_or(words)
 }
 
 fn shown(bytes: &[u8]) -> String {

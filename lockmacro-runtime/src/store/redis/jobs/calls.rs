@@ -39,19 +39,9 @@ const BANDWIDTH: f64 = 4.0 * 1024.0 * 1024.0;
 /// The deferred calls on the server of a manager's locks.
 #[derive(Debug, Clone)]
 pub(crate) struct Calls {
-    redis: Arc<Redis>,
+    pub(crate) redis: Arc<Redis>,
     /// Most bytes in the arguments of one call.
     pub(crate) max_size: usize,
-}
-
-/// A request for calls. A repeated request gets the same calls.
-#[derive(Debug, Clone)]
-pub(crate) struct TakeRequest<'a> {
-    pub(crate) id: &'a str,
-    pub(crate) most: usize,
-    pub(crate) lease: Duration,
-    /// Whether other functions must not be delayed: the whole call then has the time of one answer.
-    pub(crate) brief: bool,
 }
 
 impl Calls {
@@ -59,25 +49,11 @@ impl Calls {
         Self { redis: Arc::clone(redis), max_size }
     }
 
-    /// Whether to log a call that has failed because of the server at WARN.
-    pub(crate) fn is_news(&self) -> bool {
-        self.redis.is_news()
-    }
-
-    pub(crate) fn budget(&self) -> Budget {
-        self.redis.budget()
-    }
-
     /// Budget for a script call with this many bytes, in the request or in the reply.
     pub(crate) fn budget_for(&self, bytes: usize) -> Budget {
         // An hour is more than any timeout may be.
         let more = Duration::from_secs_f64((bytes as f64 / BANDWIDTH).min(3_600.0));
-        Budget::new(self.redis.answer() + more, self.redis.timeout + more * CALLS_PER_TIMEOUT)
-    }
-
-    /// Budget for a reply with calls.
-    pub(crate) fn budget_for_calls(&self) -> Budget {
-        self.budget_for(self.max_size)
+        Budget::new(self.redis.answer_time() + more, self.redis.timeout + more * CALLS_PER_TIMEOUT)
     }
 
     /// Calls a script until it is answered, or the budget is used up.
@@ -106,20 +82,21 @@ impl Calls {
         function: &Arc<str>,
         waiter: &Waiter,
     ) -> Result<Duration, LockError> {
-        let nothing = TakeRequest { id: "", most: 0, lease: Duration::ZERO, brief: true };
-        Ok(self.take(function, nothing, waiter).await?.1)
+        Ok(self.take((function, waiter), "", 0, Duration::ZERO, true).await?.1)
     }
 
-    /// Takes calls of one function; returns them and when to look again. The waiter receives
-    /// pushes.
+    /// Takes calls of one function; returns them and when to look again. A request with the same
+    /// `id` gets the same calls. The waiter receives pushes. A `brief` request has the time of one
+    /// answer for the whole call.
     pub(crate) async fn take(
         &self,
-        function: &Arc<str>,
-        request: TakeRequest<'_>,
-        waiter: &Waiter,
+        (function, waiter): (&Arc<str>, &Waiter),
+        id: &str,
+        most: usize,
+        lease: Duration,
+        brief: bool,
     ) -> Result<(Vec<Job>, Duration), LockError> {
-        let TakeRequest { id, most, lease, brief } = request;
-        let usual = if brief { self.redis.brief() } else { self.budget() };
+        let usual = if brief { self.redis.brief() } else { self.redis.budget() };
         let received = self.listen(waiter, usual).await?;
         let tick = if received { TICK } else { TICK_POLLING };
         let idle = match received {
@@ -128,7 +105,7 @@ impl Calls {
             }
             false => String::new(),
         };
-        let budget = match self.budget_for_calls() {
+        let budget = match self.budget_for(self.max_size) {
             // No call is in the reply.
             _ if most == 0 => usual,
             long if brief => Budget::new(long.answer, long.answer),

@@ -134,9 +134,10 @@ local function make_dead_letter(id, error, most)
   end
 end
 
--- Removes a call from the waiting ones.
+-- Removes a call from the waiting ones and from the dead letters.
 local function leave(id)
   redis.call('ZREM', KEYS[2], id)
+  redis.call('ZREM', KEYS[4], id)
   local key = redis.call('HGET', KEYS[1], id .. '#k')
   if key and redis.call('HGET', KEYS[5], key) == id then
     redis.call('HDEL', KEYS[5], key)

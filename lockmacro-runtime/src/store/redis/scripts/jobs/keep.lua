@@ -8,9 +8,8 @@ local id = ARGV[1]
 if not is_taken(id, ARGV[2]) then
   return 0
 end
+-- After too many leases without a report it became a dead letter.
 leave(id)
--- It became a dead letter after too many leases had ended without a report.
-redis.call('ZREM', KEYS[4], id)
 redis.call('ZADD', KEYS[3], number(now + ARGV[3]), id)
 touch()
 return 1

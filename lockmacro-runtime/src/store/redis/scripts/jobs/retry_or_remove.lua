@@ -13,7 +13,6 @@ elseif not redis.call('ZSCORE', KEYS[2], one) and not redis.call('ZSCORE', KEYS[
 end
 for _, id in ipairs(ids) do
   leave(id)
-  redis.call('ZREM', KEYS[4], id)
   if how == 'retry' then
     redis.call('HDEL', KEYS[1], id .. '#n', id .. '#b')
     -- A worker that had it, and whose lease has ended, must not report its end any more.

@@ -15,9 +15,8 @@ if not is_taken(id, nth) then
   return is_settled and 1 or 0
 end
 if redis.call('ZREM', KEYS[3], id) == 0 then
+  -- After too many leases without a report it became a dead letter.
   leave(id)
-  -- It became a dead letter after too many leases had ended without a report.
-  redis.call('ZREM', KEYS[4], id)
 end
 redis.call('HSET', KEYS[1], id .. '#s', nth)
 if how == 'again' or how == 'busy' then

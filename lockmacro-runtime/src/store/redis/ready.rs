@@ -1,12 +1,13 @@
-//! Checking the user's rights when a manager connects: a lock that can be acquired and not released
-//! would stay for its whole ttl.
+//! The checks when a manager connects: of the user's rights, because a lock that can be acquired and
+//! not released would stay for its whole ttl; and of the server, because every lock fails on a
+//! replica.
 
 use std::collections::BTreeSet;
 use std::{iter, slice};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use redis::{Pipeline, Value};
+use redis::{Pipeline, Value, cmd};
 
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::CallError;
@@ -17,7 +18,9 @@ use crate::store::redis::scripts::{self, RIGHTS};
 use crate::store::redis::store::Redis;
 use crate::store::redis::topology::cluster::down;
 use crate::store::redis::topology::route::Topology;
-use crate::value::error::LockError;
+use crate::store::servers::Servers;
+use crate::value::error::{LockError, Unavailability};
+use crate::value::random::HashMap;
 
 /// The commands for pushed grants, on one server and in a cluster. Without them waiters poll.
 pub(crate) const OF_WAITERS: [[&str; 3]; 2] =
@@ -33,14 +36,42 @@ impl Redis {
         }
     }
 
-    /// Connects and asks all primaries for the user's rights. `receives` is true where callers may
-    /// wait. Returns whether the user may use every key: otherwise the rights to commands cannot be
-    /// known without a key.
-    pub(crate) async fn check_rights(
+    /// Connects, checks the user's rights, and refuses a replica. `receives` is true where callers
+    /// may wait.
+    pub(crate) async fn check_server(
         &self,
         receives: bool,
         budget: Budget,
-    ) -> Result<bool, CallError> {
+    ) -> Result<(), CallError> {
+        self.check_rights(receives, budget).await?;
+        self.refuse_replica(budget).await
+    }
+
+    /// Refuses a server that is a replica, and names its primary where the user may ask for it.
+    /// Sentinels and clusters name primaries themselves.
+    async fn refuse_replica(&self, budget: Budget) -> Result<(), CallError> {
+        let Topology::One(node) = &self.nodes else { return Ok(()) };
+        if self.may_fail_over() || !node.is_replica(budget).await {
+            return Ok(());
+        }
+        // A server may have been replaced under its name: the next connection leads to its heir.
+        node.leave(budget).await;
+        if !node.is_replica(budget).await {
+            return Ok(());
+        }
+        let detail = match node.primary(budget).await {
+            Some(primary) => format!("connect to its primary, {primary}"),
+            None => "connect to its primary".to_owned(),
+        };
+        node.leave(budget).await;
+        let server = Some(node.server().into());
+        let error = LockError::unavailable_at(server, Unavailability::ReadOnly, detail);
+        Err(CallError::Final(error))
+    }
+
+    /// Connects and asks all primaries for the user's rights. Returns whether the user may use every
+    /// key: otherwise the rights to commands cannot be known without a key.
+    async fn check_rights(&self, receives: bool, budget: Budget) -> Result<bool, CallError> {
         let is_cluster = matches!(self.nodes, Topology::Cluster(_));
         let channels = if receives { self.grants.pattern() } else { String::new() };
         let of_scripts = needed_by(scripts::ALL);
@@ -52,18 +83,16 @@ impl Redis {
         needed.extend(self.is_replicated().then_some("wait"));
         needed.extend(is_cluster.then_some("asking"));
         let nodes = self.nodes.all(budget.until).await?;
-        let ask = |node: Node| {
-            let needed = &needed;
-            async move {
-                let rights = node.rights(needed, budget).await;
-                (node.server(), rights.map_err(|error| error.at(|| node.server())))
-            }
+        let needed = &needed;
+        let ask = |node: Node| async move {
+            let rights = node.rights(needed, budget).await;
+            (node.server(), rights.map_err(|error| error.at(|| node.server())))
         };
         let mut asked: FuturesUnordered<_> = nodes.into_iter().map(ask).collect();
         let (mut found, mut error) = (Vec::new(), down("no node was asked"));
         while let Some((server, rights)) = asked.next().await {
             match rights {
-                Ok(rights) => found.push((server, rights)),
+                Ok((every_key, lacking)) => found.push((server, every_key, lacking)),
                 // A node without an answer may be back before it is needed.
                 Err(transient @ CallError::Transient(_)) => error = transient,
                 Err(denied) => return Err(denied),
@@ -72,9 +101,9 @@ impl Redis {
         if found.is_empty() {
             return Err(error);
         }
-        let every_key = found.iter().all(|(_, rights)| rights.every_key);
+        let every_key = found.iter().all(|(_, every_key, _)| *every_key);
         let is_first = self.every_key.set(every_key).is_ok();
-        for (server, Rights { lacking, .. }) in found {
+        for (server, _, lacking) in found {
             if is_first && !lacking.is_empty() {
                 let lacking = lacking.join(" ");
                 tracing::warn!(%server, lacking, "the user lacks rights without which waiters poll");
@@ -114,7 +143,12 @@ pub(crate) fn needed_by(scripts: impl IntoIterator<Item = &'static Script>) -> B
 }
 
 impl Node {
-    async fn rights(&self, needed: &[&str], budget: Budget) -> Result<Rights, CallError> {
+    /// Asks for the rights as [`read`] returns them.
+    async fn rights(
+        &self,
+        needed: &[&str],
+        budget: Budget,
+    ) -> Result<(bool, Vec<String>), CallError> {
         let call = RIGHTS.with(&[], needed);
         let mut both = Pipeline::with_capacity(2);
         both.add_command(call.by_hash()).add_command(call.by_text());
@@ -132,16 +166,36 @@ impl Node {
         }
         if denied.is_empty() { read(found) } else { Err(lacks(&denied)) }
     }
+
+    /// Whether the server says so. Every user may ask by HELLO; a server that does not know it is
+    /// left to the first lock.
+    async fn is_replica(&self, budget: Budget) -> bool {
+        let hello = self.call(cmd("HELLO"), budget).await;
+        let facts: Result<HashMap<String, Value>, _> = hello.and_then(parsed);
+        let role = facts.ok().and_then(|mut facts| parsed::<String>(facts.remove("role")?).ok());
+        role.as_deref() == Some("replica")
+    }
+
+    /// The host and port of the primary of this replica.
+    async fn primary(&self, budget: Budget) -> Option<String> {
+        // A replica that has received nothing has the offset -1, which `redis::Role` does not read.
+        type Replica = (String, String, u16, String, i64);
+        let (_, host, port, ..): Replica =
+            self.call(cmd("ROLE"), budget).await.and_then(parsed).ok()?;
+        Some(format!("{host}:{port}"))
+    }
+
+    /// Gives up the connection, so that the next call opens another.
+    async fn leave(&self, budget: Budget) {
+        if let Ok(live) = self.connect(budget.until).await {
+            self.retire(&live);
+        }
+    }
 }
 
-/// The rights on a server that denies nothing that locks need.
-struct Rights {
-    every_key: bool,
-    /// The missing rights that only waiters would use.
-    lacking: Vec<String>,
-}
-
-fn read(reply: Value) -> Result<Rights, CallError> {
+/// Whether the user may use every key, and the missing rights that only waiters would use. Fails if
+/// a right is missing that locks need.
+fn read(reply: Value) -> Result<(bool, Vec<String>), CallError> {
     let (every_key, missing): (_, Vec<String>) = parsed(reply)?;
     let is_of_waiters = |right: &String| {
         let command = right.trim_start_matches('+');
@@ -149,7 +203,7 @@ fn read(reply: Value) -> Result<Rights, CallError> {
     };
     let (lacking, denied): (Vec<_>, Vec<_>) = missing.into_iter().partition(is_of_waiters);
     match denied.is_empty() {
-        true => Ok(Rights { every_key, lacking }),
+        true => Ok((every_key, lacking)),
         false => Err(lacks(&denied)),
     }
 }
