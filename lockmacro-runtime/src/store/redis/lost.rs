@@ -3,14 +3,11 @@
 
 use std::time::Duration;
 
-use redis::cmd;
-use tokio::time::sleep_until;
-
 use crate::protocol::request::Request;
-use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::store::Redis;
 use crate::store::redis::topology::route::Topology;
+use crate::store::servers::Servers;
 use crate::value::error::LockError;
 use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
@@ -19,8 +16,6 @@ use crate::value::unavailability::Unavailability;
 /// the answer.
 const LONGEST: Duration = Duration::from_millis(40);
 const ROUND_TRIPS: u32 = 5;
-/// Shortest time between two probes: of several callers at once, or one after the other.
-const PAUSE: Duration = Duration::from_millis(20);
 /// When callers are told to ask again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -29,12 +24,12 @@ impl Redis {
     /// of it has to be released.
     pub(crate) async fn refuse_lost(&self, request: &Request) -> Result<(), LockError> {
         let keys = request.keys();
-        let silent = |node: &Node| node.inner.health.silent();
+        let silent = |node: &Node| node.health().silent();
         if !self.fails_fast || !self.nodes.nodes_of(keys).iter().any(|node| silent(node).is_some())
         {
             return Ok(());
         }
-        let far = self.nodes.round_trip(&request.key).map_or(Duration::ZERO, |far| far.shortest());
+        let far = self.round_trip(&request.key);
         let until = Instant::now() + LONGEST + ROUND_TRIPS * far;
         if let Topology::Cluster(cluster) = &self.nodes {
             // Another node may have taken over. Without an answer, the known ones are asked.
@@ -57,25 +52,5 @@ impl Redis {
             return Err(LockError::Unavailable { reason, detail, server, retry_after });
         }
         Ok(())
-    }
-}
-
-impl Node {
-    /// Whether the server answers before `until`. The probe goes on without its callers.
-    async fn is_back(&self, until: Instant) -> bool {
-        let probe = || {
-            let node = self.clone();
-            async move {
-                let now = Instant::now();
-                let from = node.inner.next_probe.lock().filter(|from| *from > now).unwrap_or(now);
-                sleep_until(from).await;
-                let answer = node.inner.timeout / CALLS_PER_TIMEOUT;
-                // Its health notes the answer.
-                let answered = node.call(cmd("PING"), Budget::new(answer, answer)).await;
-                *node.inner.next_probe.lock() = Some(Instant::now() + PAUSE);
-                answered.is_ok()
-            }
-        };
-        self.inner.probing.run(probe, until).await == Some(true)
     }
 }

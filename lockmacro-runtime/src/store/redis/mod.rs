@@ -8,7 +8,6 @@ pub(crate) mod inspect;
 #[cfg(feature = "defer")]
 pub(crate) mod jobs;
 pub(crate) mod lost;
-pub(crate) mod pubsub;
 pub(crate) mod release;
 pub(crate) mod replica_acks;
 pub(crate) mod reply;

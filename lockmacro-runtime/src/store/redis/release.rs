@@ -102,9 +102,10 @@ impl Redis {
     /// short enough for another renewal within the lease.
     pub(crate) fn renewal_answer(&self, request: &Request, ttl: Duration) -> Duration {
         let ttl = ttl.max(request.ttl);
-        let Some(measured) = self.nodes.round_trip(&request.key) else {
+        let Some(node) = self.nodes.node_of(&request.key) else {
             return (ttl / 10).max(RENEWAL_ANSWER_MIN);
         };
+        let measured = &node.health().round_trip;
         let (round_trip, shortest) = (measured.shortest(), measured.shortest() * ROUND_TRIPS);
         if ttl < shortest && measured.should_warn() {
             tracing::warn!(

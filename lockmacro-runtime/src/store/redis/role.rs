@@ -58,7 +58,7 @@ impl Node {
     /// Gives up the connection, so that the next call opens another.
     async fn leave(&self, budget: Budget) {
         if let Ok(live) = self.connect(budget.until).await {
-            self.retire(&live);
+            self.discard(&live);
         }
     }
 }

@@ -1,7 +1,5 @@
 //! The Lua scripts.
 
-use std::sync::LazyLock;
-
 use crate::protocol::request::Request;
 use crate::store::redis::client::script::Script;
 
@@ -29,12 +27,7 @@ macro_rules! script {
         )
     };
     (code: $code:expr, $companions:expr, $merges:literal) => {
-        Script {
-            code: $code,
-            hash: LazyLock::new(|| redis::Script::new($code).get_hash().to_owned()),
-            companions: &$companions,
-            merges: $merges,
-        }
+        Script::new($code, &$companions, $merges)
     };
     ($companions:expr, $($file:literal),+) => {
         script!(code: concat!($(include_str!($file)),+), $companions, false)
@@ -107,7 +100,7 @@ pub(crate) fn renew_script(request: &Request) -> &'static Script {
 /// The scripts for the deferred calls of one function.
 #[cfg(feature = "defer")]
 pub(crate) mod jobs {
-    use super::{LazyLock, Script};
+    use super::Script;
 
     const COMPANIONS: [&str; 6] = ["d", "r", "x", "u", "i", "o"];
 
@@ -133,7 +126,7 @@ pub(crate) mod jobs {
 /// The scripts that read locks.
 #[cfg(feature = "look")]
 pub(crate) mod inspect {
-    use super::{LazyLock, Script};
+    use super::Script;
 
     pub(crate) static LOCKS: Script = script!(["q", "h"], "scripts/inspect/locks.lua");
     pub(crate) static QUEUE: Script = script!(["q", "w"], "scripts/inspect/queue.lua");
@@ -160,5 +153,5 @@ pub fn scripts() -> [(&'static str, &'static str); 15] {
         (&jobs::KEEP, "keep"),
         (&jobs::SETTLE, "settle"),
     ]
-    .map(|(script, name): (&'static Script, _)| (script.hash.as_str(), name))
+    .map(|(script, name): (&'static Script, _)| (script.hash(), name))
 }

@@ -66,7 +66,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("a waiter never asks again", "stuck", "store/redis/wait.rs",
         "Progress::Queued { sample, pause: until.min(pause) }",
         "Progress::Queued { sample, pause: until }"),
-    mutant("a push is not heard", "idle", "store/redis/pubsub/channels.rs",
+    mutant("a push is not heard", "idle", "store/redis/client/subscriptions.rs",
         "self.waiters.grant_by_push(number, secret, hand_off);", "drop((secret, hand_off));"),
     // Releases.
     mutant("a dropped call is not released", "idle|left", "engine/cleanup/acquisition.rs",

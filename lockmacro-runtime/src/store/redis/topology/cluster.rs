@@ -1,4 +1,8 @@
-//! A Redis Cluster: its nodes, and the slot map that each of them knows.
+//! A Redis Cluster: its nodes, the slot map that each of them knows, and the route of a command to
+//! the node of its slot.
+//!
+//! By the specification of Redis Cluster a MOVED names the node of a slot for good, and an ASK for
+//! one command only. A redirected command was not applied.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,15 +15,14 @@ use redis::ConnectionAddr;
 use tokio::time::timeout;
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::connector::Connector;
+use crate::store::redis::client::connector::{Connector, Server};
 use crate::store::redis::client::error::{CallError, Redirect, Transient};
 use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::singleflight::SingleFlight;
-use crate::store::redis::client::subscriptions::{NoPushes, PushSink};
-use crate::store::redis::client::url::Target;
-use crate::store::redis::topology::slot_map::{Range, SlotMap, read_address, relative_to, slots};
+use crate::store::redis::client::subscriptions::Grants;
+use crate::store::redis::topology::slot_map::{Assigned, SlotMap, address_from, slots};
 use crate::value::applied::Applied;
 use crate::value::random;
 use crate::value::sync::{Mutex, MutexGuard};
@@ -30,18 +33,22 @@ use crate::value::unavailability::Unavailability;
 const STAGGER: Duration = Duration::from_millis(50);
 /// Shortest time between two requests for the slot map.
 const REFRESH_EVERY: Duration = Duration::from_millis(100);
+/// Most redirects of one command.
+const REDIRECTIONS: u32 = 8;
 
 /// A cluster; clones share it.
 #[derive(Clone)]
 pub(crate) struct Cluster(Arc<Shared>);
 
 struct Shared {
-    /// The nodes of the URL, whose settings all other nodes use.
-    seeds: Vec<Connector>,
-    sink: Arc<dyn PushSink>,
+    /// The addresses of the URL.
+    seeds: Vec<ConnectionAddr>,
+    /// Of all nodes.
+    settings: Settings,
     timeout: Duration,
     /// The state that all nodes share.
     changes: Arc<Failover>,
+    grants: Arc<Grants>,
     map: Mutex<SlotMap>,
     refreshing: SingleFlight<Result<(), CallError>>,
     /// No node keeps a connection any more.
@@ -51,44 +58,24 @@ struct Shared {
 impl Cluster {
     /// A cluster with these nodes, not connected yet. All share the state of `changes`.
     pub(crate) fn new(
-        at: &[ConnectionAddr],
-        settings: &Settings,
+        seeds: Vec<ConnectionAddr>,
+        settings: Settings,
         timeout: Duration,
-        changes: &Arc<Failover>,
-        sink: Arc<dyn PushSink>,
+        changes: Arc<Failover>,
+        grants: &Arc<Grants>,
     ) -> Self {
-        let seed = |at: &ConnectionAddr| {
-            let (target, sink) = (Target::At(at.clone()), Arc::clone(&sink));
-            Connector::new(target, settings.clone(), timeout, changes.for_node(), sink)
-        };
-        Self::with(at.iter().map(seed).collect(), timeout, Arc::clone(changes), sink)
+        let (grants, refreshing) = (Arc::clone(grants), SingleFlight::new(timeout));
+        let (map, closed) = Default::default();
+        let shared = Shared { seeds, settings, timeout, changes, grants, map, refreshing, closed };
+        Self(Arc::new(shared))
     }
 
     /// The same cluster, through connections of its own.
-    pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
-        let map = self.map();
-        let known = map.nodes().filter_map(|node| self.connector(node.address()?.clone()));
-        let seeds = self.0.seeds.iter().map(|seed| seed.apart(Arc::clone(&sink))).chain(known);
-        Self::with(seeds.collect(), self.0.timeout, Arc::clone(&self.0.changes), sink)
-    }
-
-    fn with(
-        seeds: Vec<Connector>,
-        timeout: Duration,
-        changes: Arc<Failover>,
-        sink: Arc<dyn PushSink>,
-    ) -> Self {
-        let refreshing = SingleFlight::new(timeout);
-        let (map, closed) = Default::default();
-        Self(Arc::new(Shared { seeds, sink, timeout, changes, map, refreshing, closed }))
-    }
-
-    /// Fetches the slot map, unless it is known.
-    pub(crate) async fn ready(&self, until: Instant) -> Result<(), CallError> {
-        if self.map().is_known() {
-            return Ok(());
-        }
-        self.refresh(until).await
+    pub(crate) fn apart(&self, grants: &Arc<Grants>) -> Self {
+        let Shared { seeds, settings, timeout, changes, .. } = &*self.0;
+        let mut seeds = seeds.clone();
+        seeds.extend(self.map().nodes().filter_map(|node| node.connector().address().cloned()));
+        Self::new(seeds, settings.clone(), *timeout, Arc::clone(changes), grants)
     }
 
     /// Closes all connections for good, also those of nodes that become known later.
@@ -120,51 +107,37 @@ impl Cluster {
         if self.map().is_younger_than(REFRESH_EVERY) {
             return Ok(());
         }
-        let fetch = || {
-            let cluster = self.clone();
-            async move { cluster.fetch_map().await }
-        };
-        let refreshed = self.0.refreshing.run(fetch, until);
+        let refreshed = self.0.refreshing.run(|| self.clone().fetch_map(), until);
         let timeout = || CallError::timeout("asking for the slots", Applied::No);
         Box::pin(refreshed).await.unwrap_or_else(|| Err(timeout().at(|| self.servers())))
     }
 
-    /// The address of the node that sent the slot map.
-    pub(crate) fn source(&self) -> String {
-        let source = self.map().source().map(str::to_owned);
-        source.unwrap_or_else(|| self.servers())
-    }
-
     /// The addresses of the URL.
     fn servers(&self) -> String {
-        let servers: Vec<_> = self.0.seeds.iter().map(Connector::server).collect();
+        let servers: Vec<_> = self.0.seeds.iter().map(ToString::to_string).collect();
         servers.join(", ")
     }
 
     /// Fetches the slot map in the background.
-    pub(crate) fn refresh_soon(&self) {
+    fn refresh_soon(&self) {
         if !self.map().is_younger_than(REFRESH_EVERY) {
-            let cluster = self.clone();
-            self.0.refreshing.begin(|| async move { cluster.fetch_map().await });
+            self.0.refreshing.begin(|| self.clone().fetch_map());
         }
     }
 
     /// Asks the nodes for the slot map, each after a short delay, until one has answered.
-    async fn fetch_map(&self) -> Result<(), CallError> {
+    async fn fetch_map(self) -> Result<(), CallError> {
         let mut nodes: Vec<Node> = self.map().nodes().cloned().collect();
         random::shuffle(&mut nodes);
-        let seeds = self.0.seeds.iter().filter(|seed| {
-            let at = seed.address();
-            !nodes.iter().any(|node| node.address() == at)
-        });
-        let seeds = seeds.map(|seed| Node::with(seed.apart(NoPushes::sink()), self.0.timeout));
-        let seeds: Vec<Node> = seeds.collect();
-        let mut nodes = nodes.into_iter().chain(seeds);
+        for seed in &self.0.seeds {
+            if !nodes.iter().any(|node| node.connector().address() == Some(seed)) {
+                nodes.push(self.new_node(seed.clone()));
+            }
+        }
+        let mut nodes = nodes.into_iter();
         let (mut asked, mut error) = (FuturesUnordered::new(), down("no node was asked"));
-        let ask = |node: Node| async move {
-            let budget = Budget::new(self.0.timeout, self.0.timeout);
-            (slots(&node, budget).await, node)
-        };
+        let budget = || Budget::new(self.0.timeout, self.0.timeout);
+        let ask = |node: Node| async move { (slots(&node, budget()).await, node) };
         loop {
             let more = nodes.next().map(|node| asked.push(ask(node))).is_some();
             let pause = if more { STAGGER } else { self.0.timeout };
@@ -174,7 +147,10 @@ impl Cluster {
                     let none = down("no slot is assigned to a node").at(|| node.server());
                     error = error.unless_final(none);
                 }
-                Ok(Some((Ok(ranges), node))) => return self.take(&node, ranges),
+                Ok(Some((Ok(ranges), node))) => {
+                    self.take(&node, ranges);
+                    return Ok(());
+                }
                 Ok(Some((Err(cause), _))) => error = error.unless_final(cause),
                 Ok(None) if !more => return Err(error),
                 _ => {}
@@ -183,56 +159,88 @@ impl Cluster {
     }
 
     /// Adopts the slot map of a node, and makes the waiters of slots that moved ask again.
-    fn take(&self, source: &Node, ranges: Vec<Range>) -> Result<(), CallError> {
-        let mut next = SlotMap::default();
-        for range in ranges {
-            let node = self.node_at(relative_to(source.address(), range.at), source)?;
-            next.assign(range.first..=range.last, node);
+    fn take(&self, source: &Node, ranges: Vec<Assigned>) {
+        let mut next = SlotMap::fetched_from(source);
+        for (slots, at) in ranges {
+            let node = next.node_at(&at).cloned();
+            next.assign(slots, node.unwrap_or_else(|| self.node_at(at, source)));
         }
         let moved = self.change(|map| {
             let moved = next.differs_from(map);
-            *map = next.known(source);
+            *map = next;
             moved
         });
         if !moved.is_empty() {
-            self.0.sink.interrupted(&moved);
+            self.0.grants.interrupted(&moved);
             // A replica that has taken over may not know the locks. A first slot map counts as a
             // change, because the slots may have moved since the locks were granted.
             self.0.changes.changed();
         }
-        Ok(())
     }
 
-    /// The node at an address: the known one, or a new one.
-    fn node_at(&self, at: ConnectionAddr, source: &Node) -> Result<Node, CallError> {
-        let known = self.map().nodes().find(|node| node.address() == Some(&at)).cloned();
-        if let Some(node) = known {
+    /// The node at an address: a known one, that which named it, or a new one.
+    fn node_at(&self, at: ConnectionAddr, source: &Node) -> Node {
+        if let Some(known) = self.map().node_at(&at) {
+            return known.clone();
+        }
+        match source.connector().address() == Some(&at) {
+            true => source.clone(),
+            false => self.new_node(at),
+        }
+    }
+
+    fn new_node(&self, at: ConnectionAddr) -> Node {
+        let Shared { settings, timeout, changes, grants, .. } = &*self.0;
+        let (server, changes) = (Server::At(at), changes.for_node());
+        Node::new(Connector::new(server, settings.clone(), *timeout, changes, grants))
+    }
+
+    /// Sends a call by `send` to the node of a slot, and to the next node for as long as the call
+    /// is redirected.
+    pub(crate) async fn route<T, F>(
+        &self,
+        slot: u16,
+        budget: Budget,
+        mut send: impl FnMut(Node) -> F,
+    ) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<T, CallError>>,
+    {
+        let mut node = self.node_of(slot, budget.until).await?;
+        for _ in 0..=REDIRECTIONS {
+            match send(node.clone()).await {
+                Err(CallError::Redirect(to)) => node = self.redirected(slot, &to, &node)?,
+                Err(error) => return Err(self.failed(error, budget.until).await),
+                reply => return reply,
+            }
+        }
+        Err(down("its nodes redirect the command in a circle").at(|| node.server()))
+    }
+
+    /// The node of a slot.
+    async fn node_of(&self, slot: u16, until: Instant) -> Result<Node, CallError> {
+        if let Some(node) = self.known(slot) {
             return Ok(node);
         }
-        if source.address() == Some(&at) && Arc::ptr_eq(source.sink(), &self.0.sink) {
-            return Ok(source.clone());
-        }
-        let connector = self.connector(at);
-        Ok(Node::with(connector.ok_or_else(|| down("no node is known"))?, self.0.timeout))
+        self.refresh(until).await?;
+        self.known(slot).ok_or_else(|| {
+            let source = self.map().source().map(str::to_owned);
+            down("no node has the slot").at(|| source.unwrap_or_else(|| self.servers()))
+        })
     }
 
-    fn connector(&self, at: ConnectionAddr) -> Option<Connector> {
-        Some(self.0.seeds.first()?.to(at, &self.0.sink))
+    /// The node of a slot, if it is known.
+    pub(crate) fn known(&self, slot: u16) -> Option<Node> {
+        self.map().node_of(slot).cloned()
     }
 
     /// The node that `source` redirects to.
-    pub(crate) fn redirected(
-        &self,
-        slot: u16,
-        to: &Redirect,
-        source: &Node,
-    ) -> Result<Node, CallError> {
-        let Some(at) = read_address(&to.address) else {
-            return Err(
-                down("a node has sent a redirect without an address").at(|| source.server())
-            );
+    fn redirected(&self, slot: u16, to: &Redirect, source: &Node) -> Result<Node, CallError> {
+        let Some(at) = address_from(source, &to.address) else {
+            let detail = "a node has sent a redirect without an address";
+            return Err(down(detail).at(|| source.server()));
         };
-        let node = self.node_at(relative_to(source.address(), at), source)?;
+        let node = self.node_at(at, source);
         if to.once {
             return Ok(node.asking());
         }
@@ -240,12 +248,33 @@ impl Cluster {
             // Other slots may have moved, too; and the waiters of this slot have to ask its new
             // node.
             self.refresh_soon();
-            self.0.sink.interrupted(&[slot]);
+            self.0.grants.interrupted(&[slot]);
         }
         Ok(node)
     }
 
-    pub(crate) fn map(&self) -> MutexGuard<'_, SlotMap> {
+    /// Refreshes the slot map after an error that a change of it may explain; returns the error for
+    /// the caller.
+    async fn failed(&self, mut error: CallError, until: Instant) -> CallError {
+        match &mut error {
+            CallError::Transient(transient) => {
+                if transient.reason == Unavailability::Refused {
+                    transient.reason = Unavailability::ClusterDown;
+                }
+                if transient.replace {
+                    // The slot may have a new primary, which a retry at once then finds.
+                    let _ = Box::pin(self.refresh(until)).await;
+                } else {
+                    self.refresh_soon();
+                }
+            }
+            CallError::Split(_) => self.refresh_soon(),
+            _ => {}
+        }
+        error
+    }
+
+    fn map(&self) -> MutexGuard<'_, SlotMap> {
         self.0.map.lock()
     }
 }
@@ -256,7 +285,7 @@ pub(crate) fn down(detail: &str) -> CallError {
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the connectors, which have the password.
+        // Without the settings, which have the password.
         f.debug_struct("Cluster")
             .field("nodes", &self.map().nodes().count())
             .finish_non_exhaustive()
@@ -267,7 +296,6 @@ impl fmt::Debug for Cluster {
 mod tests {
     use super::*;
     use crate::store::redis::client::url::{Addresses, Deployment};
-    use crate::store::redis::pubsub::channels::Grants;
     use crate::value::url::Url;
 
     #[test]
@@ -277,14 +305,14 @@ mod tests {
         let Deployment { at: Addresses::Cluster(at), settings, .. } = servers.unwrap() else {
             panic!("a cluster")
         };
-        let cluster = Cluster::new(&at, &settings, timeout, &Arc::default(), Grants::new(true, ""));
+        let grants = Grants::new(true, "");
+        let cluster = Cluster::new(at, settings, timeout, Arc::default(), &grants);
         let node = |cluster: &Cluster, host: &str| {
-            let at = ConnectionAddr::Tcp(host.to_owned(), 7000);
-            Node::with(cluster.connector(at).unwrap(), timeout)
+            cluster.new_node(ConnectionAddr::Tcp(host.to_owned(), 7000))
         };
         let (main, background) =
-            (node(&cluster, "one"), node(&cluster.apart(Grants::new(true, "")), "one"));
-        assert!(Arc::ptr_eq(main.round_trip(), background.round_trip()));
-        assert!(!Arc::ptr_eq(main.round_trip(), node(&cluster, "two").round_trip()));
+            (node(&cluster, "one"), node(&cluster.apart(&Grants::new(true, "")), "one"));
+        assert!(std::ptr::eq(main.health(), background.health()));
+        assert!(!std::ptr::eq(main.health(), node(&cluster, "two").health()));
     }
 }

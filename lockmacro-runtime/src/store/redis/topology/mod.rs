@@ -2,6 +2,5 @@
 //! cluster.
 
 pub(crate) mod cluster;
-pub(crate) mod redirect;
 pub(crate) mod route;
-pub(crate) mod slot_map;
+mod slot_map;

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use redis::{ConnectionAddr, Value};
+use redis::{ConnectionAddr, Value, from_redis_value_ref};
 
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::{CallError, unexpected};
@@ -21,21 +21,26 @@ pub(crate) struct SlotMap {
     nodes: Vec<Node>,
     /// The index of each slot's node; empty while the map is unknown.
     owners: Vec<u16>,
-    fetched: Option<Instant>,
-    /// The address of the node that sent the map. The node itself would keep its connection open.
-    source: Option<String>,
+    /// When the map was sent, and the address of the node that sent it. The node itself would keep
+    /// its connection open.
+    fetched: Option<(Instant, String)>,
 }
 
 impl SlotMap {
+    /// A map of no slots yet, which that node has just sent.
+    pub(crate) fn fetched_from(source: &Node) -> Self {
+        Self { fetched: Some((Instant::now(), source.server())), ..Self::default() }
+    }
+
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter()
     }
 
-    pub(crate) fn node_of(&self, slot: u16) -> Option<Node> {
-        self.owner(slot).cloned()
+    pub(crate) fn node_at(&self, at: &ConnectionAddr) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.connector().address() == Some(at))
     }
 
-    fn owner(&self, slot: u16) -> Option<&Node> {
+    pub(crate) fn node_of(&self, slot: u16) -> Option<&Node> {
         self.nodes.get(usize::from(*self.owners.get(usize::from(slot))?))
     }
 
@@ -60,70 +65,52 @@ impl SlotMap {
 
     /// The slots that have another node in the other map.
     pub(crate) fn differs_from(&self, other: &Self) -> Vec<u16> {
-        let same = |slot: &u16| match (self.owner(*slot), other.owner(*slot)) {
+        let same = |slot: &u16| match (self.node_of(*slot), other.node_of(*slot)) {
             (Some(one), Some(other)) => one.is(other),
             (one, other) => one.is_none() && other.is_none(),
         };
         (0..SLOTS).filter(|slot| !same(slot)).collect()
     }
 
-    /// The same map, marked as fetched now.
-    pub(crate) fn known(self, source: &Node) -> Self {
-        Self { fetched: Some(Instant::now()), source: Some(source.server()), ..self }
-    }
-
+    /// The address of the node that sent the map.
     pub(crate) fn source(&self) -> Option<&str> {
-        self.source.as_deref()
-    }
-
-    pub(crate) fn is_known(&self) -> bool {
-        self.fetched.is_some()
+        self.fetched.as_ref().map(|(_, source)| &**source)
     }
 
     pub(crate) fn is_younger_than(&self, age: Duration) -> bool {
-        self.fetched.is_some_and(|fetched| fetched.elapsed() < age)
+        self.fetched.as_ref().is_some_and(|(fetched, _)| fetched.elapsed() < age)
     }
 }
 
-/// Consecutive slots of one node.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Range {
-    pub(crate) first: u16,
-    pub(crate) last: u16,
-    /// With an empty host for that of the node that sent the map.
-    pub(crate) at: ConnectionAddr,
+/// Consecutive slots, and the address of their node.
+pub(crate) type Assigned = (RangeInclusive<u16>, ConnectionAddr);
+
+/// Reads `host:port` as the node `source` has sent it; the host may contain colons.
+pub(crate) fn address_from(source: &Node, text: &str) -> Option<ConnectionAddr> {
+    read_address(source.connector().address(), text)
 }
 
-/// Reads `host:port`; the host may contain colons. It is empty for the host of the sender.
-pub(crate) fn read_address(text: &str) -> Option<ConnectionAddr> {
+fn read_address(source: Option<&ConnectionAddr>, text: &str) -> Option<ConnectionAddr> {
     let (host, port) = text.rsplit_once(':')?;
-    Some(address(host, port.parse().ok()?))
-}
-
-fn address(host: &str, port: u16) -> ConnectionAddr {
-    // A question mark stands for the name of a node that does not know it.
-    let host = if host == "?" { "" } else { host };
-    ConnectionAddr::Tcp(host.to_owned(), port)
+    Some(address(source, host, port.parse().ok()?))
 }
 
 /// An address as the node at `source` has sent it.
-pub(crate) fn relative_to(source: Option<&ConnectionAddr>, sent: ConnectionAddr) -> ConnectionAddr {
-    match (source, sent) {
-        (Some(ConnectionAddr::Tcp(source, _)), ConnectionAddr::Tcp(host, port))
-            if host.is_empty() =>
-        {
-            ConnectionAddr::Tcp(source.clone(), port)
-        }
-        (_, sent) => sent,
-    }
+fn address(source: Option<&ConnectionAddr>, host: &str, port: u16) -> ConnectionAddr {
+    let host = match (host, source) {
+        // A question mark stands for the name of a node that does not know it.
+        ("" | "?", Some(ConnectionAddr::Tcp(source, _))) => source,
+        (host, _) => host,
+    };
+    ConnectionAddr::Tcp(host.to_owned(), port)
 }
 
 /// Asks a node for the slot map.
-pub(crate) async fn slots(node: &Node, budget: Budget) -> Result<Vec<Range>, CallError> {
+pub(crate) async fn slots(node: &Node, budget: Budget) -> Result<Vec<Assigned>, CallError> {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
     let reply = node.call(command, budget).await.map_err(no_cluster)?;
-    ranges(&reply).ok_or_else(|| unexpected(&reply))
+    ranges(node.connector().address(), &reply).ok_or_else(|| unexpected(&reply))
 }
 
 /// A server that is in no cluster is a mistake in the URL.
@@ -138,24 +125,19 @@ fn no_cluster(error: CallError) -> CallError {
 }
 
 /// Reads `[first, last, [host, port, …] of the primary, of a replica …] …`.
-fn ranges(reply: &Value) -> Option<Vec<Range>> {
-    let Value::Array(ranges) = reply else { return None };
-    let ranges = ranges.iter().map(|range| {
-        let Value::Array(parts) = range else { return None };
-        let [Value::Int(first), Value::Int(last), Value::Array(primary), ..] = parts.as_slice()
-        else {
+fn ranges(source: Option<&ConnectionAddr>, reply: &Value) -> Option<Vec<Assigned>> {
+    let ranges: Vec<Vec<Value>> = from_redis_value_ref(reply).ok()?;
+    let read = |range: Vec<Value>| {
+        let [Value::Int(first), Value::Int(last), Value::Array(primary), ..] = &*range else {
             return None;
         };
         let [host, Value::Int(port), ..] = primary.as_slice() else { return None };
-        let host = match host {
-            Value::BulkString(host) => std::str::from_utf8(host).ok()?,
-            Value::Nil => "",
-            _ => return None,
-        };
+        let host: Option<String> = from_redis_value_ref(host).ok()?;
         let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
-        Some(Range { first, last, at: address(host, u16::try_from(*port).ok()?) })
-    });
-    ranges.collect()
+        let port = u16::try_from(*port).ok()?;
+        Some((first..=last, address(source, &host.unwrap_or_default(), port)))
+    };
+    ranges.into_iter().map(read).collect()
 }
 
 #[cfg(test)]
@@ -177,26 +159,25 @@ mod tests {
                 node(text("replica"), 1),
             ])
         };
-        let read = ranges(&Value::Array(vec![
-            range(0, 9, node(text("one"), 7_000)),
-            range(10, 16_383, node(Value::Nil, 7_001)),
-        ]));
-        let expected = [
-            Range { first: 0, last: 9, at: address("one", 7_000) },
-            Range { first: 10, last: 16_383, at: address("", 7_001) },
-        ];
-        assert_eq!(read.as_deref(), Some(&expected[..]));
-        assert_eq!(ranges(&Value::Array(vec![range(0, 99_999, node(text("one"), 1))])), None);
+        let source = Some(address(None, "one", 7_000));
+        let read = |range| ranges(source.as_ref(), &Value::Array(range));
+        let both =
+            vec![range(0, 9, node(text("two"), 7_000)), range(10, 16_383, node(Value::Nil, 7_001))];
+        let expected =
+            [(0..=9, address(None, "two", 7_000)), (10..=16_383, address(None, "one", 7_001))];
+        assert_eq!(read(both).as_deref(), Some(&expected[..]));
+        assert_eq!(read(vec![range(0, 99_999, node(text("one"), 1))]), None);
     }
 
     #[test]
     fn an_address_without_a_host_is_on_the_host_of_its_source() {
-        for (source, host) in
+        let source = address(None, "one", 7_000);
+        for (sent, host) in
             [("two:7001", "two"), (":7001", "one"), ("?:7001", "one"), ("::1:7001", "::1")]
         {
-            let sent = read_address(source).unwrap();
-            assert_eq!(relative_to(Some(&address("one", 7_000)), sent), address(host, 7_001));
+            let at = address(None, host, 7_001);
+            assert_eq!(read_address(Some(&source), sent), Some(at));
         }
-        assert_eq!(read_address("nowhere"), None);
+        assert_eq!(read_address(Some(&source), "nowhere"), None);
     }
 }
