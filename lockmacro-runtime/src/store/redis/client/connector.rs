@@ -13,10 +13,11 @@ use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::health::Health;
 use crate::store::redis::client::rejection::explained;
-use crate::store::redis::client::sentinel::{Sentinels, is_primary, no_primary};
+use crate::store::redis::client::sentinel::{Sentinels, is_primary};
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::stream;
 use crate::store::redis::client::subscriptions::{Grants, Subscriptions};
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::time::Instant;
 use crate::value::unavailability::Unavailability;
@@ -79,22 +80,20 @@ impl Connector {
     /// The server's address for messages: host and port, or a path; without user, password and
     /// database.
     pub(crate) fn name(&self) -> String {
+        self.changes.last().map_or_else(|| self.target(), |at| at.to_string())
+    }
+
+    /// The address of the server, or the sentinels that name it.
+    fn target(&self) -> String {
         match &self.server {
             Server::At(at) => at.to_string(),
-            Server::Named(sentinels) => match self.changes.last() {
-                Some(at) => at.to_string(),
-                None => sentinels.group.to_string(),
-            },
+            Server::Named(sentinels) => sentinels.group.to_string(),
         }
     }
 
     /// The health of the server. Servers that follow one another under one name share it.
     pub(crate) fn health(&self) -> Arc<Health> {
-        let name = match &self.server {
-            Server::At(at) => at.to_string(),
-            Server::Named(sentinels) => sentinels.group.to_string(),
-        };
-        self.changes.healths().of(&name)
+        self.changes.healths().of(&self.target())
     }
 
     /// Whether a connection leads to the server that the address leads to now.
@@ -136,7 +135,8 @@ impl Connector {
             if self.address().is_none()
                 && !is_primary(inner.send_packed_command(&redis::cmd("ROLE")).await)
             {
-                return Err(no_primary());
+                let why = "the sentinels still name a server that is no longer the primary";
+                return Err(CallError::broken(Unavailability::ReadOnly, why, Applied::No));
             }
             Ok((inner, without_pushes))
         };

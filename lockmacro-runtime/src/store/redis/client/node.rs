@@ -1,13 +1,15 @@
-//! One server and the calls to it: one command, or a script. The connection is opened when it is
-//! needed, shared by all calls, and replaced when it is broken. No call waits longer than its caller
-//! allows.
+//! One server, and the calls of a command or a script to it.
+//!
+//! The connection is opened when it is needed, shared by all calls, and replaced when it is broken.
+//! No call waits longer than its caller allows.
 
-use std::fmt;
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use std::{fmt, ptr};
 
+use futures_util::TryFutureExt;
+use futures_util::future::Either;
 use redis::{RedisResult, Value, cmd};
 use tokio::time::{sleep_until, timeout_at};
 
@@ -251,17 +253,14 @@ impl Node {
         let until = budget.until.min(asked + budget.answer);
         // Made before the await: a future that held the command would be larger for every caller.
         let sent = match self.asking {
-            true => Err(Box::pin(live.send_pair(true, command.into(), None))),
-            false => Ok(live.send(command.into())),
+            true => {
+                let both = live.send_pair(true, command.into(), None);
+                Either::Left(Box::pin(both.map_ok(|[reply, _]| reply)))
+            }
+            false => Either::Right(live.send(command.into())),
         };
         async move {
-            let reply = match sent {
-                Ok(sent) => timeout_at(until, sent).await,
-                Err(sent) => {
-                    let replies = Box::pin(timeout_at(until, sent)).await;
-                    replies.map(|replies| replies.map(|[reply, _]| reply))
-                }
-            };
+            let reply = timeout_at(until, sent).await;
             if reply.is_ok() {
                 self.health().round_trip.note(asked);
             }
@@ -291,7 +290,7 @@ impl Node {
         };
         live.answered();
         if strict {
-            *self.next_discard() = None;
+            *self.inner.next_discard.lock() = None;
         }
         let error = match reply.and_then(Value::extract_error) {
             Ok(value) => {
@@ -309,7 +308,7 @@ impl Node {
     /// Whether a connection may be discarded now for a single unanswered call.
     fn may_discard(&self) -> bool {
         let now = Instant::now();
-        let mut next_discard = self.next_discard();
+        let mut next_discard = self.inner.next_discard.lock();
         match *next_discard {
             Some((from, _)) if now < from => false,
             last => {
@@ -319,10 +318,6 @@ impl Node {
                 true
             }
         }
-    }
-
-    fn next_discard(&self) -> MutexGuard<'_, Option<(Instant, Backoff)>> {
-        self.inner.next_discard.lock()
     }
 
     /// Calls a script by its hash, or by its text where the server does not know the hash.

@@ -16,20 +16,19 @@ use crate::value::error::LockError;
 use crate::value::random::HashMap;
 use crate::value::sync::Mutex;
 use crate::value::task::{JoinSet, owned};
-use crate::value::unavailability::Unavailability;
 
 /// Idle connections to the sentinels, by their number; `None` once they are closed.
 type IdleConnections = Arc<Mutex<Option<HashMap<usize, MultiplexedConnection>>>>;
 
 /// The sentinels of one primary, and a connection to each that has answered.
 pub(crate) struct Sentinels {
-    pub(crate) group: SentinelGroup,
+    pub(crate) group: Box<SentinelGroup>,
     idle: IdleConnections,
 }
 
 impl Sentinels {
     /// The sentinels of a URL, not connected yet.
-    pub(crate) fn new(group: SentinelGroup) -> Self {
+    pub(crate) fn new(group: Box<SentinelGroup>) -> Self {
         Self { group, idle: Arc::new(Mutex::new(Some(HashMap::default()))) }
     }
 
@@ -131,10 +130,4 @@ pub(crate) fn is_primary(role: RedisResult<Value>) -> bool {
         Err(error) => error.code().is_some(),
         _ => true,
     }
-}
-
-/// The error for a server that the sentinels name, and that is a replica.
-pub(crate) fn no_primary() -> CallError {
-    let detail = "the sentinels still name a server that is no longer the primary";
-    CallError::broken(Unavailability::ReadOnly, detail, Applied::No)
 }

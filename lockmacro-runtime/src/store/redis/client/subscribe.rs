@@ -43,15 +43,14 @@ impl Node {
     async fn subscribed(&self, slot: u16, budget: Budget) -> Result<bool, CallError> {
         loop {
             let live = self.connect(budget.until).await?;
-            match live.without_pushes {
-                Some(found) if found.elapsed() < SUBSCRIBE_RETRY => return Ok(false),
+            if let Some(found) = live.without_pushes {
+                if found.elapsed() < SUBSCRIBE_RETRY {
+                    return Ok(false);
+                }
                 // Commands in flight on the old connection still get their replies there. It counts
                 // as broken, because the new one may lead to another server.
-                Some(_) => {
-                    self.discard(&live);
-                    continue;
-                }
-                None => {}
+                self.discard(&live);
+                continue;
             }
             let subscribing = match live.channels.receives(slot, self.connector().timeout) {
                 Ok(received) => return Ok(received),

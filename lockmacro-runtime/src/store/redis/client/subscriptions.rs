@@ -176,10 +176,10 @@ impl Grants {
     /// Receives a message that arrived on the connection of this number.
     fn message(&self, push: &[u8], connection: u64) {
         match read(push, connection) {
-            Some(Push::Grant { number, secret, hand_off }) => {
+            Some((number, Some((secret, hand_off)))) => {
                 self.waiters.grant_by_push(number, secret, hand_off);
             }
-            Some(Push::AskAgain { number }) => self.waiters.alarm(number),
+            Some((number, None)) => self.waiters.alarm(number),
             None => {}
         }
     }
@@ -192,12 +192,9 @@ impl fmt::Debug for Grants {
     }
 }
 
-/// A push to a waiter.
-#[derive(Debug, PartialEq, Eq)]
-enum Push {
-    Grant { number: u64, secret: u64, hand_off: HandOff },
-    AskAgain { number: u64 },
-}
+/// The number of a waiter, and its grant with the secret of its last request. Without a grant the
+/// waiter asks again.
+type Push = (u64, Option<(u64, HandOff)>);
 
 /// Reads `id|fences|time in microseconds|ttl in milliseconds`, as queue.lua writes it. Without the
 /// secret in the id, or with a ttl of 0, the waiter asks again.
@@ -213,11 +210,10 @@ fn read(push: &[u8], connection: u64) -> Option<Push> {
     let (at, ttl) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
     let (received, ttl) = (Moment::now(), Duration::from_millis(ttl));
     if secret.is_empty() || ttl.is_zero() {
-        return Some(Push::AskAgain { number });
+        return Some((number, None));
     }
-    let (secret, hand_off) =
-        (secret.parse().ok()?, HandOff { received, connection, at, ttl, fences });
-    Some(Push::Grant { number, secret, hand_off })
+    let hand_off = HandOff { received, connection, at, ttl, fences };
+    Some((number, Some((secret.parse().ok()?, hand_off))))
 }
 
 #[cfg(test)]
@@ -253,9 +249,8 @@ mod tests {
     fn a_push_without_the_secret_is_no_grant() {
         let waiters: Arc<Waiters> = Arc::default();
         let id = waiters.join(0, u64::MAX).next_id();
-        let (asks, read) =
-            (Some(Push::AskAgain { number: u64::MAX }), |push: &str| read(push.as_bytes(), 1));
-        assert!(matches!(read(&format!("{id}|0|7|5000")), Some(Push::Grant { .. })));
+        let (asks, read) = (Some((u64::MAX, None)), |push: &str| read(push.as_bytes(), 1));
+        assert!(matches!(read(&format!("{id}|0|7|5000")), Some((_, Some(_)))));
         assert_eq!(read(&format!("{}|0|7|5000", &id[..NUMBER_DIGITS])), asks);
         assert_eq!(read(&format!("{}|0|7|5000", u64::MAX)), asks);
         // An earlier version of the scripts.

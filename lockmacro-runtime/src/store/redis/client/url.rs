@@ -36,7 +36,7 @@ pub(crate) struct Deployment {
 pub(crate) enum Addresses {
     One(ConnectionAddr),
     /// The primary that these sentinels name.
-    Named(SentinelGroup),
+    Named(Box<SentinelGroup>),
     /// The nodes of a cluster by which the others are found.
     Cluster(Vec<ConnectionAddr>),
 }
@@ -109,10 +109,8 @@ impl Deployment {
     /// The servers of a URL. Data that the network has not accepted within `unsent` is dropped, on
     /// systems with such a setting.
     pub(crate) fn of(url: &Url<'_>, unsent: Duration) -> Result<Self, LockError> {
-        let (scheme, is_cluster) = match url.scheme.strip_suffix("-cluster") {
-            Some(scheme) => (scheme, true),
-            None => (url.scheme, false),
-        };
+        let scheme = url.scheme.strip_suffix("-cluster").unwrap_or(url.scheme);
+        let is_cluster = scheme != url.scheme;
         let encrypted = matches!(scheme, "rediss" | "valkeys" | "rediss-sentinel");
         let sentinel = matches!(scheme, "redis-sentinel" | "rediss-sentinel");
         let options = Options::read(url, encrypted, sentinel)?;
@@ -121,7 +119,7 @@ impl Deployment {
         let (others, tls) = (options.others.join("&"), encrypted.then_some(options.tls_files));
         let settings = |login| Settings::new(login, unsent, tls.clone());
         let login = url.login.map(|login| format!("{login}@")).unwrap_or_default();
-        let (at, login) = if sentinel {
+        let (at, login) = if sentinel && !is_cluster {
             let path = url.path.ok_or_else(|| LockError::invalid_url(SENTINEL_FORM))?;
             let (name, db) = path.split_once('/').unwrap_or((path, ""));
             if name.is_empty() {
@@ -140,24 +138,24 @@ impl Deployment {
             }
             let (name, settings) = (decoded(name), settings(options.sentinel_login));
             let group = SentinelGroup { at, name, settings, budget: unsent / 4 };
-            (Addresses::Named(group), login)
+            (Addresses::Named(Box::new(group)), login)
         } else {
             let scheme = if encrypted { &scheme[..scheme.len() - 1] } else { scheme };
             let path = url.path.map(|path| format!("/{path}")).unwrap_or_default();
             let of = |host| connection_info(format!("{scheme}://{login}{host}{path}?{others}"));
             if is_cluster {
                 let (at, login) = addresses(url.hosts.split(',').map(of))?;
+                let is_host = |at: &ConnectionAddr| matches!(at, ConnectionAddr::Tcp(..));
+                if !at.iter().all(is_host) || login.db() != 0 {
+                    let why = "a cluster URL names hosts, and no database but 0";
+                    return Err(LockError::invalid_url(why));
+                }
                 (Addresses::Cluster(at), login)
             } else {
                 let info = of(url.hosts)?;
                 (Addresses::One(info.addr().clone()), info.redis_settings().clone())
             }
         };
-        let is_host = |at: &ConnectionAddr| matches!(at, ConnectionAddr::Tcp(..));
-        let has_hosts = matches!(&at, Addresses::Cluster(at) if at.iter().all(is_host));
-        if is_cluster && (!has_hosts || login.db() != 0) {
-            return Err(LockError::invalid_url("a cluster URL names hosts, and no database but 0"));
-        }
         let settings = settings(login);
         // Wrong certificate files are reported now, and not at the first connection.
         settings.client(&ConnectionAddr::Tcp(String::new(), 0))?;
@@ -211,22 +209,21 @@ impl ReplicaAcks {
         acks: Option<&str>,
         within: Option<&str>,
     ) -> Result<Option<Self>, LockError> {
-        let timeout = match within {
-            Some(within) => duration(within).ok_or_else(|| {
+        let timeout = within.map(|within| {
+            duration(within).ok_or_else(|| {
                 LockError::invalid_url("`replicated_timeout` is not a duration such as `100ms`")
-            })?,
-            None => TIMEOUT,
-        };
-        let Some(acks) = acks else {
-            return match within {
-                Some(_) => Err(LockError::invalid_url("`replicated_timeout` needs `replicated`")),
-                None => Ok(None),
-            };
-        };
-        let acks = acks
-            .parse()
-            .map_err(|_| LockError::invalid_url("`replicated` is not a number of replicas"))?;
-        Self::new(acks, timeout).map(Some)
+            })
+        });
+        match (acks.map(str::parse), timeout.transpose()?) {
+            (None, None) => Ok(None),
+            (None, Some(_)) => {
+                Err(LockError::invalid_url("`replicated_timeout` needs `replicated`"))
+            }
+            (Some(Ok(acks)), timeout) => Self::new(acks, timeout.unwrap_or(TIMEOUT)).map(Some),
+            (Some(Err(_)), _) => {
+                Err(LockError::invalid_url("`replicated` is not a number of replicas"))
+            }
+        }
     }
 
     /// The same, with a timeout of at most a quarter of the ttl.

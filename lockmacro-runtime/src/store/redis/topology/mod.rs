@@ -3,4 +3,3 @@
 
 pub(crate) mod cluster;
 pub(crate) mod route;
-mod slot_map;
