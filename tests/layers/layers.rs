@@ -40,7 +40,6 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("redlock", &["store/redlock/"]),
     ("redis", &["store/redis/"]),
     ("topology", &["store/redis/topology/"]),
-    ("pubsub", &["store/redis/pubsub/"]),
     ("client", &["store/redis/client/"]),
     ("memory", &["store/"]),
     ("jobs", &["jobs/"]),

@@ -9,10 +9,9 @@ use std::time::Duration;
 use futures_util::stream::{Stream, TryStreamExt, try_unfold};
 use redis::{FromRedisValue, Value};
 
-use crate::store::redis::client::budget::Budget;
+use crate::store::redis::client::budget::{Budget, Retry};
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::node::Node;
-use crate::store::redis::client::retry::Retry;
 #[cfg(feature = "defer")]
 use crate::store::redis::jobs::calls::CALLS;
 use crate::store::redis::reply::parsed;

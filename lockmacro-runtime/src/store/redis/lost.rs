@@ -3,11 +3,7 @@
 
 use std::time::Duration;
 
-use redis::cmd;
-use tokio::time::sleep_until;
-
 use crate::protocol::request::Request;
-use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::store::Redis;
 use crate::store::redis::topology::route::Topology;
@@ -19,8 +15,6 @@ use crate::value::time::Instant;
 /// the answer.
 const LONGEST: Duration = Duration::from_millis(40);
 const ROUND_TRIPS: u32 = 5;
-/// Shortest time between two probes: of several callers at once, or one after the other.
-const PAUSE: Duration = Duration::from_millis(20);
 /// When callers are told to ask again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -29,7 +23,7 @@ impl Redis {
     /// of it has to be released.
     pub(crate) async fn refuse_lost(&self, request: &Request) -> Result<(), LockError> {
         let keys = request.keys();
-        let silent = |node: &Node| node.inner.health.silent();
+        let silent = |node: &Node| node.health().silent();
         if !self.fails_fast || !self.nodes.nodes_of(keys).iter().any(|node| silent(node).is_some())
         {
             return Ok(());
@@ -54,25 +48,5 @@ impl Redis {
             return Err(LockError::Unavailable { reason, detail, server, retry_after });
         }
         Ok(())
-    }
-}
-
-impl Node {
-    /// Whether the server answers before `until`. The probe goes on without its callers.
-    async fn is_back(&self, until: Instant) -> bool {
-        let probe = || {
-            let node = self.clone();
-            async move {
-                let now = Instant::now();
-                let from = node.inner.next_probe.lock().filter(|from| *from > now).unwrap_or(now);
-                sleep_until(from).await;
-                let answer = node.inner.timeout / CALLS_PER_TIMEOUT;
-                // Its health notes the answer.
-                let answered = node.call(cmd("PING"), Budget::new(answer, answer)).await;
-                *node.inner.next_probe.lock() = Some(Instant::now() + PAUSE);
-                answered.is_ok()
-            }
-        };
-        self.inner.probing.run(probe, until).await == Some(true)
     }
 }

@@ -8,7 +8,6 @@ mod inspect;
 #[cfg(feature = "defer")]
 pub(crate) mod jobs;
 mod lost;
-mod pubsub;
 mod ready;
 mod release;
 mod reply;

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::{iter, slice};
 
 use futures_util::StreamExt;
+use futures_util::future::join;
 use futures_util::stream::FuturesUnordered;
-use redis::{Pipeline, Value, cmd};
+use redis::{Value, cmd};
 
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::CallError;
@@ -150,12 +151,11 @@ impl Node {
         budget: Budget,
     ) -> Result<(bool, Vec<String>), CallError> {
         let call = RIGHTS.with(&[], needed);
-        let mut both = Pipeline::with_capacity(2);
-        both.add_command(call.by_hash()).add_command(call.by_text());
-        let replies = self.call_all(&both, 2, budget).await?;
+        let both = join(self.call(call, budget), self.call(call.by_text(), budget));
+        let (by_hash, by_text) = both.await;
         let (mut denied, mut found) = (Vec::new(), Value::Nil);
-        for (reply, right) in replies.into_iter().zip(["+evalsha", "+eval"]) {
-            match reply.extract_error().map_err(CallError::from) {
+        for (reply, right) in [(by_hash, "+evalsha"), (by_text, "+eval")] {
+            match reply {
                 Ok(reply) => found = reply,
                 Err(CallError::NoScript) => {}
                 Err(CallError::Final(LockError::AccessDenied { .. })) => {
@@ -188,7 +188,7 @@ impl Node {
     /// Gives up the connection, so that the next call opens another.
     async fn leave(&self, budget: Budget) {
         if let Ok(live) = self.connect(budget.until).await {
-            self.retire(&live);
+            self.discard(&live);
         }
     }
 }

@@ -9,10 +9,9 @@ use redis::Value;
 use crate::protocol::answer::{Asked, Released};
 use crate::protocol::request::Request;
 use crate::store::join::held_all;
-use crate::store::redis::client::budget::Budget;
+use crate::store::redis::client::budget::{Budget, Retry};
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::node::Node;
-use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::{
@@ -158,9 +157,10 @@ impl Redis {
     /// short enough for another renewal within the lease.
     fn renewal_answer(&self, request: &Request, ttl: Duration) -> Duration {
         let ttl = ttl.max(request.ttl);
-        let Some(measured) = self.nodes.round_trip(&request.key) else {
+        let Some(node) = self.nodes.node_of(&request.key) else {
             return (ttl / 10).max(RENEWAL_ANSWER_MIN);
         };
+        let measured = &node.health().round_trip;
         let (round_trip, shortest) = (measured.shortest(), measured.shortest() * ROUND_TRIPS);
         if ttl < shortest && measured.should_warn() {
             tracing::warn!(

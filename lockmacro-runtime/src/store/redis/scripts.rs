@@ -1,7 +1,5 @@
 //! The Lua scripts.
 
-use std::sync::LazyLock;
-
 use crate::protocol::request::Request;
 use crate::store::redis::client::script::Script;
 
@@ -13,19 +11,8 @@ macro_rules! files {
 
 macro_rules! script {
     ($companions:expr, $($part:expr),+) => {
-        Script {
-            code: concat!($($part),+),
-            hash: LazyLock::new(|| redis::Script::new(concat!($($part),+)).get_hash().to_owned()),
-            companions: &$companions,
-            merges: false,
-        }
+        Script::new(concat!($($part),+), &$companions)
     };
-}
-
-/// The script, with calls of many callers merged into one, as `for_each_call.lua` takes them.
-const fn merging(mut script: Script) -> Script {
-    script.merges = true;
-    script
 }
 
 /// The companion keys of a lock, see `queue.lua`.
@@ -34,13 +21,13 @@ const OF_A_LOCK: [&str; 4] = ["q", "w", "f", "h"];
 pub(crate) static ACQUIRE: Script =
     script!(OF_A_LOCK, files!("queue.lua", "grant.lua", "acquire.lua"));
 pub(crate) static ACQUIRE_SHARED: Script =
-    merging(script!(["q", "h"], files!("acquire_shared.lua", "for_each_call.lua")));
+    script!(["q", "h"], files!("acquire_shared.lua", "for_each_call.lua")).merging();
 pub(crate) static RELEASE: Script =
     script!(OF_A_LOCK, files!("release_unqueued.lua", "queue.lua", "release.lua"));
 pub(crate) static RELEASE_UNCONTENDED: Script =
-    merging(script!(["q"], files!("release_uncontended.lua", "for_each_call.lua")));
+    script!(["q"], files!("release_uncontended.lua", "for_each_call.lua")).merging();
 pub(crate) static RELEASE_SHARED: Script =
-    merging(script!(["q", "h"], files!("release_shared.lua", "for_each_call.lua")));
+    script!(["q", "h"], files!("release_shared.lua", "for_each_call.lua")).merging();
 pub(crate) static RELEASE_MIGRATING: Script = script!([], files!("release_migrating.lua"));
 pub(crate) static RELEASE_MIGRATING_SHARED: Script =
     script!(["h"], files!("release_migrating.lua"));
@@ -98,7 +85,7 @@ pub(crate) fn renew_script(request: &Request) -> &'static Script {
 /// The scripts for the deferred calls of one function.
 #[cfg(feature = "defer")]
 pub(crate) mod jobs {
-    use super::{LazyLock, Script};
+    use super::Script;
 
     const COMPANIONS: [&str; 6] = ["d", "r", "x", "u", "i", "o"];
 
@@ -117,7 +104,7 @@ pub(crate) mod jobs {
 /// The scripts that read locks.
 #[cfg(feature = "look")]
 pub(crate) mod inspect {
-    use super::{LazyLock, Script};
+    use super::Script;
 
     pub(crate) static LOCKS: Script = script!(["q", "h"], files!("inspect/locks.lua"));
     pub(crate) static QUEUE: Script = script!(["q", "w"], files!("inspect/queue.lua"));
@@ -128,5 +115,5 @@ pub(crate) mod inspect {
 #[cfg(all(lockmacro_simulation, feature = "test-util", feature = "defer"))]
 pub fn scripts() -> impl Iterator<Item = (&'static str, &'static str)> {
     let all = ALL.into_iter().chain(jobs::ALL).chain([&RIGHTS]);
-    all.map(|script| (script.hash.as_str(), script.code))
+    all.map(|script| (script.hash(), script.code))
 }

@@ -9,14 +9,12 @@ use redis::{Cmd, Value};
 use crate::protocol::answer::{Answer, Asked, Failed, Grant, OtherHolder, Queueing};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
-use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
+use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT, Retry};
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::failover::Failover;
-use crate::store::redis::client::replicas::ReplicaAcks;
-use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::ScriptCall;
-use crate::store::redis::client::url::{Addresses, Deployment, Target};
-use crate::store::redis::pubsub::channels::Grants;
+use crate::store::redis::client::subscriptions::Grants;
+use crate::store::redis::client::url::{Addresses, Deployment, ReplicaAcks};
 use crate::store::redis::reply::{Reply, answer, parsed};
 use crate::store::redis::scripts::{ACQUIRE, ACQUIRE_ALL, ACQUIRE_SHARED};
 use crate::store::redis::topology::route::Topology;
@@ -68,13 +66,10 @@ impl Redis {
     /// Locks on these servers, not connected yet. No call takes longer than `timeout`. The keys
     /// have the prefix already; the names of channels get it here.
     pub(crate) fn new(servers: &Deployment, timeout: Duration, key_prefix: &str) -> Self {
-        let (is_cluster, fails_over) = match servers.at {
-            Addresses::One(Target::At(_)) => (false, false),
-            Addresses::One(Target::Named(_)) => (false, true),
-            Addresses::Cluster(_) => (true, true),
-        };
+        let is_cluster = matches!(servers.at, Addresses::Cluster(_));
+        let fails_over = !matches!(servers.at, Addresses::One(_));
         let (grants, changes) = (Grants::new(is_cluster, key_prefix), Arc::default());
-        let nodes = Topology::new(servers, timeout, &changes, Arc::clone(&grants) as _);
+        let nodes = Topology::new(servers, timeout, &changes, &grants);
         let slots = Arc::new(AtomicBool::new(is_cluster));
         let fence_retention = servers.fence_retention.unwrap_or(RETENTION).as_millis();
         Self {
@@ -96,7 +91,7 @@ impl Redis {
         let (slots, every_key) = (Arc::clone(&self.slots), Arc::clone(&self.every_key));
         let fence_retention = Arc::clone(&self.fence_retention);
         let (grants, changes) = (self.grants.apart(), Arc::clone(&self.changes));
-        let nodes = self.nodes.apart(Arc::clone(&grants) as _);
+        let nodes = self.nodes.apart(&grants);
         Self { nodes, changes, grants, slots, fence_retention, every_key, ..*self }
     }
 
@@ -321,7 +316,7 @@ impl Servers for Redis {
     }
 
     fn round_trip(&self, key: &LockKey) -> Duration {
-        self.nodes.round_trip(key).map_or(Duration::ZERO, |measured| measured.shortest())
+        self.nodes.node_of(key).map_or(Duration::ZERO, |node| node.health().round_trip.shortest())
     }
 
     fn may_forget(&self) -> bool {
@@ -333,7 +328,7 @@ impl Servers for Redis {
     }
 
     fn is_lost(&self, request: &Request) -> bool {
-        request.keys().iter().any(|key| self.nodes.is_lost(key))
+        self.nodes.nodes_of(request.keys()).iter().any(|node| node.health().is_lost())
     }
 
     fn is_news(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::store::redis::client::replicas::not_replicated;
+use crate::store::redis::client::url::not_replicated;
 use crate::value::error::LockError;
 
 /// The settings of the nodes.

@@ -65,7 +65,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("a waiter never asks again", "stuck", "store/redis/wait.rs",
         "ControlFlow::Continue((sample, until.min(pause)))",
         "ControlFlow::Continue((sample, until))"),
-    mutant("a push is not heard", "idle", "store/redis/pubsub/channels.rs",
+    mutant("a push is not heard", "idle", "store/redis/client/subscriptions.rs",
         "self.waiters.grant(number, secret, hand_off);", "drop((secret, hand_off));"),
     // Releases.
     mutant("a dropped call is not released", "idle|left", "engine/cleanup/acquisition.rs",

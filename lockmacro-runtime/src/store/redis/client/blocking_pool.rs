@@ -1,9 +1,7 @@
 //! Connections beside the shared one, for commands that block their connection: one for each call,
 //! and a few at most.
 
-use std::time::Duration;
-
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Value};
 use tokio::sync::Semaphore;
 use tokio::time::{timeout, timeout_at};
 
@@ -11,8 +9,7 @@ use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::connection::Connection;
 use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
-use crate::store::redis::client::replicas::ReplicaAcks;
-use crate::store::redis::client::script::ScriptCall;
+use crate::store::redis::client::url::ReplicaAcks;
 use crate::value::applied::Applied;
 use crate::value::sync::Mutex;
 
@@ -43,8 +40,9 @@ impl BlockingPool {
     /// the connection may still be blocked.
     pub(crate) async fn eval_acknowledged(
         &self,
-        (connector, asking): (&Connector, bool),
-        call: ScriptCall<'_>,
+        connector: &Connector,
+        asking: bool,
+        [by_hash, by_text]: [Cmd; 2],
         replicated: ReplicaAcks,
         budget: Budget,
     ) -> Result<(Value, u32), CallError> {
@@ -53,20 +51,32 @@ impl BlockingPool {
             return Err(CallError::timeout("waiting for a connection", Applied::No));
         };
         let kept = self.idle.lock().as_mut().and_then(Vec::pop);
-        let (mut connection, command) = match kept.filter(|kept| connector.is_current(kept)) {
-            Some(kept) => (kept, call.by_hash()),
+        let (connection, command) = match kept.filter(|kept| connector.is_current(kept)) {
+            Some(kept) => (kept, by_hash),
             // By its text where the server may not know the hash: otherwise the WAIT that follows
             // would be useless.
             None => {
                 let opened = timeout_at(budget.until, connector.open()).await;
-                (opened.unwrap_or_else(|_| Err(CallError::not_connected()))?, call.by_text())
+                (opened.unwrap_or_else(|_| Err(CallError::not_connected()))?, by_text.clone())
             }
         };
-        let mut answer =
-            eval_and_wait(asking, &mut connection, command, replicated, budget.answer).await;
+        let eval_and_wait = async |command: Cmd| {
+            let mut wait = redis::cmd("WAIT");
+            wait.arg(replicated.acks).arg(replicated.milliseconds());
+            let sent = connection.send_pair(asking, command.into(), Some(wait));
+            let Ok(replies) = timeout(budget.answer, sent).await else {
+                return Err(CallError::unanswered());
+            };
+            let [reply, acked] = replies?;
+            let reply = reply.extract_error()?;
+            match acked.extract_error()? {
+                Value::Int(acked) => Ok((reply, u32::try_from(acked).unwrap_or_default())),
+                other => Err(unexpected(&other)),
+            }
+        };
+        let mut answer = eval_and_wait(command).await;
         if let Err(CallError::NoScript) = answer {
-            let text = call.by_text();
-            answer = eval_and_wait(asking, &mut connection, text, replicated, budget.answer).await;
+            answer = eval_and_wait(by_text).await;
         }
         let mut idle = self.idle.lock();
         match &answer {
@@ -86,31 +96,5 @@ impl BlockingPool {
             }
         }
         answer
-    }
-}
-
-async fn eval_and_wait(
-    asking: bool,
-    connection: &mut Connection,
-    command: Cmd,
-    replicated: ReplicaAcks,
-    budget: Duration,
-) -> Result<(Value, u32), CallError> {
-    let mut both = Pipeline::with_capacity(3);
-    if asking {
-        both.cmd("ASKING");
-    }
-    both.add_command(command);
-    both.cmd("WAIT").arg(replicated.acks).arg(replicated.milliseconds());
-    let skipped = usize::from(asking);
-    let replies = timeout(budget, connection.inner.send_packed_commands(&both, skipped, 2));
-    let Ok(replies) = replies.await else {
-        return Err(CallError::unanswered());
-    };
-    let mut replies = replies?.into_iter();
-    let reply = replies.next().unwrap_or(Value::Nil).extract_error()?;
-    match replies.next().unwrap_or(Value::Nil).extract_error()? {
-        Value::Int(acked) => Ok((reply, u32::try_from(acked).unwrap_or_default())),
-        other => Err(unexpected(&other)),
     }
 }

@@ -1,11 +1,26 @@
-//! The time limits of a call.
+//! The time limits of a call, and its retries: a broken connection is replaced at once; after that
+//! the delay grows, until the caller's budget is used up.
 
 use std::time::Duration;
 
+use tokio::time::sleep;
+
+use crate::store::redis::client::error::{CallError, Transient};
+use crate::value::applied::Applied;
+use crate::value::backoff::Backoff;
+use crate::value::error::Unavailability;
 use crate::value::time::Instant;
 
 /// Unanswered commands that fit into the manager's timeout.
 pub(crate) const CALLS_PER_TIMEOUT: u32 = 4;
+
+/// Delay before the third try; the second follows at once.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// Longest delay between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+/// The same for a caller that waits long: a crowd of such callers asks no more often than it
+/// would from the queue.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// The time limits of a call: for each command, and for the whole.
 #[derive(Debug, Clone, Copy)]
@@ -22,5 +37,72 @@ impl Budget {
     /// From now on: up to `answer` for each command, and `all` for the whole.
     pub(crate) fn new(answer: Duration, all: Duration) -> Self {
         Self { answer, until: Instant::now() + all, strict: false }
+    }
+}
+
+/// The retries of one call.
+pub(crate) struct Retry {
+    pub(crate) budget: Budget,
+    /// Whether the earlier calls were applied.
+    pub(crate) earlier: Applied,
+    began: Instant,
+    /// The delay before the next try.
+    pause: Duration,
+    /// The delays after that one.
+    backoff: Backoff,
+    /// The most specific error: a timeout at the end says less than an error reply before it.
+    clearest: Option<Transient>,
+}
+
+impl Retry {
+    pub(crate) fn new(budget: Budget) -> Self {
+        let (began, pause) = (Instant::now(), Duration::ZERO);
+        let backoff = Backoff::new(FIRST_PAUSE, LONGEST_WAIT);
+        Self { budget, earlier: Applied::No, began, pause, backoff, clearest: None }
+    }
+
+    /// Repeats a call for as long as its errors are transient, within the budget. The call takes
+    /// the budget, and whether the calls before it were applied.
+    pub(crate) async fn repeat<T, F>(
+        &mut self,
+        mut call: impl FnMut(Budget, Applied) -> F,
+    ) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<T, CallError>>,
+    {
+        loop {
+            match call(self.budget, self.earlier).await {
+                Err(error) => {
+                    self.earlier = self.earlier.and(error.applied());
+                    self.after(error.transient()?).await?;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Waits before the next try. Returns the error for the caller when no time is left for one.
+    async fn after(&mut self, error: Transient) -> Result<(), CallError> {
+        if Instant::now() + self.pause >= self.budget.until {
+            let clearest = self.clearest.take().filter(|last| weight(last) > weight(&error));
+            return Err(CallError::Transient(clearest.unwrap_or(error)));
+        }
+        if self.clearest.as_ref().is_none_or(|last| weight(&error) >= weight(last)) {
+            self.clearest = Some(error);
+        }
+        sleep(self.pause).await;
+        // After a long time the limit of the delay is a tenth of that time.
+        let longest = (self.began.elapsed() / 10).clamp(LONGEST_PAUSE, LONGEST_WAIT);
+        self.pause = self.backoff.next_within(longest);
+        Ok(())
+    }
+}
+
+/// How specific an error is: a timeout least, a broken connection more, an error reply most.
+fn weight(error: &Transient) -> u8 {
+    match error.reason {
+        Unavailability::Timeout | Unavailability::TooSlow => 0,
+        Unavailability::Disconnected => 1,
+        _ => 2,
     }
 }

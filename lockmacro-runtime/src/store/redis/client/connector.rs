@@ -1,88 +1,98 @@
-//! The address of a server, and the state that its connections share.
+//! Opening connections to a server, and the state that they share.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use redis::ConnectionAddr;
+use redis::aio::{MultiplexedConnection, SendError};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ProtocolVersion, PushInfo, Value};
+use tokio::time::timeout;
 
 use crate::store::redis::client::connection::Connection;
+use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::health::Health;
-use crate::store::redis::client::sentinel::Sentinels;
+use crate::store::redis::client::rejection::explained;
+use crate::store::redis::client::sentinel::{Sentinels, is_primary};
 use crate::store::redis::client::settings::Settings;
-use crate::store::redis::client::subscriptions::PushSink;
-use crate::store::redis::client::url::Target;
+use crate::store::redis::client::stream;
+use crate::store::redis::client::subscriptions::{Grants, Subscriptions};
+use crate::value::applied::Applied;
+use crate::value::error::{LockError, Unavailability};
+use crate::value::time::Instant;
+
+/// Commands that fit into the buffer of a connection: more than are ever in flight.
+///
+/// A caller that waited for room in the buffer could be given the room while nobody polls that
+/// caller, and would keep the room from the others.
+const PIPELINE_BUFFER: usize = 1 << 24;
 
 /// Opens connections to one server.
 pub(crate) struct Connector {
-    pub(crate) target: Target,
-    pub(crate) settings: Settings,
-    /// The sentinels that name the server, if the URL lists sentinels.
-    pub(crate) sentinels: Option<Sentinels>,
+    server: Server,
+    settings: Settings,
+    /// Longest time to open a connection.
     pub(crate) timeout: Duration,
     pub(crate) changes: Arc<Failover>,
     /// Connections in a row that were closed before grants could arrive on them.
-    pub(crate) closed: AtomicU32,
-    pub(crate) sink: Arc<dyn PushSink>,
+    closed: AtomicU32,
+    pub(crate) grants: Arc<Grants>,
+}
+
+pub(crate) enum Server {
+    At(ConnectionAddr),
+    /// The primary that these sentinels name.
+    Named(Sentinels),
 }
 
 impl Connector {
-    /// A connector for the same server, with other waiters.
-    pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
-        let (target, settings) = (self.target.clone(), self.settings.clone());
-        Self::new(target, settings, self.timeout, Arc::clone(&self.changes), sink)
-    }
-
     /// A connector for a server. Opening a connection takes at most `timeout`.
     pub(crate) fn new(
-        target: Target,
+        server: Server,
         settings: Settings,
         timeout: Duration,
         changes: Arc<Failover>,
-        sink: Arc<dyn PushSink>,
+        grants: &Arc<Grants>,
     ) -> Self {
-        let sentinels = match &target {
-            Target::Named(group) => Some(Sentinels::new((**group).clone())),
-            Target::At(_) => None,
-        };
-        let closed = AtomicU32::new(0);
-        Self { target, settings, sentinels, timeout, changes, closed, sink }
+        let (closed, grants) = (AtomicU32::new(0), Arc::clone(grants));
+        Self { server, settings, timeout, changes, closed, grants }
     }
 
-    /// A connector for another server of a cluster, with the same users and settings.
-    pub(crate) fn to(&self, at: ConnectionAddr, sink: &Arc<dyn PushSink>) -> Self {
-        let (settings, changes) = (self.settings.clone(), self.changes.for_node());
-        Self::new(Target::At(at), settings, self.timeout, changes, Arc::clone(sink))
+    /// A connector for the same server, with other waiters.
+    pub(crate) fn apart(&self, grants: &Arc<Grants>) -> Self {
+        let server = match &self.server {
+            Server::At(at) => Server::At(at.clone()),
+            Server::Named(sentinels) => Server::Named(Sentinels::new(sentinels.group.clone())),
+        };
+        let (settings, changes) = (self.settings.clone(), Arc::clone(&self.changes));
+        Self::new(server, settings, self.timeout, changes, grants)
     }
 
     /// The address of the server; `None` where sentinels name the server.
     pub(crate) fn address(&self) -> Option<&ConnectionAddr> {
-        match &self.target {
-            Target::At(at) => Some(at),
-            Target::Named(_) => None,
+        match &self.server {
+            Server::At(at) => Some(at),
+            Server::Named(_) => None,
         }
     }
 
     /// The server's address for messages: host and port, or a path; without user, password and
     /// database.
-    pub(crate) fn server(&self) -> String {
-        match &self.target {
-            Target::At(at) => at.to_string(),
-            Target::Named(sentinels) => match self.changes.last() {
-                Some(at) => at.to_string(),
-                None => sentinels.to_string(),
-            },
+    pub(crate) fn name(&self) -> String {
+        self.changes.last().map_or_else(|| self.target(), |at| at.to_string())
+    }
+
+    /// The address of the server, or the sentinels that name it.
+    fn target(&self) -> String {
+        match &self.server {
+            Server::At(at) => at.to_string(),
+            Server::Named(sentinels) => sentinels.group.to_string(),
         }
     }
 
     /// The health of the server. Servers that follow one another under one name share it.
     pub(crate) fn health(&self) -> Arc<Health> {
-        let name = match &self.target {
-            Target::At(at) => at.to_string(),
-            Target::Named(sentinels) => sentinels.to_string(),
-        };
-        self.changes.healths().of(&name)
+        self.changes.healths().of(&self.target())
     }
 
     /// Whether a connection leads to the server that the address leads to now.
@@ -92,14 +102,137 @@ impl Connector {
 
     /// Whether most sentinels name another server than the one connected to.
     pub(crate) async fn is_replaced(&self) -> bool {
-        let Some(sentinels) = &self.sentinels else { return false };
-        sentinels.agreed().await.is_some_and(|at| self.changes.leads_elsewhere(&at))
+        let Server::Named(sentinels) = &self.server else { return false };
+        let named = sentinels.primary().await;
+        named.is_ok_and(|(at, by_most)| {
+            by_most && self.changes.last().is_some_and(|last| last != at)
+        })
     }
 
     /// Closes the connections to the sentinels, and keeps none from now on.
     pub(crate) fn close(&self) {
-        if let Some(sentinels) = &self.sentinels {
+        if let Server::Named(sentinels) = &self.server {
             sentinels.close();
+        }
+    }
+
+    /// Makes a refused login transient if the next credentials may be accepted.
+    pub(crate) fn or_next_login(&self, error: CallError) -> CallError {
+        self.settings.or_next_login(error)
+    }
+
+    pub(crate) async fn open(&self) -> Result<Connection, CallError> {
+        let (at, limit) = match &self.server {
+            Server::At(at) => (at.clone(), self.timeout),
+            // A server that hangs is soon replaced, first at the sentinels and then here.
+            Server::Named(sentinels) => (sentinels.primary().await?.0, self.timeout / 4),
+        };
+        let settings = self.settings.current().await?;
+        let channels = Subscriptions::new(&self.grants);
+        let opened = async {
+            let (mut inner, without_pushes) = self.open_and_ask(&settings, &at, &channels).await?;
+            if self.address().is_none()
+                && !is_primary(inner.send_packed_command(&redis::cmd("ROLE")).await)
+            {
+                let why = "the sentinels still name a server that is no longer the primary";
+                return Err(CallError::broken(Unavailability::ReadOnly, why, Applied::No));
+            }
+            Ok((inner, without_pushes))
+        };
+        let opened = timeout(limit, opened).await;
+        match opened.unwrap_or_else(|_| Err(CallError::not_connected())) {
+            Ok((inner, without_pushes)) => {
+                let generation = self.changes.opened(&at);
+                Ok(Connection::new(inner, channels, without_pushes, generation))
+            }
+            Err(error) => Err(explained(&settings, &at, self.or_next_login(error)).await),
+        }
+    }
+
+    /// Opens a connection, and one without pushes where the server refuses those. Returns when it
+    /// was found that no grant can arrive on it.
+    async fn open_and_ask(
+        &self,
+        settings: &Settings,
+        at: &ConnectionAddr,
+        channels: &Arc<Subscriptions>,
+    ) -> Result<(MultiplexedConnection, Option<Instant>), CallError> {
+        let without_pushes = match self.open_with_pushes(settings, at, channels).await {
+            _ if self.was_closed_again() => Some(Instant::now()),
+            Ok(inner) => return Ok((inner, None)),
+            // HELLO is refused, as by some proxies.
+            Err(CallError::Final(LockError::Unavailable {
+                reason: Unavailability::Protocol,
+                ..
+            })) => {
+                channels.refused();
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        let inner = self.open_checked(settings, at, AsyncConnectionConfig::new()).await?;
+        Ok((inner, without_pushes))
+    }
+
+    /// Opens a connection on which pushes arrive: among the replies, and never before the replies
+    /// to earlier commands.
+    async fn open_with_pushes(
+        &self,
+        settings: &Settings,
+        at: &ConnectionAddr,
+        channels: &Arc<Subscriptions>,
+    ) -> Result<MultiplexedConnection, CallError> {
+        let channels = Arc::clone(channels);
+        let push = move |push: PushInfo| -> Result<(), SendError> {
+            channels.push(&push);
+            Ok(())
+        };
+        let config = AsyncConnectionConfig::new().set_push_sender(push);
+        let login = settings.login.clone().set_protocol(ProtocolVersion::RESP3);
+        let opened = self.open_checked(&settings.with(login), at, config).await;
+        opened.inspect_err(|error| self.note_closed(Some(error)))
+    }
+
+    /// Counts a connection that was closed before grants could arrive on it: some proxies close a
+    /// connection on a command that they do not know. Without an error they can arrive.
+    pub(crate) fn note_closed(&self, error: Option<&CallError>) {
+        match error {
+            None => self.closed.store(0, Ordering::Relaxed),
+            Some(CallError::Transient(transient))
+                if transient.reason == Unavailability::Disconnected =>
+            {
+                self.closed.fetch_add(1, Ordering::Relaxed);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Whether two connections in a row were closed like that. The next one is the second again.
+    fn was_closed_again(&self) -> bool {
+        let counted_again = |closed| (closed > 1).then_some(1);
+        self.closed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted_again).is_ok()
+    }
+
+    /// Opens a connection and sends a PING: a server that wants a password says so in its reply.
+    async fn open_checked(
+        &self,
+        settings: &Settings,
+        at: &ConnectionAddr,
+        config: AsyncConnectionConfig,
+    ) -> Result<MultiplexedConnection, CallError> {
+        let config = config
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(PIPELINE_BUFFER);
+        let client = settings.client(at).map_err(CallError::Final)?;
+        let connection = stream::connection(&client, &config).await;
+        let mut connection = connection.map_err(CallError::unapplied)?;
+        let asked = Instant::now();
+        let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
+        self.health().round_trip.note(asked);
+        match greeting.and_then(Value::extract_error).map_err(CallError::unapplied) {
+            Ok(_) | Err(CallError::Final(LockError::AccessDenied { .. })) => Ok(connection),
+            Err(error) => Err(error),
         }
     }
 }

@@ -3,7 +3,6 @@
 
 use redis::{ErrorKind, RedisError, Value};
 
-use crate::store::redis::client::tls;
 use crate::value::applied::Applied;
 use crate::value::companion::write_companion;
 use crate::value::error::{LockError, Unavailability};
@@ -60,14 +59,19 @@ impl Transient {
     pub(crate) fn new(reason: Unavailability, detail: impl Into<String>, applied: Applied) -> Self {
         Self { reason, detail: detail.into(), server: None, applied, replace: false, login: false }
     }
-
-    /// The same on a connection that has to be replaced.
-    pub(crate) fn replacing(self) -> Self {
-        Self { replace: true, ..self }
-    }
 }
 
 impl CallError {
+    /// The error for a connection that has to be replaced.
+    pub(crate) fn broken(
+        reason: Unavailability,
+        detail: impl Into<String>,
+        applied: Applied,
+    ) -> Self {
+        let transient = Transient::new(reason, detail, applied);
+        CallError::Transient(Transient { replace: true, ..transient })
+    }
+
     /// The error of a step that took too long.
     pub(crate) fn timeout(detail: &str, applied: Applied) -> Self {
         CallError::Transient(Transient::new(Unavailability::Timeout, detail, applied))
@@ -107,7 +111,8 @@ impl CallError {
 
     /// The error of a connection attempt: the caller's command was not sent yet.
     pub(crate) fn unapplied(error: RedisError) -> Self {
-        if let Some(detail) = tls::explained(&error) {
+        #[cfg(feature = "tls")]
+        if let Some(detail) = of_tls(&error) {
             return CallError::Final(unavailable(Unavailability::Tls, detail));
         }
         let mut error = CallError::from(error);
@@ -184,10 +189,7 @@ fn without_arguments(text: &str) -> String {
 
 /// The error of a server at its connection limit, which it sends to every new connection.
 pub(crate) fn full(text: &str) -> Option<CallError> {
-    is_full(text).then(|| {
-        let transient = Transient::new(Unavailability::Refused, text, Applied::No);
-        CallError::Transient(transient.replacing())
-    })
+    is_full(text).then(|| CallError::broken(Unavailability::Refused, text, Applied::No))
 }
 
 fn is_full(text: &str) -> bool {
@@ -226,27 +228,39 @@ impl From<RedisError> for CallError {
         match error.kind() {
             ErrorKind::AuthenticationFailed => CallError::Final(no_login(detail)),
             _ if error.is_connection_refusal() => {
-                broken(Unavailability::Refused, detail, Applied::No)
+                Self::broken(Unavailability::Refused, detail, Applied::No)
             }
             ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
-                broken(Unavailability::Protocol, detail, Applied::Unknown)
+                Self::broken(Unavailability::Protocol, detail, Applied::Unknown)
             }
-            _ => broken(Unavailability::Disconnected, detail, Applied::Unknown),
+            _ => Self::broken(Unavailability::Disconnected, detail, Applied::Unknown),
         }
     }
 }
 
-/// The error for a connection that has to be replaced.
-fn broken(reason: Unavailability, detail: String, applied: Applied) -> CallError {
-    CallError::Transient(Transient::new(reason, detail, applied).replacing())
-}
+/// The error of rustls, and what to do about it.
+#[cfg(feature = "tls")]
+fn of_tls(error: &RedisError) -> Option<String> {
+    use std::error::Error;
 
-/// The setting that names the database. A URL of a host has it as its path.
-pub(crate) const DB: &str = "db";
+    use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
+    use rustls::{AlertDescription, CertificateError};
 
-/// The error for a database that the server does not have.
-pub(crate) fn no_database(detail: String) -> CallError {
-    CallError::Final(LockError::InvalidSetting { setting: DB, detail })
+    // The `redis` crate wraps an I/O error in an `Arc`, with the error of rustls inside.
+    let wrapped = error.source()?.downcast_ref::<std::sync::Arc<dyn Error + Send + Sync>>()?;
+    let inner = wrapped.downcast_ref::<std::io::Error>()?.get_ref()?;
+    let error = inner.downcast_ref::<rustls::Error>()?;
+    let remedy = match error {
+        InvalidCertificate(CertificateError::UnknownIssuer) => {
+            ": name the certificate of its issuer by `cacert=`"
+        }
+        AlertReceived(AlertDescription::CertificateRequired) => {
+            ": the server wants a client certificate, name it by `cert=` and `key=`"
+        }
+        InvalidMessage(_) => ": the server may not speak TLS on this port",
+        _ => "",
+    };
+    Some(format!("{error}{remedy}"))
 }
 
 fn no_login(detail: String) -> LockError {
@@ -264,32 +278,30 @@ fn of_reply(code: &str, text: &str) -> CallError {
     });
     let code = inner.flatten().unwrap_or(code);
     let detail = format!("{code} {text}").trim_end().to_owned();
-    let refused = |reason, replace| {
-        let transient = Transient::new(reason, detail.clone(), Applied::No);
-        Transient { replace, ..transient }
-    };
-    let transient = |reason, replace| CallError::Transient(refused(reason, replace));
+    let refused = |reason| Transient::new(reason, detail.clone(), Applied::No);
+    let transient = |reason| CallError::Transient(refused(reason));
+    let replica = |reason| CallError::broken(reason, detail.clone(), Applied::No);
     match code {
         "NOSCRIPT" => CallError::NoScript,
         "WRONGTYPE" => CallError::NotALock,
         "CROSSSLOT" => CallError::CrossSlot,
         // The server accepts writes again once memory is free, a replica is back, or data is saved.
-        "OOM" => transient(Unavailability::OutOfMemory, false),
-        "NOREPLICAS" => transient(Unavailability::NotEnoughReplicas, false),
-        "MISCONF" => transient(Unavailability::NotSaving, false),
+        "OOM" => transient(Unavailability::OutOfMemory),
+        "NOREPLICAS" => transient(Unavailability::NotEnoughReplicas),
+        "MISCONF" => transient(Unavailability::NotSaving),
         // The code of grant.lua.
         "FENCESUSEDUP" => CallError::Final(unavailable(Unavailability::FencesUsedUp, detail)),
         "NOAUTH" | "WRONGPASS" => CallError::Final(no_login(detail)),
         "NOPERM" => CallError::Final(LockError::access_denied(detail)),
         // A new connection may find the primary, where a name stands for it.
-        "READONLY" => transient(Unavailability::ReadOnly, true),
+        "READONLY" => replica(Unavailability::ReadOnly),
         // The server was made a replica while it waited for its own replicas.
-        "UNBLOCKED" => transient(Unavailability::ReadOnly, true),
-        "MASTERDOWN" => transient(Unavailability::PrimaryDown, true),
-        "LOADING" => transient(Unavailability::Loading, false),
-        "BUSY" => transient(Unavailability::BusyScript, false),
-        "CLUSTERDOWN" => transient(Unavailability::ClusterDown, false),
-        "TRYAGAIN" => CallError::Split(refused(Unavailability::ClusterDown, false)),
+        "UNBLOCKED" => replica(Unavailability::ReadOnly),
+        "MASTERDOWN" => replica(Unavailability::PrimaryDown),
+        "LOADING" => transient(Unavailability::Loading),
+        "BUSY" => transient(Unavailability::BusyScript),
+        "CLUSTERDOWN" => transient(Unavailability::ClusterDown),
+        "TRYAGAIN" => CallError::Split(refused(Unavailability::ClusterDown)),
         "MOVED" | "ASK" => match text.split_once(' ') {
             Some((_slot, address)) => {
                 let address = address.trim_end().to_owned();
@@ -306,7 +318,8 @@ fn of_reply(code: &str, text: &str) -> CallError {
         _ if text.contains("DB index is out of range")
             || text.contains("SELECT is not allowed") =>
         {
-            no_database(detail)
+            // A URL of a host has it as its path.
+            CallError::Final(LockError::InvalidSetting { setting: "db", detail })
         }
         _ => CallError::Final(unavailable(Unavailability::Protocol, detail)),
     }

@@ -94,12 +94,6 @@ impl Failover {
         generation
     }
 
-    /// Whether the last connection leads to another server than this one.
-    pub(crate) fn leads_elsewhere(&self, at: &ConnectionAddr) -> bool {
-        let last = self.at.lock();
-        last.as_ref().is_some_and(|last| last != at)
-    }
-
     /// Whether a connection of this generation leads to the same server as the last one.
     pub(crate) fn is_current(&self, generation: u64) -> bool {
         self.generation.load(Ordering::Relaxed) == generation

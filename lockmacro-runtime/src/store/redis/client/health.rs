@@ -1,12 +1,11 @@
-//! Whether the servers of a manager answer, on all its connections. A lost server is logged once,
-//! and once more when it is back, however many calls fail meanwhile.
+//! Whether the servers of a manager answer, on all its connections, and how fast. A lost server is
+//! logged once, and once more when it is back, however many calls fail meanwhile.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::store::redis::client::round_trip::RoundTrip;
 use crate::value::error::Unavailability;
 use crate::value::sync::Mutex;
 use crate::value::time::Instant;
@@ -15,6 +14,10 @@ use crate::value::time::Instant;
 const OUTAGE_GAP: Duration = Duration::from_secs(60);
 /// Shortest time between two failures that are logged at WARN outside an outage.
 const WARN_EVERY: Duration = Duration::from_secs(5);
+/// Length of a window in which the shortest answer is kept; the one before counts, too.
+const WINDOW: Duration = Duration::from_secs(10);
+/// Fewest answers from which the shortest one is known.
+const ANSWERS_MIN: u32 = 4;
 
 /// The health of all servers of a manager.
 #[derive(Default)]
@@ -30,7 +33,8 @@ pub(crate) struct Health {
     /// The last command has failed. Read for every answer.
     failing: AtomicBool,
     outage: Mutex<Option<Outage>>,
-    round_trip: Arc<RoundTrip>,
+    /// Over all connections to the server.
+    pub(crate) round_trip: RoundTrip,
 }
 
 /// Failed commands without an answered one in between.
@@ -74,11 +78,6 @@ impl Healths {
 }
 
 impl Health {
-    /// The measured round trip, over all connections to the server.
-    pub(crate) fn round_trip(&self) -> &Arc<RoundTrip> {
-        &self.round_trip
-    }
-
     /// Notes an answer.
     pub(crate) fn answered(&self, server: impl FnOnce() -> String) {
         if !self.failing.load(Ordering::Relaxed) {
@@ -94,14 +93,17 @@ impl Health {
         }
     }
 
-    /// Notes a command that failed because of the server. The server is lost when no command was
-    /// answered for `least`.
+    /// Notes a command that failed for this reason. The server is lost when it has served none for
+    /// `least`.
     pub(crate) fn failed(
         &self,
         reason: Unavailability,
         least: Duration,
         server: impl FnOnce() -> String,
     ) {
+        if !serves_none(reason) {
+            return self.answered(server);
+        }
         let now = Instant::now();
         let mut outage = self.outage.lock();
         self.failing.store(true, Ordering::Relaxed);
@@ -124,10 +126,8 @@ impl Health {
     /// Why the server gives no answer and for how long it has not, if it is lost. A server that
     /// answers, and refuses, is asked by each caller.
     pub(crate) fn silent(&self) -> Option<(Unavailability, Duration)> {
-        use Unavailability::{BusyScript, Disconnected, Loading, Refused, Timeout};
         let (reason, since) = self.lost()?;
-        matches!(reason, BusyScript | Disconnected | Loading | Refused | Timeout)
-            .then(|| (reason, since.elapsed()))
+        is_silent(reason).then(|| (reason, since.elapsed()))
     }
 
     /// Whether the server is lost.
@@ -145,25 +145,102 @@ impl Health {
     }
 }
 
+/// Whether a server that fails for this reason gives no answer.
+fn is_silent(reason: Unavailability) -> bool {
+    use Unavailability::{BusyScript, Disconnected, Loading, Refused, Timeout};
+    matches!(reason, BusyScript | Disconnected | Loading | Refused | Timeout)
+}
+
 /// Whether a server that fails for this reason serves no lock at all.
-pub(crate) fn is_lost(reason: Unavailability) -> bool {
-    use Unavailability::{
-        BusyScript, ClusterDown, Disconnected, Loading, NotEnoughReplicas, NotSaving, PrimaryDown,
-        ReadOnly, Refused, Timeout,
-    };
-    matches!(
-        reason,
-        BusyScript
-            | ClusterDown
-            | Disconnected
-            | Loading
-            | NotEnoughReplicas
-            | NotSaving
-            | PrimaryDown
-            | ReadOnly
-            | Refused
-            | Timeout
-    )
+fn serves_none(reason: Unavailability) -> bool {
+    use Unavailability::{ClusterDown, NotEnoughReplicas, NotSaving, PrimaryDown, ReadOnly};
+    is_silent(reason)
+        || matches!(reason, ClusterDown | NotEnoughReplicas | NotSaving | PrimaryDown | ReadOnly)
+}
+
+/// The measured round trip to one server: smoothed, with its deviation, as in TCP (RFC 6298); and
+/// the shortest recent one, which neither large replies nor pauses of the server lengthen.
+#[derive(Debug)]
+pub(crate) struct RoundTrip {
+    /// The smoothed round trip and its deviation, in microseconds, 32 bits each.
+    measured: AtomicU64,
+    /// The time that the windows are counted from.
+    began: Instant,
+    /// The number of this window and its shortest answer in microseconds, 32 bits each.
+    window: AtomicU64,
+    /// The same for the last window with answers.
+    previous: AtomicU64,
+    /// The number of answers, up to [`ANSWERS_MIN`].
+    answers: AtomicU32,
+    /// Whether a ttl too short for the round trip was logged.
+    warned: AtomicBool,
+}
+
+impl Default for RoundTrip {
+    fn default() -> Self {
+        let (measured, window, previous, answers, warned) = Default::default();
+        Self { measured, began: Instant::now(), window, previous, answers, warned }
+    }
+}
+
+impl RoundTrip {
+    /// Notes an answer to a command that was sent at `asked`. Of two concurrent answers one may be
+    /// ignored.
+    pub(crate) fn note(&self, asked: Instant) {
+        let now = Instant::now();
+        self.noted(now, now.duration_since(asked));
+    }
+
+    fn noted(&self, now: Instant, took: Duration) {
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).clamp(1, 1 << 30);
+        let (smoothed, deviation) = self.measured();
+        let (smoothed, deviation) = match smoothed {
+            0 => (took, took / 2),
+            _ => {
+                let off = smoothed.abs_diff(took);
+                ((7 * smoothed + took) / 8, (3 * deviation + off) / 4)
+            }
+        };
+        self.measured.store(smoothed << 32 | deviation, Ordering::Relaxed);
+        let number = now.duration_since(self.began).as_secs() / WINDOW.as_secs() + 1;
+        let window = self.window.load(Ordering::Relaxed);
+        if window >> 32 != number {
+            self.previous.store(window, Ordering::Relaxed);
+        }
+        if window >> 32 != number || took < window & u64::from(u32::MAX) {
+            self.window.store(number << 32 | took, Ordering::Relaxed);
+        }
+        if self.answers.load(Ordering::Relaxed) < ANSWERS_MIN {
+            self.answers.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The shortest recent round trip; zero until there are enough answers.
+    pub(crate) fn shortest(&self) -> Duration {
+        if self.answers.load(Ordering::Relaxed) < ANSWERS_MIN {
+            return Duration::ZERO;
+        }
+        let windows = [&self.window, &self.previous].map(|window| window.load(Ordering::Relaxed));
+        let shortest = windows.into_iter().filter(|window| *window != 0);
+        let shortest = shortest.map(|window| window & u64::from(u32::MAX)).min();
+        Duration::from_micros(shortest.unwrap_or_default())
+    }
+
+    /// The longest time that an answer of a healthy server may take.
+    pub(crate) fn longest(&self) -> Duration {
+        let (smoothed, deviation) = self.measured();
+        Duration::from_micros(2 * smoothed + 4 * deviation)
+    }
+
+    /// Whether a ttl too short for the round trip is still to be logged; true once.
+    pub(crate) fn should_warn(&self) -> bool {
+        !self.warned.swap(true, Ordering::Relaxed)
+    }
+
+    fn measured(&self) -> (u64, u64) {
+        let measured = self.measured.load(Ordering::Relaxed);
+        (measured >> 32, measured & u64::from(u32::MAX))
+    }
 }
 
 #[cfg(test)]
@@ -226,5 +303,53 @@ mod tests {
         assert!(healths.is_news() && !healths.is_news());
         advance(WARN_EVERY).await;
         assert!(healths.is_news() && !healths.is_news());
+    }
+
+    const fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn a_longer_round_trip_counts_from_its_first_answer() {
+        let round_trip = RoundTrip::default();
+        assert_eq!(round_trip.longest(), Duration::ZERO);
+        let now = Instant::now();
+        (0..50).for_each(|_| round_trip.noted(now, ms(1)));
+        assert!(round_trip.longest() < ms(3), "{round_trip:?}");
+        round_trip.noted(now, ms(60));
+        assert!(round_trip.longest() > ms(60), "{round_trip:?}");
+        (0..50).for_each(|_| round_trip.noted(now, ms(60)));
+        assert!(round_trip.longest() < ms(130), "{round_trip:?}");
+        assert_eq!(round_trip.shortest(), ms(1));
+        for later in [1, 2] {
+            (0..50).for_each(|_| round_trip.noted(now + later * WINDOW, ms(60)));
+        }
+        assert_eq!(round_trip.shortest(), ms(60), "it has been far away for long");
+    }
+
+    #[test]
+    fn large_replies_and_pauses_of_the_server_do_not_count_as_its_round_trip() {
+        let round_trip = RoundTrip::default();
+        let now = Instant::now();
+        (0..3).for_each(|_| round_trip.noted(now, ms(900)));
+        assert_eq!(round_trip.shortest(), Duration::ZERO, "of so few it is not known");
+        round_trip.noted(now, ms(1));
+        // Many callers waited for a server that hung.
+        (0..5_000).for_each(|_| round_trip.noted(now + WINDOW, ms(900)));
+        assert_eq!(round_trip.shortest(), ms(1));
+        (0..5_000).for_each(|nth| {
+            let took = if nth % 1_000 == 0 { ms(2) } else { ms(900) };
+            round_trip.noted(now + 2 * WINDOW, took);
+        });
+        assert_eq!(round_trip.shortest(), ms(2));
+    }
+
+    #[test]
+    fn any_duration_can_be_noted() {
+        let round_trip = RoundTrip::default();
+        let now = Instant::now();
+        (0..9).for_each(|_| round_trip.noted(now, Duration::MAX));
+        assert!(round_trip.longest() > ms(1_000) && round_trip.longest() < ms(9_000_000));
+        round_trip.noted(now, Duration::ZERO);
     }
 }

@@ -1,80 +1,87 @@
-//! One server and the connection to it. The connection is opened when it is needed, shared by all
-//! calls, and replaced when it is broken. No call waits longer than its caller allows.
+//! One server, and the calls of a command or a script to it.
+//!
+//! The connection is opened when it is needed, shared by all calls, and replaced when it is broken.
+//! No call waits longer than its caller allows.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use std::{fmt, ptr};
 
-use redis::{ConnectionAddr, Value};
-use tokio::time::timeout_at;
+use futures_util::TryFutureExt;
+use futures_util::future::Either;
+use redis::{RedisResult, Value, cmd};
+use tokio::time::{sleep_until, timeout_at};
 
 use crate::store::redis::client::blocking_pool::BlockingPool;
 use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
-use crate::store::redis::client::connection::Connection;
+use crate::store::redis::client::connection::{Command, Connection};
 use crate::store::redis::client::connector::Connector;
-use crate::store::redis::client::error::{CallError, Transient};
-use crate::store::redis::client::failover::Failover;
-use crate::store::redis::client::health;
+use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::health::Health;
-use crate::store::redis::client::round_trip::RoundTrip;
+use crate::store::redis::client::script::{Script, ScriptCall};
 use crate::store::redis::client::sentinel::is_primary;
 use crate::store::redis::client::singleflight::SingleFlight;
-use crate::store::redis::client::subscriptions::PushSink;
+use crate::store::redis::client::url::ReplicaAcks;
 use crate::value::applied::Applied;
 use crate::value::backoff::Backoff;
 use crate::value::error::Unavailability;
 use crate::value::random::HashMap;
 use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::task::{JoinSet, owned};
 use crate::value::time::Instant;
+
+/// Calls in a row without an answer after which a connection is discarded.
+const UNANSWERED_MAX: u32 = 2;
+/// First and longest pause between two connections that are discarded for a single unanswered call.
+///
+/// It doubles until such a call is answered, so that no storm of connections arises.
+const DISCARD_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// Shortest time between two probes of a lost server, for several callers at once or one after the
+/// other.
+const PROBE_PAUSE: Duration = Duration::from_millis(20);
 
 /// One server; clones share it.
 #[derive(Clone)]
 pub(crate) struct Node {
-    pub(crate) inner: Arc<Inner>,
+    inner: Arc<Inner>,
     /// Whether each command is sent after an ASKING.
     pub(crate) asking: bool,
 }
 
-pub(crate) struct Inner {
-    pub(crate) connector: Connector,
+struct Inner {
+    connector: Connector,
     live: Mutex<Option<Arc<Connection>>>,
-    pub(crate) timeout: Duration,
     connecting: SingleFlight<Result<Arc<Connection>, CallError>>,
     /// When the text of a script was sent last, by the hash of the script.
-    pub(crate) loads: Mutex<HashMap<&'static str, Instant>>,
+    loads: Mutex<HashMap<&'static str, Instant>>,
     /// One caller asks for all whether a lost server is back, and not before this time.
-    pub(crate) probing: SingleFlight<bool>,
-    pub(crate) next_probe: Mutex<Option<Instant>>,
-    pub(crate) blocking_pool: BlockingPool,
-    pub(crate) health: Arc<Health>,
+    probing: SingleFlight<bool>,
+    next_probe: Mutex<Option<Instant>>,
+    blocking_pool: BlockingPool,
+    health: Arc<Health>,
     /// The earliest time at which one unanswered call is enough to discard the connection, and the
     /// pauses after that.
-    pub(crate) next_discard: Mutex<Option<(Instant, Backoff)>>,
+    next_discard: Mutex<Option<(Instant, Backoff)>>,
     /// No connection is kept any more.
     closed: AtomicBool,
 }
 
 impl Node {
-    /// The same server, through a connection of its own.
-    pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
-        Self::with(self.inner.connector.apart(sink), self.inner.timeout)
-    }
-
-    /// A node that is not connected yet. Connecting takes at most `timeout`.
-    pub(crate) fn with(connector: Connector, timeout: Duration) -> Self {
+    /// A node that is not connected yet.
+    pub(crate) fn new(connector: Connector) -> Self {
+        let (live, loads, next_probe, blocking_pool, next_discard, closed) = Default::default();
         let inner = Inner {
+            live,
+            connecting: SingleFlight::new(connector.timeout),
+            loads,
+            probing: SingleFlight::new(connector.timeout),
+            next_probe,
+            blocking_pool,
             health: connector.health(),
+            next_discard,
+            closed,
             connector,
-            live: Mutex::new(None),
-            timeout,
-            connecting: SingleFlight::new(timeout),
-            loads: Mutex::default(),
-            probing: SingleFlight::new(timeout),
-            next_probe: Mutex::default(),
-            blocking_pool: BlockingPool::default(),
-            next_discard: Mutex::default(),
-            closed: AtomicBool::new(false),
         };
         Self { inner: Arc::new(inner), asking: false }
     }
@@ -88,13 +95,17 @@ impl Node {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    pub(crate) fn address(&self) -> Option<&ConnectionAddr> {
-        self.inner.connector.address()
+    pub(crate) fn connector(&self) -> &Connector {
+        &self.inner.connector
     }
 
-    /// The receiver of its pushes.
-    pub(crate) fn sink(&self) -> &Arc<dyn PushSink> {
-        &self.inner.connector.sink
+    /// The server's address for messages.
+    pub(crate) fn server(&self) -> String {
+        self.connector().name()
+    }
+
+    pub(crate) fn health(&self) -> &Health {
+        &self.inner.health
     }
 
     /// The number of the connection, if there is one.
@@ -102,8 +113,8 @@ impl Node {
         self.live().as_ref().map(|live| live.channels.number)
     }
 
-    /// Closes the connection for good, also one that is being opened. A later call opens one for
-    /// itself only.
+    /// Closes the connection for good, also one that is being opened. A later call opens one that
+    /// is not kept.
     pub(crate) fn close(&self) {
         let live = {
             let mut live = self.live();
@@ -116,34 +127,17 @@ impl Node {
         self.inner.connecting.abort();
         self.inner.probing.abort();
         self.inner.blocking_pool.close();
-        self.inner.connector.close();
-    }
-
-    fn is_closed(&self) -> bool {
-        self.inner.closed.load(Ordering::Relaxed)
-    }
-
-    /// The state that all connections to this server share.
-    pub(crate) fn changes(&self) -> &Failover {
-        &self.inner.connector.changes
-    }
-
-    /// The measured round trip of the server.
-    pub(crate) fn round_trip(&self) -> &Arc<RoundTrip> {
-        self.inner.health.round_trip()
+        self.connector().close();
     }
 
     /// Checks that the server answers, accepts writes, and is the one that the sentinels name;
     /// otherwise discards the connection.
     pub(crate) async fn check(&self, budget: Budget) {
         let Ok(live) = self.connect(budget.until).await else { return };
-        let role = timeout_at(budget.until, live.send(redis::cmd("ROLE").into())).await;
+        let role = timeout_at(budget.until, live.send(cmd("ROLE").into())).await;
         // An old primary that was cut off from its sentinels still answers.
-        if !role.is_ok_and(|role| is_primary(&role.and_then(Value::extract_error)))
-            || matches!(
-                timeout_at(budget.until, self.inner.connector.is_replaced()).await,
-                Ok(true)
-            )
+        if !role.is_ok_and(is_primary)
+            || matches!(timeout_at(budget.until, self.connector().is_replaced()).await, Ok(true))
         {
             self.discard(&live);
         }
@@ -154,105 +148,48 @@ impl Node {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
-        if self.is_closed() {
-            let opened = Box::pin(timeout_at(until, self.open_unshared())).await;
-            return opened.unwrap_or_else(|_| Err(self.connecting_timed_out()));
-        }
-        let open = || {
-            let node = self.clone();
-            async move { node.open().await }
-        };
-        let opened = Box::pin(self.inner.connecting.run(open, until)).await;
-        opened.unwrap_or_else(|| match self.is_closed() {
-            true => Err(ended().at(|| self.server())),
-            false => Err(self.connecting_timed_out()),
-        })
+        let opened = Box::pin(self.inner.connecting.run(|| self.clone().open(), until)).await;
+        opened.unwrap_or_else(|| Err(self.failed(CallError::not_connected())))
     }
 
-    fn connecting_timed_out(&self) -> CallError {
-        self.failed(CallError::not_connected())
-    }
-
-    /// Opens a connection that nobody keeps but the caller.
-    async fn open_unshared(&self) -> Result<Arc<Connection>, CallError> {
-        self.inner.connector.open().await.map(Arc::new).map_err(|error| self.failed(error))
-    }
-
-    /// The server's address for messages.
-    pub(crate) fn server(&self) -> String {
-        self.inner.connector.server()
-    }
-
-    /// Whether the server is lost, which was logged.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.inner.health.is_lost()
-    }
-
-    /// Notes the failure of a call; returns the error with the server's address.
-    pub(crate) fn failed(&self, error: CallError) -> CallError {
-        let health = &self.inner.health;
-        match &error {
-            // The server answers, but has only some of the keys.
-            CallError::Split(_) => {}
-            CallError::Transient(transient) if health::is_lost(transient.reason) => {
-                health.failed(transient.reason, self.inner.timeout / CALLS_PER_TIMEOUT, || {
-                    self.server()
-                });
-            }
-            _ => health.answered(|| self.server()),
-        }
-        error.at(|| self.server())
-    }
-
-    async fn open(&self) -> Result<Arc<Connection>, CallError> {
+    async fn open(self) -> Result<Arc<Connection>, CallError> {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
-        if self.is_closed() {
-            return Err(ended().at(|| self.server()));
-        }
-        let opened = self.open_unshared().await?;
+        let opened = self.connector().open().await.map_err(|error| self.failed(error))?;
         // Another caller may have opened one, if this runtime was blocked meanwhile.
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
-        let mut live = self.live();
+        let (opened, mut live) = (Arc::new(opened), self.live());
         // Read under the mutex under which it is set.
-        if self.is_closed() {
-            return Err(ended().at(|| self.server()));
+        if !self.inner.closed.load(Ordering::Relaxed) {
+            *live = Some(Arc::clone(&opened));
         }
-        *live = Some(Arc::clone(&opened));
         Ok(opened)
     }
 
     /// The connection, while it leads to the right server.
-    pub(crate) fn in_use(&self) -> Option<Arc<Connection>> {
+    fn in_use(&self) -> Option<Arc<Connection>> {
         let live =
             self.live().as_ref().filter(|live| !live.channels.is_desynchronized()).cloned()?;
-        if self.inner.connector.is_current(&live) {
+        if self.connector().is_current(&live) {
             return Some(live);
         }
-        self.retire(&live);
+        self.discard(&live);
         None
     }
 
-    /// Removes a broken connection, unless another caller has replaced it already.
+    /// Removes a connection that is broken or leads to another server, unless another caller has
+    /// replaced it already.
     pub(crate) fn discard(&self, dead: &Connection) {
-        self.take_out(dead, || self.changes().broken());
-    }
-
-    pub(crate) fn retire(&self, dead: &Connection) {
-        self.take_out(dead, || {});
-    }
-
-    fn take_out(&self, dead: &Connection, note: impl FnOnce()) {
         {
             let mut live = self.live();
-            if live.take_if(|live| live.is(dead)).is_none() {
+            if live.take_if(|live| ptr::eq(&**live, dead)).is_none() {
                 return;
             }
             // Noted before another connection can be opened: its opening reports the failure.
-            note();
+            self.connector().changes.broken();
         }
         dead.channels.alarm();
     }
@@ -260,12 +197,195 @@ impl Node {
     fn live(&self) -> MutexGuard<'_, Option<Arc<Connection>>> {
         self.inner.live.lock()
     }
-}
 
-/// The manager was shut down while a connection was opened.
-fn ended() -> CallError {
-    let detail = "the connection was closed while it was being opened";
-    CallError::Transient(Transient::new(Unavailability::Disconnected, detail, Applied::No))
+    /// Notes the failure of a call; returns the error with the server's address.
+    fn failed(&self, error: CallError) -> CallError {
+        match &error {
+            // The server answers, but has only some of the keys.
+            CallError::Split(_) => {}
+            CallError::Transient(transient) => {
+                self.health().failed(transient.reason, self.answer(), || self.server());
+            }
+            _ => self.health().answered(|| self.server()),
+        }
+        error.at(|| self.server())
+    }
+
+    /// Whether a lost server answers before `until`. The probe goes on without its callers.
+    pub(crate) async fn is_back(&self, until: Instant) -> bool {
+        self.inner.probing.run(|| self.clone().probe(), until).await == Some(true)
+    }
+
+    async fn probe(self) -> bool {
+        let (now, next) = (Instant::now(), &self.inner.next_probe);
+        let from = next.lock().filter(|from| *from > now).unwrap_or(now);
+        sleep_until(from).await;
+        let answer = self.answer();
+        // Its health notes the answer.
+        let answered = self.call(cmd("PING"), Budget::new(answer, answer)).await;
+        *next.lock() = Some(Instant::now() + PROBE_PAUSE);
+        answered.is_ok()
+    }
+
+    /// Longest time for one answer.
+    fn answer(&self) -> Duration {
+        self.connector().timeout / CALLS_PER_TIMEOUT
+    }
+
+    /// Sends a command and waits for its reply.
+    pub(crate) async fn call(
+        &self,
+        command: impl Into<Command>,
+        budget: Budget,
+    ) -> Result<Value, CallError> {
+        let live = self.connect(budget.until).await?;
+        self.send(&live, command, budget).await
+    }
+
+    /// Sends a command on this connection.
+    pub(crate) fn send<'a>(
+        &'a self,
+        live: &'a Connection,
+        command: impl Into<Command>,
+        budget: Budget,
+    ) -> impl Future<Output = Result<Value, CallError>> + Send + 'a {
+        let asked = Instant::now();
+        let until = budget.until.min(asked + budget.answer);
+        // Made before the await: a future that held the command would be larger for every caller.
+        let sent = match self.asking {
+            true => {
+                let both = live.send_pair(true, command.into(), None);
+                Either::Left(Box::pin(both.map_ok(|[reply, _]| reply)))
+            }
+            false => Either::Right(live.send(command.into())),
+        };
+        async move {
+            let reply = timeout_at(until, sent).await;
+            if reply.is_ok() {
+                self.health().round_trip.note(asked);
+            }
+            self.read(live, reply.ok(), budget.strict)
+        }
+    }
+
+    /// Reads a reply and updates the state of the connection; `None` is a call without an answer.
+    fn read(
+        &self,
+        live: &Connection,
+        reply: Option<RedisResult<Value>>,
+        strict: bool,
+    ) -> Result<Value, CallError> {
+        if live.channels.is_desynchronized() {
+            self.discard(live);
+            let detail = "a slot of the cluster was moved to another node";
+            let error = CallError::broken(Unavailability::Disconnected, detail, Applied::Unknown);
+            return Err(error.at(|| self.server()));
+        }
+        let Some(reply) = reply else {
+            let unanswered_calls = live.count_unanswered();
+            if if strict { self.may_discard() } else { unanswered_calls >= UNANSWERED_MAX } {
+                self.discard(live);
+            }
+            return Err(self.failed(CallError::unanswered()));
+        };
+        live.answered();
+        if strict {
+            *self.inner.next_discard.lock() = None;
+        }
+        let error = match reply.and_then(Value::extract_error) {
+            Ok(value) => {
+                self.health().answered(|| self.server());
+                return Ok(value);
+            }
+            Err(error) => self.failed(self.connector().or_next_login(CallError::from(error))),
+        };
+        if matches!(&error, CallError::Transient(transient) if transient.replace) {
+            self.discard(live);
+        }
+        Err(error)
+    }
+
+    /// Whether a connection may be discarded now for a single unanswered call.
+    fn may_discard(&self) -> bool {
+        let now = Instant::now();
+        let mut next_discard = self.inner.next_discard.lock();
+        match *next_discard {
+            Some((from, _)) if now < from => false,
+            last => {
+                let first = || Backoff::new(DISCARD_PAUSE.0, DISCARD_PAUSE.1);
+                let mut backoff = last.map_or_else(first, |(_, backoff)| backoff);
+                *next_discard = Some((now + backoff.step(), backoff));
+                true
+            }
+        }
+    }
+
+    /// Calls a script by its hash, or by its text where the server does not know the hash.
+    pub(crate) async fn eval(
+        &self,
+        call: ScriptCall<'_>,
+        budget: Budget,
+    ) -> Result<Value, CallError> {
+        match self.call(call, budget).await {
+            // Boxed, as every rare step is: the future of a waiter stays small.
+            Err(CallError::NoScript) => Box::pin(self.load_and_eval(call, budget)).await,
+            reply => reply,
+        }
+    }
+
+    /// Calls a script that the server does not know yet. Of many callers one sends the text; the
+    /// others call by hash once more, which the server reads after the text.
+    async fn load_and_eval(
+        &self,
+        call: ScriptCall<'_>,
+        budget: Budget,
+    ) -> Result<Value, CallError> {
+        if !self.is_first_to_load(call.script, budget.answer) {
+            match self.call(call.by_hash(), budget).await {
+                Err(CallError::NoScript) => {}
+                reply => return reply,
+            }
+        }
+        self.call(call.by_text(), budget).await
+    }
+
+    /// Whether no caller has sent the text of a script within this time. Then this one does.
+    fn is_first_to_load(&self, script: &'static Script, within: Duration) -> bool {
+        let (now, mut loads) = (Instant::now(), self.inner.loads.lock());
+        let is_first = loads.get(script.hash()).is_none_or(|last| *last + within <= now);
+        if is_first {
+            loads.insert(script.hash(), now);
+        }
+        is_first
+    }
+
+    /// Calls a script that writes, and waits for replicas to acknowledge the write. Returns the
+    /// script's reply and the number of replicas.
+    ///
+    /// A task of its own makes the call, and ends with its caller. Otherwise a caller that nobody
+    /// polls could keep a connection of the pool from the others.
+    pub(crate) async fn eval_acknowledged(
+        &self,
+        call: ScriptCall<'_>,
+        replicated: ReplicaAcks,
+        budget: Budget,
+    ) -> Result<(Value, u32), CallError> {
+        let (node, commands) = (self.clone(), [call.by_hash(), call.by_text()]);
+        let mut task = JoinSet::new();
+        task.spawn(owned(async move {
+            let Inner { connector, blocking_pool, .. } = &*node.inner;
+            let answer = blocking_pool.eval_acknowledged(
+                connector,
+                node.asking,
+                commands,
+                replicated,
+                budget,
+            );
+            answer.await.map_err(|error| node.failed(error))
+        }));
+        let ended = || Err(CallError::timeout("the runtime has ended", Applied::Unknown));
+        task.join_next().await.and_then(Result::ok).unwrap_or_else(ended)
+    }
 }
 
 impl fmt::Debug for Node {
@@ -278,7 +398,8 @@ impl fmt::Debug for Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redis::client::subscriptions::NoPushes;
+    use crate::store::redis::client::connector::Server;
+    use crate::store::redis::client::subscriptions::Grants;
     use crate::store::redis::client::url::{Addresses, Deployment};
     use crate::value::url::Url;
 
@@ -289,12 +410,12 @@ mod tests {
         let url = format!("redis://{}", hanging.local_addr().unwrap());
         let timeout = Duration::from_secs(1);
         let servers = Deployment::of(&Url::parse(&url).unwrap(), timeout).unwrap();
-        let Deployment { at: Addresses::One(target), settings, .. } = servers else {
+        let Deployment { at: Addresses::One(at), settings, .. } = servers else {
             panic!("one server")
         };
-        let sink = NoPushes::sink();
+        let grants = Grants::new(false, "");
         let node =
-            Node::with(Connector::new(target, settings, timeout, Arc::default(), sink), timeout);
+            Node::new(Connector::new(Server::At(at), settings, timeout, Arc::default(), &grants));
         for closed in [false, true] {
             if closed {
                 node.close();

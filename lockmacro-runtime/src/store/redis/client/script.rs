@@ -1,7 +1,7 @@
 //! A Lua script, and a call of it.
 
 use std::io::Write;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use redis::{Arg, Cmd, RedisWrite, ToRedisArgs};
 
@@ -11,7 +11,7 @@ use crate::value::key::LockKey;
 /// A script, its SHA-1 (computed once), and the kinds of companion keys that it takes.
 pub(crate) struct Script {
     pub(crate) code: &'static str,
-    pub(crate) hash: LazyLock<String>,
+    hash: OnceLock<String>,
     pub(crate) companions: &'static [&'static str],
     /// Whether calls of many callers may be merged into one: the script then returns a reply for
     /// each.
@@ -19,6 +19,20 @@ pub(crate) struct Script {
 }
 
 impl Script {
+    pub(crate) const fn new(code: &'static str, companions: &'static [&'static str]) -> Self {
+        Self { code, hash: OnceLock::new(), companions, merges: false }
+    }
+
+    /// The script, with calls of many callers merged into one, as `for_each_call.lua` takes them.
+    pub(crate) const fn merging(mut self) -> Self {
+        self.merges = true;
+        self
+    }
+
+    pub(crate) fn hash(&self) -> &str {
+        self.hash.get_or_init(|| redis::Script::new(self.code).get_hash().to_owned())
+    }
+
     /// The commands that the script calls by their names, in lower case.
     pub(crate) fn commands(&self) -> impl Iterator<Item = String> {
         let calls = self.code.split("redis.").skip(1);
@@ -48,7 +62,7 @@ impl Script {
             })
         };
         let mut merged = Cmd::new();
-        merged.arg("EVALSHA").arg(&*self.hash).arg(count * of_each);
+        merged.arg("EVALSHA").arg(self.hash()).arg(count * of_each);
         for key in calls.clone().flat_map(|call| args(call).take(of_each)) {
             merged.arg(key);
         }
@@ -64,13 +78,13 @@ impl Script {
 pub(crate) struct ScriptCall<'a> {
     pub(crate) script: &'static Script,
     pub(crate) keys: &'a [LockKey],
-    pub(crate) args: &'a [&'a str],
+    args: &'a [&'a str],
 }
 
 impl ScriptCall<'_> {
     /// The call by hash, which a server that does not know the script answers with NOSCRIPT.
     pub(crate) fn by_hash(self) -> Cmd {
-        self.command("EVALSHA", &self.script.hash)
+        self.command("EVALSHA", self.script.hash())
     }
 
     /// The call by text. It is one command, so that no flush comes between loading and calling.

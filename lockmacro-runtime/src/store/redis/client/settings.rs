@@ -1,19 +1,28 @@
 //! The settings of every connection to a server: login, TCP and TLS.
 
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError};
+use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
-use crate::store::redis::client::credentials::{Credentials, refused};
-use crate::store::redis::client::error::CallError;
-use crate::store::redis::client::tls::Files;
-use crate::value::error::LockError;
+use crate::store::redis::client::error::{CallError, Transient};
+use crate::value::applied::Applied;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::url::FORM;
 
 /// Time for which a connection is idle before the system probes it.
 const IDLE: Duration = Duration::from_secs(30);
+
+/// The files that a URL names, by its settings: `cacert` for the trusted certificates, `cert` and
+/// `key` for the client's own. They are read for each new connection, so that a certificate can be
+/// renewed while the program runs.
+type TlsFiles = BTreeMap<String, String>;
 
 /// The settings of every connection that one URL opens.
 #[derive(Clone)]
@@ -21,34 +30,55 @@ pub(crate) struct Settings {
     pub(crate) login: RedisConnectionInfo,
     /// A provider of user and password, in place of those of the URL.
     pub(crate) credentials: Option<Credentials>,
-    pub(crate) tcp: TcpSettings,
-    /// The certificates, where the connection is encrypted.
-    pub(crate) tls: Option<Files>,
+    tcp: TcpSettings,
+    /// Where the connection is encrypted.
+    tls: Option<TlsFiles>,
 }
 
 impl Settings {
+    /// Data that the network has not accepted within `unsent` is dropped, on systems with such a
+    /// setting.
+    pub(crate) fn new(login: RedisConnectionInfo, unsent: Duration, tls: Option<TlsFiles>) -> Self {
+        // Notices a connection that was silently cut while it was idle.
+        let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(IDLE / 6);
+        let tcp = TcpSettings::default()
+            .set_nodelay(true)
+            .set_keepalive(keepalive)
+            // Data that was not sent when a connection is closed must not be sent later.
+            .set_linger_time(Duration::ZERO);
+        #[cfg(any(target_os = "android", target_os = "linux"))]
+        let tcp = tcp.set_user_timeout(unsent);
+        #[cfg(not(any(target_os = "android", target_os = "linux")))]
+        let _ = unsent;
+        Self { login: login.set_skip_set_lib_name(), credentials: None, tcp, tls }
+    }
+
+    /// The same with another login.
+    pub(crate) fn with(&self, login: RedisConnectionInfo) -> Self {
+        Self { login, ..self.clone() }
+    }
+
     /// A client for the server at `at`.
     pub(crate) fn client(&self, at: &ConnectionAddr) -> Result<Client, LockError> {
-        let info = at.clone().into_connection_info().map_err(unreadable)?;
+        let info = connection_info(at.clone())?;
         let info = info.set_redis_settings(self.login.clone()).set_tcp_settings(self.tcp.clone());
         match (&self.tls, at) {
             (Some(files), ConnectionAddr::Tcp(host, port)) => {
                 let (host, port) = (host.clone(), *port);
                 let at = ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None };
-                files.client(info.set_addr(at))
+                encrypted(files, info.set_addr(at))
             }
-            _ => Client::open(info).map_err(unreadable),
+            _ => Client::open(info).map_err(|_| LockError::invalid_url(FORM)),
         }
     }
 
-    /// The same with current credentials.
+    /// The same with current credentials. A failure to get them counts as a refused login.
     pub(crate) async fn current(&self) -> Result<Self, CallError> {
-        let mut current = self.clone();
-        if let Some(credentials) = &self.credentials {
-            let (user, password) = credentials.ask().await?;
-            current.login = current.login.set_username(user).set_password(password);
-        }
-        Ok(current)
+        let Some(Credentials(provider)) = &self.credentials else { return Ok(self.clone()) };
+        let asked = provider().await;
+        let (user, password) =
+            asked.map_err(|error| refused(format!("no credentials: {error}")))?;
+        Ok(self.with(self.login.clone().set_username(user).set_password(password)))
     }
 
     /// Makes a refused login transient if the next credentials may be accepted.
@@ -57,29 +87,90 @@ impl Settings {
             CallError::Final(LockError::Authentication { detail, .. })
                 if self.credentials.is_some() =>
             {
-                refused(&detail)
+                refused(detail)
             }
             other => other,
         }
     }
 }
 
-pub(crate) fn tcp(unsent: Duration) -> TcpSettings {
-    // Notices a connection that was silently cut while it was idle.
-    let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(IDLE / 6);
-    let tcp = TcpSettings::default()
-        .set_nodelay(true)
-        .set_keepalive(keepalive)
-        // Data that was not sent when a connection is closed must not be sent later.
-        .set_linger_time(Duration::ZERO);
-    #[cfg(any(target_os = "android", target_os = "linux"))]
-    let tcp = tcp.set_user_timeout(unsent);
-    #[cfg(not(any(target_os = "android", target_os = "linux")))]
-    let _ = unsent;
-    tcp
+/// What the `redis` crate reads. Its own error could quote a URL, and with it the password.
+pub(crate) fn connection_info(from: impl IntoConnectionInfo) -> Result<ConnectionInfo, LockError> {
+    from.into_connection_info().map_err(|_| LockError::invalid_url(FORM))
 }
 
-/// The text of the `redis` crate could quote the URL, and with it the password.
-pub(crate) fn unreadable(_: RedisError) -> LockError {
-    LockError::invalid_url(FORM)
+/// The error of a login after which the next one may be accepted: nothing was applied, and a new
+/// connection is needed.
+fn refused(detail: String) -> CallError {
+    let transient = Transient::new(Unavailability::Disconnected, detail, Applied::No);
+    CallError::Transient(Transient { login: true, replace: true, ..transient })
+}
+
+type Asked = Pin<Box<dyn Future<Output = Result<(String, String), String>> + Send>>;
+
+/// A provider of users and passwords that change: it is called for each new connection.
+#[derive(Clone)]
+pub(crate) struct Credentials(Arc<dyn Fn() -> Asked + Send + Sync>);
+
+impl Credentials {
+    pub(crate) fn new<F, W, E>(provider: F) -> Self
+    where
+        F: Fn() -> W + Send + Sync + 'static,
+        W: Future<Output = Result<(String, String), E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        Self(Arc::new(move || {
+            let asked = provider();
+            Box::pin(async move { asked.await.map_err(|error| error.into().to_string()) })
+        }))
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials")
+    }
+}
+
+/// Another crate of the program may have enabled the TLS feature of `redis`.
+#[cfg(not(feature = "tls"))]
+fn encrypted(_: &TlsFiles, _: ConnectionInfo) -> Result<Client, LockError> {
+    Err(LockError::invalid_url("TLS needs the feature `tls` of lockmacro-runtime"))
+}
+
+/// A client that reads the certificates now.
+#[cfg(feature = "tls")]
+fn encrypted(files: &TlsFiles, info: ConnectionInfo) -> Result<Client, LockError> {
+    use redis::{ClientTlsConfig, TlsCertificates};
+    use rustls::crypto::{CryptoProvider, ring};
+
+    // Without a provider rustls panics. A provider that the program has installed stays.
+    if CryptoProvider::get_default().is_none() {
+        // Fails only if another thread has installed one meanwhile.
+        let _ = ring::default_provider().install_default();
+    }
+    let read = |name, what| files.get(name).map(|path| read(name, path, what)).transpose();
+    let root_cert = read("cacert", "CERTIFICATE-----")?;
+    let client_tls = match (read("cert", "CERTIFICATE-----")?, read("key", "PRIVATE KEY-----")?) {
+        (Some(client_cert), Some(client_key)) => Some(ClientTlsConfig { client_cert, client_key }),
+        (None, None) => None,
+        _ => {
+            let why = "`cert` and `key` belong together: give both, or none";
+            return Err(LockError::invalid_url(why));
+        }
+    };
+    Client::build_with_tls(info, TlsCertificates { client_tls, root_cert })
+        .map_err(|error| LockError::invalid_url(error.to_string()))
+}
+
+/// Reads a PEM file that contains `what`.
+#[cfg(feature = "tls")]
+fn read(name: &str, path: &str, what: &str) -> Result<Vec<u8>, LockError> {
+    let text = std::fs::read(path)
+        .map_err(|error| LockError::invalid_url(format!("`{name}`, {path}: {error}")))?;
+    if text.windows(what.len()).any(|window| window == what.as_bytes()) {
+        return Ok(text);
+    }
+    let what = what.trim_end_matches('-').to_lowercase();
+    Err(LockError::invalid_url(format!("`{name}`, {path}: the file has no {what} in PEM form")))
 }

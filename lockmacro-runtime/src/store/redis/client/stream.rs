@@ -5,10 +5,10 @@ use std::pin::Pin;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, RedisResult};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use crate::value::{task::spawn, world};
+use crate::value::task::spawn;
+use crate::value::world::{self, Stream};
 
 /// Opens a connection, and logs in.
 pub(crate) async fn connection(
@@ -27,15 +27,10 @@ pub(crate) async fn connection(
     client.get_multiplexed_async_connection_with_config(config).await
 }
 
-/// A stream of bytes in both directions.
-pub(crate) trait Bytes: AsyncRead + AsyncWrite + Send {}
-
-impl<S: AsyncRead + AsyncWrite + Send> Bytes for S {}
-
 /// Opens a stream without a login; `None` to a server that wants TLS.
-pub(crate) async fn unused(address: &ConnectionAddr) -> io::Result<Option<Pin<Box<dyn Bytes>>>> {
+pub(crate) async fn unused(address: &ConnectionAddr) -> io::Result<Option<Pin<Box<dyn Stream>>>> {
     if let Some(world) = world::current() {
-        return Ok(Some(Box::pin(world.open(&address.to_string()).await?)));
+        return world.open(&address.to_string()).await.map(Some);
     }
     Ok(Some(match address {
         ConnectionAddr::Tcp(host, port) => {

@@ -1,54 +1,27 @@
-//! The subscriptions of a connection, and the receiver of its pushes.
+//! The subscriptions of a connection, and the waiters that its pushes are for: a grant arrives as a
+//! push on a channel.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{PushInfo, PushKind, Value};
 
+use crate::store::hand_off::HandOff;
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::singleflight::SingleFlight;
-use crate::value::random::HashMap;
+use crate::store::waiters::{NUMBER_DIGITS, Waiters};
+use crate::value::companion;
+use crate::value::random::{HashMap, random_name};
 use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::time::Instant;
-
-/// Receives what a server sends without a request. Each default is that of a connection without
-/// waiters.
-pub(crate) trait PushSink: Send + Sync {
-    /// Receives a message that arrived on the connection of this number.
-    fn message(&self, _message: &[u8], _connection: u64) {}
-
-    /// Notes that messages may be lost: those of these slots, in ascending order, or all where
-    /// there is one channel.
-    fn interrupted(&self, _slots: &[u16]) {}
-
-    /// The channel of a slot, or the only one.
-    fn channel(&self, _slot: u16) -> String {
-        String::new()
-    }
-
-    /// Whether each slot has its own channel, as in a cluster.
-    fn is_by_slot(&self) -> bool {
-        true
-    }
-}
-
-/// Ignores all pushes: for a connection without waiters.
-pub(crate) struct NoPushes;
-
-impl NoPushes {
-    pub(crate) fn sink() -> Arc<dyn PushSink> {
-        Arc::new(Self)
-    }
-}
-
-impl PushSink for NoPushes {}
+use crate::value::time::{Instant, Moment};
 
 /// The channels that one connection receives.
 pub(crate) struct Subscriptions {
     /// Unique in this process.
     pub(crate) number: u64,
-    sink: Arc<dyn PushSink>,
+    pub(crate) grants: Arc<Grants>,
     by_slot: Mutex<HashMap<u16, Channel>>,
     /// The server refuses the channels.
     refuses: AtomicBool,
@@ -64,16 +37,11 @@ struct Channel {
 }
 
 impl Subscriptions {
-    pub(crate) fn new(sink: &Arc<dyn PushSink>) -> Arc<Self> {
+    pub(crate) fn new(grants: &Arc<Grants>) -> Arc<Self> {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         let (by_slot, refuses, desynchronized) = Default::default();
-        Arc::new(Self { number, sink: Arc::clone(sink), by_slot, refuses, desynchronized })
-    }
-
-    /// Whether each slot has its own channel, as in a cluster.
-    pub(crate) fn are_of_slots(&self) -> bool {
-        self.sink.is_by_slot()
+        Arc::new(Self { number, grants: Arc::clone(grants), by_slot, refuses, desynchronized })
     }
 
     /// Whether grants in this slot are received. Otherwise returns the single flight for the
@@ -122,7 +90,7 @@ impl Subscriptions {
     pub(crate) fn alarm(&self) {
         let mut slots: Vec<u16> = self.channels().keys().copied().collect();
         slots.sort_unstable();
-        self.sink.interrupted(&slots);
+        self.grants.interrupted(&slots);
     }
 
     /// Whether the replies on this connection can no longer be trusted.
@@ -137,16 +105,11 @@ impl Subscriptions {
         self.desynchronized.load(Ordering::Acquire)
     }
 
-    /// Delivers a grant.
-    pub(crate) fn receive(&self, grant: &[u8]) {
-        self.sink.message(grant, self.number);
-    }
-
     /// Receives a push.
     pub(crate) fn push(&self, push: &PushInfo) {
         match (&push.kind, push.data.as_slice()) {
             (PushKind::Message | PushKind::SMessage, [_, Value::BulkString(grant)]) => {
-                self.receive(grant);
+                self.grants.message(grant, self.number);
             }
             (PushKind::Disconnection, _) => self.alarm(),
             // The client never unsubscribes, because the confirmation would look like this push.
@@ -163,6 +126,98 @@ impl Subscriptions {
     }
 }
 
+/// The waiters for grants, and the channels that the grants arrive on.
+pub(crate) struct Grants {
+    pub(crate) waiters: Arc<Waiters>,
+    /// What all channels of the managers with one `key_prefix` begin with, so that a user may be
+    /// given those alone.
+    prefix: Arc<str>,
+    name: String,
+    /// Whether each slot has its own channel, as in a cluster; a channel belongs to its slot.
+    pub(crate) by_slot: bool,
+}
+
+impl Grants {
+    pub(crate) fn new(by_slot: bool, key_prefix: &str) -> Arc<Self> {
+        // A `|` ends the channel in a record, see queue.lua.
+        let prefix = key_prefix.replace('%', "%25").replace('|', "%7C");
+        Self::of(Arc::default(), by_slot, prefix.into())
+    }
+
+    /// The same for other connections.
+    pub(crate) fn apart(&self) -> Arc<Self> {
+        Self::of(Arc::new(self.waiters.apart()), self.by_slot, Arc::clone(&self.prefix))
+    }
+
+    fn of(waiters: Arc<Waiters>, by_slot: bool, prefix: Arc<str>) -> Arc<Self> {
+        let name = format!("{:032x}", random_name());
+        Arc::new(Self { waiters, prefix, name, by_slot })
+    }
+
+    /// The pattern of the channels that managers with this `key_prefix` use, as `ACL SETUSER` takes
+    /// it.
+    pub(crate) fn pattern(&self) -> String {
+        let slot = if self.by_slot && !self.prefix.is_empty() { "{*}:" } else { "" };
+        format!("&lm1:{slot}{}*", self.prefix)
+    }
+
+    /// The channel of a slot, or the only one.
+    pub(crate) fn channel(&self, slot: u16) -> String {
+        let name = [&*self.prefix, &self.name].concat();
+        if self.by_slot { companion::channel(slot, &name) } else { format!("lm1:{name}") }
+    }
+
+    /// Notes that messages may be lost: those of these slots, in ascending order, or all where
+    /// there is one channel.
+    pub(crate) fn interrupted(&self, slots: &[u16]) {
+        self.waiters.alarm_where(|slot| !self.by_slot || slots.binary_search(&slot).is_ok());
+    }
+
+    /// Receives a message that arrived on the connection of this number.
+    fn message(&self, push: &[u8], connection: u64) {
+        match read(push, connection) {
+            Some((number, Some((secret, hand_off)))) => {
+                self.waiters.grant(number, secret, hand_off);
+            }
+            Some((number, None)) => {
+                self.waiters.alarm(number);
+            }
+            None => {}
+        }
+    }
+}
+
+impl fmt::Debug for Grants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the name: a client that knows the channel can make waiters ask again.
+        f.debug_struct("Grants").field("by_slot", &self.by_slot).finish_non_exhaustive()
+    }
+}
+
+/// The number of a waiter, and its grant with the secret of its last request. Without a grant the
+/// waiter asks again.
+type Push = (u64, Option<(u64, HandOff)>);
+
+/// Reads `id|fences|time in microseconds|ttl in milliseconds`, as queue.lua writes it. Without the
+/// secret in the id, or with a ttl of 0, the waiter asks again.
+fn read(push: &[u8], connection: u64) -> Option<Push> {
+    let mut fields = std::str::from_utf8(push).ok()?.splitn(4, '|');
+    let id = fields.next()?;
+    let (number, secret) = id.split_at_checked(NUMBER_DIGITS).unwrap_or((id, ""));
+    let number = number.parse().ok()?;
+    let fences = match fields.next()? {
+        "0" => None,
+        block => Some(block.parse().ok()?),
+    };
+    let (at, ttl) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    let (received, ttl) = (Moment::now(), Duration::from_millis(ttl));
+    if secret.is_empty() || ttl.is_zero() {
+        return Some((number, None));
+    }
+    let hand_off = HandOff { received, connection, at, ttl, fences };
+    Some((number, Some((secret.parse().ok()?, hand_off))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,7 +226,7 @@ mod tests {
 
     #[test]
     fn replies_are_not_trusted_after_a_subscription_was_ended() {
-        let channels = Subscriptions::new(&NoPushes::sink());
+        let channels = Subscriptions::new(&Grants::new(true, ""));
         let push = |kind| PushInfo { kind, data: vec![Value::Nil, Value::Int(0)] };
         channels.push(&push(PushKind::SSubscribe));
         assert!(!channels.is_desynchronized());
@@ -181,7 +236,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_channel_that_nobody_asks_for_is_idle() {
-        let channels = Subscriptions::new(&NoPushes::sink());
+        let channels = Subscriptions::new(&Grants::new(true, ""));
         for slot in [1, 2] {
             assert!(channels.receives(slot, LIMIT).is_err());
             channels.opened(slot);
@@ -190,5 +245,31 @@ mod tests {
         tokio::time::advance(LIMIT).await;
         assert!(matches!(channels.receives(2, LIMIT), Ok(true)));
         assert_eq!(channels.count_idle(LIMIT), 1);
+    }
+
+    #[test]
+    fn a_push_without_the_secret_is_no_grant() {
+        let waiters: Arc<Waiters> = Arc::default();
+        let id = waiters.join(0, u64::MAX).next_id();
+        let (asks, read) = (Some((u64::MAX, None)), |push: &str| read(push.as_bytes(), 1));
+        assert!(matches!(read(&format!("{id}|0|7|5000")), Some((_, Some(_)))));
+        assert_eq!(read(&format!("{}|0|7|5000", &id[..NUMBER_DIGITS])), asks);
+        assert_eq!(read(&format!("{}|0|7|5000", u64::MAX)), asks);
+        // An earlier version of the scripts.
+        assert_eq!(read(&format!("{id}|0|7|0")), asks);
+        for odd in ["", "|", "1|0|7", "-1|0|7|0", &format!("{id}x|0|7|5000")] {
+            assert_eq!(read(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_channel_begins_with_the_prefix_and_fits_into_a_record() {
+        let grants = |by_slot| Grants::new(by_slot, "a|b%:");
+        assert!(grants(false).channel(7).starts_with("lm1:a%7Cb%25:"));
+        assert!(grants(false).apart().channel(7).starts_with("lm1:a%7Cb%25:"));
+        assert_eq!(grants(false).pattern(), "&lm1:a%7Cb%25:*");
+        assert!(grants(true).channel(7).contains("}:a%7Cb%25:"));
+        assert_eq!(grants(true).pattern(), "&lm1:{*}:a%7Cb%25:*");
+        assert_eq!(Grants::new(true, "").pattern(), "&lm1:*");
     }
 }

@@ -1,13 +1,12 @@
 //! The servers of a URL, as values: their addresses, the login, and the settings.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+use redis::{ConnectionAddr, ConnectionInfo, RedisConnectionInfo};
 
-use crate::store::redis::client::replicas::ReplicaAcks;
-use crate::store::redis::client::settings::{Settings, tcp, unreadable};
-use crate::store::redis::client::tls::Files;
+use crate::store::redis::client::settings::{Settings, connection_info};
 use crate::value::error::LockError;
 use crate::value::fence::{RETENTION_MAX, RETENTION_MIN};
 use crate::value::url::{Url, decoded, duration, named};
@@ -15,6 +14,10 @@ use crate::value::url::{Url, decoded, duration, named};
 const SENTINEL_FORM: &str =
     "it is not of the form `redis-sentinel://user:password@host1,host2:port,host3/primary/db`";
 const SENTINEL_PORT: u16 = 26379;
+/// Default timeout for replicas.
+const TIMEOUT: Duration = Duration::from_millis(500);
+/// Longest timeout for replicas.
+const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// The servers that one URL names.
 #[derive(Clone)]
@@ -27,19 +30,14 @@ pub(crate) struct Deployment {
     pub(crate) fence_retention: Option<Duration>,
 }
 
-/// One server, or the nodes of a cluster by which the others are found.
+/// The servers to connect to.
 #[derive(Clone)]
 pub(crate) enum Addresses {
-    One(Target),
-    Cluster(Vec<ConnectionAddr>),
-}
-
-/// The server to connect to.
-#[derive(Clone)]
-pub(crate) enum Target {
-    At(ConnectionAddr),
+    One(ConnectionAddr),
     /// The primary that these sentinels name.
     Named(Box<SentinelGroup>),
+    /// The nodes of a cluster by which the others are found.
+    Cluster(Vec<ConnectionAddr>),
 }
 
 /// The sentinels of one primary and its replicas.
@@ -61,70 +59,66 @@ impl fmt::Display for SentinelGroup {
     }
 }
 
-/// The settings of a URL.
-struct Options {
-    files: Files,
+/// The settings of a URL, as they are written.
+#[derive(Default)]
+struct Options<'a> {
+    tls_files: BTreeMap<String, String>,
     /// Those that the `redis` crate reads.
-    others: String,
+    others: Vec<&'a str>,
     sentinel_login: RedisConnectionInfo,
-    replicated: Option<ReplicaAcks>,
-    fence_retention: Option<Duration>,
+    acks: Option<&'a str>,
+    acks_within: Option<&'a str>,
+    fence_retention: Option<&'a str>,
 }
 
-impl Options {
-    fn read(url: &Url<'_>, encrypted: bool, sentinel: bool) -> Result<Self, LockError> {
-        let (mut files, mut others) = (Files::default(), Vec::new());
-        let (mut acks, mut acks_within, mut fence_retention) = (None, None, None);
-        let mut sentinel_login = RedisConnectionInfo::default().set_skip_set_lib_name();
+impl<'a> Options<'a> {
+    fn read(url: &Url<'a>, encrypted: bool, sentinel: bool) -> Result<Self, LockError> {
+        let mut read = Self::default();
         for setting in &url.settings {
-            let (name, value) = named(setting);
+            let (login, (name, value)) = (&mut read.sentinel_login, named(setting));
             match name {
-                "cacert" | "cert" | "key" if encrypted => files.set(name, decoded(value)),
-                "sentinel_user" if sentinel => {
-                    sentinel_login = sentinel_login.set_username(decoded(value));
+                "cacert" | "cert" | "key" if encrypted => {
+                    read.tls_files.insert(name.to_owned(), decoded(value));
                 }
+                "sentinel_user" if sentinel => *login = login.clone().set_username(decoded(value)),
                 "sentinel_password" if sentinel => {
-                    sentinel_login = sentinel_login.set_password(decoded(value));
+                    *login = login.clone().set_password(decoded(value));
                 }
-                "replicated" => acks = Some(value),
-                "replicated_timeout" => acks_within = Some(value),
-                "fence_retention" => fence_retention = Some(retention(value)?),
-                "db" | "user" | "pass" if url.scheme.ends_with("unix") => others.push(*setting),
+                "replicated" => read.acks = Some(value),
+                "replicated_timeout" => read.acks_within = Some(value),
+                "fence_retention" => read.fence_retention = Some(value),
+                "db" | "user" | "pass" if url.scheme.ends_with("unix") => {
+                    read.others.push(setting);
+                }
                 _ => return Err(url.has_no(setting)),
             }
         }
-        let (others, replicated) = (others.join("&"), ReplicaAcks::read(acks, acks_within)?);
-        Ok(Self { files, others, sentinel_login, replicated, fence_retention })
+        Ok(read)
     }
 }
 
 impl Deployment {
     /// The server that the `redis` crate describes.
     pub(crate) fn of_server(server: &ConnectionInfo, unsent: Duration) -> Self {
-        let login = server.redis_settings().clone().set_skip_set_lib_name();
-        let settings = Settings { login, credentials: None, tcp: tcp(unsent), tls: None };
-        let at = Addresses::One(Target::At(server.addr().clone()));
+        let settings = Settings::new(server.redis_settings().clone(), unsent, None);
+        let at = Addresses::One(server.addr().clone());
         Self { at, settings, replicated: None, fence_retention: None }
     }
 
     /// The servers of a URL. Data that the network has not accepted within `unsent` is dropped, on
     /// systems with such a setting.
     pub(crate) fn of(url: &Url<'_>, unsent: Duration) -> Result<Self, LockError> {
-        let (scheme, is_cluster) = match url.scheme.strip_suffix("-cluster") {
-            Some(scheme) => (scheme, true),
-            None => (url.scheme, false),
-        };
+        let scheme = url.scheme.strip_suffix("-cluster").unwrap_or(url.scheme);
+        let is_cluster = scheme != url.scheme;
         let encrypted = matches!(scheme, "rediss" | "valkeys" | "rediss-sentinel");
         let sentinel = matches!(scheme, "redis-sentinel" | "rediss-sentinel");
-        let Options { files, others, sentinel_login, replicated, fence_retention } =
-            Options::read(url, encrypted, sentinel)?;
-        let tls = if encrypted { Some(files.checked()?) } else { None };
-        let settings = |login: RedisConnectionInfo| {
-            let (login, tcp, tls) = (login.set_skip_set_lib_name(), tcp(unsent), tls.clone());
-            Settings { login, credentials: None, tcp, tls }
-        };
+        let options = Options::read(url, encrypted, sentinel)?;
+        let replicated = ReplicaAcks::read(options.acks, options.acks_within)?;
+        let fence_retention = options.fence_retention.map(retention).transpose()?;
+        let (others, tls) = (options.others.join("&"), encrypted.then_some(options.tls_files));
+        let settings = |login| Settings::new(login, unsent, tls.clone());
         let login = url.login.map(|login| format!("{login}@")).unwrap_or_default();
-        let (at, login) = if sentinel {
+        let (at, login) = if sentinel && !is_cluster {
             let path = url.path.ok_or_else(|| LockError::invalid_url(SENTINEL_FORM))?;
             let (name, db) = path.split_once('/').unwrap_or((path, ""));
             if name.is_empty() {
@@ -132,7 +126,7 @@ impl Deployment {
             }
             let infos = url.hosts.split(',').map(|host| {
                 let host = with_port(host, SENTINEL_PORT);
-                info(&format!("redis://{login}{host}/{db}?{others}"))
+                connection_info(format!("redis://{login}{host}/{db}?{others}"))
                     .map_err(|_| LockError::invalid_url(SENTINEL_FORM))
             });
             let (at, login) = addresses(infos)?;
@@ -141,34 +135,29 @@ impl Deployment {
                     "it names a sentinel twice, which would give it two votes",
                 ));
             }
-            let (name, settings) = (decoded(name), settings(sentinel_login));
+            let (name, settings) = (decoded(name), settings(options.sentinel_login));
             let group = SentinelGroup { at, name, settings, budget: unsent / 4 };
-            (Addresses::One(Target::Named(Box::new(group))), login)
+            (Addresses::Named(Box::new(group)), login)
         } else {
             let scheme = if encrypted { &scheme[..scheme.len() - 1] } else { scheme };
             let path = url.path.map(|path| format!("/{path}")).unwrap_or_default();
-            let of = |host: &str| info(&format!("{scheme}://{login}{host}{path}?{others}"));
+            let of = |host| connection_info(format!("{scheme}://{login}{host}{path}?{others}"));
             if is_cluster {
                 let (at, login) = addresses(url.hosts.split(',').map(of))?;
+                let is_host = |at: &ConnectionAddr| matches!(at, ConnectionAddr::Tcp(..));
+                if !at.iter().all(is_host) || login.db() != 0 {
+                    let why = "a cluster URL names hosts, and no database but 0";
+                    return Err(LockError::invalid_url(why));
+                }
                 (Addresses::Cluster(at), login)
             } else {
                 let info = of(url.hosts)?;
-                (Addresses::One(Target::At(info.addr().clone())), info.redis_settings().clone())
+                (Addresses::One(info.addr().clone()), info.redis_settings().clone())
             }
         };
-        let is_host = |at: &ConnectionAddr| matches!(at, ConnectionAddr::Tcp(..));
-        let has_hosts = matches!(&at, Addresses::Cluster(at) if at.iter().all(is_host));
-        if is_cluster && (!has_hosts || login.db() != 0) {
-            return Err(LockError::invalid_url("a cluster URL names hosts, and no database but 0"));
-        }
         let settings = settings(login);
         // Wrong certificate files are reported now, and not at the first connection.
-        let some = match &at {
-            Addresses::One(Target::At(at)) => Some(at),
-            Addresses::One(Target::Named(sentinels)) => sentinels.at.first(),
-            Addresses::Cluster(at) => at.first(),
-        };
-        some.map(|at| settings.client(at)).transpose()?;
+        settings.client(&ConnectionAddr::Tcp(String::new(), 0))?;
         Ok(Self { at, settings, replicated, fence_retention })
     }
 }
@@ -188,10 +177,6 @@ fn with_port(host: &str, port: u16) -> String {
     if given { host.to_owned() } else { format!("{host}:{port}") }
 }
 
-fn info(url: &str) -> Result<ConnectionInfo, LockError> {
-    url.into_connection_info().map_err(unreadable)
-}
-
 fn retention(value: &str) -> Result<Duration, LockError> {
     let times = RETENTION_MIN..=RETENTION_MAX;
     duration(value).filter(|time| times.contains(time)).ok_or_else(|| {
@@ -199,6 +184,61 @@ fn retention(value: &str) -> Result<Duration, LockError> {
             "`fence_retention` is not a duration from 1d to 3650d, such as `30d`",
         )
     })
+}
+
+/// The number of replicas that have to acknowledge a lock, and the timeout for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReplicaAcks {
+    pub(crate) acks: u32,
+    pub(crate) timeout: Duration,
+}
+
+impl ReplicaAcks {
+    pub(crate) fn new(acks: u32, timeout: Duration) -> Result<Self, LockError> {
+        if acks == 0 {
+            return Err(LockError::invalid_url(
+                "`replicated` needs at least one replica: leave it out, or give their number",
+            ));
+        }
+        Ok(Self { acks, timeout: timeout.min(TIMEOUT_MAX) })
+    }
+
+    /// Reads the settings of a URL.
+    pub(crate) fn read(
+        acks: Option<&str>,
+        within: Option<&str>,
+    ) -> Result<Option<Self>, LockError> {
+        let timeout = within.map(|within| {
+            duration(within).ok_or_else(|| {
+                LockError::invalid_url("`replicated_timeout` is not a duration such as `100ms`")
+            })
+        });
+        match (acks.map(str::parse), timeout.transpose()?) {
+            (None, None) => Ok(None),
+            (None, Some(_)) => {
+                Err(LockError::invalid_url("`replicated_timeout` needs `replicated`"))
+            }
+            (Some(Ok(acks)), timeout) => Self::new(acks, timeout.unwrap_or(TIMEOUT)).map(Some),
+            (Some(Err(_)), _) => {
+                Err(LockError::invalid_url("`replicated` is not a number of replicas"))
+            }
+        }
+    }
+
+    /// The same, with a timeout of at most a quarter of the ttl.
+    pub(crate) fn within(self, ttl: Duration) -> Self {
+        Self { timeout: self.timeout.min(ttl / 4), ..self }
+    }
+
+    /// The timeout as WAIT takes it, where 0 would mean no limit.
+    pub(crate) fn milliseconds(self) -> u64 {
+        u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+}
+
+/// The error for a store that cannot be replicated.
+pub(crate) fn not_replicated(why: &str) -> LockError {
+    LockError::invalid_url(format!("`replicated` is for a server with replicas, and {why}"))
 }
 
 #[cfg(test)]
@@ -233,9 +273,7 @@ mod tests {
     #[test]
     fn sentinels_are_read_with_their_ports_and_their_password() {
         let url = "redis-sentinel://u:p%40@one,two:7,[::1]/main/3?sentinel_password=w%26";
-        let Ok(Deployment { at: Addresses::One(Target::Named(sentinels)), settings, .. }) =
-            parse(url)
-        else {
+        let Ok(Deployment { at: Addresses::Named(sentinels), settings, .. }) = parse(url) else {
             panic!("not read");
         };
         let at: Vec<_> = sentinels.at.iter().map(ToString::to_string).collect();
@@ -296,5 +334,36 @@ mod tests {
             assert!(matches!(error, Some(LockError::InvalidUrl { .. })), "{url}: {error:?}");
             assert!(!format!("{error:?}").contains("secret"));
         }
+    }
+
+    #[test]
+    fn a_url_names_the_number_of_replicas_and_the_timeout() {
+        let read =
+            |acks, within| ReplicaAcks::read(acks, within).map_err(|error| error.to_string());
+        let is = |acks, ms| Ok(Some(ReplicaAcks { acks, timeout: Duration::from_millis(ms) }));
+        assert_eq!(read(None, None), Ok(None));
+        assert_eq!(read(Some("2"), None), is(2, 500));
+        assert_eq!(read(Some("1"), Some("100ms")), is(1, 100));
+        assert_eq!(read(Some("1"), Some("2s")), is(1, 2_000));
+        assert_eq!(read(Some("1"), Some("2m")), is(1, 120_000));
+        for (acks, within) in [
+            (Some("0"), None),
+            (Some("-1"), None),
+            (Some(""), None),
+            (Some("1"), Some("100")),
+            (Some("1"), Some("1y")),
+            (Some("1"), Some("")),
+            (None, Some("100ms")),
+        ] {
+            assert!(read(acks, within).is_err(), "{acks:?} {within:?}");
+        }
+    }
+
+    #[test]
+    fn waiting_for_replicas_takes_a_quarter_of_a_lease_at_most() {
+        let replicated = ReplicaAcks { acks: 1, timeout: TIMEOUT };
+        assert_eq!(replicated.within(Duration::from_secs(30)).milliseconds(), 500);
+        assert_eq!(replicated.within(Duration::from_millis(400)).milliseconds(), 100);
+        assert_eq!(ReplicaAcks { acks: 1, timeout: Duration::ZERO }.milliseconds(), 1);
     }
 }

@@ -8,11 +8,9 @@ use redis::{FromRedisValue, ParsingError, Value, from_redis_value};
 
 use crate::jobs::call::Job;
 use crate::jobs::limits::{ABANDONED, DEAD_MAX, note_abandoned};
-use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
+use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT, Retry};
 use crate::store::redis::client::node::Node;
-use crate::store::redis::client::retry::Retry;
 use crate::store::redis::client::script::Script;
-use crate::store::redis::client::subscriptions::PushSink;
 use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::jobs;
 use crate::store::redis::store::Redis;

@@ -1,27 +1,31 @@
-//! A Redis Cluster: its nodes, and the slot map that each of them knows.
+//! A Redis Cluster: its nodes, the slot map that each of them knows, and the route of a command to
+//! the node of its slot.
+//!
+//! By the specification of Redis Cluster a MOVED names the node of a slot for good, and an ASK for
+//! one command only. A redirected command was not applied.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use redis::ConnectionAddr;
+use redis::{ConnectionAddr, Value, from_redis_value_ref};
 use tokio::time::timeout;
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::connector::Connector;
-use crate::store::redis::client::error::{CallError, Redirect, Transient};
+use crate::store::redis::client::connector::{Connector, Server};
+use crate::store::redis::client::error::{CallError, Redirect, Transient, unexpected};
 use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::singleflight::SingleFlight;
-use crate::store::redis::client::subscriptions::{NoPushes, PushSink};
-use crate::store::redis::client::url::Target;
-use crate::store::redis::topology::slot_map::{Range, SlotMap, read_address, relative_to, slots};
+use crate::store::redis::client::subscriptions::Grants;
 use crate::value::applied::Applied;
-use crate::value::error::Unavailability;
+use crate::value::companion::SLOTS;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::random;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::time::Instant;
@@ -30,18 +34,24 @@ use crate::value::time::Instant;
 const STAGGER: Duration = Duration::from_millis(50);
 /// Shortest time between two requests for the slot map.
 const REFRESH_EVERY: Duration = Duration::from_millis(100);
+/// Most redirects of one command.
+const REDIRECTIONS: u32 = 8;
+/// Stands for no node.
+const NONE: u16 = u16::MAX;
 
 /// A cluster; clones share it.
 #[derive(Clone)]
 pub(crate) struct Cluster(Arc<Shared>);
 
 struct Shared {
-    /// The nodes of the URL, whose settings all other nodes use.
-    seeds: Vec<Connector>,
-    sink: Arc<dyn PushSink>,
+    /// The addresses of the URL.
+    seeds: Vec<ConnectionAddr>,
+    /// Of all nodes.
+    settings: Settings,
     timeout: Duration,
     /// The state that all nodes share.
     changes: Arc<Failover>,
+    grants: Arc<Grants>,
     map: Mutex<SlotMap>,
     refreshing: SingleFlight<Result<(), CallError>>,
     /// No node keeps a connection any more.
@@ -51,44 +61,24 @@ struct Shared {
 impl Cluster {
     /// A cluster with these nodes, not connected yet. All share the state of `changes`.
     pub(crate) fn new(
-        at: &[ConnectionAddr],
-        settings: &Settings,
+        seeds: Vec<ConnectionAddr>,
+        settings: Settings,
         timeout: Duration,
-        changes: &Arc<Failover>,
-        sink: Arc<dyn PushSink>,
+        changes: Arc<Failover>,
+        grants: &Arc<Grants>,
     ) -> Self {
-        let seed = |at: &ConnectionAddr| {
-            let (target, sink) = (Target::At(at.clone()), Arc::clone(&sink));
-            Connector::new(target, settings.clone(), timeout, changes.for_node(), sink)
-        };
-        Self::with(at.iter().map(seed).collect(), timeout, Arc::clone(changes), sink)
+        let (grants, refreshing) = (Arc::clone(grants), SingleFlight::new(timeout));
+        let (map, closed) = Default::default();
+        let shared = Shared { seeds, settings, timeout, changes, grants, map, refreshing, closed };
+        Self(Arc::new(shared))
     }
 
     /// The same cluster, through connections of its own.
-    pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
-        let map = self.map();
-        let known = map.nodes().filter_map(|node| self.connector(node.address()?.clone()));
-        let seeds = self.0.seeds.iter().map(|seed| seed.apart(Arc::clone(&sink))).chain(known);
-        Self::with(seeds.collect(), self.0.timeout, Arc::clone(&self.0.changes), sink)
-    }
-
-    fn with(
-        seeds: Vec<Connector>,
-        timeout: Duration,
-        changes: Arc<Failover>,
-        sink: Arc<dyn PushSink>,
-    ) -> Self {
-        let refreshing = SingleFlight::new(timeout);
-        let (map, closed) = Default::default();
-        Self(Arc::new(Shared { seeds, sink, timeout, changes, map, refreshing, closed }))
-    }
-
-    /// Fetches the slot map, unless it is known.
-    pub(crate) async fn ready(&self, until: Instant) -> Result<(), CallError> {
-        if self.map().is_known() {
-            return Ok(());
-        }
-        self.refresh(until).await
+    pub(crate) fn apart(&self, grants: &Arc<Grants>) -> Self {
+        let Shared { seeds, settings, timeout, changes, .. } = &*self.0;
+        let mut seeds = seeds.clone();
+        seeds.extend(self.map().nodes().filter_map(|node| node.connector().address().cloned()));
+        Self::new(seeds, settings.clone(), *timeout, Arc::clone(changes), grants)
     }
 
     /// Closes all connections for good, also those of nodes that become known later.
@@ -120,51 +110,37 @@ impl Cluster {
         if self.map().is_younger_than(REFRESH_EVERY) {
             return Ok(());
         }
-        let fetch = || {
-            let cluster = self.clone();
-            async move { cluster.fetch_map().await }
-        };
-        let refreshed = self.0.refreshing.run(fetch, until);
+        let refreshed = self.0.refreshing.run(|| self.clone().fetch_map(), until);
         let timeout = || CallError::timeout("asking for the slots", Applied::No);
         Box::pin(refreshed).await.unwrap_or_else(|| Err(timeout().at(|| self.servers())))
     }
 
-    /// The address of the node that sent the slot map.
-    pub(crate) fn source(&self) -> String {
-        let source = self.map().source().map(str::to_owned);
-        source.unwrap_or_else(|| self.servers())
-    }
-
     /// The addresses of the URL.
     fn servers(&self) -> String {
-        let servers: Vec<_> = self.0.seeds.iter().map(Connector::server).collect();
+        let servers: Vec<_> = self.0.seeds.iter().map(ToString::to_string).collect();
         servers.join(", ")
     }
 
     /// Fetches the slot map in the background.
-    pub(crate) fn refresh_soon(&self) {
+    fn refresh_soon(&self) {
         if !self.map().is_younger_than(REFRESH_EVERY) {
-            let cluster = self.clone();
-            self.0.refreshing.begin(|| async move { cluster.fetch_map().await });
+            self.0.refreshing.begin(|| self.clone().fetch_map());
         }
     }
 
     /// Asks the nodes for the slot map, each after a short delay, until one has answered.
-    async fn fetch_map(&self) -> Result<(), CallError> {
+    async fn fetch_map(self) -> Result<(), CallError> {
         let mut nodes: Vec<Node> = self.map().nodes().cloned().collect();
         random::shuffle(&mut nodes);
-        let seeds = self.0.seeds.iter().filter(|seed| {
-            let at = seed.address();
-            !nodes.iter().any(|node| node.address() == at)
-        });
-        let seeds = seeds.map(|seed| Node::with(seed.apart(NoPushes::sink()), self.0.timeout));
-        let seeds: Vec<Node> = seeds.collect();
-        let mut nodes = nodes.into_iter().chain(seeds);
+        for seed in &self.0.seeds {
+            if !nodes.iter().any(|node| node.connector().address() == Some(seed)) {
+                nodes.push(self.new_node(seed.clone()));
+            }
+        }
+        let mut nodes = nodes.into_iter();
         let (mut asked, mut error) = (FuturesUnordered::new(), down("no node was asked"));
-        let ask = |node: Node| async move {
-            let budget = Budget::new(self.0.timeout, self.0.timeout);
-            (slots(&node, budget).await, node)
-        };
+        let budget = || Budget::new(self.0.timeout, self.0.timeout);
+        let ask = |node: Node| async move { (slots(&node, budget()).await, node) };
         loop {
             let more = nodes.next().map(|node| asked.push(ask(node))).is_some();
             let pause = if more { STAGGER } else { self.0.timeout };
@@ -174,7 +150,10 @@ impl Cluster {
                     let none = down("no slot is assigned to a node").at(|| node.server());
                     error = error.unless_final(none);
                 }
-                Ok(Some((Ok(ranges), node))) => return self.take(&node, ranges),
+                Ok(Some((Ok(ranges), node))) => {
+                    self.take(&node, ranges);
+                    return Ok(());
+                }
                 Ok(Some((Err(cause), _))) => error = error.unless_final(cause),
                 Ok(None) if !more => return Err(error),
                 _ => {}
@@ -183,56 +162,89 @@ impl Cluster {
     }
 
     /// Adopts the slot map of a node, and makes the waiters of slots that moved ask again.
-    fn take(&self, source: &Node, ranges: Vec<Range>) -> Result<(), CallError> {
-        let mut next = SlotMap::default();
-        for range in ranges {
-            let node = self.node_at(relative_to(source.address(), range.at), source)?;
-            next.assign(range.first..=range.last, node);
+    fn take(&self, source: &Node, ranges: Vec<Assigned>) {
+        let mut next = SlotMap::fetched_from(source);
+        for (slots, at) in ranges {
+            // A node may have several ranges.
+            let node = next.node_at(&at).cloned();
+            next.assign(slots, node.unwrap_or_else(|| self.node_at(at, source)));
         }
         let moved = self.change(|map| {
             let moved = next.differs_from(map);
-            *map = next.known(source);
+            *map = next;
             moved
         });
         if !moved.is_empty() {
-            self.0.sink.interrupted(&moved);
+            self.0.grants.interrupted(&moved);
             // A replica that has taken over may not know the locks. A first slot map counts as a
             // change, because the slots may have moved since the locks were granted.
             self.0.changes.changed();
         }
-        Ok(())
     }
 
-    /// The node at an address: the known one, or a new one.
-    fn node_at(&self, at: ConnectionAddr, source: &Node) -> Result<Node, CallError> {
-        let known = self.map().nodes().find(|node| node.address() == Some(&at)).cloned();
-        if let Some(node) = known {
+    /// The node at an address: a known one, that which named it, or a new one.
+    fn node_at(&self, at: ConnectionAddr, source: &Node) -> Node {
+        if let Some(known) = self.map().node_at(&at) {
+            return known.clone();
+        }
+        match source.connector().address() == Some(&at) {
+            true => source.clone(),
+            false => self.new_node(at),
+        }
+    }
+
+    fn new_node(&self, at: ConnectionAddr) -> Node {
+        let Shared { settings, timeout, changes, grants, .. } = &*self.0;
+        let (server, changes) = (Server::At(at), changes.for_node());
+        Node::new(Connector::new(server, settings.clone(), *timeout, changes, grants))
+    }
+
+    /// Sends a call by `send` to the node of a slot, and to the next node for as long as the call
+    /// is redirected.
+    pub(crate) async fn route<T, F>(
+        &self,
+        slot: u16,
+        budget: Budget,
+        mut send: impl FnMut(Node) -> F,
+    ) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<T, CallError>>,
+    {
+        let mut node = self.node_of(slot, budget.until).await?;
+        for _ in 0..=REDIRECTIONS {
+            match send(node.clone()).await {
+                Err(CallError::Redirect(to)) => node = self.redirected(slot, &to, &node)?,
+                Err(error) => return Err(self.failed(error, budget.until).await),
+                reply => return reply,
+            }
+        }
+        Err(down("its nodes redirect the command in a circle").at(|| node.server()))
+    }
+
+    /// The node of a slot.
+    async fn node_of(&self, slot: u16, until: Instant) -> Result<Node, CallError> {
+        if let Some(node) = self.known(slot) {
             return Ok(node);
         }
-        if source.address() == Some(&at) && Arc::ptr_eq(source.sink(), &self.0.sink) {
-            return Ok(source.clone());
-        }
-        let connector = self.connector(at);
-        Ok(Node::with(connector.ok_or_else(|| down("no node is known"))?, self.0.timeout))
+        self.refresh(until).await?;
+        self.known(slot).ok_or_else(|| {
+            let source = self.map().source().map(str::to_owned);
+            down("no node has the slot").at(|| source.unwrap_or_else(|| self.servers()))
+        })
     }
 
-    fn connector(&self, at: ConnectionAddr) -> Option<Connector> {
-        Some(self.0.seeds.first()?.to(at, &self.0.sink))
+    /// The node of a slot, if it is known.
+    pub(crate) fn known(&self, slot: u16) -> Option<Node> {
+        self.map().node_of(slot).cloned()
     }
 
     /// The node that `source` redirects to.
-    pub(crate) fn redirected(
-        &self,
-        slot: u16,
-        to: &Redirect,
-        source: &Node,
-    ) -> Result<Node, CallError> {
-        let Some(at) = read_address(&to.address) else {
-            return Err(
-                down("a node has sent a redirect without an address").at(|| source.server())
-            );
+    fn redirected(&self, slot: u16, to: &Redirect, source: &Node) -> Result<Node, CallError> {
+        let Some(at) = read_address(source.connector().address(), &to.address) else {
+            let detail = "a node has sent a redirect without an address";
+            return Err(down(detail).at(|| source.server()));
         };
-        let node = self.node_at(relative_to(source.address(), at), source)?;
+        let node = self.node_at(at, source);
         if to.once {
             return Ok(node.asking());
         }
@@ -240,12 +252,33 @@ impl Cluster {
             // Other slots may have moved, too; and the waiters of this slot have to ask its new
             // node.
             self.refresh_soon();
-            self.0.sink.interrupted(&[slot]);
+            self.0.grants.interrupted(&[slot]);
         }
         Ok(node)
     }
 
-    pub(crate) fn map(&self) -> MutexGuard<'_, SlotMap> {
+    /// Refreshes the slot map after an error that a change of it may explain; returns the error for
+    /// the caller.
+    async fn failed(&self, mut error: CallError, until: Instant) -> CallError {
+        match &mut error {
+            CallError::Transient(transient) => {
+                if transient.reason == Unavailability::Refused {
+                    transient.reason = Unavailability::ClusterDown;
+                }
+                if transient.replace {
+                    // The slot may have a new primary, which a retry at once then finds.
+                    let _ = Box::pin(self.refresh(until)).await;
+                } else {
+                    self.refresh_soon();
+                }
+            }
+            CallError::Split(_) => self.refresh_soon(),
+            _ => {}
+        }
+        error
+    }
+
+    fn map(&self) -> MutexGuard<'_, SlotMap> {
         self.0.map.lock()
     }
 }
@@ -256,18 +289,138 @@ pub(crate) fn down(detail: &str) -> CallError {
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the connectors, which have the password.
+        // Without the settings, which have the password.
         f.debug_struct("Cluster")
             .field("nodes", &self.map().nodes().count())
             .finish_non_exhaustive()
     }
 }
 
+/// A slot map; empty at first.
+#[derive(Debug, Default)]
+struct SlotMap {
+    nodes: Vec<Node>,
+    /// The index of each slot's node; empty while the map is unknown.
+    owners: Vec<u16>,
+    /// When the map was sent, and the address of the node that sent it. The node itself would keep
+    /// its connection open.
+    fetched: Option<(Instant, String)>,
+}
+
+impl SlotMap {
+    /// A map of no slots yet, which that node has just sent.
+    fn fetched_from(source: &Node) -> Self {
+        Self { fetched: Some((Instant::now(), source.server())), ..Self::default() }
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter()
+    }
+
+    fn node_at(&self, at: &ConnectionAddr) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.connector().address() == Some(at))
+    }
+
+    fn node_of(&self, slot: u16) -> Option<&Node> {
+        self.nodes.get(usize::from(*self.owners.get(usize::from(slot))?))
+    }
+
+    /// Assigns slots to a node; returns whether one of them had another node.
+    fn assign(&mut self, slots: RangeInclusive<u16>, node: Node) -> bool {
+        let known = self.nodes.iter().position(|known| known.is(&node));
+        let nth = known.unwrap_or_else(|| {
+            self.nodes.push(node);
+            self.nodes.len() - 1
+        });
+        let nth = u16::try_from(nth).unwrap_or(NONE);
+        self.owners.resize(usize::from(SLOTS), NONE);
+        let mut moved = false;
+        for slot in slots {
+            if let Some(owner) = self.owners.get_mut(usize::from(slot)) {
+                moved |= *owner != nth;
+                *owner = nth;
+            }
+        }
+        moved
+    }
+
+    /// The slots that have another node in the other map.
+    fn differs_from(&self, other: &Self) -> Vec<u16> {
+        let same = |slot: &u16| match (self.node_of(*slot), other.node_of(*slot)) {
+            (Some(one), Some(other)) => one.is(other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        (0..SLOTS).filter(|slot| !same(slot)).collect()
+    }
+
+    /// The address of the node that sent the map.
+    fn source(&self) -> Option<&str> {
+        self.fetched.as_ref().map(|(_, source)| &**source)
+    }
+
+    fn is_younger_than(&self, age: Duration) -> bool {
+        self.fetched.as_ref().is_some_and(|(fetched, _)| fetched.elapsed() < age)
+    }
+}
+
+/// Consecutive slots, and the address of their node.
+type Assigned = (RangeInclusive<u16>, ConnectionAddr);
+
+/// Reads `host:port` as the node at `source` has sent it; the host may contain colons.
+fn read_address(source: Option<&ConnectionAddr>, text: &str) -> Option<ConnectionAddr> {
+    let (host, port) = text.rsplit_once(':')?;
+    Some(address(source, host, port.parse().ok()?))
+}
+
+/// An address as the node at `source` has sent it.
+fn address(source: Option<&ConnectionAddr>, host: &str, port: u16) -> ConnectionAddr {
+    let host = match (host, source) {
+        // A question mark stands for the name of a node that does not know it.
+        ("" | "?", Some(ConnectionAddr::Tcp(source, _))) => source,
+        (host, _) => host,
+    };
+    ConnectionAddr::Tcp(host.to_owned(), port)
+}
+
+/// Asks a node for the slot map.
+async fn slots(node: &Node, budget: Budget) -> Result<Vec<Assigned>, CallError> {
+    let mut command = redis::cmd("CLUSTER");
+    command.arg("SLOTS");
+    let reply = node.call(command, budget).await.map_err(no_cluster)?;
+    ranges(node.connector().address(), &reply).ok_or_else(|| unexpected(&reply))
+}
+
+/// A server that is in no cluster is a mistake in the URL.
+fn no_cluster(error: CallError) -> CallError {
+    match error {
+        CallError::Final(LockError::Unavailable { detail, .. }) if detail.contains("disabled") => {
+            let detail = "the server is not in a cluster: use a `redis://` URL";
+            CallError::Final(LockError::invalid_url(detail))
+        }
+        other => other,
+    }
+}
+
+/// Reads `[first, last, [host, port, …] of the primary, of a replica …] …`.
+fn ranges(source: Option<&ConnectionAddr>, reply: &Value) -> Option<Vec<Assigned>> {
+    let ranges: Vec<Vec<Value>> = from_redis_value_ref(reply).ok()?;
+    let read = |range: Vec<Value>| {
+        let [Value::Int(first), Value::Int(last), Value::Array(primary), ..] = &*range else {
+            return None;
+        };
+        let [host, Value::Int(port), ..] = primary.as_slice() else { return None };
+        let host: Option<String> = from_redis_value_ref(host).ok()?;
+        let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
+        let port = u16::try_from(*port).ok()?;
+        Some((first..=last, address(source, &host.unwrap_or_default(), port)))
+    };
+    ranges.into_iter().map(read).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::store::redis::client::url::{Addresses, Deployment};
-    use crate::store::redis::pubsub::channels::Grants;
     use crate::value::url::Url;
 
     #[test]
@@ -277,14 +430,51 @@ mod tests {
         let Deployment { at: Addresses::Cluster(at), settings, .. } = servers.unwrap() else {
             panic!("a cluster")
         };
-        let cluster = Cluster::new(&at, &settings, timeout, &Arc::default(), Grants::new(true, ""));
+        let grants = Grants::new(true, "");
+        let cluster = Cluster::new(at, settings, timeout, Arc::default(), &grants);
         let node = |cluster: &Cluster, host: &str| {
-            let at = ConnectionAddr::Tcp(host.to_owned(), 7000);
-            Node::with(cluster.connector(at).unwrap(), timeout)
+            cluster.new_node(ConnectionAddr::Tcp(host.to_owned(), 7000))
         };
         let (main, background) =
-            (node(&cluster, "one"), node(&cluster.apart(Grants::new(true, "")), "one"));
-        assert!(Arc::ptr_eq(main.round_trip(), background.round_trip()));
-        assert!(!Arc::ptr_eq(main.round_trip(), node(&cluster, "two").round_trip()));
+            (node(&cluster, "one"), node(&cluster.apart(&Grants::new(true, "")), "one"));
+        assert!(std::ptr::eq(main.health(), background.health()));
+        assert!(!std::ptr::eq(main.health(), node(&cluster, "two").health()));
+    }
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn a_map_is_read_with_primaries_only() {
+        let node = |host, port| Value::Array(vec![host, Value::Int(port), text("id")]);
+        let range = |first, last, primary| {
+            Value::Array(vec![
+                Value::Int(first),
+                Value::Int(last),
+                primary,
+                node(text("replica"), 1),
+            ])
+        };
+        let source = Some(address(None, "one", 7_000));
+        let read = |range| ranges(source.as_ref(), &Value::Array(range));
+        let both =
+            vec![range(0, 9, node(text("two"), 7_000)), range(10, 16_383, node(Value::Nil, 7_001))];
+        let expected =
+            [(0..=9, address(None, "two", 7_000)), (10..=16_383, address(None, "one", 7_001))];
+        assert_eq!(read(both).as_deref(), Some(&expected[..]));
+        assert_eq!(read(vec![range(0, 99_999, node(text("one"), 1))]), None);
+    }
+
+    #[test]
+    fn an_address_without_a_host_is_on_the_host_of_its_source() {
+        let source = address(None, "one", 7_000);
+        for (sent, host) in
+            [("two:7001", "two"), (":7001", "one"), ("?:7001", "one"), ("::1:7001", "::1")]
+        {
+            let at = address(None, host, 7_001);
+            assert_eq!(read_address(Some(&source), sent), Some(at));
+        }
+        assert_eq!(read_address(Some(&source), "nowhere"), None);
     }
 }

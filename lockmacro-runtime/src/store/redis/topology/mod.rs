@@ -2,6 +2,4 @@
 //! cluster.
 
 pub(crate) mod cluster;
-pub(crate) mod redirect;
 pub(crate) mod route;
-pub(crate) mod slot_map;

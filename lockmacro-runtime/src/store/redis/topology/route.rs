@@ -6,13 +6,13 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::connector::Connector;
+use crate::store::redis::client::connector::{Connector, Server};
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::failover::Failover;
 use crate::store::redis::client::node::Node;
-use crate::store::redis::client::round_trip::RoundTrip;
 use crate::store::redis::client::script::ScriptCall;
-use crate::store::redis::client::subscriptions::PushSink;
+use crate::store::redis::client::sentinel::Sentinels;
+use crate::store::redis::client::subscriptions::Grants;
 use crate::store::redis::client::url::{Addresses, Deployment};
 use crate::store::redis::topology::cluster::Cluster;
 use crate::value::companion::slot;
@@ -31,27 +31,25 @@ impl Topology {
         servers: &Deployment,
         timeout: Duration,
         changes: &Arc<Failover>,
-        sink: Arc<dyn PushSink>,
+        grants: &Arc<Grants>,
     ) -> Self {
-        let settings = &servers.settings;
-        match &servers.at {
-            Addresses::One(target) => {
-                let (target, settings) = (target.clone(), settings.clone());
-                let connector =
-                    Connector::new(target, settings, timeout, Arc::clone(changes), sink);
-                Topology::One(Node::with(connector, timeout))
-            }
+        let (settings, changes) = (servers.settings.clone(), Arc::clone(changes));
+        let server = match servers.at.clone() {
+            Addresses::One(at) => Server::At(at),
+            Addresses::Named(group) => Server::Named(Sentinels::new(group)),
             Addresses::Cluster(at) => {
-                Topology::Cluster(Cluster::new(at, settings, timeout, changes, sink))
+                let cluster = Cluster::new(at, settings, timeout, changes, grants);
+                return Topology::Cluster(cluster);
             }
-        }
+        };
+        Topology::One(Node::new(Connector::new(server, settings, timeout, changes, grants)))
     }
 
     /// The same servers, through connections of their own.
-    pub(crate) fn apart(&self, sink: Arc<dyn PushSink>) -> Self {
+    pub(crate) fn apart(&self, grants: &Arc<Grants>) -> Self {
         match self {
-            Topology::One(node) => Topology::One(node.apart(sink)),
-            Topology::Cluster(cluster) => Topology::Cluster(cluster.apart(sink)),
+            Topology::One(node) => Topology::One(Node::new(node.connector().apart(grants))),
+            Topology::Cluster(cluster) => Topology::Cluster(cluster.apart(grants)),
         }
     }
 
@@ -64,7 +62,7 @@ impl Topology {
         }
     }
 
-    /// Closes all connections for good. A later call opens one for itself only.
+    /// Closes all connections for good. A later call opens one that is not kept.
     pub(crate) fn close(&self) {
         match self {
             Topology::One(node) => node.close(),
@@ -84,7 +82,7 @@ impl Topology {
     pub(crate) fn node_of(&self, key: &LockKey) -> Option<Node> {
         match self {
             Topology::One(node) => Some(node.clone()),
-            Topology::Cluster(cluster) => cluster.map().node_of(slot(key.as_str())),
+            Topology::Cluster(cluster) => cluster.known(slot(key.as_str())),
         }
     }
 
@@ -97,16 +95,6 @@ impl Topology {
             }
         }
         nodes
-    }
-
-    /// Whether the server that has the key is lost.
-    pub(crate) fn is_lost(&self, key: &LockKey) -> bool {
-        self.node_of(key).is_some_and(|node| node.is_lost())
-    }
-
-    /// The measured round trip of the server that has the key, if it is known.
-    pub(crate) fn round_trip(&self, key: &LockKey) -> Option<Arc<RoundTrip>> {
-        self.node_of(key).map(|node| Arc::clone(node.round_trip()))
     }
 
     /// Sends a command to the server that has the key.

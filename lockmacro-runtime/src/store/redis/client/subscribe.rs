@@ -1,11 +1,10 @@
 //! Subscribing to the channels of grants.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::connection::{Connection, Delivery};
+use crate::store::redis::client::connection::Connection;
 use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::node::Node;
 use crate::value::applied::Applied;
@@ -25,8 +24,9 @@ impl Node {
         if self.asking {
             return Ok(false);
         }
+        let connector = self.connector();
         // One server has one channel.
-        let slot = if self.sink().is_by_slot() { slot } else { 0 };
+        let slot = if connector.grants.by_slot { slot } else { 0 };
         let received = match self.subscribed(slot, budget).await {
             // Nothing was sent for the caller yet.
             Err(CallError::Transient(transient)) => {
@@ -35,7 +35,7 @@ impl Node {
             subscribed => subscribed?,
         };
         if !received {
-            self.changes().polls(|| self.server());
+            connector.changes.polls(|| self.server());
         }
         Ok(received)
     }
@@ -43,42 +43,39 @@ impl Node {
     async fn subscribed(&self, slot: u16, budget: Budget) -> Result<bool, CallError> {
         loop {
             let live = self.connect(budget.until).await?;
-            match live.delivery {
-                Delivery::Pushed => {
-                    let subscribing = match live.channels.receives(slot, self.inner.timeout) {
-                        Ok(received) => return Ok(received),
-                        Err(subscribing) => subscribing,
-                    };
-                    // The reply to an SUNSUBSCRIBE would look like the end of a subscription by the
-                    // server. Therefore a new connection replaces the one with idle channels.
-                    if live.channels.count_idle(CHANNEL_IDLE) > IDLE_CHANNELS_MAX {
-                        self.discard(&live);
-                        continue;
-                    }
-                    let work = || {
-                        let (node, live) = (self.clone(), Arc::clone(&live));
-                        async move { node.subscribe(live, slot).await }
-                    };
-                    let late = || CallError::timeout("subscribing", Applied::No);
-                    let timeout = || Err(late().at(|| self.server()));
-                    let subscribed = subscribing.run(work, budget.until);
-                    return Box::pin(subscribed).await.unwrap_or_else(timeout);
+            if let Some(found) = live.without_pushes {
+                if found.elapsed() < SUBSCRIBE_RETRY {
+                    return Ok(false);
                 }
-                Delivery::Refused => return Ok(false),
-                Delivery::Failed(at) if at.elapsed() < SUBSCRIBE_RETRY => return Ok(false),
                 // Commands in flight on the old connection still get their replies there. It counts
                 // as broken, because the new one may lead to another server.
-                Delivery::Failed(_) => self.discard(&live),
+                self.discard(&live);
+                continue;
             }
+            let subscribing = match live.channels.receives(slot, self.connector().timeout) {
+                Ok(received) => return Ok(received),
+                Err(subscribing) => subscribing,
+            };
+            // The reply to an SUNSUBSCRIBE would look like the end of a subscription by the server.
+            // Therefore a new connection replaces the one with idle channels.
+            if live.channels.count_idle(CHANNEL_IDLE) > IDLE_CHANNELS_MAX {
+                self.discard(&live);
+                continue;
+            }
+            let work = || self.clone().subscribe(Arc::clone(&live), slot);
+            let late = || CallError::timeout("subscribing", Applied::No);
+            let timeout = || Err(late().at(|| self.server()));
+            let subscribed = subscribing.run(work, budget.until);
+            return Box::pin(subscribed).await.unwrap_or_else(timeout);
         }
     }
 
     /// Subscribes to the channel of a slot, and checks that the user may publish there, too: a
     /// release looks for subscribers before it hands the lock off.
-    async fn subscribe(&self, live: Arc<Connection>, slot: u16) -> Result<bool, CallError> {
-        let timeout = self.inner.timeout;
-        let channel = self.sink().channel(slot);
-        let (subscribe, publish) = match self.sink().is_by_slot() {
+    async fn subscribe(self, live: Arc<Connection>, slot: u16) -> Result<bool, CallError> {
+        let (timeout, grants) = (self.connector().timeout, &live.channels.grants);
+        let channel = grants.channel(slot);
+        let (subscribe, publish) = match grants.by_slot {
             true => ("SSUBSCRIBE", "SPUBLISH"),
             false => ("SUBSCRIBE", "PUBLISH"),
         };
@@ -94,12 +91,12 @@ impl Node {
                     return Ok(false);
                 }
                 Err(error) => {
-                    self.inner.connector.note_closed(&error);
+                    self.connector().note_closed(Some(&error));
                     return Err(error);
                 }
             }
         }
-        self.inner.connector.closed.store(0, Ordering::Relaxed);
+        self.connector().note_closed(None);
         live.channels.opened(slot);
         Ok(true)
     }
