@@ -11,7 +11,6 @@ use crate::engine::blocking::may_block;
 use crate::engine::cleanup::background::Background;
 use crate::engine::hold_times::HoldTimes;
 use crate::engine::in_flight::{InFlight, InFlightGuard};
-use crate::engine::queue::turn::turn;
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
 use crate::protocol::shutdown::Shutdown;
@@ -21,6 +20,11 @@ use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::time::Moment;
 use crate::value::token::{default_label, label};
+
+/// Round trips in a turn.
+const ROUND_TRIPS: u32 = 10;
+const TURN_MIN: Duration = Duration::from_millis(20);
+const TURN_MAX: Duration = Duration::from_millis(100);
 
 /// The part of a manager that its locks share.
 pub(crate) struct Core {
@@ -127,11 +131,6 @@ impl Core {
         }
     }
 
-    /// Whether both are the same manager.
-    pub(crate) fn is(self: &Arc<Self>, other: &Arc<Self>) -> bool {
-        Arc::ptr_eq(self, other)
-    }
-
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
@@ -203,5 +202,28 @@ pub(crate) fn inside_runtime() -> Result<(), LockError> {
         Ok(())
     } else {
         Err(LockError::NoRuntime)
+    }
+}
+
+/// The length of a turn: the value that was set, or else ten round trips as last measured.
+fn turn(set: Option<Duration>, round_trip: Duration) -> Duration {
+    set.unwrap_or_else(|| (round_trip * ROUND_TRIPS).clamp(TURN_MIN, TURN_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_turn_is_ten_round_trips_within_its_bounds() {
+        assert_eq!(turn(None, Duration::ZERO), ms(20));
+        assert_eq!(turn(None, ms(5)), ms(50));
+        assert_eq!(turn(None, ms(50)), ms(100));
+        assert_eq!(turn(Some(Duration::ZERO), ms(50)), Duration::ZERO);
+        assert_eq!(turn(Some(ms(900)), ms(1)), ms(900));
     }
 }

@@ -28,11 +28,11 @@
 //!
 //! | action | by the client | at the server |
 //! |---|---|---|
-//! | `Ask` | `KeyQueue::arrive`, `request`; `queue::request::ask` | `acquire.lua` |
+//! | `Ask` | `KeyQueue::arrive`, `request`; `shared_queue::request::ask` | `acquire.lua` |
 //! | `AskAgain` | `tick` | `acquire.lua` |
 //! | `Renew` | `renewals.rs`, `Lease::wants_renewal` | `renew.lua` |
 //! | `Pass`, `TakeUp` | `KeyQueue::offer`, `poll`; `Tenure::serves` | – |
-//! | `Release` | `Held::pass_on`, `queue::request::release` | `release.lua`, `release_uncontended.lua` |
+//! | `Release` | `Held::pass_on`, `shared_queue::request::release` | `release.lua`, `release_uncontended.lua` |
 //! | `ReleaseAgain` | `DroppedLock::release` | `release.lua` |
 //! | `Drop` | `InQueue::leave`, `KeyQueue::remove` | `release.lua` |
 //! | `Deliver(Grant)` | `SharedQueue::granted`, `Waiters::grant`, `waiters.rs` | `queue.lua` |

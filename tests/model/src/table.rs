@@ -7,7 +7,7 @@ pub type Row = (&'static str, &'static str, &'static str);
 pub const TABLE: &[Row] = &[
     ("Ask", "engine/queue/key_queue.rs", "fn arrive"),
     ("Ask", "engine/queue/key_queue.rs", "fn request"),
-    ("Ask", "engine/queue/request.rs", "async fn ask"),
+    ("Ask", "engine/queue/shared_queue/request.rs", "async fn ask"),
     ("AskAgain", "store/tick.rs", "fn tick"),
     ("Renew", "engine/lease/renewals.rs", "fn take_due"),
     ("Renew", "protocol/lease.rs", "fn wants_renewal"),
@@ -15,7 +15,7 @@ pub const TABLE: &[Row] = &[
     ("TakeUp", "engine/queue/key_queue.rs", "fn poll"),
     ("TakeUp", "engine/queue/key_queue.rs", "fn serves"),
     ("Release", "engine/lease/held.rs", "fn pass_on"),
-    ("Release", "engine/queue/request.rs", "async fn release"),
+    ("Release", "engine/queue/shared_queue/request.rs", "async fn release"),
     ("ReleaseAgain", "engine/cleanup/dropped.rs", "async fn release"),
     ("Drop", "engine/queue/key_queue.rs", "fn remove"),
     ("Drop", "engine/queue/shared_queue/in_queue.rs", "fn leave"),

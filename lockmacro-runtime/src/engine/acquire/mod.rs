@@ -7,8 +7,8 @@
 
 pub(crate) mod acquiring;
 pub(crate) mod outcome;
-pub(crate) mod own_request;
-pub(crate) mod prepare;
+mod own_request;
+mod prepare;
 pub(crate) mod reentry;
 pub(crate) mod spec;
 pub(crate) mod unreported;

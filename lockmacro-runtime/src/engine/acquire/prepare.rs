@@ -45,7 +45,7 @@ impl LockSpec {
         let key = if several.is_empty() { strictest(key, &more) } else { key };
         check_modes(&key, &more)?;
         warn_of_permits_first(&several);
-        let ours = |held: &Held| held.manager().is(&manager);
+        let ours = |held: &Held| Arc::ptr_eq(held.manager(), &manager);
         if several.is_empty() {
             if let Some(held) = Scope::find(|held| ours(held) && held.nth(&key).is_some()) {
                 held.covers(&key)?;

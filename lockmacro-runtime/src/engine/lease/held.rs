@@ -89,7 +89,7 @@ impl Held {
         // Set before the queue knows the holder, because the queue uses the holder at once.
         held.caller.lock().clone_from(&caller);
         if let Some(caller) = caller {
-            caller.held_by(Arc::downgrade(&held) as _);
+            caller.granted(Arc::downgrade(&held) as _);
         }
         let _ = held.remaining();
         held.watched(tenure.sent, due)

@@ -78,7 +78,7 @@ impl<T> Tenure<T> {
     /// - If the caller dies, the store keeps the lock no longer than the caller's ttl, or than the
     ///   confirm window if that is longer.
     /// - There is a fence for a caller that needs one.
-    pub(crate) fn serves(&self, ask: &impl Ask, now: Moment) -> bool {
+    fn serves(&self, ask: &impl Ask, now: Moment) -> bool {
         self.ends.since(now) >= least_lease(ask)
             && self.kept_until.since(now) <= ask.ttl().max(CONFIRM_WINDOW)
             && (!ask.is_fenced() || self.fences.is_some())
@@ -410,7 +410,7 @@ impl<A: Ask, W> KeyQueue<A, W> {
     }
 
     /// Whether another holder is known: this process, or another one by the last answer.
-    pub(crate) fn is_contended(&self) -> bool {
+    fn is_contended(&self) -> bool {
         use State::{Held, Offered, Requested};
         matches!(self.state, Held(_) | Offered { .. } | Requested { contended: true, .. })
     }

@@ -7,9 +7,5 @@
 
 pub(crate) mod holder;
 pub(crate) mod key_queue;
-pub(crate) mod request;
 pub(crate) mod shared_queue;
 pub(crate) mod table;
-pub(crate) mod turn;
-pub(crate) mod waiting;
-pub(crate) mod watch;

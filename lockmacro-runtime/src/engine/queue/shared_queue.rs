@@ -22,13 +22,16 @@ use crate::value::sync::Mutex;
 use crate::value::time::Moment;
 
 pub(crate) mod in_queue;
+mod request;
+pub(crate) mod waiting;
+mod watch;
 
 /// A token by which the process asks, with the request that it was made for.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
     pub(crate) request: Arc<Request>,
     /// The token is one by which a caller has asked itself.
-    pub(crate) is_own: bool,
+    is_own: bool,
 }
 
 impl PartialEq for Question {
@@ -79,11 +82,11 @@ pub(crate) struct SharedQueue {
     pub(crate) core: Arc<Core>,
     state: Mutex<State>,
     /// Wakes the watch before its timer does.
-    pub(crate) sooner: Notify,
+    sooner: Notify,
     /// The queue's request was answered.
-    pub(crate) answered: Notify,
+    answered: Notify,
     /// There was an event.
-    pub(crate) changed: Notify,
+    changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -146,19 +149,19 @@ impl Drop for Tells<'_> {
 }
 
 /// A request of the queue, to be sent.
-pub(crate) struct ToSend {
-    pub(crate) question: Question,
+struct ToSend {
+    question: Question,
     /// The token's acquisition, if it was sent before.
-    pub(crate) acquisition: Option<Acquisition>,
-    pub(crate) before: Option<Before>,
-    pub(crate) withdrawn: oneshot::Receiver<()>,
+    acquisition: Option<Acquisition>,
+    before: Option<Before>,
+    withdrawn: oneshot::Receiver<()>,
 }
 
 /// The lock of the turn before, to be released once the request was sent.
-pub(crate) struct Before {
-    pub(crate) acquisition: Acquisition,
+struct Before {
+    acquisition: Acquisition,
     /// Receives the answer.
-    pub(crate) report: Option<oneshot::Sender<Result<Released, LockError>>>,
+    report: Option<oneshot::Sender<Result<Released, LockError>>>,
 }
 
 /// The rest of an event, for the caller that has caused it.
@@ -257,7 +260,7 @@ impl SharedQueue {
     }
 
     /// The queue's request was granted. A grant that comes too late is released.
-    pub(crate) fn granted(self: &Arc<Self>, tenure: Tenure, acquisition: Acquisition) {
+    fn granted(self: &Arc<Self>, tenure: Tenure, acquisition: Acquisition) {
         // Dropped unless the lock is offered now.
         self.on(Some(acquisition), |state| {
             state.asked.take_if(|(asked, _)| *asked == tenure.token);
@@ -267,7 +270,7 @@ impl SharedQueue {
 
     /// The queue's request waits: another holder has the lock, with this number of processes before
     /// this one.
-    pub(crate) fn contended(self: &Arc<Self>, asked: &Question, holder: &OtherHolder, ahead: u32) {
+    fn contended(self: &Arc<Self>, asked: &Question, holder: &OtherHolder, ahead: u32) {
         self.on(None, |state| {
             state.last = Some(Ok(Contended::of(holder, ahead)));
             Event::Answered(asked.clone(), true)
@@ -277,11 +280,7 @@ impl SharedQueue {
 
     /// It is not known whether another holder has the lock: there was no answer, or `holder` may
     /// not have it.
-    pub(crate) fn unanswered_by(
-        self: &Arc<Self>,
-        asked: &Question,
-        last: Result<&OtherHolder, LockError>,
-    ) {
+    fn unanswered_by(self: &Arc<Self>, asked: &Question, last: Result<&OtherHolder, LockError>) {
         self.on(None, |state| {
             state.last = Some(last.map(|holder| Contended::of(holder, 0)));
             Event::Answered(asked.clone(), false)
@@ -289,7 +288,7 @@ impl SharedQueue {
     }
 
     /// A release of the token was sent while it was asked for.
-    pub(crate) fn spent(self: &Arc<Self>, asked: Question) {
+    fn spent(self: &Arc<Self>, asked: Question) {
         self.on(None, |state| {
             state.asked.take_if(|(question, _)| *question == asked);
             Event::Spent(asked)
@@ -306,7 +305,7 @@ impl SharedQueue {
 
     /// The store refuses the queue's request for good. All waiters are sent away, or those that
     /// need the fence that there is not, or the first one if too few replicas had its lock.
-    pub(crate) fn refused(self: &Arc<Self>, asked: &Question, error: LockError) {
+    fn refused(self: &Arc<Self>, asked: &Question, error: LockError) {
         let for_fences = error.is_of_fences();
         self.on(None, |state| {
             if state.asked.as_ref().is_none_or(|(question, _)| question != asked) {
@@ -323,7 +322,7 @@ impl SharedQueue {
     }
 
     /// Tells the queue the time, if something is due.
-    pub(crate) fn time(self: &Arc<Self>) {
+    fn time(self: &Arc<Self>) {
         if self.state.lock().queue.due().is_none_or(|due| due > Moment::now()) {
             return;
         }
@@ -338,7 +337,7 @@ impl SharedQueue {
 
     /// Sets when the watch looks at the queue next, by when something is due. Returns `pause`;
     /// `None` without waiters, whose watch ends.
-    pub(crate) fn watched_until(
+    fn watched_until(
         &self,
         pause: impl FnOnce(Option<Moment>, Moment) -> Duration,
     ) -> Option<Duration> {
@@ -352,16 +351,16 @@ impl SharedQueue {
     }
 
     /// Number of waiters.
-    pub(crate) fn waiters(&self) -> usize {
+    fn waiters(&self) -> usize {
         self.state.lock().queue.count()
     }
 
-    pub(crate) fn is_fenced(&self) -> bool {
+    fn is_fenced(&self) -> bool {
         self.state.lock().queue.is_fenced()
     }
 
     /// Once no release is in flight: whether one may have been since `since`.
-    pub(crate) fn released_since(&self, since: Moment) -> Option<bool> {
+    fn released_since(&self, since: Moment) -> Option<bool> {
         let state = self.state.lock();
         // A release is answered within this time.
         let longest = self.core.answer_time() * 2;
@@ -370,7 +369,7 @@ impl SharedQueue {
     }
 
     /// The refusal of a caller that does not wait, if another holder was known since `since`.
-    pub(crate) fn busy_since(&self, since: Moment) -> Option<Refusal> {
+    fn busy_since(&self, since: Moment) -> Option<Refusal> {
         let mut held = None;
         let state = self.state.lock();
         let is_busy = state.contended_at.is_some_and(|at| since <= at);
@@ -379,7 +378,7 @@ impl SharedQueue {
 
     /// The refusal of a caller whose time is over, and that came at `since`. `Err` while nothing is
     /// known of the lock.
-    pub(crate) fn over(&self, waits: Option<Ticket>, since: Moment) -> Result<Refusal, Refusal> {
+    fn over(&self, waits: Option<Ticket>, since: Moment) -> Result<Refusal, Refusal> {
         let mut held = None;
         let state = self.state.lock();
         let is_ours = state.queue.holder().is_some() || state.queue.offered().is_some();
@@ -447,7 +446,7 @@ impl SharedQueue {
     }
 
     /// Starts a watch, if one is needed, after the last one has ended by a panic.
-    pub(crate) fn watch_again(self: &Arc<Self>) {
+    fn watch_again(self: &Arc<Self>) {
         self.with(None, |state| {
             state.watched = None;
             ((), Effects::default())
@@ -455,7 +454,7 @@ impl SharedQueue {
     }
 
     /// Sets when the watch looks at the queue next; `None` when there is no watch any more.
-    pub(crate) fn note_watched(&self, until: Option<Moment>) {
+    fn note_watched(&self, until: Option<Moment>) {
         self.state.lock().watched = until;
     }
 }

@@ -1,7 +1,7 @@
 //! A caller in its queue: how it arrives, waits and leaves, and how its turn ends.
 
 use std::sync::{Arc, Weak};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -25,7 +25,7 @@ const UNANSWERED_MIN: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone)]
 pub(crate) struct InQueue {
     pub(crate) queue: Arc<SharedQueue>,
-    pub(crate) ticket: Ticket,
+    pub(super) ticket: Ticket,
 }
 
 /// How a caller begins.
@@ -43,6 +43,14 @@ pub(crate) struct TakenUp {
     pub(crate) by: Option<InQueue>,
     pub(crate) tenure: Tenure,
     pub(crate) acquisition: Acquisition,
+}
+
+/// How a wait ends.
+pub(crate) enum Waited {
+    Lock(TakenUp),
+    Refused(Refusal),
+    /// The caller is no waiter any more, and arrives again.
+    Gone,
 }
 
 /// The state of a lock after its holder has ended.
@@ -87,8 +95,8 @@ impl SharedQueue {
 }
 
 impl InQueue {
-    /// The caller has asked the store itself, and `holder` was granted the lock. Returns false if
-    /// the queue has gone on with the token.
+    /// The caller has the lock, as `holder`: it was granted, or the caller has taken it up. Returns
+    /// false if the queue has gone on with the token.
     pub(crate) fn granted(&self, holder: Weak<dyn Holder>) -> bool {
         let _told = Tells(&self.queue.changed);
         let (is_ours, _) = self.queue.with(None, |state| {
@@ -100,16 +108,6 @@ impl InQueue {
             (is_ours, effects)
         });
         is_ours
-    }
-
-    /// The waiter that has taken the lock up is `holder`.
-    pub(crate) fn held_by(&self, holder: Weak<dyn Holder>) {
-        self.queue.with(None, |state| {
-            if state.queue.holder() == Some(self.ticket) {
-                (state.holder, state.last) = (Some(holder), None);
-            }
-            ((), Effects::default())
-        });
     }
 
     /// The caller has asked the store itself, and was not granted the lock: another `holder` has
@@ -153,8 +151,8 @@ impl InQueue {
         }
     }
 
-    /// Checks whether a lock may be taken up. `None` for a caller that is no waiter any more.
-    pub(crate) fn poll(&self, waker: &Waker) -> Option<Result<Option<TakenUp>, LockError>> {
+    /// Checks whether a waiter may take the lock up.
+    pub(super) fn poll(&self, waker: &Waker) -> Poll<Waited> {
         let (queue, core) = (&self.queue, &self.queue.core);
         let is_sound =
             |tenure: &Tenure| !core.shutdown.is_closed() && !core.has_changed_since(tenure.sent);
@@ -164,16 +162,20 @@ impl InQueue {
         };
         let (found, _) = queue.with(None, |state| {
             let (found, effects) = state.queue.poll(self.ticket, waker, is_sound, Moment::now());
-            let found = match found {
-                Found::Nothing => Some(Ok(None)),
-                Found::Lock(tenure) => Some(Ok(state.offered.take().map(|acquisition| {
-                    state.holder = None;
-                    TakenUp { by: Some(self.clone()), tenure, acquisition }
-                }))),
-                Found::Gone => match &state.sent_away {
-                    Some((last, error)) if self.ticket <= *last => Some(Err(error.clone())),
-                    _ => None,
+            let found = match (found, &state.sent_away) {
+                (Found::Nothing, _) => Poll::Pending,
+                (Found::Lock(tenure), _) => match state.offered.take() {
+                    Some(acquisition) => {
+                        state.holder = None;
+                        let by = Some(self.clone());
+                        Poll::Ready(Waited::Lock(TakenUp { by, tenure, acquisition }))
+                    }
+                    None => Poll::Pending,
                 },
+                (Found::Gone, Some((last, error))) if self.ticket <= *last => {
+                    Poll::Ready(Waited::Refused(Refusal::Failed(error.clone())))
+                }
+                (Found::Gone, _) => Poll::Ready(Waited::Gone),
             };
             (found, effects)
         });

@@ -9,9 +9,9 @@ use futures_util::future::{Either, select};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
+use super::{Before, Question, SharedQueue, Tenure, ToSend};
 use crate::engine::cleanup::acquisition::{Acquisition, PAUSE, Refusal};
 use crate::engine::in_flight::TokenOwner as _;
-use crate::engine::queue::shared_queue::{Before, Question, SharedQueue, Tenure, ToSend};
 use crate::protocol::answer::{Answer, Grant, OtherHolder, Queueing};
 use crate::protocol::lease;
 use crate::protocol::request::Witness;
@@ -26,7 +26,7 @@ const REPEATED: Duration = Duration::from_secs(2);
 
 impl SharedQueue {
     /// Sends the request of the queue.
-    pub(crate) fn send(self: &Arc<Self>, to_send: ToSend) {
+    pub(super) fn send(self: &Arc<Self>, to_send: ToSend) {
         let (queue, question) = (Arc::clone(self), to_send.question.clone());
         let job = (Open { queue, question, is_over: false }, to_send);
         // Where there is no thread, the job is dropped.

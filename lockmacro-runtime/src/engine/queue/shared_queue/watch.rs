@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::engine::queue::shared_queue::SharedQueue;
+use super::SharedQueue;
 use crate::value::time::Moment;
 
 /// Longest time between two checks of a queue with waiters.
@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_secs(2);
 
 impl SharedQueue {
     /// Starts the watch of a queue with waiters.
-    pub(crate) fn start_watch(self: &Arc<Self>) {
+    pub(super) fn start_watch(self: &Arc<Self>) {
         let queue = Arc::clone(self);
         if self.core.background.spawn(move |_| watch(queue)).is_err() {
             self.note_watched(None);

@@ -8,10 +8,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::{sleep, timeout};
 
+use super::SharedQueue;
+use super::in_queue::{Arrived, InQueue, Waited};
 use crate::engine::cleanup::acquisition::Refusal;
 use crate::engine::queue::key_queue::Ticket;
-use crate::engine::queue::shared_queue::SharedQueue;
-use crate::engine::queue::shared_queue::in_queue::{Arrived, InQueue, TakenUp};
 use crate::engine::telemetry::WaitingGauge;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
@@ -22,14 +22,6 @@ const LONGEST_TIMER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// How long a caller without a wait stays in the queue of a lost server, whose waiters go on
 /// asking.
 const LOST: Duration = Duration::from_millis(40);
-
-/// How a wait ends.
-pub(crate) enum Waited {
-    Lock(TakenUp),
-    Refused(Refusal),
-    /// The caller is no waiter any more, and arrives again.
-    Gone,
-}
 
 /// A waiter. Dropping it leaves the queue.
 pub(crate) struct Waiting {
@@ -53,11 +45,8 @@ impl Waiting {
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Waited> {
         let Some(caller) = &self.caller else { return Poll::Pending };
-        let waited = match caller.poll(cx.waker()) {
-            Some(Ok(None)) => return self.over.as_mut().poll(cx).map(Waited::Refused),
-            Some(Ok(Some(taken_up))) => Waited::Lock(taken_up),
-            Some(Err(error)) => Waited::Refused(Refusal::Failed(error)),
-            None => Waited::Gone,
+        let Poll::Ready(waited) = caller.poll(cx.waker()) else {
+            return self.over.as_mut().poll(cx).map(Waited::Refused);
         };
         self.caller = None;
         Poll::Ready(waited)
