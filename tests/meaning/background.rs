@@ -34,13 +34,21 @@ impl Network {
             builder = builder.node_timeout(TEST_TIMEOUT);
         }
         let manager = builder.connect(&url).await.expect("there");
-        // So that every node gets the requests that are held.
+        // So that every node gets the requests that are held, also those of blocked threads, which
+        // have connections of their own.
         let known = backend.key("known");
-        let guard = lock(&manager, &known).acquire().await.expect("free");
-        let is_at_all = async || holders(backend, &known) == proxies.len();
-        eventually("every node has it", TEST_TIMEOUT, is_at_all).await;
-        guard.release().await.expect("released");
-        backend.becomes_free(&known, TEST_TIMEOUT).await;
+        for blocks in [false, true] {
+            let lock = lock(&manager, &known);
+            let guard = match blocks {
+                true => on_a_plain_thread(move || lock.acquire_blocking()).await,
+                false => lock.acquire().await,
+            };
+            let is_at_all = async || holders(backend, &known) == proxies.len();
+            eventually("every node has it", TEST_TIMEOUT, is_at_all).await;
+            guard.expect("free").release().await.expect("released");
+            let is_at_none = async || holders(backend, &known) == 0;
+            eventually("no node has it", TEST_TIMEOUT, is_at_none).await;
+        }
         Self { proxies, manager }
     }
 
