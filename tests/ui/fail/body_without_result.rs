@@ -1,8 +1,0 @@
-use lockmacro_runtime::{LockError, distributed_lock};
-
-#[distributed_lock(key = "order:<id>", ttl = "300s")]
-async fn audit(id: u64) -> Result<u64, LockError> {
-    drop(id);
-}
-
-fn main() {}

@@ -1,8 +1,0 @@
-use lockmacro_runtime::{LockError, distributed_lock};
-
-#[distributed_lock(key = "order:<id>", ttl = "300s", on_busy = fallback(later))]
-async fn audit(id: u64) -> Result<u64, LockError> {
-    Ok(id)
-}
-
-fn main() {}

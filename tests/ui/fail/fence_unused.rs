@@ -1,9 +1,0 @@
-#![deny(warnings)]
-use lockmacro_runtime::{LockError, distributed_lock};
-
-#[distributed_lock(key = "order:<id>", ttl = "300s", fence = fence)]
-async fn audit(id: u64) -> Result<u64, LockError> {
-    Ok(id)
-}
-
-fn main() {}

@@ -1,8 +1,0 @@
-use lockmacro_runtime::{LockError, distributed_lock};
-
-#[distributed_lock(key = keys([from, to].into_iter()), ttl = "300s")]
-async fn transfer(from: u64, to: u64) -> Result<u64, LockError> {
-    Ok(from + to)
-}
-
-fn main() {}

@@ -1,8 +1,0 @@
-use lockmacro_runtime::{LockError, distributed_lock};
-
-#[distributed_lock(key = "<Self::NAME>:<id>", ttl = "300s")]
-async fn audit(id: u64) -> Result<u64, LockError> {
-    Ok(id)
-}
-
-fn main() {}

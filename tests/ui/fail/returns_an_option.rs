@@ -1,8 +1,0 @@
-use lockmacro_runtime::distributed_lock;
-
-#[distributed_lock(key = "order:<id>", ttl = "300s")]
-async fn audit(id: u64) -> Option<u64> {
-    Some(id)
-}
-
-fn main() {}
