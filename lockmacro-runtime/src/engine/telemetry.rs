@@ -28,14 +28,14 @@ impl<R: Borrow<Request>, const HELD: bool> Counted<R, HELD> {
     const NAME: &str = if HELD { "lockmacro_held" } else { "lockmacro_waiting" };
 
     pub(crate) fn new(request: R) -> Self {
-        numbers::add(Self::NAME, request.borrow(), 1.0);
+        add(Self::NAME, request.borrow(), 1.0);
         Self(request)
     }
 }
 
 impl<R: Borrow<Request>, const HELD: bool> Drop for Counted<R, HELD> {
     fn drop(&mut self) {
-        numbers::add(Self::NAME, self.0.borrow(), -1.0);
+        add(Self::NAME, self.0.borrow(), -1.0);
     }
 }
 
@@ -70,8 +70,8 @@ pub(crate) fn refused(request: &Request, error: &LockError, known: bool) {
 }
 
 fn asked(request: &Request, outcome: &'static str) {
-    numbers::count("lockmacro_acquisitions_total", request, ("outcome", outcome));
-    numbers::record("lockmacro_wait_seconds", request, request.asked);
+    count("lockmacro_acquisitions_total", request, "outcome", outcome);
+    record("lockmacro_wait_seconds", request, request.asked);
 }
 
 pub(crate) fn renewed(request: &Request, answer: Result<bool, &LockError>) {
@@ -96,20 +96,20 @@ pub(crate) fn renewed(request: &Request, answer: Result<bool, &LockError>) {
             "error"
         }
     };
-    numbers::count("lockmacro_renewals_total", request, ("outcome", outcome));
+    count("lockmacro_renewals_total", request, "outcome", outcome);
 }
 
 pub(crate) fn lost(request: &Request, lost: &Lost) {
     let (name, _, key) = shown(request);
     tracing::warn!(%name, %key, cause = %lost.cause(), "lock lost");
-    numbers::count("lockmacro_lost_total", request, ("cause", lost.cause().label()));
+    count("lockmacro_lost_total", request, "cause", lost.cause().label());
 }
 
 /// Reports a release of a lock that was lost before, when no renewal had found the loss.
 pub(crate) fn released_late(request: &Request) {
     let (name, _, key) = shown(request);
     tracing::warn!(%name, %key, "lock was taken away before its release");
-    numbers::count("lockmacro_released_late_total", request, ("cause", "taken"));
+    count("lockmacro_released_late_total", request, "cause", "taken");
 }
 
 /// Reports a release without an answer. `known`: the outage of its servers was logged already.
@@ -129,7 +129,7 @@ pub(crate) fn half_unrenewed(request: &Request, left: Duration, error: &LockErro
 
 /// Reports the end of a lock that was held since `since`.
 pub(crate) fn released(request: &Request, since: Moment) {
-    numbers::record("lockmacro_hold_seconds", request, since);
+    record("lockmacro_hold_seconds", request, since);
 }
 
 /// Reports an error that the return type of a function cannot carry.
@@ -137,7 +137,7 @@ pub(crate) fn unreported(name: &str, key: Option<Listed<'_>>, error: &LockError)
     let key = key.map(tracing::field::display);
     tracing::error!(%name, key, %error, "lock failed in a function that cannot return an error");
     observer::unreported(error);
-    numbers::unreported(name);
+    count_unreported(name);
 }
 
 /// The name, template and keys of a lock in the log.
@@ -146,42 +146,34 @@ fn shown(request: &Request) -> (&str, &str, Listed<'_>) {
 }
 
 #[cfg(feature = "metrics")]
-mod numbers {
-    use metrics::{counter, gauge, histogram};
+fn add(gauge: &'static str, request: &Request, change: f64) {
+    let (name, template) = (request.name.clone(), request.first_given().shared_template());
+    metrics::gauge!(gauge, "name" => name, "template" => template).increment(change);
+}
 
-    use super::{Moment, Request};
+/// Records the time since `since`.
+#[cfg(feature = "metrics")]
+fn record(histogram: &'static str, request: &Request, since: Moment) {
+    let (name, template) = (request.name.clone(), request.first_given().shared_template());
+    metrics::histogram!(histogram, "name" => name, "template" => template).record(since.elapsed());
+}
 
-    pub(super) fn add(gauge: &'static str, request: &Request, change: f64) {
-        let (name, template) = (request.name.clone(), request.first_given().shared_template());
-        gauge!(gauge, "name" => name, "template" => template).increment(change);
-    }
+#[cfg(feature = "metrics")]
+fn count(counter: &'static str, request: &Request, label: &'static str, value: &'static str) {
+    let (name, template) = (request.name.clone(), request.first_given().shared_template());
+    metrics::counter!(counter, "name" => name, "template" => template, label => value).increment(1);
+}
 
-    /// Records the time since `since`.
-    pub(super) fn record(histogram: &'static str, request: &Request, since: Moment) {
-        let (name, template) = (request.name.clone(), request.first_given().shared_template());
-        histogram!(histogram, "name" => name, "template" => template).record(since.elapsed());
-    }
-
-    pub(super) fn count(
-        counter: &'static str,
-        request: &Request,
-        (label, value): (&'static str, &'static str),
-    ) {
-        let (name, template) = (request.name.clone(), request.first_given().shared_template());
-        counter!(counter, "name" => name, "template" => template, label => value).increment(1);
-    }
-
-    pub(super) fn unreported(name: &str) {
-        counter!("lockmacro_unreported_total", "name" => name.to_owned()).increment(1);
-    }
+#[cfg(feature = "metrics")]
+fn count_unreported(name: &str) {
+    metrics::counter!("lockmacro_unreported_total", "name" => name.to_owned()).increment(1);
 }
 
 #[cfg(not(feature = "metrics"))]
-mod numbers {
-    use super::{Moment, Request};
-
-    pub(super) fn add(_: &str, _: &Request, _: f64) {}
-    pub(super) fn record(_: &str, _: &Request, _: Moment) {}
-    pub(super) fn count(_: &str, _: &Request, _: (&str, &str)) {}
-    pub(super) fn unreported(_: &str) {}
-}
+fn add(_: &str, _: &Request, _: f64) {}
+#[cfg(not(feature = "metrics"))]
+fn record(_: &str, _: &Request, _: Moment) {}
+#[cfg(not(feature = "metrics"))]
+fn count(_: &str, _: &Request, _: &str, _: &str) {}
+#[cfg(not(feature = "metrics"))]
+fn count_unreported(_: &str) {}
