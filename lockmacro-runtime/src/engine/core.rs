@@ -161,27 +161,11 @@ impl Core {
     }
 
     /// Counts a lock as in flight, unless the manager was shut down.
-    #[cfg(feature = "defer")]
     pub(crate) fn enter(&self) -> Result<InFlightGuard, LockError> {
-        self.count_in().map(|()| self.guard())
-    }
-
-    /// The same for a caller that keeps no guard. The count ends with the guard that
-    /// [`guard`](Core::guard) makes.
-    pub(crate) fn count_in(&self) -> Result<(), LockError> {
         // Counted before the check: so either the shutdown waits for the lock, or the lock is
         // refused because of the shutdown.
-        self.in_flight.enter();
-        if self.shutdown.is_closed() {
-            drop(self.guard());
-            return Err(LockError::ShutDown);
-        }
-        Ok(())
-    }
-
-    /// The guard of a lock that was [counted in](Core::count_in). Called once for each.
-    pub(crate) fn guard(&self) -> InFlightGuard {
-        self.in_flight.guard()
+        let guard = self.in_flight.join();
+        if self.shutdown.is_closed() { Err(LockError::ShutDown) } else { Ok(guard) }
     }
 }
 

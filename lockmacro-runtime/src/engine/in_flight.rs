@@ -19,19 +19,9 @@ struct Count {
 }
 
 impl InFlight {
+    /// Counts one more, until the guard is dropped.
     pub(crate) fn join(&self) -> InFlightGuard {
-        self.enter();
-        self.guard()
-    }
-
-    /// Counts a lock without a guard. The count ends with the guard that [`guard`](InFlight::guard)
-    /// makes.
-    pub(crate) fn enter(&self) {
         self.0.count.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// The guard of a lock that has entered. Called once for each.
-    pub(crate) fn guard(&self) -> InFlightGuard {
         InFlightGuard { count: Arc::clone(&self.0), owner: None }
     }
 

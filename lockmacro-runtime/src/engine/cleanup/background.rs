@@ -5,32 +5,40 @@
 //! So every manager has one thread, started by the first job, with a small runtime and a connection
 //! of its own. The thread ends when the manager and all its locks are gone and its work is done.
 //!
+//! With the feature `test-util`, the jobs are tasks of the caller's runtime where that has a virtual
+//! clock. Leases end by that clock, so they have to be renewed by it as well. The virtual clock
+//! does not advance while its runtime has work, so no other thread could follow it.
+//!
 //! A fork copies the memory of the process, but not the thread. A forked process starts none, and
 //! its copies of locks are left to its parent.
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::process;
 use std::sync::{Arc, Weak};
+use std::{io, process, thread};
 
 use futures_util::FutureExt as _;
-use tokio::runtime::Handle;
+use futures_util::future::BoxFuture;
+use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::blocking::block_on;
 #[cfg(feature = "test-util")]
 use crate::engine::blocking::may_block;
-use crate::engine::cleanup::background_thread::{Job, start};
 use crate::engine::cleanup::dropped::Cleanup;
-use crate::engine::in_flight::InFlightGuard;
+use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::engine::lease::renewals::{Enrolled, Renewable, Renewals};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::task::spawn;
 use crate::value::time::Moment;
 #[cfg(feature = "test-util")]
 use crate::value::time::virtual_runtime;
+
+type Job = Box<dyn FnOnce(Arc<Store>) -> BoxFuture<'static, ()> + Send>;
+type Jobs = (mpsc::UnboundedSender<Job>, Handle);
 
 /// The background thread of a manager.
 #[derive(Debug)]
@@ -44,7 +52,7 @@ pub(crate) struct Background {
 #[derive(Debug)]
 struct Thread {
     store: Arc<Store>,
-    jobs: Option<(mpsc::UnboundedSender<Job>, Handle)>,
+    jobs: Option<Jobs>,
     /// A thread ends when its jobs are done, and does not wait for further ones.
     stopped: bool,
     renewals: Arc<Renewals>,
@@ -93,13 +101,6 @@ impl Background {
         Ok(Some(enrolled))
     }
 
-    /// Wakes all blocking waiters: each of them sends its request to the server again.
-    pub(crate) fn alarm(&self) {
-        // Called without the mutex, as a woken waiter may take it.
-        let store = self.store();
-        store.servers().alarm();
-    }
-
     /// Confirms every held lock at once.
     pub(crate) fn confirm_all(&self) {
         let mut here = self.here();
@@ -131,31 +132,19 @@ impl Background {
         }
     }
 
-    /// [`call`](Background::call), once every lock that was dropped before had its first try.
-    #[cfg(feature = "defer")]
-    pub(crate) async fn call_after_cleanup<T, F, W>(&self, job: F) -> Result<T, LockError>
-    where
-        T: Send + 'static,
-        F: FnOnce(Arc<Store>) -> W + Send + 'static,
-        W: Future<Output = T> + Send + 'static,
-    {
-        let cleanup = Arc::clone(&self.here().cleanup);
-        let after = move |store| async move {
-            cleanup.tried_all().await;
-            job(store).await
-        };
-        self.call(after).await
-    }
-
-    /// Runs `job` in the background and waits until it is done, on any executor.
+    /// Runs `job` in the background once every lock that was dropped before had its first try, and
+    /// waits until the job is done.
+    #[cfg(any(feature = "defer", test))]
     pub(crate) async fn call<T, F, W>(&self, job: F) -> Result<T, LockError>
     where
         T: Send + 'static,
         F: FnOnce(Arc<Store>) -> W + Send + 'static,
         W: Future<Output = T> + Send + 'static,
     {
+        let cleanup = Arc::clone(&self.here().cleanup);
         let (done, result) = oneshot::channel();
         self.spawn(move |store| async move {
+            cleanup.tried_all().await;
             // Fails only when the caller was dropped.
             let _ = done.send(job(store).await);
         })?;
@@ -172,10 +161,10 @@ impl Background {
         if self.is_forked() {
             return Err(no_thread("this process was forked"));
         }
-        let job: Job = Box::new(move |store| Box::pin(job(store)));
-        // Dropped without the mutex, as what a job drops may start another one.
-        let ran = self.here().run(job);
-        ran.map_err(|(error, _dropped)| error)
+        // Sent, or dropped, without the mutex, as what a job drops may start another one.
+        let (sender, runtime) = self.here().jobs()?;
+        let sent = sender.send(Box::new(move |store| Box::pin(job(store))));
+        sent.map(|()| runtime).map_err(|_| no_thread("it ended"))
     }
 
     /// Ends the thread when its work is done: within a few seconds when no lock is held, see
@@ -192,12 +181,11 @@ impl Background {
     #[cfg(feature = "test-util")]
     pub(crate) fn reset(&self) {
         let mut here = self.here();
-        here.renewals.close();
         let mut fresh = Thread::new(&here.store);
         fresh.stopped = here.stopped;
         let before = std::mem::replace(&mut *here, fresh);
         drop(here);
-        before.cleanup.close();
+        drop(before);
     }
 
     /// Whether the server may have been replaced since a request was sent.
@@ -205,22 +193,28 @@ impl Background {
         self.here().renewals.has_changed_since(sent)
     }
 
-    /// Blocks the thread until the future is ready. The future runs inside the runtime of the
-    /// background thread: that of the caller may be blocked with its thread.
+    /// Blocks the thread until the future is ready, which runs as [`inside`](Background::inside).
     pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, LockError> {
         // That runtime may be the caller's own.
         #[cfg(feature = "test-util")]
         if virtual_runtime().is_some() {
             may_block()?;
         }
+        block_on(self.inside(future))
+    }
+
+    /// Polls the future inside the runtime of the background thread, from any executor or thread:
+    /// the caller may have no runtime, or block its own.
+    pub(crate) async fn inside<F: Future>(&self, future: F) -> Result<F::Output, LockError> {
         // The runtime lasts until the future is dropped.
         let (_lasts, over) = oneshot::channel::<()>();
         let runtime = self.spawn(|_| over.map(drop))?;
         let mut future = pin!(future);
-        Ok(block_on(poll_fn(|cx| {
+        let inside = poll_fn(|cx| {
             let _inside = runtime.enter();
             future.as_mut().poll(cx)
-        })))
+        });
+        Ok(inside.await)
     }
 
     /// The store, through the connection of the background thread.
@@ -253,27 +247,20 @@ impl Thread {
         if !self.renewing {
             let renewals = Arc::clone(&self.renewals);
             let job: Job = Box::new(move |store| Box::pin(renewals.work(store)));
-            self.run(job).map_err(|(error, _)| error)?;
+            self.jobs()?.0.send(job).map_err(|_| no_thread("it ended"))?;
             self.renewing = true;
         }
         Ok(())
     }
 
-    /// Runs a job, and returns the runtime that runs it; the job when there is none.
-    fn run(&mut self, job: Job) -> Result<Handle, (LockError, Job)> {
-        let (sender, runtime) = match &mut self.jobs {
+    /// Where jobs run: the sender of the jobs, and the runtime.
+    fn jobs(&mut self) -> Result<Jobs, LockError> {
+        let jobs = match self.jobs.take() {
             Some(jobs) => jobs,
-            none => match start(Arc::clone(&self.store)) {
-                Ok(jobs) => none.insert(jobs),
-                Err(error) => return Err((no_thread(error), job)),
-            },
+            None => start(Arc::clone(&self.store)).map_err(no_thread)?,
         };
-        let runtime = runtime.clone();
-        let sent = sender.send(job).map_err(|unsent| (no_thread("it ended"), unsent.0));
-        if self.stopped {
-            self.jobs.take();
-        }
-        sent.map(|()| runtime)
+        self.jobs = (!self.stopped).then(|| jobs.clone());
+        Ok(jobs)
     }
 }
 
@@ -282,6 +269,36 @@ impl Drop for Thread {
         self.renewals.close();
         self.cleanup.close();
     }
+}
+
+/// Starts to run jobs, until the sender is dropped and all jobs are done.
+fn start(store: Arc<Store>) -> io::Result<Jobs> {
+    let (sender, jobs) = mpsc::unbounded_channel();
+    #[cfg(feature = "test-util")]
+    if let Some(runtime) = virtual_runtime() {
+        spawn(work(store, jobs));
+        return Ok((sender, runtime));
+    }
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    thread::Builder::new()
+        .name("lockmacro-bg".to_owned())
+        .spawn(move || runtime.block_on(work(store, jobs)))?;
+    Ok((sender, handle))
+}
+
+async fn work(store: Arc<Store>, mut jobs: mpsc::UnboundedReceiver<Job>) {
+    // Counted rather than kept, so that a finished job is freed at once.
+    let in_flight = InFlight::default();
+    while let Some(job) = jobs.recv().await {
+        let (guard, work) = (in_flight.join(), job(Arc::clone(&store)));
+        spawn(async move {
+            work.await;
+            drop(guard);
+        });
+    }
+    // The manager is gone. Its last jobs are finished first, and every job has an end.
+    in_flight.empty().await;
 }
 
 fn no_thread(why: impl ToString) -> LockError {
@@ -296,11 +313,9 @@ mod tests {
     use std::process::Command;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::{Context, Wake, Waker};
-    use std::thread;
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::engine::in_flight::InFlight;
     use crate::store::memory::Memory;
 
     const JOBS: usize = 5_000;
@@ -328,7 +343,7 @@ mod tests {
         let woken = Arc::new(TakesMutex(Arc::clone(&background), AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&woken));
         assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        background.alarm();
+        background.store().servers().alarm();
         assert!(woken.1.load(Ordering::SeqCst), "the mutex was held, or no waiter was woken");
     }
 
