@@ -30,7 +30,7 @@ pub(crate) struct Core {
     pub(crate) defaults: Defaults,
     /// Recent hold times, from which `retry_after` is estimated.
     pub(crate) hold_times: HoldTimes,
-    pub(crate) in_flight: InFlight,
+    pub(crate) in_flight: Arc<InFlight>,
     pub(crate) shutdown: Arc<Shutdown>,
     /// Where deferred calls are stored, and whether the builder has set it.
     #[cfg(feature = "defer")]
@@ -70,7 +70,7 @@ impl Core {
                 label: label(&its_label.unwrap_or_else(default_label)),
                 defaults,
                 hold_times: HoldTimes::default(),
-                in_flight: InFlight::default(),
+                in_flight: Arc::default(),
                 shutdown: Arc::default(),
             }
         })

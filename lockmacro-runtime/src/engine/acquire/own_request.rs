@@ -50,8 +50,8 @@ pub(crate) async fn ask(
     is_behind: bool,
 ) -> Answered {
     let queue = Arc::clone(&caller.queue);
-    let own = Acquisition::new(Arc::clone(&queue.core), Arc::clone(request));
-    let mut own = own.of_queue(Arc::clone(&queue) as _);
+    let (core, owner) = (Arc::clone(&queue.core), Arc::clone(&queue) as _);
+    let mut own = Acquisition::new(core, Arc::clone(request), Some(owner));
     let entered = own.enter();
     let mut asking = Asking(Some((caller, own)));
     if let Err(error) = entered {

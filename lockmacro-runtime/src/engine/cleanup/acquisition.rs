@@ -35,15 +35,13 @@ pub(crate) enum Refusal {
 }
 
 impl Acquisition {
-    /// An acquisition whose request was not sent yet.
-    pub(crate) fn new(manager: Arc<Core>, request: Arc<Request>) -> Self {
-        Self { manager, request, guard: None, owner: None }
-    }
-
-    /// The same in a queue, which is informed when nothing is left of the token.
-    pub(crate) fn of_queue(mut self, owner: Arc<dyn TokenOwner>) -> Self {
-        self.owner = Some(owner);
-        self
+    /// An acquisition whose request was not sent yet. `owner`: the queue, if it is in one.
+    pub(crate) fn new(
+        manager: Arc<Core>,
+        request: Arc<Request>,
+        owner: Option<Arc<dyn TokenOwner>>,
+    ) -> Self {
+        Self { manager, request, guard: None, owner }
     }
 
     pub(crate) fn manager(&self) -> &Arc<Core> {
@@ -90,7 +88,7 @@ impl Acquisition {
     /// Becomes an acquisition of the same lock with another token.
     pub(crate) fn renew_token(&mut self) -> Result<(), LockError> {
         let request = Arc::new(self.request.with_new_token()?);
-        *self = Self::new(Arc::clone(&self.manager), request);
+        *self = Self::new(Arc::clone(&self.manager), request, None);
         self.enter()
     }
 

@@ -31,7 +31,7 @@ use crate::engine::lease::renewals::{Enrolled, Renewable, Renewals};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::error::{LockError, Unavailability};
-use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::sync::Mutex;
 use crate::value::task::spawn;
 use crate::value::time::Moment;
 #[cfg(feature = "test-util")]
@@ -72,14 +72,6 @@ impl Background {
         self.process != process::id()
     }
 
-    fn here(&self) -> MutexGuard<'_, Thread> {
-        #[cfg_attr(not(feature = "test-util"), allow(unused_mut))]
-        let mut here = self.thread.lock();
-        #[cfg(feature = "test-util")]
-        here.leave_ended_runtime();
-        here
-    }
-
     /// Renews the lease of `held` from `due` on, or confirms it when its server may have been
     /// replaced, until the returned value is dropped. `None` where neither is needed.
     ///
@@ -90,7 +82,7 @@ impl Background {
         sent: Moment,
         due: Option<Moment>,
     ) -> Result<Option<Enrolled>, LockError> {
-        let mut here = self.here();
+        let mut here = self.thread.lock();
         if due.is_none() && !here.store.servers().may_forget() {
             return Ok(None);
         }
@@ -103,13 +95,11 @@ impl Background {
 
     /// Confirms every held lock at once.
     pub(crate) fn confirm_all(&self) {
-        let mut here = self.here();
-        let started = match here.renewals.all_due(Moment::now()) {
-            true => here.start_renewing(),
-            false => Ok(()),
-        };
+        let mut here = self.thread.lock();
+        let is_any = here.renewals.all_due(Moment::now());
+        let started = is_any.then(|| here.start_renewing());
         drop(here);
-        if let Err(error) = started {
+        if let Some(Err(error)) = started {
             tracing::error!(
                 %error,
                 "held locks are not confirmed at the new server: \
@@ -123,7 +113,7 @@ impl Background {
         if self.is_forked() {
             return;
         }
-        let cleanup = Arc::clone(&self.here().cleanup);
+        let cleanup = Arc::clone(&self.thread.lock().cleanup);
         // Kept here: dropping the last reference may start another job, which wants the mutex.
         let Some(dropped) = cleanup.take(Arc::clone(&request), guard) else { return };
         if let Err(error) = self.spawn(move |store| dropped.release(store)) {
@@ -141,7 +131,7 @@ impl Background {
         F: FnOnce(Arc<Store>) -> W + Send + 'static,
         W: Future<Output = T> + Send + 'static,
     {
-        let cleanup = Arc::clone(&self.here().cleanup);
+        let cleanup = Arc::clone(&self.thread.lock().cleanup);
         let (done, result) = oneshot::channel();
         self.spawn(move |store| async move {
             cleanup.tried_all().await;
@@ -162,7 +152,7 @@ impl Background {
             return Err(no_thread("this process was forked"));
         }
         // Sent, or dropped, without the mutex, as what a job drops may start another one.
-        let (sender, runtime) = self.here().jobs()?;
+        let (sender, runtime) = self.thread.lock().jobs()?;
         let sent = sender.send(Box::new(move |store| Box::pin(job(store))));
         sent.map(|()| runtime).map_err(|_| no_thread("it ended"))
     }
@@ -170,7 +160,7 @@ impl Background {
     /// Ends the thread when its work is done: within a few seconds when no lock is held, see
     /// [`Cleanup::close`]. A later job gets a thread of its own.
     pub(crate) fn stop(&self) {
-        let mut here = self.here();
+        let mut here = self.thread.lock();
         here.renewals.close();
         here.cleanup.close();
         here.stopped = true;
@@ -180,7 +170,7 @@ impl Background {
     /// Forgets all leases and dropped locks. Later jobs run where their callers are.
     #[cfg(feature = "test-util")]
     pub(crate) fn reset(&self) {
-        let mut here = self.here();
+        let mut here = self.thread.lock();
         let mut fresh = Thread::new(&here.store);
         fresh.stopped = here.stopped;
         let before = std::mem::replace(&mut *here, fresh);
@@ -190,7 +180,7 @@ impl Background {
 
     /// Whether the server may have been replaced since a request was sent.
     pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
-        self.here().renewals.has_changed_since(sent)
+        self.thread.lock().renewals.has_changed_since(sent)
     }
 
     /// Blocks the thread until the future is ready, which runs as [`inside`](Background::inside).
@@ -219,7 +209,7 @@ impl Background {
 
     /// The store, through the connection of the background thread.
     pub(crate) fn store(&self) -> Arc<Store> {
-        Arc::clone(&self.here().store)
+        Arc::clone(&self.thread.lock().store)
     }
 }
 
@@ -235,16 +225,9 @@ impl Thread {
         }
     }
 
-    /// Lets the jobs start again after their runtime, which was the caller's, has ended.
-    #[cfg(feature = "test-util")]
-    fn leave_ended_runtime(&mut self) {
-        if self.jobs.take_if(|(jobs, _)| jobs.is_closed()).is_some() {
-            self.renewing = false;
-        }
-    }
-
     fn start_renewing(&mut self) -> Result<(), LockError> {
-        if !self.renewing {
+        let is_running = self.jobs.as_ref().is_some_and(|(jobs, _)| !jobs.is_closed());
+        if !(is_running && self.renewing) {
             let renewals = Arc::clone(&self.renewals);
             let job: Job = Box::new(move |store| Box::pin(renewals.work(store)));
             self.jobs()?.0.send(job).map_err(|_| no_thread("it ended"))?;
@@ -253,11 +236,15 @@ impl Thread {
         Ok(())
     }
 
-    /// Where jobs run: the sender of the jobs, and the runtime.
+    /// Where jobs run: the sender of the jobs, and the runtime. It may have been the caller's, and
+    /// have ended: then the jobs start again.
     fn jobs(&mut self) -> Result<Jobs, LockError> {
-        let jobs = match self.jobs.take() {
+        let jobs = match self.jobs.take().filter(|(jobs, _)| !jobs.is_closed()) {
             Some(jobs) => jobs,
-            None => start(Arc::clone(&self.store)).map_err(no_thread)?,
+            None => {
+                self.renewing = false;
+                start(Arc::clone(&self.store)).map_err(no_thread)?
+            }
         };
         self.jobs = (!self.stopped).then(|| jobs.clone());
         Ok(jobs)
@@ -289,7 +276,7 @@ fn start(store: Arc<Store>) -> io::Result<Jobs> {
 
 async fn work(store: Arc<Store>, mut jobs: mpsc::UnboundedReceiver<Job>) {
     // Counted rather than kept, so that a finished job is freed at once.
-    let in_flight = InFlight::default();
+    let in_flight = Arc::<InFlight>::default();
     while let Some(job) = jobs.recv().await {
         let (guard, work) = (in_flight.join(), job(Arc::clone(&store)));
         spawn(async move {
@@ -356,7 +343,7 @@ mod tests {
             assert_eq!(background.call(move |_| async move { job }).await, Ok(job));
         }
         // Each thread has the store.
-        let threads = || Arc::strong_count(&background.here().store) - 1;
+        let threads = || Arc::strong_count(&background.thread.lock().store) - 1;
         let started = Instant::now();
         while threads() > 0 {
             assert!(started.elapsed() < Duration::from_secs(60), "{} left", threads());
@@ -372,7 +359,8 @@ mod tests {
 
     /// Runs many jobs at once, and waits until all are over.
     fn work_off(background: &Background) {
-        let (in_flight, may_end) = (InFlight::default(), Arc::new(tokio::sync::Semaphore::new(0)));
+        let (in_flight, may_end) =
+            (Arc::<InFlight>::default(), Arc::new(tokio::sync::Semaphore::new(0)));
         for _ in 0..JOBS {
             let (guard, may_end) = (in_flight.join(), Arc::clone(&may_end));
             let job = move |_| async move {

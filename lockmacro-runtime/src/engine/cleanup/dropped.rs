@@ -58,9 +58,9 @@ const DOUBTFUL_TRIES: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct Cleanup {
     max_locks: usize,
-    locks: InFlight,
+    locks: Arc<InFlight>,
     /// The locks whose first release is not over.
-    untried: InFlight,
+    untried: Arc<InFlight>,
     first: Semaphore,
     further: Semaphore,
     /// The time of the last release at each lost server.
@@ -73,16 +73,10 @@ pub(crate) struct Cleanup {
 
 impl Default for Cleanup {
     fn default() -> Self {
-        Self::with_room_for(MAX_LOCKS)
-    }
-}
-
-impl Cleanup {
-    fn with_room_for(max_locks: usize) -> Self {
         Self {
-            max_locks,
-            locks: InFlight::default(),
-            untried: InFlight::default(),
+            max_locks: MAX_LOCKS,
+            locks: Arc::default(),
+            untried: Arc::default(),
             first: Semaphore::new(FIRST_IN_FLIGHT),
             further: Semaphore::new(FURTHER_IN_FLIGHT),
             probed: Mutex::default(),
@@ -90,7 +84,9 @@ impl Cleanup {
             closed: watch::Sender::default(),
         }
     }
+}
 
+impl Cleanup {
     /// Takes a dropped lock in, to be [released](DroppedLock::release); `None` when there are too
     /// many. `guard` is dropped when the lock was released.
     pub(crate) fn take(
@@ -286,8 +282,15 @@ impl DroppedLock {
             if due > self.end {
                 return false;
             }
-            let granted = pin!(granted(abandoned.as_ref()));
-            match select(granted, select(pin!(closes.changed()), pin!(sleep_until(due)))).await {
+            let granted = async {
+                match abandoned {
+                    Some(token) => token.granted().await,
+                    None => pending().await,
+                }
+            };
+            match select(pin!(granted), select(pin!(closes.changed()), pin!(sleep_until(due))))
+                .await
+            {
                 // The lock is held by nobody now.
                 Either::Left(_) => return true,
                 // The manager has ended.
@@ -304,14 +307,6 @@ impl DroppedLock {
             }
             due = Instant::now() + jittered(LONGEST_PAUSE);
         }
-    }
-}
-
-/// Waits until an abandoned token is granted the lock.
-async fn granted(abandoned: Option<&AbandonedToken>) {
-    match abandoned {
-        Some(token) => token.granted().await,
-        None => pending().await,
     }
 }
 
@@ -393,15 +388,15 @@ mod tests {
     /// A cleanup with its jobs.
     struct Running {
         cleanup: Arc<Cleanup>,
-        in_flight: InFlight,
+        in_flight: Arc<InFlight>,
         store: Arc<Store>,
         jobs: JoinSet<()>,
     }
 
     impl Running {
         fn with_room_for(max_locks: usize, store: &Arc<Store>) -> Self {
-            let cleanup = Arc::new(Cleanup::with_room_for(max_locks));
-            let (in_flight, jobs) = (InFlight::default(), JoinSet::new());
+            let cleanup = Arc::new(Cleanup { max_locks, ..Cleanup::default() });
+            let (in_flight, jobs) = (Arc::default(), JoinSet::new());
             Self { cleanup, in_flight, store: Arc::clone(store), jobs }
         }
 
@@ -555,7 +550,7 @@ mod tests {
 
     fn dropped(request: Arc<Request>) -> DroppedLock {
         let cleanup = Arc::new(Cleanup::default());
-        cleanup.take(request, InFlight::default().join()).expect("there is room")
+        cleanup.take(request, Arc::<InFlight>::default().join()).expect("there is room")
     }
 
     #[test]

@@ -13,11 +13,12 @@ use tokio::time::timeout;
 
 use crate::engine::cleanup::acquisition::Acquisition;
 use crate::engine::core::{Core, inside_runtime};
-use crate::engine::current::Current;
+use crate::engine::current;
 use crate::engine::lease::renewals::Enrolled;
+use crate::engine::manager::Manager;
 use crate::engine::queue::holder::{Holder, shown};
 use crate::engine::queue::shared_queue::in_queue::{Ended, InQueue, TakenUp};
-use crate::engine::queue::shared_queue::{Question, Tenure};
+use crate::engine::queue::shared_queue::{Question, Tenure, unanswered};
 use crate::engine::telemetry;
 use crate::protocol::answer::{Grant, Released};
 use crate::protocol::lease::{Lease, Renewal};
@@ -28,7 +29,7 @@ use crate::value::fence::{Fence, FenceBlock};
 use crate::value::key::LockKey;
 use crate::value::loss::{LossCause, Lost};
 use crate::value::random;
-use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::sync::Mutex;
 use crate::value::task::spawn;
 use crate::value::time::{Moment, checked};
 use crate::value::token::{Token, label_of};
@@ -52,9 +53,9 @@ pub(crate) struct Held {
     /// The label of this holder, where the token has the label of another one.
     label: Option<Token>,
     /// The manager scope in which it was acquired, for work that another task does for the body.
-    current: Current,
+    pub(crate) scope: Option<Arc<Manager>>,
     /// The span of the body.
-    span: tracing::Span,
+    pub(crate) span: tracing::Span,
 }
 
 /// What changes while a lock is held.
@@ -107,20 +108,12 @@ impl Held {
         acquisition.request().granted(now);
         let lease = Lease::passed(now, tenure.ends, waiter.ttl, renewal(now));
         let due = lease.first_try(now, random::fraction());
-        let sent = tenure.sent;
         let fences = tenure.fences.filter(|_| waiter.fenced);
         tenure.fences = fences.map_or(tenure.fences, FenceBlock::rest);
         tenure.token = Question::of(acquisition.request());
         let (fences, label) = (fences.into_iter().collect(), Some(waiter.token.clone()));
         let held = Self::with(acquisition, lease, tenure, fences, now, label);
-        let caller = taken_up.by.take();
-        // Set before the queue knows the holder, because the queue uses the holder at once.
-        held.state().caller.clone_from(&caller);
-        if let Some(caller) = caller {
-            caller.held_by(Arc::downgrade(&held) as _);
-        }
-        let _ = held.remaining();
-        held.watched(sent, due)
+        held.begin(taken_up.by.take(), due)?.ok_or_else(unanswered)
     }
 
     /// Makes a held lock of a grant, and starts its renewal. `None` if the queue of `caller` has
@@ -149,18 +142,7 @@ impl Held {
             fences: grant.fences.first().copied().and_then(FenceBlock::rest),
         };
         let held = Self::with(acquisition, lease, tenure, grant.fences, sent, None);
-        // Done before the renewal, which may find the lock lost.
-        if let Some(caller) = caller {
-            held.state().caller = Some(caller.clone());
-            if !caller.granted(Arc::downgrade(&held) as _) {
-                let (_, acquisition) = held.leaves();
-                acquisition.map(Acquisition::forget);
-                return Ok(None);
-            }
-        }
-        // The answer may have arrived after the end of the lease.
-        let _ = held.remaining();
-        held.watched(sent, first).map(Some)
+        held.begin(caller, first)
     }
 
     fn with(
@@ -192,26 +174,41 @@ impl Held {
             fences,
             since,
             label,
-            current: Current::here(),
+            scope: current::here(),
             span: telemetry::span(&request),
             request,
         })
     }
 
-    /// Starts the renewal. `sent`: when the last answered request was sent.
-    fn watched(self: Arc<Self>, sent: Moment, due: Option<Moment>) -> Result<Arc<Self>, LockError> {
+    /// Makes it known to the queue of `caller`, and starts its renewal. `None` if the queue has gone
+    /// on with the token.
+    fn begin(
+        self: Arc<Self>,
+        caller: Option<InQueue>,
+        due: Option<Moment>,
+    ) -> Result<Option<Arc<Self>>, LockError> {
+        // Before the renewal, which may find the lock lost.
+        if let Some(caller) = caller {
+            // Before the queue knows the holder, because the queue uses the holder at once.
+            self.state.lock().caller = Some(caller.clone());
+            if !caller.granted(Arc::downgrade(&self) as _) {
+                if let (_, Some(acquisition)) = self.leaves() {
+                    acquisition.forget();
+                }
+                return Ok(None);
+            }
+        }
+        // The answer may have arrived after the end of the lease.
+        let _ = self.remaining();
+        let sent = self.state.lock().tenure.sent;
         let renewal = self.manager.background.watch(Arc::downgrade(&self) as _, sent, due)?;
-        self.state().renewal = renewal;
-        Ok(self)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+        self.state.lock().renewal = renewal;
+        Ok(Some(self))
     }
 
     /// Takes out what a lock is passed on by, or released.
     fn leaves(&self) -> (Option<InQueue>, Option<Acquisition>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         (state.caller.take(), state.acquisition.take())
     }
 
@@ -227,7 +224,7 @@ impl Held {
         let acquisition = acquisition?;
         let Some(caller) = caller else { return Some(Ended::Kept(acquisition)) };
         let (tenure, is_sure) = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let is_held = state.lease.remaining(Moment::now()).is_ok();
             (state.tenure(), is_held && !state.is_suspect())
         };
@@ -275,14 +272,6 @@ impl Held {
         }
     }
 
-    pub(crate) fn current(&self) -> &Current {
-        &self.current
-    }
-
-    pub(crate) fn span(&self) -> &tracing::Span {
-        &self.span
-    }
-
     pub(crate) fn fence(&self, nth: u8) -> Option<Fence> {
         self.fences.get(usize::from(nth)).copied().map(FenceBlock::first)
     }
@@ -290,7 +279,7 @@ impl Held {
     /// How long the lock may still be relied on; an error once it is lost or released.
     pub(crate) fn remaining(&self) -> Result<Duration, Lost> {
         let (remaining, is_news) = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             match state.counted {
                 Some(_) => {
                     let remaining = state.lease.remaining(Moment::now());
@@ -319,19 +308,19 @@ impl Held {
         let is_partly_held =
             cause == LossCause::Taken && self.manager.store().servers().are_several();
         let (caller, acquisition, tenure) = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let Some(caller) = state.caller.take() else { return };
             let acquisition = state.acquisition.take_if(|_| !is_partly_held);
             (caller, acquisition, state.tenure())
         };
         let kept = caller.lost(tenure, acquisition);
         if kept.is_some() {
-            self.state().acquisition = kept;
+            self.state.lock().acquisition = kept;
         }
     }
 
     pub(crate) fn was_released(&self) -> bool {
-        self.state().counted.is_none()
+        self.state.lock().counted.is_none()
     }
 
     /// Waits until the lock is lost.
@@ -414,13 +403,12 @@ impl Held {
         lost: Option<&Lost>,
     ) {
         match released {
-            _ if lost.is_some() => {}
-            Ok(Released::Held | Released::Unconfirmed) => {}
-            Ok(Released::NotHeld) => telemetry::released_late(&self.request),
-            Err(error) => {
+            Ok(Released::NotHeld) if lost.is_none() => telemetry::released_late(&self.request),
+            Err(error) if lost.is_none() => {
                 let known = error.is_of_servers() && !self.manager.store().servers().is_news();
                 telemetry::release_unconfirmed(&self.request, &error, known);
             }
+            _ => {}
         }
     }
 
@@ -435,11 +423,11 @@ impl Held {
         if self.was_released() {
             return;
         }
-        let renewal = self.state().renewal.take();
+        let renewal = self.state.lock().renewal.take();
         drop(renewal);
         // A last check of the lease, so that a loss is reported.
         let _ = self.remaining();
-        let counted = self.state().counted.take();
+        let counted = self.state.lock().counted.take();
         drop(counted);
         telemetry::released(&self.request, self.since);
         let held = self.since.elapsed() + self.request.keep();
@@ -463,11 +451,11 @@ impl Holder for Held {
     }
 
     fn ends(&self) -> Moment {
-        self.state().lease.ends()
+        self.state.lock().lease.ends()
     }
 
     fn kept_until(&self) -> Moment {
-        self.state().tenure.kept_until
+        self.state.lock().tenure.kept_until
     }
 
     fn lasts(&self) -> Option<Duration> {

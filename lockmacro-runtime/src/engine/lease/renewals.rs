@@ -113,7 +113,7 @@ impl Renewals {
         sent: Moment,
         due: Option<Moment>,
     ) -> (Enrolled, bool) {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         table.last_id += 1;
         let id = table.last_id;
         table.leases.insert(id, Entry { held, state: State::Idle, lease_due: due });
@@ -129,7 +129,7 @@ impl Renewals {
 
     /// Ends the task.
     pub(crate) fn close(&self) {
-        self.table().closed = true;
+        self.table.lock().closed = true;
         self.sooner.notify_one();
     }
 
@@ -165,7 +165,7 @@ impl Renewals {
 
     /// Whether the table is empty. If so, the task sleeps until the next lease.
     fn falls_asleep(&self) -> bool {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         table.asleep = table.leases.is_empty();
         table.asleep
     }
@@ -173,7 +173,7 @@ impl Renewals {
     /// Takes the renewals that are due now, with the pause until the next check; `None` when the
     /// table is closed.
     fn take_due(&self, now: Moment) -> Option<(Vec<Due>, Option<Duration>)> {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         if table.closed {
             return None;
         }
@@ -193,18 +193,18 @@ impl Renewals {
 
     /// Makes every lease due now. Returns whether there are any.
     pub(crate) fn all_due(&self, now: Moment) -> bool {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         table.changed = Some(now);
         let Table { leases, due, .. } = &mut *table;
         due.clear();
         for (id, entry) in &mut *leases {
-            entry.state = match entry.state {
-                State::InFlight { .. } => State::InFlight { stale: true },
-                State::Idle | State::Due(_) => {
+            match &mut entry.state {
+                State::InFlight { stale } => *stale = true,
+                state => {
                     due.insert((now, *id));
-                    State::Due(now)
+                    *state = State::Due(now);
                 }
-            };
+            }
         }
         self.sooner.notify_one();
         !leases.is_empty()
@@ -212,12 +212,12 @@ impl Renewals {
 
     /// Whether the server may have been replaced since a request was sent.
     pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
-        self.table().changed.is_some_and(|changed| sent <= changed)
+        self.table.lock().changed.is_some_and(|changed| sent <= changed)
     }
 
     /// Records that a renewal is over, and when the next one is due.
     fn over(&self, id: u64, next: Option<Moment>) {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let Some(entry) = table.leases.get_mut(&id) else { return };
         let stale = entry.state == State::InFlight { stale: true };
         entry.state = State::Idle;
@@ -247,10 +247,6 @@ impl Renewals {
             }
         }
     }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock()
-    }
 }
 
 impl fmt::Debug for Enrolled {
@@ -262,7 +258,7 @@ impl fmt::Debug for Enrolled {
 
 impl Drop for Enrolled {
     fn drop(&mut self) {
-        let mut table = self.renewals.table();
+        let mut table = self.renewals.table.lock();
         if let Some(Entry { state: State::Due(due), .. }) = table.leases.remove(&self.id) {
             table.due.remove(&(due, self.id));
         }
@@ -358,7 +354,7 @@ mod tests {
         let renewals = Arc::new(Renewals::default());
         let at = |ms| Moment::at(Duration::from_millis(ms));
         let lease_due =
-            |enrolled: &Enrolled| renewals.table().leases.get(&enrolled.id).unwrap().lease_due;
+            |enrolled: &Enrolled| renewals.table.lock().leases.get(&enrolled.id).unwrap().lease_due;
         let (renewed, _) = renewals.enroll(dropped(), at(1), Some(at(50)));
         let (fixed, _) = renewals.enroll(dropped(), at(1), None);
         renewals.all_due(at(5));

@@ -137,7 +137,7 @@ fn acquisition_of(
         return Ok(Some(sent.give_to(Arc::new(request))));
     }
     let (core, owner) = (Arc::clone(&queue.core), Arc::clone(queue) as _);
-    let mut acquisition = Acquisition::new(core, Arc::new(request)).of_queue(owner);
+    let mut acquisition = Acquisition::new(core, Arc::new(request), Some(owner));
     if question.is_own {
         return Ok(Some(acquisition.counted()));
     }

@@ -21,26 +21,13 @@ use crate::value::time::Moment;
 const CONFIRM_AGAIN: Duration = Duration::from_millis(250);
 
 /// A renewal in flight. Dropping this records that the renewal is without an answer.
-struct Sent<'a> {
-    held: &'a Held,
-    is_answered: bool,
-}
+struct Unanswered<'a>(&'a Held);
 
-impl Sent<'_> {
-    /// Records the answer to the renewal. Returns when to renew next.
-    fn answered(mut self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment> {
-        self.is_answered = true;
-        self.held.answered(held, sent, ttl)
-    }
-}
-
-impl Drop for Sent<'_> {
+impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        if !self.is_answered {
-            let mut state = self.held.state();
-            state.unanswered_at = state.unanswered_at.max(Some(Moment::now()));
-            state.in_flight -= 1;
-        }
+        let mut state = self.0.state.lock();
+        state.unanswered_at = state.unanswered_at.max(Some(Moment::now()));
+        state.in_flight -= 1;
     }
 }
 
@@ -50,34 +37,35 @@ impl Held {
         self.remaining()?;
         inside_runtime()?;
         let sent = Moment::now();
-        let ttl = self.state().lease.extension(ttl, sent);
+        let ttl = self.state.lock().lease.extension(ttl, sent);
         self.request.renewed_until(sent.after(ttl));
-        let renewal = self.sends(sent.after(ttl));
+        let unanswered = self.sends(sent.after(ttl));
         // Checked after the renewal counts as in flight, as the lock may be passed on meanwhile.
         self.remaining()?;
         let how = Renewing::Acknowledged(self.request.ttl / 3);
         let held = self.manager.store().renew(&self.request, ttl, how).await?;
         if held {
-            self.state().lease.extended(sent, ttl);
+            self.state.lock().lease.extended(sent, ttl);
         }
-        renewal.answered(held, sent, ttl);
+        mem::forget(unanswered);
+        self.answered(held, sent, ttl);
         self.remaining().map(drop).map_err(LockError::from)
     }
 
     /// Records that a renewal is about to be sent, which may make the store keep the lock until
     /// `kept_until`.
-    fn sends(&self, kept_until: Moment) -> Sent<'_> {
-        let mut state = self.state();
+    fn sends(&self, kept_until: Moment) -> Unanswered<'_> {
+        let mut state = self.state.lock();
         state.in_flight += 1;
         state.tenure.kept_until = state.tenure.kept_until.max(kept_until);
-        Sent { held: self, is_answered: false }
+        Unanswered(self)
     }
 
     /// Records an answer of the store: that it has `held` the lock since a renewal for `ttl` that was
     /// sent at `sent`, or that the lock is lost. Returns when to renew next.
     pub(super) fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment> {
         let next = {
-            let state = &mut *self.state();
+            let state = &mut *self.state.lock();
             state.in_flight = state.in_flight.saturating_sub(1);
             let (lease, tenure) = (&mut state.lease, &mut state.tenure);
             if held {
@@ -107,7 +95,7 @@ impl Held {
             self.changed.notify_waiters();
             return None;
         };
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !is_renewal {
             let pause = Backoff::new(CONFIRM_AGAIN, CONFIRM_AGAIN * 8).after(state.unconfirmed);
             state.unconfirmed = state.unconfirmed.saturating_add(1);
@@ -125,21 +113,21 @@ impl Held {
 
 impl Renewable for Held {
     fn wants_renewal(&self) -> bool {
-        self.state().lease.wants_renewal()
+        self.state.lock().lease.wants_renewal()
     }
 
     fn renew<'a>(&'a self, store: &'a Store, over: &'a Over<'a>) -> BoxFuture<'a, ()> {
         async move {
             let (request, sent) = (&*self.request, Moment::now());
             let (is_renewal, ttl) = {
-                let lease = &mut self.state().lease;
+                let lease = &mut self.state.lock().lease;
                 match lease.wants_renewal() {
                     true => (true, Some(lease.allowed(request.ttl, sent))),
                     false => (false, lease.keeps(sent)),
                 }
             };
             let Some(ttl) = ttl else { return over(None) };
-            let renewal = self.sends(sent.after(ttl));
+            let unanswered = self.sends(sent.after(ttl));
             // Checked after the renewal counts as in flight: a lock that is passed on now is not
             // renewed for its last holder.
             if self.was_released() {
@@ -157,9 +145,12 @@ impl Renewable for Held {
                 return;
             }
             over(match &answer {
-                Ok(held) => renewal.answered(*held, sent, longer),
+                Ok(held) => {
+                    mem::forget(unanswered);
+                    self.answered(*held, sent, longer)
+                }
                 Err(error) => {
-                    drop(renewal);
+                    drop(unanswered);
                     self.next_try(is_renewal, error)
                 }
             });
@@ -198,25 +189,32 @@ mod tests {
         let core = Core::over(store, None, defaults);
         let token = Token::new("test", "", "").unwrap();
         let acquisition =
-            Acquisition::new(core, Arc::new(Request::new("order".into(), token, HOUR)));
+            Acquisition::new(core, Arc::new(Request::new("order".into(), token, HOUR)), None);
         let now = Moment::now();
         let grant =
             Grant { sent: now, at: now, ttl: HOUR, earlier: Applied::No, fences: Vec::new() };
         Held::new(acquisition, grant, Renewal::Off, None).unwrap().unwrap()
     }
 
+    /// The store has said yes.
+    fn answered(renewal: Unanswered<'_>, sent: Moment, ttl: Duration) {
+        let held = renewal.0;
+        mem::forget(renewal);
+        held.answered(true, sent, ttl);
+    }
+
     #[test]
     fn the_end_of_the_ttl_on_the_store_is_known_when_a_renewal_is_sent() {
         let held = held();
-        let kept_until = || held.state().tenure.kept_until;
+        let kept_until = || held.state.lock().tenure.kept_until;
         let (sent, first) = (Moment::now(), kept_until());
         let renewal = held.sends(sent.after(2 * HOUR));
         assert_eq!(kept_until(), sent.after(2 * HOUR));
-        assert!(held.state().is_suspect());
-        renewal.answered(true, sent, 3 * HOUR);
+        assert!(held.state.lock().is_suspect());
+        answered(renewal, sent, 3 * HOUR);
         assert!(kept_until() >= sent.after(3 * HOUR) && first < sent.after(2 * HOUR));
-        assert_eq!(held.state().tenure().sent, sent);
-        assert!(!held.state().is_suspect());
+        assert_eq!(held.state.lock().tenure().sent, sent);
+        assert!(!held.state.lock().is_suspect());
     }
 
     #[test]
@@ -225,13 +223,13 @@ mod tests {
         let sends = || (held.sends(Moment::now()), Moment::now());
         let ((early, sent), (unanswered, _)) = (sends(), sends());
         drop(unanswered);
-        early.answered(true, sent, HOUR);
-        assert!(held.state().is_suspect(), "it was sent before");
+        answered(early, sent, HOUR);
+        assert!(held.state.lock().is_suspect(), "it was sent before");
         let (late, sent) = sends();
-        late.answered(true, sent, HOUR);
-        assert!(!held.state().is_suspect());
+        answered(late, sent, HOUR);
+        assert!(!held.state.lock().is_suspect());
         drop(sends());
-        assert!(held.state().is_suspect(), "no caller waits for its answer");
+        assert!(held.state.lock().is_suspect(), "no caller waits for its answer");
     }
 
     #[test]
@@ -242,7 +240,7 @@ mod tests {
         let pauses: Vec<_> = (0..5).map(|_| pause()).collect();
         assert!(pauses[0] < CONFIRM_AGAIN * 2, "{pauses:?}");
         assert!(pauses[3] > CONFIRM_AGAIN * 4 && pauses[4] < CONFIRM_AGAIN * 10, "{pauses:?}");
-        held.sends(Moment::now()).answered(true, Moment::now(), Duration::ZERO);
+        answered(held.sends(Moment::now()), Moment::now(), Duration::ZERO);
         assert!(pause() < CONFIRM_AGAIN * 2, "an answer resets the pause");
     }
 }

@@ -87,8 +87,8 @@ impl SharedQueue {
 }
 
 impl InQueue {
-    /// The caller has asked the store itself, and `holder` was granted the lock. Returns false if
-    /// the queue has gone on with the token.
+    /// The caller has the lock as `holder`: it has asked the store itself, or has taken the lock up.
+    /// Returns false if the queue has gone on with the token.
     pub(crate) fn granted(&self, holder: Weak<dyn Holder>) -> bool {
         let _told = Tells(&self.queue.changed);
         let (is_ours, _) = self.queue.with(None, |state| {
@@ -100,16 +100,6 @@ impl InQueue {
             (is_ours, effects)
         });
         is_ours
-    }
-
-    /// The waiter that has taken the lock up is `holder`.
-    pub(crate) fn held_by(&self, holder: Weak<dyn Holder>) {
-        self.queue.with(None, |state| {
-            if state.queue.holder() == Some(self.ticket) {
-                (state.holder, state.last) = (Some(holder), None);
-            }
-            ((), Effects::default())
-        });
     }
 
     /// The caller has asked the store itself, and was not granted the lock: another `holder` has
