@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep_until, timeout};
 
 use crate::engine::in_flight::{InFlight, InFlightGuard};
@@ -67,8 +67,9 @@ pub(crate) struct Cleanup {
     probed: Mutex<HashMap<Option<Box<str>>, Instant>>,
     /// Number of locks that were left to their ttl.
     left: AtomicUsize,
-    /// When the manager ended.
-    closed: watch::Sender<Option<Instant>>,
+    /// When the manager ended, and the signal of that, which wakes in a fixed order.
+    closed: Mutex<Option<Instant>>,
+    closes: Notify,
 }
 
 impl Default for Cleanup {
@@ -81,7 +82,8 @@ impl Default for Cleanup {
             further: Semaphore::new(FURTHER_IN_FLIGHT),
             probed: Mutex::default(),
             left: AtomicUsize::new(0),
-            closed: watch::Sender::default(),
+            closed: Mutex::default(),
+            closes: Notify::new(),
         }
     }
 }
@@ -116,7 +118,8 @@ impl Cleanup {
     /// The manager was shut down or dropped: within a few seconds, each lock that was released
     /// before is released one last time. A lock that was not is tried for 25 s.
     pub(crate) fn close(&self) {
-        self.closed.send_replace(Some(Instant::now()));
+        *self.closed.lock() = Some(Instant::now());
+        self.closes.notify_waiters();
     }
 
     /// Waits until every dropped lock was tried once, for a second at most.
@@ -137,10 +140,15 @@ impl Cleanup {
 
     /// Waits until the manager has ended for [`LAST_TRIES`].
     async fn over(&self) {
-        let mut closed = self.closed.subscribe();
-        // The sender is not dropped meanwhile.
-        let closed = closed.wait_for(Option::is_some).await.ok().and_then(|at| *at);
-        sleep_until(closed.unwrap_or_else(Instant::now) + LAST_TRIES).await;
+        loop {
+            // Before the check, so that no end in between is missed.
+            let closes = self.closes.notified();
+            let closed = *self.closed.lock();
+            match closed {
+                Some(at) => return sleep_until(at + LAST_TRIES).await,
+                None => closes.await,
+            }
+        }
     }
 }
 
@@ -207,7 +215,7 @@ impl DroppedLock {
         let _permit = permits.acquire().await;
         self.times = self.times.saturating_add(1);
         let release = store.release(&self.request);
-        match self.guard.is_some() && self.cleanup.closed.borrow().is_none() {
+        match self.guard.is_some() && self.cleanup.closed.lock().is_none() {
             true => release.await,
             // The end of the thread may wait for this.
             false => timeout(SHUTDOWN_PAUSE, release).await.unwrap_or_else(|_| Err(unanswered())),
@@ -269,10 +277,12 @@ impl DroppedLock {
         pause: Duration,
         abandoned: &Option<AbandonedToken>,
     ) -> bool {
-        let mut closes = self.cleanup.closed.subscribe();
+        let cleanup = Arc::clone(&self.cleanup);
         let mut due = Instant::now() + jittered(pause);
         loop {
-            let closed = *closes.borrow_and_update();
+            // Before the check, so that no end in between is missed.
+            let closes = cleanup.closes.notified();
+            let closed = *cleanup.closed.lock();
             // The last release of a lock that was released before.
             let last = closed.filter(|_| self.guard.is_none()).map(|at| at + SHUTDOWN_PAUSE);
             if last.is_some_and(|last| Instant::now() >= last) {
@@ -288,9 +298,7 @@ impl DroppedLock {
                     None => pending().await,
                 }
             };
-            match select(pin!(granted), select(pin!(closes.changed()), pin!(sleep_until(due))))
-                .await
-            {
+            match select(pin!(granted), select(pin!(closes), pin!(sleep_until(due)))).await {
                 // The lock is held by nobody now.
                 Either::Left(_) => return true,
                 // The manager has ended.
