@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::engine::acquire::outcome::Acquired;
 use crate::engine::acquire::reentry::Scope;
+use crate::engine::current;
 use crate::engine::lease::held::Held;
 use crate::protocol::answer::Released;
 use crate::value::defaults::check_ttl;
@@ -300,7 +301,8 @@ impl LockGuard {
     pub async fn scope<F: Future>(&self, work: F) -> F::Output {
         let (level, mut work) = (self.level(), pin!(work));
         let inside = poll_fn(|cx| level.enter(|| work.as_mut().poll(cx)));
-        self.held.current().unless_here().around(inside).await
+        let scope = current::here().or_else(|| self.held.scope.clone());
+        current::around(scope, inside).await
     }
 
     /// Extends the lease to at least `ttl` from now, but not beyond

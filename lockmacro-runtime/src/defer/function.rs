@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use crate::defer::arguments::Arguments;
 use crate::defer::outcome::{CallEnd, JobOutcome};
 use crate::defer::running::{RunningCall, is_running, new_id};
-use crate::engine::current::Current;
+use crate::engine::current;
 use crate::jobs::call::{Job, NewJob, Stored};
 use crate::jobs::limits::{ATTEMPTS, check_size};
 use crate::manager::lock_manager::LockManager;
@@ -119,8 +119,9 @@ impl<A> DeferredFn<A> {
         let function = Arc::new(function);
         Self::of(name.into(), true, arguments, move |running, arguments| {
             let function = Arc::clone(&function);
-            let current = Current::here();
-            let call = move || current.enter(|| running.enter(|| function(arguments)));
+            let scope = current::here();
+            let call =
+                move || current::enter(scope.as_ref(), || running.enter(|| function(arguments)));
             Box::pin(on_a_blocking_thread(call))
         })
     }

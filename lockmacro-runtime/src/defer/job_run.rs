@@ -165,7 +165,7 @@ impl JobRun {
         let back = move |store: Arc<Store>| async move {
             manager.core().deferrer_of(&store).settle(job, how).await
         };
-        self.manager.core().background.call_after_cleanup(back).await?
+        self.manager.core().background.call(back).await?
     }
 }
 

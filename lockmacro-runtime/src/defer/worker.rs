@@ -13,7 +13,7 @@ use crate::defer::DeferredFn;
 use crate::defer::function::Function;
 use crate::defer::job_run::{JobRun, PAUSES};
 use crate::engine::core::inside_runtime;
-use crate::engine::current::Current;
+use crate::engine::current;
 use crate::jobs::call::TakeOptions;
 use crate::manager::lock_manager::LockManager;
 use crate::value::backoff::jittered;
@@ -273,7 +273,7 @@ impl Worker {
                         let run = job_run.run(interrupted.clone());
                         let free = || Arc::clone(&free).try_acquire_owned().ok();
                         let permit = permit.take().or_else(free);
-                        running.spawn(owned(Current::here().around(async move {
+                        running.spawn(owned(current::around(current::here(), async move {
                             run.await;
                             drop(permit);
                         })));

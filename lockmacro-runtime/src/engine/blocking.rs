@@ -21,24 +21,20 @@ pub(crate) fn may_block() -> Result<(), LockError> {
     }
 }
 
-/// Blocks the thread by `wait`. A worker of a runtime first moves its other tasks to another
-/// thread, as one of them may hold the lock.
-pub(crate) fn blocked<T>(wait: impl FnOnce() -> T) -> T {
-    if is_worker() { block_in_place(wait) } else { wait() }
-}
-
-/// Blocks the thread until the future is ready.
+/// Blocks the thread until the future is ready. A worker of a runtime first moves its other tasks to
+/// another thread, as one of them may hold the lock.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     // A task that has used its budget up is woken when it yields, and this thread does not.
     let (waker, mut future) = (unparks_here(), pin!(unconstrained(future)));
-    blocked(|| {
+    let mut wait = || {
         loop {
             match future.as_mut().poll(&mut Context::from_waker(&waker)) {
                 Poll::Ready(value) => return value,
                 Poll::Pending => park(Duration::MAX),
             }
         }
-    })
+    };
+    if is_worker() { block_in_place(wait) } else { wait() }
 }
 
 /// Whether this thread can move its tasks to another one. Elsewhere `block_in_place` must not be
@@ -134,21 +130,29 @@ mod tests {
         let runtime = workers();
         runtime.block_on(async {
             let local = LocalSet::new();
-            let task = local.run_until(async { spawn_local(async { blocked(|| 1) }).await });
+            let task =
+                local.run_until(async { spawn_local(async { block_on(async { 1 }) }).await });
             assert_eq!(task.await.unwrap(), 1);
             let nested = tokio::spawn(async {
-                blocked(|| {
+                block_on(async {
                     let local = LocalSet::new();
-                    Handle::current().block_on(local.run_until(async { blocked(|| blocked(|| 2)) }))
+                    Handle::current().block_on(
+                        local.run_until(async { block_on(async { block_on(async { 2 }) }) }),
+                    )
                 })
             });
             assert_eq!(nested.await.unwrap(), 2);
-            let inside =
-                || Handle::current().block_on(LocalSet::new().run_until(async { blocked(|| 3) }));
+            let inside = || {
+                Handle::current()
+                    .block_on(LocalSet::new().run_until(async { block_on(async { 3 }) }))
+            };
             assert_eq!(spawn_blocking(inside).await.unwrap(), 3);
         });
         assert_eq!(
-            Builder::new_current_thread().build().unwrap().block_on(async { blocked(|| 4) }),
+            Builder::new_current_thread()
+                .build()
+                .unwrap()
+                .block_on(async { block_on(async { 4 }) }),
             4
         );
     }

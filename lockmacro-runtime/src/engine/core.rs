@@ -34,7 +34,7 @@ pub(crate) struct Core {
     pub(crate) defaults: Defaults,
     /// Recent hold times, from which `retry_after` is estimated.
     pub(crate) hold_times: HoldTimes,
-    pub(crate) in_flight: InFlight,
+    pub(crate) in_flight: Arc<InFlight>,
     pub(crate) shutdown: Arc<Shutdown>,
     /// Where deferred calls are stored, and whether the builder has set it.
     #[cfg(feature = "defer")]
@@ -74,7 +74,7 @@ impl Core {
                 label: label(&its_label.unwrap_or_else(default_label)),
                 defaults,
                 hold_times: HoldTimes::default(),
-                in_flight: InFlight::default(),
+                in_flight: Arc::default(),
                 shutdown: Arc::default(),
             }
         })
@@ -160,27 +160,11 @@ impl Core {
     }
 
     /// Counts a lock as in flight, unless the manager was shut down.
-    #[cfg(feature = "defer")]
     pub(crate) fn enter(&self) -> Result<InFlightGuard, LockError> {
-        self.count_in().map(|()| self.guard())
-    }
-
-    /// The same for a caller that keeps no guard. The count ends with the guard that
-    /// [`guard`](Core::guard) makes.
-    pub(crate) fn count_in(&self) -> Result<(), LockError> {
         // Counted before the check: so either the shutdown waits for the lock, or the lock is
         // refused because of the shutdown.
-        self.in_flight.enter();
-        if self.shutdown.is_closed() {
-            drop(self.guard());
-            return Err(LockError::ShutDown);
-        }
-        Ok(())
-    }
-
-    /// The guard of a lock that was [counted in](Core::count_in). Called once for each.
-    pub(crate) fn guard(&self) -> InFlightGuard {
-        self.in_flight.guard()
+        let guard = self.in_flight.join();
+        if self.shutdown.is_closed() { Err(LockError::ShutDown) } else { Ok(guard) }
     }
 }
 

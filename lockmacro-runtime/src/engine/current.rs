@@ -16,43 +16,29 @@ tokio::task_local! {
 }
 
 /// The manager of the scope around the running code, if there is one.
-#[derive(Debug, Clone)]
-pub(crate) struct Current(Option<Arc<Manager>>);
+pub(crate) fn here() -> Option<Arc<Manager>> {
+    let (manager, task) = CURRENT.try_with(Clone::clone).ok()?;
+    (task == try_id()).then_some(manager)
+}
 
-impl Current {
-    pub(crate) fn here() -> Self {
-        let current = CURRENT.try_with(Clone::clone).ok();
-        Self(current.filter(|(_, task)| *task == try_id()).map(|(manager, _)| manager))
-    }
+/// The manager of a lock that names none.
+///
+/// # Errors
+/// [`LockError::NotInstalled`] when there is neither a scope nor an installed manager.
+pub(crate) fn manager() -> Result<Arc<Manager>, LockError> {
+    here().map_or_else(Manager::installed, Ok)
+}
 
-    /// The scope of a manager.
-    pub(crate) fn of(manager: &Arc<Manager>) -> Self {
-        Self(Some(Arc::clone(manager)))
-    }
+/// Runs `work` in the scope of a manager, if there is one, in whichever task it is polled.
+pub(crate) async fn around<F: Future>(manager: Option<Arc<Manager>>, work: F) -> F::Output {
+    let mut work = pin!(work);
+    poll_fn(|cx| enter(manager.as_ref(), || work.as_mut().poll(cx))).await
+}
 
-    /// The manager of a lock that names none.
-    ///
-    /// # Errors
-    /// [`LockError::NotInstalled`] when there is neither a scope nor an installed manager.
-    pub(crate) fn manager_here() -> Result<Arc<Manager>, LockError> {
-        Self::here().0.map_or_else(Manager::installed, Ok)
-    }
-
-    /// The scope here, or this one when there is none.
-    pub(crate) fn unless_here(&self) -> Self {
-        Self(Self::here().0.or_else(|| self.0.clone()))
-    }
-
-    /// Runs `work` in the scope, in whichever task it is polled.
-    pub(crate) async fn around<F: Future>(self, work: F) -> F::Output {
-        let mut work = pin!(work);
-        poll_fn(|cx| self.enter(|| work.as_mut().poll(cx))).await
-    }
-
-    pub(crate) fn enter<R>(&self, work: impl FnOnce() -> R) -> R {
-        match &self.0 {
-            Some(manager) => CURRENT.sync_scope((manager.clone(), try_id()), work),
-            None => work(),
-        }
+/// The same for code that is not async.
+pub(crate) fn enter<R>(manager: Option<&Arc<Manager>>, work: impl FnOnce() -> R) -> R {
+    match manager {
+        Some(manager) => CURRENT.sync_scope((Arc::clone(manager), try_id()), work),
+        None => work(),
     }
 }

@@ -9,41 +9,28 @@ use tokio::sync::Notify;
 use crate::protocol::request::Request;
 
 /// A counter of locks that may have to be released.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct InFlight(Arc<Count>);
-
 #[derive(Debug, Default)]
-struct Count {
+pub(crate) struct InFlight {
     count: AtomicUsize,
     empty: Notify,
 }
 
 impl InFlight {
-    pub(crate) fn join(&self) -> InFlightGuard {
-        self.enter();
-        self.guard()
-    }
-
-    /// Counts a lock without a guard. The count ends with the guard that [`guard`](InFlight::guard)
-    /// makes.
-    pub(crate) fn enter(&self) {
-        self.0.count.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// The guard of a lock that has entered. Called once for each.
-    pub(crate) fn guard(&self) -> InFlightGuard {
-        InFlightGuard { count: Arc::clone(&self.0), owner: None }
+    /// Counts one more, until the guard is dropped.
+    pub(crate) fn join(self: &Arc<Self>) -> InFlightGuard {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        InFlightGuard { all: Arc::clone(self), owner: None }
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.0.count.load(Ordering::SeqCst)
+        self.count.load(Ordering::SeqCst)
     }
 
     /// Waits until the count is zero.
     pub(crate) async fn empty(&self) {
         loop {
             // Registered before the check, so that no change between the two is missed.
-            let empty = self.0.empty.notified();
+            let empty = self.empty.notified();
             if self.count() == 0 {
                 return;
             }
@@ -61,7 +48,7 @@ pub(crate) trait TokenOwner: fmt::Debug + Send + Sync {
 /// Counts one lock, from before its request is sent until it is known to be released.
 #[derive(Debug)]
 pub(crate) struct InFlightGuard {
-    count: Arc<Count>,
+    all: Arc<InFlight>,
     owner: Option<(Arc<dyn TokenOwner>, Arc<Request>)>,
 }
 
@@ -75,8 +62,8 @@ impl InFlightGuard {
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        if self.count.count.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.count.empty.notify_waiters();
+        if self.all.count.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.all.empty.notify_waiters();
         }
         if let Some((owner, request)) = self.owner.take() {
             owner.gone(&request);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::current::Current;
+use crate::engine::current;
 use crate::engine::manager::Manager;
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
@@ -94,7 +94,7 @@ impl LockManager {
     /// # Errors
     /// [`LockError::NotInstalled`] when there is none.
     pub fn installed() -> Result<Self, LockError> {
-        Current::manager_here().map(Self)
+        current::manager().map(Self)
     }
 
     /// Closes the manager: no lock can be acquired any more. Waits until all held locks are
@@ -163,7 +163,7 @@ impl LockManager {
     /// # }
     /// ```
     pub fn scope<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
-        Current::of(self.core()).around(work)
+        current::around(Some(Arc::clone(self.core())), work)
     }
 
     /// Runs `work` as [`scope`](LockManager::scope) does, in code that is not async. The scope
@@ -178,7 +178,7 @@ impl LockManager {
     /// # }
     /// ```
     pub fn scope_blocking<R>(&self, work: impl FnOnce() -> R) -> R {
-        Current::of(self.core()).enter(work)
+        current::enter(Some(self.core()), work)
     }
 
     /// Makes a manager that grants every lock at once and excludes nobody, for a test or a tool

@@ -214,7 +214,8 @@ impl Caller {
 
     /// Acquires a lock that belongs to no queue, as it is shared or has several keys.
     async fn acquire_outside(&self) -> Result<Acquired, LockError> {
-        let mut own = Acquisition::new(Arc::clone(&self.manager), Arc::clone(&self.request));
+        let request = Arc::clone(&self.request);
+        let mut own = Acquisition::new(Arc::clone(&self.manager), request, None);
         let answered = match own.enter() {
             Ok(()) => ask_outside(&self.manager, &mut own, &self.store).await,
             Err(error) => Err(Refusal::Failed(error)),

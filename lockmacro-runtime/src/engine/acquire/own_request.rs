@@ -50,8 +50,8 @@ pub(crate) async fn ask(
     is_behind: bool,
 ) -> Answered {
     let queue = Arc::clone(&caller.queue);
-    let own = Acquisition::new(Arc::clone(&queue.core), Arc::clone(request));
-    let own = own.of_queue(Arc::clone(&queue) as _);
+    let (core, owner) = (Arc::clone(&queue.core), Arc::clone(&queue) as _);
+    let mut own = Acquisition::new(core, Arc::clone(request), Some(owner));
     let entered = own.enter();
     let mut asking = Asking(Some((caller, own)));
     if let Err(error) = entered {
@@ -102,7 +102,7 @@ fn asked(
 
 fn answered(
     caller: InQueue,
-    own: Acquisition,
+    mut own: Acquisition,
     answer: Result<Answer, Failed>,
     is_again: bool,
     is_behind: bool,

@@ -7,7 +7,7 @@ use crate::engine::acquire::outcome::{Acquired, Rare, Wanted};
 use crate::engine::acquire::reentry::{Scope, around};
 use crate::engine::acquire::spec::LockSpec;
 use crate::engine::acquire::unreported::Errors;
-use crate::engine::current::Current;
+use crate::engine::current;
 use crate::engine::lease::held::Held;
 use crate::engine::manager::Manager;
 use crate::protocol::request::Request;
@@ -31,7 +31,7 @@ impl LockSpec {
         self.key.check()?;
         self.more.iter().try_for_each(LockKey::check)?;
         let ttl = self.ttl.map(check_ttl).transpose()?;
-        let manager = self.manager.map_or_else(Current::manager_here, Ok)?;
+        let manager = self.manager.map_or_else(current::manager, Ok)?;
         // Before a lock around this one is looked for: a fork has copies of its parent's.
         let label = manager.label()?;
         let defaults = &manager.defaults;

@@ -30,7 +30,7 @@ impl Scope {
     /// Runs `work` in the scope.
     pub(crate) fn enter<R>(&self, work: impl FnOnce() -> R) -> R {
         let here = (self.clone(), try_id());
-        self.held.span().in_scope(|| INNERMOST.sync_scope(here, work))
+        self.held.span.in_scope(|| INNERMOST.sync_scope(here, work))
     }
 
     /// The innermost held lock.

@@ -5,32 +5,40 @@
 //! So every manager has one thread, started by the first job, with a small runtime and a connection
 //! of its own. The thread ends when the manager and all its locks are gone and its work is done.
 //!
+//! With the feature `test-util`, the jobs are tasks of the caller's runtime where that has a virtual
+//! clock. Leases end by that clock, so they have to be renewed by it as well. The virtual clock
+//! does not advance while its runtime has work, so no other thread could follow it.
+//!
 //! A fork copies the memory of the process, but not the thread. A forked process starts none, and
 //! its copies of locks are left to its parent.
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::process;
 use std::sync::{Arc, Weak};
+use std::{io, process, thread};
 
 use futures_util::FutureExt as _;
-use tokio::runtime::Handle;
+use futures_util::future::BoxFuture;
+use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::blocking::block_on;
 #[cfg(feature = "test-util")]
 use crate::engine::blocking::may_block;
-use crate::engine::cleanup::background_thread::{Job, start};
 use crate::engine::cleanup::dropped::Cleanup;
-use crate::engine::in_flight::InFlightGuard;
+use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::engine::lease::renewals::{Enrolled, Renewable, Renewals};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::error::{LockError, Unavailability};
-use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::sync::Mutex;
+use crate::value::task::spawn;
 use crate::value::time::Moment;
 #[cfg(feature = "test-util")]
 use crate::value::time::virtual_runtime;
+
+type Job = Box<dyn FnOnce(Arc<Store>) -> BoxFuture<'static, ()> + Send>;
+type Jobs = (mpsc::UnboundedSender<Job>, Handle);
 
 /// The background thread of a manager.
 #[derive(Debug)]
@@ -44,7 +52,7 @@ pub(crate) struct Background {
 #[derive(Debug)]
 struct Thread {
     store: Arc<Store>,
-    jobs: Option<(mpsc::UnboundedSender<Job>, Handle)>,
+    jobs: Option<Jobs>,
     /// A thread ends when its jobs are done, and does not wait for further ones.
     stopped: bool,
     renewals: Arc<Renewals>,
@@ -64,14 +72,6 @@ impl Background {
         self.process != process::id()
     }
 
-    fn here(&self) -> MutexGuard<'_, Thread> {
-        #[cfg_attr(not(feature = "test-util"), allow(unused_mut))]
-        let mut here = self.thread.lock();
-        #[cfg(feature = "test-util")]
-        here.leave_ended_runtime();
-        here
-    }
-
     /// Renews the lease of `held` from `due` on, or confirms it when its server may have been
     /// replaced, until the returned value is dropped. `None` where neither is needed.
     ///
@@ -82,7 +82,7 @@ impl Background {
         sent: Moment,
         due: Option<Moment>,
     ) -> Result<Option<Enrolled>, LockError> {
-        let mut here = self.here();
+        let mut here = self.thread.lock();
         if due.is_none() && !here.store.servers().may_forget() {
             return Ok(None);
         }
@@ -93,22 +93,13 @@ impl Background {
         Ok(Some(enrolled))
     }
 
-    /// Wakes all blocking waiters: each of them sends its request to the server again.
-    pub(crate) fn alarm(&self) {
-        // Called without the mutex, as a woken waiter may take it.
-        let store = self.store();
-        store.servers().alarm();
-    }
-
     /// Confirms every held lock at once.
     pub(crate) fn confirm_all(&self) {
-        let mut here = self.here();
-        let started = match here.renewals.all_due(Moment::now()) {
-            true => here.start_renewing(),
-            false => Ok(()),
-        };
+        let mut here = self.thread.lock();
+        let is_any = here.renewals.all_due(Moment::now());
+        let started = is_any.then(|| here.start_renewing());
         drop(here);
-        if let Err(error) = started {
+        if let Some(Err(error)) = started {
             tracing::error!(
                 %error,
                 "held locks are not confirmed at the new server: \
@@ -122,7 +113,7 @@ impl Background {
         if self.is_forked() {
             return;
         }
-        let cleanup = Arc::clone(&self.here().cleanup);
+        let cleanup = Arc::clone(&self.thread.lock().cleanup);
         // Kept here: dropping the last reference may start another job, which wants the mutex.
         let Some(dropped) = cleanup.take(Arc::clone(&request), guard) else { return };
         if let Err(error) = self.spawn(move |store| dropped.release(store)) {
@@ -131,31 +122,19 @@ impl Background {
         }
     }
 
-    /// [`call`](Background::call), once every lock that was dropped before had its first try.
-    #[cfg(feature = "defer")]
-    pub(crate) async fn call_after_cleanup<T, F, W>(&self, job: F) -> Result<T, LockError>
-    where
-        T: Send + 'static,
-        F: FnOnce(Arc<Store>) -> W + Send + 'static,
-        W: Future<Output = T> + Send + 'static,
-    {
-        let cleanup = Arc::clone(&self.here().cleanup);
-        let after = move |store| async move {
-            cleanup.tried_all().await;
-            job(store).await
-        };
-        self.call(after).await
-    }
-
-    /// Runs `job` in the background and waits until it is done, on any executor.
+    /// Runs `job` in the background once every lock that was dropped before had its first try, and
+    /// waits until the job is done.
+    #[cfg(any(feature = "defer", test))]
     pub(crate) async fn call<T, F, W>(&self, job: F) -> Result<T, LockError>
     where
         T: Send + 'static,
         F: FnOnce(Arc<Store>) -> W + Send + 'static,
         W: Future<Output = T> + Send + 'static,
     {
+        let cleanup = Arc::clone(&self.thread.lock().cleanup);
         let (done, result) = oneshot::channel();
         self.spawn(move |store| async move {
+            cleanup.tried_all().await;
             // Fails only when the caller was dropped.
             let _ = done.send(job(store).await);
         })?;
@@ -172,16 +151,16 @@ impl Background {
         if self.is_forked() {
             return Err(no_thread("this process was forked"));
         }
-        let job: Job = Box::new(move |store| Box::pin(job(store)));
-        // Dropped without the mutex, as what a job drops may start another one.
-        let ran = self.here().run(job);
-        ran.map_err(|(error, _dropped)| error)
+        // Sent, or dropped, without the mutex, as what a job drops may start another one.
+        let (sender, runtime) = self.thread.lock().jobs()?;
+        let sent = sender.send(Box::new(move |store| Box::pin(job(store))));
+        sent.map(|()| runtime).map_err(|_| no_thread("it ended"))
     }
 
     /// Ends the thread when its work is done: within a few seconds when no lock is held, see
     /// [`Cleanup::close`]. A later job gets a thread of its own.
     pub(crate) fn stop(&self) {
-        let mut here = self.here();
+        let mut here = self.thread.lock();
         here.renewals.close();
         here.cleanup.close();
         here.stopped = true;
@@ -191,41 +170,46 @@ impl Background {
     /// Forgets all leases and dropped locks. Later jobs run where their callers are.
     #[cfg(feature = "test-util")]
     pub(crate) fn reset(&self) {
-        let mut here = self.here();
-        here.renewals.close();
+        let mut here = self.thread.lock();
         let mut fresh = Thread::new(&here.store);
         fresh.stopped = here.stopped;
         let before = std::mem::replace(&mut *here, fresh);
         drop(here);
-        before.cleanup.close();
+        drop(before);
     }
 
     /// Whether the server may have been replaced since a request was sent.
     pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
-        self.here().renewals.has_changed_since(sent)
+        self.thread.lock().renewals.has_changed_since(sent)
     }
 
-    /// Blocks the thread until the future is ready. The future runs inside the runtime of the
-    /// background thread: that of the caller may be blocked with its thread.
+    /// Blocks the thread until the future is ready, which runs as [`inside`](Background::inside).
     pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, LockError> {
         // That runtime may be the caller's own.
         #[cfg(feature = "test-util")]
         if virtual_runtime().is_some() {
             may_block()?;
         }
+        block_on(self.inside(future))
+    }
+
+    /// Polls the future inside the runtime of the background thread, from any executor or thread:
+    /// the caller may have no runtime, or block its own.
+    pub(crate) async fn inside<F: Future>(&self, future: F) -> Result<F::Output, LockError> {
         // The runtime lasts until the future is dropped.
         let (_lasts, over) = oneshot::channel::<()>();
         let runtime = self.spawn(|_| over.map(drop))?;
         let mut future = pin!(future);
-        Ok(block_on(poll_fn(|cx| {
+        let inside = poll_fn(|cx| {
             let _inside = runtime.enter();
             future.as_mut().poll(cx)
-        })))
+        });
+        Ok(inside.await)
     }
 
     /// The store, through the connection of the background thread.
     pub(crate) fn store(&self) -> Arc<Store> {
-        Arc::clone(&self.here().store)
+        Arc::clone(&self.thread.lock().store)
     }
 }
 
@@ -241,39 +225,29 @@ impl Thread {
         }
     }
 
-    /// Lets the jobs start again after their runtime, which was the caller's, has ended.
-    #[cfg(feature = "test-util")]
-    fn leave_ended_runtime(&mut self) {
-        if self.jobs.take_if(|(jobs, _)| jobs.is_closed()).is_some() {
-            self.renewing = false;
-        }
-    }
-
     fn start_renewing(&mut self) -> Result<(), LockError> {
-        if !self.renewing {
+        let is_running = self.jobs.as_ref().is_some_and(|(jobs, _)| !jobs.is_closed());
+        if !(is_running && self.renewing) {
             let renewals = Arc::clone(&self.renewals);
             let job: Job = Box::new(move |store| Box::pin(renewals.work(store)));
-            self.run(job).map_err(|(error, _)| error)?;
+            self.jobs()?.0.send(job).map_err(|_| no_thread("it ended"))?;
             self.renewing = true;
         }
         Ok(())
     }
 
-    /// Runs a job, and returns the runtime that runs it; the job when there is none.
-    fn run(&mut self, job: Job) -> Result<Handle, (LockError, Job)> {
-        let (sender, runtime) = match &mut self.jobs {
+    /// Where jobs run: the sender of the jobs, and the runtime. It may have been the caller's, and
+    /// have ended: then the jobs start again.
+    fn jobs(&mut self) -> Result<Jobs, LockError> {
+        let jobs = match self.jobs.take().filter(|(jobs, _)| !jobs.is_closed()) {
             Some(jobs) => jobs,
-            none => match start(Arc::clone(&self.store)) {
-                Ok(jobs) => none.insert(jobs),
-                Err(error) => return Err((no_thread(error), job)),
-            },
+            None => {
+                self.renewing = false;
+                start(Arc::clone(&self.store)).map_err(no_thread)?
+            }
         };
-        let runtime = runtime.clone();
-        let sent = sender.send(job).map_err(|unsent| (no_thread("it ended"), unsent.0));
-        if self.stopped {
-            self.jobs.take();
-        }
-        sent.map(|()| runtime)
+        self.jobs = (!self.stopped).then(|| jobs.clone());
+        Ok(jobs)
     }
 }
 
@@ -282,6 +256,36 @@ impl Drop for Thread {
         self.renewals.close();
         self.cleanup.close();
     }
+}
+
+/// Starts to run jobs, until the sender is dropped and all jobs are done.
+fn start(store: Arc<Store>) -> io::Result<Jobs> {
+    let (sender, jobs) = mpsc::unbounded_channel();
+    #[cfg(feature = "test-util")]
+    if let Some(runtime) = virtual_runtime() {
+        spawn(work(store, jobs));
+        return Ok((sender, runtime));
+    }
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    thread::Builder::new()
+        .name("lockmacro-bg".to_owned())
+        .spawn(move || runtime.block_on(work(store, jobs)))?;
+    Ok((sender, handle))
+}
+
+async fn work(store: Arc<Store>, mut jobs: mpsc::UnboundedReceiver<Job>) {
+    // Counted rather than kept, so that a finished job is freed at once.
+    let in_flight = Arc::<InFlight>::default();
+    while let Some(job) = jobs.recv().await {
+        let (guard, work) = (in_flight.join(), job(Arc::clone(&store)));
+        spawn(async move {
+            work.await;
+            drop(guard);
+        });
+    }
+    // The manager is gone. Its last jobs are finished first, and every job has an end.
+    in_flight.empty().await;
 }
 
 fn no_thread(why: impl ToString) -> LockError {
@@ -296,11 +300,9 @@ mod tests {
     use std::process::Command;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::{Context, Wake, Waker};
-    use std::thread;
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::engine::in_flight::InFlight;
     use crate::store::memory::Memory;
 
     const JOBS: usize = 5_000;
@@ -328,7 +330,7 @@ mod tests {
         let woken = Arc::new(TakesMutex(Arc::clone(&background), AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&woken));
         assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        background.alarm();
+        background.store().servers().alarm();
         assert!(woken.1.load(Ordering::SeqCst), "the mutex was held, or no waiter was woken");
     }
 
@@ -341,7 +343,7 @@ mod tests {
             assert_eq!(background.call(move |_| async move { job }).await, Ok(job));
         }
         // Each thread has the store.
-        let threads = || Arc::strong_count(&background.here().store) - 1;
+        let threads = || Arc::strong_count(&background.thread.lock().store) - 1;
         let started = Instant::now();
         while threads() > 0 {
             assert!(started.elapsed() < Duration::from_secs(60), "{} left", threads());
@@ -357,7 +359,8 @@ mod tests {
 
     /// Runs many jobs at once, and waits until all are over.
     fn work_off(background: &Background) {
-        let (in_flight, may_end) = (InFlight::default(), Arc::new(tokio::sync::Semaphore::new(0)));
+        let (in_flight, may_end) =
+            (Arc::<InFlight>::default(), Arc::new(tokio::sync::Semaphore::new(0)));
         for _ in 0..JOBS {
             let (guard, may_end) = (in_flight.join(), Arc::clone(&may_end));
             let job = move |_| async move {

@@ -13,13 +13,13 @@ use futures_util::future::{Either, select};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep_until, timeout};
 
-use crate::engine::cleanup::retry::{LONGEST_PAUSE, Tries};
 use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
-use crate::store::waiters::{AbandonedToken, AbandonedTokens};
-use crate::value::backoff::jittered;
+use crate::store::servers::Servers;
+use crate::store::waiters::AbandonedToken;
+use crate::value::backoff::{Backoff, jittered};
 use crate::value::error::{LockError, Unavailability};
 use crate::value::random::HashMap;
 use crate::value::sync::Mutex;
@@ -30,43 +30,54 @@ const FIRST_IN_FLIGHT: usize = 256;
 /// Most further releases in flight.
 const FURTHER_IN_FLIGHT: usize = 64;
 /// Most dropped locks at a time. Further ones are left to their ttl.
-pub(crate) const MAX_LOCKS: usize = 16_384;
+const MAX_LOCKS: usize = 16_384;
 /// How long after a shutdown a lock that was released before is released once more, and the timeout
 /// of each release but the first.
 const SHUTDOWN_PAUSE: Duration = Duration::from_millis(2_500);
 /// How long after the end of its manager a lock is tried.
 const LAST_TRIES: Duration = Duration::from_secs(25);
 
+/// The first and the longest pause between two tries of a release that failed. A lost server is
+/// probed as often as the latter.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Length of a pause in percent of the pause before.
+const GROWTH: u32 = 300;
+/// Pause before the last release of a lock. A request that was not written within the manager's
+/// timeout (2 s by default) is not sent any more.
+const LAST_PAUSE: Duration = Duration::from_secs(6);
+/// Most releases of one lock, beside those that fail only for a while. A lost server gets one
+/// release a second for all of its locks.
+const MAX_RELEASES: u8 = 3;
+
+/// Tries that a shutdown waits for while a node of a Redlock may have a token: the first may end
+/// when the other nodes have answered.
+const DOUBTFUL_TRIES: u8 = 2;
+
 /// The dropped locks of a manager.
 #[derive(Debug)]
 pub(crate) struct Cleanup {
     max_locks: usize,
-    locks: InFlight,
+    locks: Arc<InFlight>,
     /// The locks whose first release is not over.
-    untried: InFlight,
+    untried: Arc<InFlight>,
     first: Semaphore,
     further: Semaphore,
     /// The time of the last release at each lost server.
     probed: Mutex<HashMap<Option<Box<str>>, Instant>>,
     /// Number of locks that were left to their ttl.
     left: AtomicUsize,
-    /// When the manager ended, and the signal of that.
+    /// When the manager ended, and the signal of that, which wakes in a fixed order.
     closed: Mutex<Option<Instant>>,
     closes: Notify,
 }
 
 impl Default for Cleanup {
     fn default() -> Self {
-        Self::with_room_for(MAX_LOCKS)
-    }
-}
-
-impl Cleanup {
-    fn with_room_for(max_locks: usize) -> Self {
         Self {
-            max_locks,
-            locks: InFlight::default(),
-            untried: InFlight::default(),
+            max_locks: MAX_LOCKS,
+            locks: Arc::default(),
+            untried: Arc::default(),
             first: Semaphore::new(FIRST_IN_FLIGHT),
             further: Semaphore::new(FURTHER_IN_FLIGHT),
             probed: Mutex::default(),
@@ -75,7 +86,9 @@ impl Cleanup {
             closes: Notify::new(),
         }
     }
+}
 
+impl Cleanup {
     /// Takes a dropped lock in, to be [released](DroppedLock::release); `None` when there are too
     /// many. `guard` is dropped when the lock was released.
     pub(crate) fn take(
@@ -92,10 +105,13 @@ impl Cleanup {
         }
         Some(DroppedLock {
             cleanup: Arc::clone(self),
-            tries: Tries::new(request, guard),
+            end: Instant::now() + request.lasts(),
+            request,
+            guard: Some(guard),
             untried: Some(self.untried.join()),
-            abandoned: None,
-            counted: Some(self.locks.join()),
+            times: 0,
+            pauses: Backoff::growing(FIRST_PAUSE, LONGEST_PAUSE, GROWTH),
+            counted: self.locks.join(),
         })
     }
 
@@ -107,7 +123,7 @@ impl Cleanup {
     }
 
     /// Waits until every dropped lock was tried once, for a second at most.
-    #[cfg(feature = "defer")]
+    #[cfg(any(feature = "defer", test))]
     pub(crate) async fn tried_all(&self) {
         let _ = timeout(LONGEST_PAUSE, self.untried.empty()).await;
     }
@@ -125,9 +141,8 @@ impl Cleanup {
     /// Waits until the manager has ended for [`LAST_TRIES`].
     async fn over(&self) {
         loop {
-            let mut closes = pin!(self.closes.notified());
             // Before the check, so that no end in between is missed.
-            closes.as_mut().enable();
+            let closes = self.closes.notified();
             let closed = *self.closed.lock();
             match closed {
                 Some(at) => return sleep_until(at + LAST_TRIES).await,
@@ -141,13 +156,18 @@ impl Cleanup {
 #[derive(Debug)]
 pub(crate) struct DroppedLock {
     cleanup: Arc<Cleanup>,
-    tries: Tries,
-    /// Present until the first try is over.
+    request: Arc<Request>,
+    /// Counts the lock as in flight, until it was released.
+    guard: Option<InFlightGuard>,
+    /// Present until the first release is over.
     untried: Option<InFlightGuard>,
-    /// Reports a late grant to the token.
-    abandoned: Option<AbandonedToken>,
+    /// End of its lease, or of its time in the queue.
+    end: Instant,
+    /// Number of releases.
+    times: u8,
+    pauses: Backoff,
     /// Counts it among the dropped locks.
-    counted: Option<InFlightGuard>,
+    counted: InFlightGuard,
 }
 
 impl DroppedLock {
@@ -155,14 +175,11 @@ impl DroppedLock {
     /// while.
     pub(crate) async fn release(mut self, store: Arc<Store>) {
         let cleanup = Arc::clone(&self.cleanup);
-        let is_over = {
-            let (over, releases) = (pin!(cleanup.over()), pin!(self.releases(&store)));
-            matches!(select(releases, over).await, Either::Right(_))
-        };
-        if is_over {
-            self.is_left();
+        select(pin!(self.releases(&store)), pin!(cleanup.over())).await;
+        if self.guard.is_some() {
+            cleanup.left.fetch_add(1, Ordering::Relaxed);
         }
-        drop(self.counted.take());
+        drop(self.counted);
         if cleanup.locks.count() == 0 {
             let left = cleanup.left.swap(0, Ordering::Relaxed);
             if left > 0 {
@@ -173,27 +190,20 @@ impl DroppedLock {
 
     async fn releases(&mut self, store: &Store) {
         // A later grant to the token of a waiter is noticed.
-        let tokens = store.servers().abandoned().filter(|_| self.tries.request.waits());
-        let bits = self.tries.request.token.bits();
-        self.abandoned = tokens.map(|all: Arc<AbandonedTokens>| all.abandon(bits));
+        let tokens = store.servers().abandoned().filter(|_| self.request.waits());
+        let abandoned = tokens.map(|all| all.abandon(self.request.token.bits()));
         loop {
             let released = self.try_once(store).await;
             self.untried = None;
-            let Some(pause) = self.tries.next(store.servers(), &released) else { return };
+            let Some(pause) = self.next(store.servers(), &released) else { return };
             // Where there is no room, those that were released twice are the first to go: a late
             // request for them is the least likely.
             let is_crowded = self.cleanup.locks.count() > self.cleanup.max_locks / 2;
-            let is_first_to_go = self.tries.guard.is_none() && self.tries.times >= 2;
-            if is_crowded && is_first_to_go || !self.is_due(store, pause).await {
+            let is_first_to_go = self.guard.is_none() && self.times >= 2;
+            if is_crowded && is_first_to_go || !self.is_due(store, pause, &abandoned).await {
                 return;
             }
         }
-    }
-
-    /// Counts a lock that was not released.
-    fn is_left(&self) {
-        let left = usize::from(self.tries.guard.is_some());
-        self.cleanup.left.fetch_add(left, Ordering::Relaxed);
     }
 
     async fn try_once(&mut self, store: &Store) -> Result<Released, LockError> {
@@ -203,61 +213,108 @@ impl DroppedLock {
         };
         // Never closed.
         let _permit = permits.acquire().await;
-        self.tries.times = self.tries.times.saturating_add(1);
-        let release = store.release(&self.tries.request);
-        match self.tries.guard.is_some() && self.cleanup.closed.lock().is_none() {
+        self.times = self.times.saturating_add(1);
+        let release = store.release(&self.request);
+        match self.guard.is_some() && self.cleanup.closed.lock().is_none() {
             true => release.await,
             // The end of the thread may wait for this.
             false => timeout(SHUTDOWN_PAUSE, release).await.unwrap_or_else(|_| Err(unanswered())),
         }
     }
 
+    /// The pause before the next release; `None` when there is none. A lock that was released no
+    /// longer counts as in flight.
+    fn next(
+        &mut self,
+        servers: &dyn Servers,
+        released: &Result<Released, LockError>,
+    ) -> Option<Duration> {
+        // A node of a Redlock may have a token, and may be back soon.
+        let is_doubtful = self.request.is_doubtful();
+        if released.is_ok() && !is_doubtful {
+            self.guard = None;
+        }
+        let error = match released {
+            Ok(_) if self.request.applied().is_known() => return None,
+            Ok(_) if is_doubtful => {
+                if self.times >= DOUBTFUL_TRIES {
+                    self.guard = None;
+                }
+                if self.guard.is_none() {
+                    // Not counted: a request on its way to the node may still arrive.
+                    self.times = 0;
+                }
+                return Some(self.pauses.step());
+            }
+            // The abandoned request may still be in flight, in a network that was cut for a while.
+            Ok(_) if self.times >= MAX_RELEASES => return None,
+            Ok(_) if self.times + 1 == MAX_RELEASES => return Some(LAST_PAUSE),
+            Ok(_) => return Some(self.pauses.step()),
+            Err(error) => error,
+        };
+        let (several, lost) = (servers.are_several(), servers.is_lost(&self.request));
+        // An outage may end before the server counts as lost. A lock that is given up meanwhile
+        // would stay for the rest of its ttl.
+        let passes = error.is_transient();
+        if passes {
+            self.times = self.times.saturating_sub(1);
+        }
+        let is_tried = passes || self.times < MAX_RELEASES || is_doubtful || lost || several;
+        let pause = self.pauses.step();
+        if is_final(error) || !is_tried || Instant::now() + pause > self.end {
+            if self.guard.take().is_some() {
+                log_left(servers, &self.request, error);
+            }
+            return None;
+        }
+        Some(pause)
+    }
+
     /// Waits until the next release is due; false when there is none.
-    async fn is_due(&mut self, store: &Store, pause: Duration) -> bool {
+    async fn is_due(
+        &mut self,
+        store: &Store,
+        pause: Duration,
+        abandoned: &Option<AbandonedToken>,
+    ) -> bool {
         let cleanup = Arc::clone(&self.cleanup);
         let mut due = Instant::now() + jittered(pause);
         loop {
-            let mut closes = pin!(cleanup.closes.notified());
             // Before the check, so that no end in between is missed.
-            closes.as_mut().enable();
+            let closes = cleanup.closes.notified();
             let closed = *cleanup.closed.lock();
-            if let Some(at) = closed.filter(|_| self.tries.guard.is_none()) {
-                if Instant::now() >= at + SHUTDOWN_PAUSE {
-                    return false;
-                }
-                due = due.min(at + SHUTDOWN_PAUSE);
-            }
-            if due > self.tries.end {
-                self.is_left();
+            // The last release of a lock that was released before.
+            let last = closed.filter(|_| self.guard.is_none()).map(|at| at + SHUTDOWN_PAUSE);
+            if last.is_some_and(|last| Instant::now() >= last) {
                 return false;
             }
-            let granted = pin!(granted(self.abandoned.as_ref()));
-            match select(granted, select(closes, pin!(sleep_until(due)))).await {
+            due = last.map_or(due, |last| due.min(last));
+            if due > self.end {
+                return false;
+            }
+            let granted = async {
+                match abandoned {
+                    Some(token) => token.granted().await,
+                    None => pending().await,
+                }
+            };
+            match select(pin!(granted), select(pin!(closes), pin!(sleep_until(due)))).await {
                 // The lock is held by nobody now.
                 Either::Left(_) => return true,
                 // The manager has ended.
                 Either::Right((Either::Left(_), _)) => continue,
                 Either::Right((Either::Right(_), _)) => {}
             }
-            let is_last = closed.is_some() && self.tries.guard.is_none();
-            if is_last || !store.servers().is_lost(&self.tries.request) {
+            if last.is_some() || !store.servers().is_lost(&self.request) {
                 return true;
             }
-            if cleanup.may_probe(store.servers().address(&self.tries.request)) {
+            if self.cleanup.may_probe(store.servers().address(&self.request)) {
                 // A probe is no try of the lock's own.
-                self.tries.times = self.tries.times.saturating_sub(1);
+                self.times = self.times.saturating_sub(1);
                 return true;
             }
             due = Instant::now() + jittered(LONGEST_PAUSE);
         }
-    }
-}
-
-/// Waits until an abandoned token is granted the lock.
-async fn granted(abandoned: Option<&AbandonedToken>) {
-    match abandoned {
-        Some(token) => token.granted().await,
-        None => pending().await,
     }
 }
 
@@ -266,13 +323,30 @@ fn unanswered() -> LockError {
     LockError::unavailable(Unavailability::Timeout, "released again, and not answered")
 }
 
+/// Logs that a lock is not released and ends with its ttl.
+fn log_left(servers: &dyn Servers, request: &Request, error: &LockError) {
+    let key = request.listed();
+    match error.is_of_servers() && !servers.is_news() {
+        true => tracing::debug!(%key, %error, "dropped lock not released: it ends with its ttl"),
+        false => tracing::warn!(%key, %error, "dropped lock not released: it ends with its ttl"),
+    }
+}
+
+/// Whether a release that failed like this would fail again.
+fn is_final(error: &LockError) -> bool {
+    match error {
+        LockError::Unavailable { reason, .. } => *reason == Unavailability::Protocol,
+        LockError::AccessDenied { .. } | LockError::Authentication { .. } => true,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::task::JoinSet;
     use tokio::time::{advance, sleep};
 
     use super::*;
-    use crate::engine::cleanup::retry::LAST_PAUSE;
     use crate::store::memory::Memory;
     use crate::store::redis::store::Redis;
     use crate::value::applied::Applied;
@@ -322,15 +396,15 @@ mod tests {
     /// A cleanup with its jobs.
     struct Running {
         cleanup: Arc<Cleanup>,
-        in_flight: InFlight,
+        in_flight: Arc<InFlight>,
         store: Arc<Store>,
         jobs: JoinSet<()>,
     }
 
     impl Running {
         fn with_room_for(max_locks: usize, store: &Arc<Store>) -> Self {
-            let cleanup = Arc::new(Cleanup::with_room_for(max_locks));
-            let (in_flight, jobs) = (InFlight::default(), JoinSet::new());
+            let cleanup = Arc::new(Cleanup { max_locks, ..Cleanup::default() });
+            let (in_flight, jobs) = (Arc::default(), JoinSet::new());
             Self { cleanup, in_flight, store: Arc::clone(store), jobs }
         }
 
@@ -403,7 +477,7 @@ mod tests {
         let dropped = running.cleanup.take(request(0), running.in_flight.join());
         let mut dropped = dropped.expect("there is room");
         // It was released before.
-        (dropped.tries.guard, dropped.untried) = (None, None);
+        (dropped.guard, dropped.untried) = (None, None);
         running.jobs.spawn(dropped.release(Arc::clone(&running.store)));
         sleep(Duration::from_millis(10)).await;
         let start = Instant::now();
@@ -480,5 +554,40 @@ mod tests {
         assert_eq!(running.cleanup.left.load(Ordering::Relaxed), 2, "they are counted");
         assert_eq!(running.in_flight.count(), 3, "a shutdown does not wait for them");
         running.ends().await;
+    }
+
+    fn dropped(request: Arc<Request>) -> DroppedLock {
+        let cleanup = Arc::new(Cleanup::default());
+        cleanup.take(request, Arc::<InFlight>::default().join()).expect("there is room")
+    }
+
+    #[test]
+    fn a_lock_whose_request_may_still_arrive_is_released_three_times() {
+        let mut dropped = dropped(request("order:1"));
+        let mut again = || {
+            dropped.times += 1;
+            dropped.next(&Memory::new(), &Ok(Released::NotHeld))
+        };
+        let pauses = [again(), again(), again()];
+        assert_eq!(pauses, [Some(FIRST_PAUSE), Some(LAST_PAUSE), None]);
+    }
+
+    /// The release of a lock on a node that hangs succeeds by the answers of the other nodes.
+    #[test]
+    fn a_lock_is_released_until_the_last_node_has_answered() {
+        let request = request("order:1");
+        request.set_applied(Applied::No);
+        let attempts = request.attempts();
+        let vote = attempts.sends(2, attempts.begin(), (7, request.ttl)).unwrap();
+        vote.answered(Applied::Yes);
+        let mut dropped = dropped(Arc::clone(&request));
+        let again = |dropped: &mut DroppedLock| dropped.next(&Memory::new(), &Ok(Released::Held));
+        for nth in 1..4 * MAX_RELEASES {
+            dropped.times += 1;
+            assert!(again(&mut dropped).is_some_and(|pause| pause < LAST_PAUSE));
+            assert_eq!(dropped.guard.is_some(), nth < DOUBTFUL_TRIES, "a shutdown waits for two");
+        }
+        attempts.gone(2, 1);
+        assert_eq!(again(&mut dropped), None);
     }
 }

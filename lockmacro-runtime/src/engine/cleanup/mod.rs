@@ -2,10 +2,8 @@
 //!
 //! An [`acquisition`] is a token, from before it is sent until it is known to be gone: a dropped
 //! future or guard drops it, and its lock is [`dropped`]. The cleanup releases such locks until
-//! that is answered, with the pauses of [`retry`], on the [`background`] thread of the manager.
+//! that is answered, on the [`background`] thread of the manager.
 
 pub(crate) mod acquisition;
 pub(crate) mod background;
-pub(crate) mod background_thread;
 pub(crate) mod dropped;
-pub(crate) mod retry;

@@ -1,8 +1,8 @@
 //! A granted lock: its acquisition and its lease. Long, because the ways in which it ends are read
 //! together.
 
+use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -13,14 +13,12 @@ use tokio::time::timeout;
 
 use crate::engine::cleanup::acquisition::Acquisition;
 use crate::engine::core::{Core, inside_runtime};
-use crate::engine::current::Current;
+use crate::engine::current;
 use crate::engine::lease::renewals::Enrolled;
-#[cfg(feature = "test-util")]
-use crate::engine::lease::renewals::Renewable;
-use crate::engine::lease::tenure_state::TenureState;
+use crate::engine::manager::Manager;
 use crate::engine::queue::holder::{Holder, shown};
 use crate::engine::queue::shared_queue::in_queue::{Ended, InQueue, TakenUp};
-use crate::engine::queue::shared_queue::{Question, Tenure};
+use crate::engine::queue::shared_queue::{Question, Tenure, unanswered};
 use crate::engine::telemetry;
 use crate::protocol::answer::{Grant, Released};
 use crate::protocol::lease::{Lease, Renewal};
@@ -31,10 +29,12 @@ use crate::value::fence::{Fence, FenceBlock};
 use crate::value::key::LockKey;
 use crate::value::loss::{LossCause, Lost};
 use crate::value::random;
-use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::sync::Mutex;
 use crate::value::task::spawn;
 use crate::value::time::{Moment, checked};
-use crate::value::token::label_of;
+use crate::value::token::{Token, label_of};
+
+mod renewal;
 
 /// Longest time between two checks of a lease by [`Held::lost`].
 const LEASE_CHECK: Duration = Duration::from_secs(5);
@@ -42,28 +42,57 @@ const LEASE_CHECK: Duration = Duration::from_secs(5);
 /// A granted lock. Dropping the last reference releases it in the background.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Dropped first: no renewal is sent after the release.
-    renewal: Mutex<Option<Enrolled>>,
-    pub(crate) acquisition: Acquisition,
-    lease: Mutex<Lease>,
+    manager: Arc<Core>,
+    request: Arc<Request>,
+    state: Mutex<State>,
     /// The lease was renewed, or lost.
-    pub(crate) changed: Notify,
+    changed: Notify,
     /// A block for each key, if the request asked for fences. Its own fence is the first.
     fences: Vec<FenceBlock>,
-    released: AtomicBool,
-    /// The loss was logged and counted.
-    loss_reported: AtomicBool,
-    /// It was logged that half of the lease has passed without a renewal.
-    pub(crate) halved: AtomicBool,
     since: Moment,
-    /// The caller in its queue, from which the lock may be passed on.
-    caller: Mutex<Option<InQueue>>,
-    pub(crate) tenure_state: TenureState,
+    /// The label of this holder, where the token has the label of another one.
+    label: Option<Token>,
     /// The manager scope in which it was acquired, for work that another task does for the body.
-    current: Current,
+    pub(crate) scope: Option<Arc<Manager>>,
     /// The span of the body.
-    span: tracing::Span,
-    counted: Mutex<Option<telemetry::HeldGauge<Arc<Request>>>>,
+    pub(crate) span: tracing::Span,
+}
+
+/// What changes while a lock is held.
+#[derive(Debug)]
+struct State {
+    lease: Lease,
+    /// What the process may pass on. Its end is that of the lease.
+    tenure: Tenure,
+    /// Number of renewals in flight.
+    in_flight: u32,
+    /// When a renewal was last found to be without an answer. The renewal may still be applied.
+    unanswered_at: Option<Moment>,
+    /// Number of confirmations in a row without an answer.
+    unconfirmed: u32,
+    /// The loss was logged and counted.
+    loss_reported: bool,
+    /// It was logged that half of the lease has passed without a renewal.
+    halved: bool,
+    /// Present until the lock is released.
+    counted: Option<telemetry::HeldGauge<Arc<Request>>>,
+    renewal: Option<Enrolled>,
+    /// The caller in its queue, from which the lock may be passed on.
+    caller: Option<InQueue>,
+    /// Present until the lock is passed on or released.
+    acquisition: Option<Acquisition>,
+}
+
+impl State {
+    fn tenure(&self) -> Tenure {
+        Tenure { ends: self.lease.ends(), ..self.tenure.clone() }
+    }
+
+    /// Whether the ttl on the store is uncertain: a renewal is in flight, or no renewal has
+    /// succeeded that was sent after the last one without an answer.
+    fn is_suspect(&self) -> bool {
+        self.in_flight > 0 || self.unanswered_at >= Some(self.tenure.sent)
+    }
 }
 
 impl Held {
@@ -73,29 +102,22 @@ impl Held {
         waiter: &Request,
         renewal: impl FnOnce(Moment) -> Renewal,
     ) -> Result<Arc<Self>, LockError> {
-        let (now, tenure) = (Moment::now(), taken_up.tenure.clone());
+        let (now, mut tenure) = (Moment::now(), taken_up.tenure.clone());
         let request = waiter.with_token_of(taken_up.acquisition.request(), tenure.kept_until);
         let acquisition = taken_up.acquisition.give_to(Arc::new(request));
         acquisition.request().granted(now);
         let lease = Lease::passed(now, tenure.ends, waiter.ttl, renewal(now));
         let due = lease.first_try(now, random::fraction());
         let fences = tenure.fences.filter(|_| waiter.fenced);
-        let mut tenure_state = TenureState::new(tenure.began, tenure.sent, tenure.kept_until);
-        tenure_state.fences = fences.map_or(tenure.fences, FenceBlock::rest);
-        tenure_state.label = Some(waiter.token.clone());
-        let fences = fences.into_iter().collect();
-        let held = Self::with(acquisition, lease, fences, now, tenure_state);
-        let caller = taken_up.by.take();
-        // Set before the queue knows the holder, because the queue uses the holder at once.
-        held.caller.lock().clone_from(&caller);
-        if let Some(caller) = caller {
-            caller.granted(Arc::downgrade(&held) as _);
-        }
-        let _ = held.remaining();
-        held.watched(tenure.sent, due)
+        tenure.fences = fences.map_or(tenure.fences, FenceBlock::rest);
+        tenure.token = Question::of(acquisition.request());
+        let (fences, label) = (fences.into_iter().collect(), Some(waiter.token.clone()));
+        let held = Self::with(acquisition, lease, tenure, fences, now, label);
+        held.begin(taken_up.by.take(), due)?.ok_or_else(unanswered)
     }
 
-    /// Makes a held lock of a grant, and starts its renewal.
+    /// Makes a held lock of a grant, and starts its renewal. `None` if the queue of `caller` has
+    /// gone on with the token.
     pub(crate) fn new(
         acquisition: Acquisition,
         grant: Grant,
@@ -111,111 +133,130 @@ impl Held {
             true => Some(now),
             false => lease.first_try(sent, random::fraction()),
         };
-        let mut tenure_state = TenureState::new(now, sent, now.after(grant.ttl));
-        tenure_state.fences = grant.fences.first().copied().and_then(FenceBlock::rest);
-        let held = Self::with(acquisition, lease, grant.fences, sent, tenure_state);
-        // Done before the renewal, which may find the lock lost.
-        if let Some(caller) = caller {
-            *held.caller.lock() = Some(caller.clone());
-            if !caller.granted(Arc::downgrade(&held) as _) {
-                // The queue has gone on with the token.
-                held.caller.lock().take();
-                held.acquisition.forget();
-                return Ok(None);
-            }
-        }
-        // The answer may have arrived after the end of the lease.
-        let _ = held.remaining();
-        held.watched(sent, first).map(Some)
+        let tenure = Tenure {
+            token: Question::of(acquisition.request()),
+            began: now,
+            sent,
+            ends: lease.ends(),
+            kept_until: now.after(grant.ttl),
+            fences: grant.fences.first().copied().and_then(FenceBlock::rest),
+        };
+        let held = Self::with(acquisition, lease, tenure, grant.fences, sent, None);
+        held.begin(caller, first)
     }
 
     fn with(
         acquisition: Acquisition,
         lease: Lease,
+        tenure: Tenure,
         fences: Vec<FenceBlock>,
         since: Moment,
-        tenure_state: TenureState,
+        label: Option<Token>,
     ) -> Arc<Self> {
-        let counted = telemetry::HeldGauge::new(Arc::clone(acquisition.request()));
-        let span = telemetry::span(acquisition.request());
+        let request = Arc::clone(acquisition.request());
+        let counted = telemetry::HeldGauge::new(Arc::clone(&request));
         Arc::new(Self {
-            renewal: Mutex::new(None),
-            acquisition,
-            lease: Mutex::new(lease),
+            manager: Arc::clone(acquisition.manager()),
+            state: Mutex::new(State {
+                lease,
+                tenure,
+                in_flight: 0,
+                unanswered_at: None,
+                unconfirmed: 0,
+                loss_reported: false,
+                halved: false,
+                counted: Some(counted),
+                renewal: None,
+                caller: None,
+                acquisition: Some(acquisition),
+            }),
             changed: Notify::new(),
             fences,
-            released: AtomicBool::new(false),
-            loss_reported: AtomicBool::new(false),
-            halved: AtomicBool::new(false),
             since,
-            caller: Mutex::default(),
-            tenure_state,
-            current: Current::here(),
-            span,
-            counted: Mutex::new(Some(counted)),
+            label,
+            scope: current::here(),
+            span: telemetry::span(&request),
+            request,
         })
     }
 
-    /// Starts the renewal. `sent`: when the last answered request was sent.
-    fn watched(self: Arc<Self>, sent: Moment, due: Option<Moment>) -> Result<Arc<Self>, LockError> {
-        let watched = self.manager().background.watch(Arc::downgrade(&self) as _, sent, due)?;
-        *self.renewal.lock() = watched;
-        Ok(self)
+    /// Makes it known to the queue of `caller`, and starts its renewal. `None` if the queue has gone
+    /// on with the token.
+    fn begin(
+        self: Arc<Self>,
+        caller: Option<InQueue>,
+        due: Option<Moment>,
+    ) -> Result<Option<Arc<Self>>, LockError> {
+        // Before the renewal, which may find the lock lost.
+        if let Some(caller) = caller {
+            // Before the queue knows the holder, because the queue uses the holder at once.
+            self.state.lock().caller = Some(caller.clone());
+            if !caller.granted(Arc::downgrade(&self) as _) {
+                if let (_, Some(acquisition)) = self.leaves() {
+                    acquisition.forget();
+                }
+                return Ok(None);
+            }
+        }
+        // The answer may have arrived after the end of the lease.
+        let _ = self.remaining();
+        let sent = self.state.lock().tenure.sent;
+        let renewal = self.manager.background.watch(Arc::downgrade(&self) as _, sent, due)?;
+        self.state.lock().renewal = renewal;
+        Ok(Some(self))
+    }
+
+    /// Takes out what a lock is passed on by, or released.
+    fn leaves(&self) -> (Option<InQueue>, Option<Acquisition>) {
+        let mut state = self.state.lock();
+        (state.caller.take(), state.acquisition.take())
     }
 
     /// Ends the renewal, and passes the lock on to the next waiter of this process, or to the store
-    /// along with a request for the waiters.
-    pub(crate) fn pass_on(&self) -> Ended {
+    /// along with a request for the waiters. `None` if that was done before.
+    fn pass_on(&self) -> Option<Ended> {
         self.end();
-        let (caller, acquisition) = (self.caller.lock().take(), self.acquisition.give_away());
-        // Called without the mutex, as the queue wakes the next caller.
-        match caller {
-            Some(caller) => {
-                let (tenure, may_pass) = self.tenure();
-                caller.ends(tenure, may_pass, acquisition)
-            }
-            None => Ended::Kept(acquisition),
-        }
+        self.hand_over()
     }
 
-    /// The tenure for the next holder, and whether the lock may be passed on.
-    pub(crate) fn tenure(&self) -> (Tenure, bool) {
-        let (state, sent) = (&self.tenure_state, self.tenure_state.sent());
-        // Before the lease: a renewal that finds the lock taken marks the lease, and is answered.
-        let is_suspect = state.is_suspect()
-            || self.manager().has_changed_since(sent)
-            || !self.request().keep().is_zero();
-        let (is_held, ends) = {
-            let mut lease = self.lease();
-            (lease.remaining(Moment::now()).is_ok(), lease.ends())
+    fn hand_over(&self) -> Option<Ended> {
+        let (caller, acquisition) = self.leaves();
+        let acquisition = acquisition?;
+        let Some(caller) = caller else { return Some(Ended::Kept(acquisition)) };
+        let (tenure, is_sure) = {
+            let mut state = self.state.lock();
+            let is_held = state.lease.remaining(Moment::now()).is_ok();
+            (state.tenure(), is_held && !state.is_suspect())
         };
-        let (began, fences, kept_until) = (state.began, state.fences, state.kept_until());
-        let token = Question::of(self.acquisition.request());
-        (Tenure { token, began, sent, ends, kept_until, fences }, is_held && !is_suspect)
+        let may_pass = is_sure
+            && self.request.keep().is_zero()
+            && !self.manager.has_changed_since(tenure.sent);
+        // Called without the mutex, as the queue wakes the next caller.
+        Some(caller.ends(tenure, may_pass, acquisition))
     }
 
     pub(crate) fn manager(&self) -> &Arc<Core> {
-        self.acquisition.manager()
+        &self.manager
     }
 
     pub(crate) fn request(&self) -> &Request {
-        self.acquisition.request()
+        &self.request
     }
 
     /// Index 0 of a single key; `None` when there are several keys.
     pub(crate) fn only(&self) -> Option<u8> {
-        (self.request().keys().len() == 1).then_some(0)
+        (self.request.keys().len() == 1).then_some(0)
     }
 
     /// Index of `key` among the lock's keys. A lock has fewer than 256 keys.
     pub(crate) fn nth(&self, key: &LockKey) -> Option<u8> {
-        let nth = self.request().keys().binary_search(key).ok()?;
+        let nth = self.request.keys().binary_search(key).ok()?;
         u8::try_from(nth).ok()
     }
 
     /// The same for a key without the manager's prefix.
     pub(crate) fn nth_named(&self, key: &LockKey) -> Option<u8> {
-        match &*self.manager().defaults.prefix {
+        match &*self.manager.defaults.prefix {
             "" => self.nth(key),
             prefix => self.nth(&key.clone().under(prefix).ok()?),
         }
@@ -223,20 +264,12 @@ impl Held {
 
     /// Checks that the holder may do under `key` what its mode needs.
     pub(crate) fn covers(&self, key: &LockKey) -> Result<(), LockError> {
-        let keys = self.request().keys();
+        let keys = self.request.keys();
         let own = self.nth(key).and_then(|nth| keys.get(usize::from(nth)));
         match own.is_none_or(|own| own.mode().covers(key.mode())) {
             true => Ok(()),
             false => Err(LockError::HeldShared { key: key.clone() }),
         }
-    }
-
-    pub(crate) fn current(&self) -> &Current {
-        &self.current
-    }
-
-    pub(crate) fn span(&self) -> &tracing::Span {
-        &self.span
     }
 
     pub(crate) fn fence(&self, nth: u8) -> Option<Fence> {
@@ -245,17 +278,23 @@ impl Held {
 
     /// How long the lock may still be relied on; an error once it is lost or released.
     pub(crate) fn remaining(&self) -> Result<Duration, Lost> {
-        let remaining = if self.was_released() {
-            Err(LossCause::Released)
-        } else {
-            self.lease().remaining(Moment::now())
+        let (remaining, is_news) = {
+            let mut state = self.state.lock();
+            match state.counted {
+                Some(_) => {
+                    let remaining = state.lease.remaining(Moment::now());
+                    let is_lost = remaining.is_err();
+                    (remaining, is_lost && !mem::replace(&mut state.loss_reported, true))
+                }
+                None => (Err(LossCause::Released), false),
+            }
         };
         remaining.map_err(|cause| {
-            let lost = Lost::of(self.request().listed(), cause);
-            if cause != LossCause::Released && !self.loss_reported.swap(true, Ordering::AcqRel) {
+            let lost = Lost::of(self.request.listed(), cause);
+            if is_news {
                 // First: the code of a subscriber may panic.
                 self.leaves_queue(cause);
-                telemetry::lost(self.request(), &lost);
+                telemetry::lost(&self.request, &lost);
             }
             lost
         })
@@ -264,27 +303,31 @@ impl Held {
     /// Leaves the queue after a loss. If others wait, the lock is released along with the request
     /// for them, unless the body may still be protected by what is left of the lock.
     fn leaves_queue(&self, cause: LossCause) {
-        let Some(caller) = self.caller.lock().take() else { return };
         // A body on a blocked thread learns of the loss late. Until then the other nodes may keep
         // others out.
         let is_partly_held =
-            cause == LossCause::Taken && self.manager().store().servers().are_several();
-        let acquisition = (!is_partly_held).then(|| self.acquisition.give_away());
-        if let Some(kept) = caller.lost(self.tenure().0, acquisition) {
-            self.acquisition.take_back(&kept);
+            cause == LossCause::Taken && self.manager.store().servers().are_several();
+        let (caller, acquisition, tenure) = {
+            let mut state = self.state.lock();
+            let Some(caller) = state.caller.take() else { return };
+            let acquisition = state.acquisition.take_if(|_| !is_partly_held);
+            (caller, acquisition, state.tenure())
+        };
+        let kept = caller.lost(tenure, acquisition);
+        if kept.is_some() {
+            self.state.lock().acquisition = kept;
         }
     }
 
     pub(crate) fn was_released(&self) -> bool {
-        self.released.load(Ordering::SeqCst)
+        self.state.lock().counted.is_none()
     }
 
     /// Waits until the lock is lost.
     pub(crate) async fn lost(&self) -> Lost {
         loop {
-            // Registered before the check, so that no change between the two is missed.
-            let mut changed = std::pin::pin!(self.changed.notified());
-            changed.as_mut().enable();
+            // Before the check, so that no change between the two is missed.
+            let changed = self.changed.notified();
             let remaining = match self.remaining() {
                 Ok(remaining) => remaining,
                 Err(lost) => return lost,
@@ -302,22 +345,28 @@ impl Held {
 
     /// Ends the renewal and releases the lock.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
-        self.release_at(None).await
+        if inside_runtime().is_ok() {
+            return self.release_at(self.manager.store()).await;
+        }
+        // A lock acquired by a plain thread may be released on another executor than tokio.
+        let background = &self.manager.background;
+        background.inside(self.release_at(&background.store())).await?
     }
 
     /// The same for blocking callers.
     pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
-        let background = &self.manager().background;
-        background.block_on(self.release_at(Some(&background.store())))?
+        let background = &self.manager.background;
+        background.block_on(self.release_at(&background.store()))?
     }
 
-    /// The same through this connection to the store, or else through that of the caller.
-    async fn release_at(&self, store: Option<&Store>) -> Result<Released, LockError> {
-        match (self.pass_on(), store) {
-            (Ended::Passed, _) => Ok(Released::Held),
-            (Ended::Released(reported), _) => reported.await.unwrap_or(Ok(Released::Unconfirmed)),
-            (Ended::Kept(acquisition), Some(store)) => acquisition.release_at(store).await,
-            (Ended::Kept(acquisition), None) => acquisition.release().await,
+    /// The same through this connection to the store.
+    async fn release_at(&self, store: &Store) -> Result<Released, LockError> {
+        match self.pass_on() {
+            Some(Ended::Kept(mut acquisition)) => acquisition.release_at(store).await,
+            Some(Ended::Released(reported)) => reported.await.unwrap_or(Ok(Released::Unconfirmed)),
+            Some(Ended::Passed) => Ok(Released::Held),
+            // Released along with a request, after a loss.
+            None => Ok(Released::NotHeld),
         }
     }
 
@@ -325,7 +374,7 @@ impl Held {
     /// is repeated like that of a dropped lock.
     pub(crate) async fn release_in_background(self: &Arc<Self>) {
         let lost = self.remaining().err();
-        let Ended::Kept(acquisition) = self.pass_on() else { return };
+        let Some(Ended::Kept(mut acquisition)) = self.pass_on() else { return };
         if inside_runtime().is_err() {
             // Released by the background thread.
             return drop(acquisition);
@@ -354,13 +403,12 @@ impl Held {
         lost: Option<&Lost>,
     ) {
         match released {
-            _ if lost.is_some() => {}
-            Ok(Released::Held | Released::Unconfirmed) => {}
-            Ok(Released::NotHeld) => telemetry::released_late(self.request()),
-            Err(error) => {
-                let known = error.is_of_servers() && !self.manager().store().servers().is_news();
-                telemetry::release_unconfirmed(self.request(), &error, known);
+            Ok(Released::NotHeld) if lost.is_none() => telemetry::released_late(&self.request),
+            Err(error) if lost.is_none() => {
+                let known = error.is_of_servers() && !self.manager.store().servers().is_news();
+                telemetry::release_unconfirmed(&self.request, &error, known);
             }
+            _ => {}
         }
     }
 
@@ -375,45 +423,39 @@ impl Held {
         if self.was_released() {
             return;
         }
-        self.renewal.lock().take();
+        let renewal = self.state.lock().renewal.take();
+        drop(renewal);
         // A last check of the lease, so that a loss is reported.
         let _ = self.remaining();
-        // `SeqCst`, for one order with the renewals that count as in flight.
-        self.released.store(true, Ordering::SeqCst);
-        self.counted.lock().take();
-        telemetry::released(self.request(), self.since);
-        let held = self.since.elapsed() + self.request().keep();
-        self.request().keys().iter().for_each(|key| self.manager().hold_times.note(key, held));
+        let counted = self.state.lock().counted.take();
+        drop(counted);
+        telemetry::released(&self.request, self.since);
+        let held = self.since.elapsed() + self.request.keep();
+        self.request.keys().iter().for_each(|key| self.manager.hold_times.note(key, held));
         self.changed.notify_waiters();
-    }
-
-    pub(crate) fn lease(&self) -> MutexGuard<'_, Lease> {
-        self.lease.lock()
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(caller) = self.caller.lock().take() {
-            drop(caller.ends(self.tenure().0, false, self.acquisition.give_away()));
-        }
+        drop(self.hand_over());
     }
 }
 
 impl Holder for Held {
     fn shown(&self) -> Option<String> {
-        match &self.tenure_state.label {
+        match &self.label {
             Some(label) => label_of(label.expose().as_bytes()),
-            None => shown(self.request()),
+            None => shown(&self.request),
         }
     }
 
     fn ends(&self) -> Moment {
-        self.lease().ends()
+        self.state.lock().lease.ends()
     }
 
     fn kept_until(&self) -> Moment {
-        self.tenure_state.kept_until()
+        self.state.lock().tenure.kept_until
     }
 
     fn lasts(&self) -> Option<Duration> {
@@ -423,6 +465,6 @@ impl Holder for Held {
     #[cfg(feature = "test-util")]
     fn is_forgotten(&self) {
         // The same as a loss that a renewal finds.
-        Renewable::answered(self, false, Moment::now(), Duration::ZERO);
+        self.answered(false, Moment::now(), Duration::ZERO);
     }
 }

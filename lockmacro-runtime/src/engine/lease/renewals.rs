@@ -10,13 +10,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use std::{fmt, mem};
 
+use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use crate::engine::telemetry;
-use crate::protocol::request::Request;
-use crate::store::dispatch::{Renewing, Store};
-use crate::value::backoff::Backoff;
+use crate::store::dispatch::Store;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::task::spawn;
 use crate::value::time::{Instant, Moment, checked};
@@ -25,39 +23,21 @@ use crate::value::time::{Instant, Moment, checked};
 /// suspended, and leases that became due meanwhile have to be confirmed soon after.
 const CLOCK_CHECK: Duration = Duration::from_secs(1);
 
-/// First pause before a confirmation without an answer is sent again. Each pause is twice as long
-/// as the one before, up to eight times this.
-const CONFIRM_AGAIN: Duration = Duration::from_millis(250);
 /// Most confirmations in flight, so that a new server is not flooded.
 const MAX_IN_FLIGHT: usize = 256;
 
 /// A lock whose lease is renewed, or confirmed.
 pub(crate) trait Renewable: fmt::Debug + Send + Sync {
-    /// The request that was granted.
-    fn request(&self) -> &Request;
-
     /// Whether its lease is renewed. If not, it is only confirmed.
     fn wants_renewal(&self) -> bool;
 
-    /// How long the lease is still valid; `None` when it is over.
-    fn keeps(&self, now: Moment) -> Option<Duration>;
-
-    /// The longest ttl, up to `ttl`, for which the lease may be renewed now.
-    fn allowed(&self, ttl: Duration) -> Duration;
-
-    /// Records that a renewal is about to be sent, which may make the store keep the lock until
-    /// `kept_until`.
-    fn sends(&self, kept_until: Moment);
-
-    /// Records the answer to a renewal that was sent at `sent`. Returns when to renew next.
-    fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment>;
-
-    /// Records that there was no answer. Returns when to try again.
-    fn unanswered(&self) -> Option<Moment>;
-
-    /// Returns the rest of the lease once, when less than half of it is left for the first time.
-    fn is_halved(&self) -> Option<Duration>;
+    /// Renews or confirms the lease. Once this is over, and unless the lock was released meanwhile,
+    /// calls `over`.
+    fn renew<'a>(&'a self, store: &'a Store, over: &'a Over<'a>) -> BoxFuture<'a, ()>;
 }
+
+/// Records that a renewal is over, and when the next one is due.
+pub(crate) type Over<'a> = dyn Fn(Option<Moment>) + Sync + 'a;
 
 /// The leases of a manager, and when each is renewed.
 #[derive(Debug)]
@@ -88,8 +68,6 @@ struct Entry {
     state: State,
     /// When the next renewal is due by its lease, even if a change of server makes it due sooner.
     lease_due: Option<Moment>,
-    /// Number of confirmations in a row without an answer.
-    failed: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,10 +113,10 @@ impl Renewals {
         sent: Moment,
         due: Option<Moment>,
     ) -> (Enrolled, bool) {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         table.last_id += 1;
         let id = table.last_id;
-        table.leases.insert(id, Entry { held, state: State::Idle, lease_due: due, failed: 0 });
+        table.leases.insert(id, Entry { held, state: State::Idle, lease_due: due });
         if mem::take(&mut table.asleep) {
             self.sooner.notify_one();
         }
@@ -151,7 +129,7 @@ impl Renewals {
 
     /// Ends the task.
     pub(crate) fn close(&self) {
-        self.table().closed = true;
+        self.table.lock().closed = true;
         self.sooner.notify_one();
     }
 
@@ -187,7 +165,7 @@ impl Renewals {
 
     /// Whether the table is empty. If so, the task sleeps until the next lease.
     fn falls_asleep(&self) -> bool {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         table.asleep = table.leases.is_empty();
         table.asleep
     }
@@ -195,7 +173,7 @@ impl Renewals {
     /// Takes the renewals that are due now, with the pause until the next check; `None` when the
     /// table is closed.
     fn take_due(&self, now: Moment) -> Option<(Vec<Due>, Option<Duration>)> {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         if table.closed {
             return None;
         }
@@ -215,18 +193,18 @@ impl Renewals {
 
     /// Makes every lease due now. Returns whether there are any.
     pub(crate) fn all_due(&self, now: Moment) -> bool {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         table.changed = Some(now);
         let Table { leases, due, .. } = &mut *table;
         due.clear();
         for (id, entry) in &mut *leases {
-            entry.state = match entry.state {
-                State::InFlight { .. } => State::InFlight { stale: true },
-                State::Idle | State::Due(_) => {
+            match &mut entry.state {
+                State::InFlight { stale } => *stale = true,
+                state => {
                     due.insert((now, *id));
-                    State::Due(now)
+                    *state = State::Due(now);
                 }
-            };
+            }
         }
         self.sooner.notify_one();
         !leases.is_empty()
@@ -234,19 +212,16 @@ impl Renewals {
 
     /// Whether the server may have been replaced since a request was sent.
     pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
-        self.table().changed.is_some_and(|changed| sent <= changed)
+        self.table.lock().changed.is_some_and(|changed| sent <= changed)
     }
 
     /// Records that a renewal is over, and when the next one is due.
     fn over(&self, id: u64, next: Option<Moment>) {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let Some(entry) = table.leases.get_mut(&id) else { return };
         let stale = entry.state == State::InFlight { stale: true };
         entry.state = State::Idle;
         entry.lease_due = next;
-        if next.is_none() {
-            entry.failed = 0;
-        }
         if let Some(due) = if stale { Some(Moment::now()) } else { next } {
             self.schedule(table, id, due);
         }
@@ -263,16 +238,6 @@ impl Renewals {
         }
     }
 
-    /// When to send a confirmation again that had no answer.
-    fn confirm_again(&self, id: u64) -> Moment {
-        let mut table = self.table();
-        let failed = table.leases.get_mut(&id).map_or(0, |entry| {
-            entry.failed = entry.failed.saturating_add(1);
-            entry.failed - 1
-        });
-        Moment::now().after(Backoff::new(CONFIRM_AGAIN, CONFIRM_AGAIN * 8).after(failed))
-    }
-
     fn schedule(&self, mut table: MutexGuard<'_, Table>, id: u64, due: Moment) {
         if let Some(entry) = table.leases.get_mut(&id) {
             entry.state = State::Due(due);
@@ -281,14 +246,6 @@ impl Renewals {
                 self.sooner.notify_one();
             }
         }
-    }
-
-    fn is_enrolled(&self, id: u64) -> bool {
-        self.table().leases.contains_key(&id)
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock()
     }
 }
 
@@ -301,7 +258,7 @@ impl fmt::Debug for Enrolled {
 
 impl Drop for Enrolled {
     fn drop(&mut self) {
-        let mut table = self.renewals.table();
+        let mut table = self.renewals.table.lock();
         if let Some(Entry { state: State::Due(due), .. }) = table.leases.remove(&self.id) {
             table.due.remove(&(due, self.id));
         }
@@ -309,50 +266,9 @@ impl Drop for Enrolled {
 }
 
 async fn renew(renewals: Arc<Renewals>, store: Arc<Store>, Due { id, held, lease_due }: Due) {
-    let (request, renewed) = (held.request(), held.wants_renewal());
-    let lease_due = renewed.then(|| lease_due.unwrap_or_else(Moment::now));
+    let lease_due = held.wants_renewal().then(|| lease_due.unwrap_or_else(Moment::now));
     let _permit = renewals.permit(lease_due).await;
-    if !renewals.is_enrolled(id) {
-        return;
-    }
-    let sent = Moment::now();
-    let (answer, ttl) = if renewed {
-        let ttl = held.allowed(request.ttl);
-        held.sends(sent.after(ttl));
-        // Checked after the renewal counts as in flight: a lock that is passed on now is not
-        // renewed for its last holder.
-        if !renewals.is_enrolled(id) {
-            return;
-        }
-        (store.renew(request, ttl, Renewing::Acknowledged(request.ttl / 3)).await, ttl)
-    } else if let Some(left) = held.keeps(sent) {
-        held.sends(sent.after(left));
-        if !renewals.is_enrolled(id) {
-            return;
-        }
-        // A new server may have the key without its ttl. The client's lease stays as it is.
-        (store.renew(request, left, Renewing::Kept).await, Duration::ZERO)
-    } else {
-        return renewals.over(id, None);
-    };
-    if !renewals.is_enrolled(id) {
-        // The lock was released meanwhile, so the answer "not yours" is expected.
-        return;
-    }
-    let next = match answer {
-        Ok(ours) => held.answered(ours, sent, ttl),
-        Err(_) if renewed => held.unanswered(),
-        Err(_) => held.unanswered().map(|_| renewals.confirm_again(id)),
-    };
-    if let (true, Err(error)) = (renewed, &answer)
-        && let Some(left) = held.is_halved()
-    {
-        telemetry::half_unrenewed(request, left, error);
-    }
-    renewals.over(id, next);
-    if renewed || !matches!(answer, Ok(true)) {
-        telemetry::renewed(request, answer.as_ref().copied());
-    }
+    held.renew(&store, &|next| renewals.over(id, next)).await;
 }
 
 #[cfg(test)]
@@ -363,34 +279,12 @@ mod tests {
     struct NeverHeld;
 
     impl Renewable for NeverHeld {
-        fn request(&self) -> &Request {
-            unreachable!()
-        }
-
         fn wants_renewal(&self) -> bool {
             false
         }
 
-        fn keeps(&self, _: Moment) -> Option<Duration> {
-            None
-        }
-
-        fn allowed(&self, ttl: Duration) -> Duration {
-            ttl
-        }
-
-        fn sends(&self, _: Moment) {}
-
-        fn answered(&self, _: bool, _: Moment, _: Duration) -> Option<Moment> {
-            None
-        }
-
-        fn unanswered(&self) -> Option<Moment> {
-            None
-        }
-
-        fn is_halved(&self) -> Option<Duration> {
-            None
+        fn renew<'a>(&'a self, _: &'a Store, _: &'a Over<'a>) -> BoxFuture<'a, ()> {
+            unreachable!()
         }
     }
 
@@ -460,7 +354,7 @@ mod tests {
         let renewals = Arc::new(Renewals::default());
         let at = |ms| Moment::at(Duration::from_millis(ms));
         let lease_due =
-            |enrolled: &Enrolled| renewals.table().leases.get(&enrolled.id).unwrap().lease_due;
+            |enrolled: &Enrolled| renewals.table.lock().leases.get(&enrolled.id).unwrap().lease_due;
         let (renewed, _) = renewals.enroll(dropped(), at(1), Some(at(50)));
         let (fixed, _) = renewals.enroll(dropped(), at(1), None);
         renewals.all_due(at(5));
@@ -469,17 +363,5 @@ mod tests {
         assert_eq!(all, [Some(at(50)), None, Some(at(60))]);
         renewals.over(renewed.id, Some(at(70)));
         assert_eq!(lease_due(&renewed), Some(at(70)));
-    }
-
-    #[test]
-    fn the_pauses_between_unanswered_confirmations_grow() {
-        let renewals = Arc::new(Renewals::default());
-        let (enrolled, _) = renewals.enroll(dropped(), Moment::now(), None);
-        let pause = || renewals.confirm_again(enrolled.id).since(Moment::now());
-        let pauses: Vec<_> = (0..5).map(|_| pause()).collect();
-        assert!(pauses[0] < CONFIRM_AGAIN * 2, "{pauses:?}");
-        assert!(pauses[3] > CONFIRM_AGAIN * 4 && pauses[4] < CONFIRM_AGAIN * 10, "{pauses:?}");
-        renewals.over(enrolled.id, None);
-        assert!(pause() < CONFIRM_AGAIN * 2, "an answer resets the pause");
     }
 }

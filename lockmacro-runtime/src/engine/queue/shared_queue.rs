@@ -330,8 +330,8 @@ impl SharedQueue {
         // A caller that was not polled has asked with this token, and nobody else wants it.
         let token = left.release.filter(|question| question.is_own);
         if let Some(request) = token.and_then(|question| question.request.take_over()) {
-            let own = Acquisition::new(Arc::clone(&self.core), Arc::new(request));
-            drop(own.of_queue(Arc::clone(self) as _).counted());
+            let (core, owner) = (Arc::clone(&self.core), Arc::clone(self) as _);
+            drop(Acquisition::new(core, Arc::new(request), Some(owner)).counted());
         }
     }
 

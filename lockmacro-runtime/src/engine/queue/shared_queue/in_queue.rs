@@ -144,7 +144,7 @@ impl InQueue {
             is_ours = state.queue.is_asking(self.ticket);
             change(state)
         });
-        if let Some(acquisition) = &left.acquisition
+        if let Some(acquisition) = left.acquisition
             && !is_ours
         {
             acquisition.forget();

@@ -66,7 +66,7 @@ async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Arc<Store>) {
     {
         release(Arc::clone(store), before).await;
     }
-    let acquisition = match acquisition_of(queue, &question, acquisition) {
+    let mut acquisition = match acquisition_of(queue, &question, acquisition) {
         Ok(Some(acquisition)) => acquisition,
         // The lock of the turn before is released in the background.
         Ok(None) => return queue.spent(question),
@@ -133,11 +133,11 @@ fn acquisition_of(
     let longest = if is_for_a_while { CONFIRM_WINDOW } else { Duration::MAX };
     let request = question.request.of_waiters(question.is_own, longest, Arc::new(asked));
     let Some(request) = request else { return Ok(None) };
-    if let Some(sent) = sent {
+    if let Some(mut sent) = sent {
         return Ok(Some(sent.give_to(Arc::new(request))));
     }
     let (core, owner) = (Arc::clone(&queue.core), Arc::clone(queue) as _);
-    let acquisition = Acquisition::new(core, Arc::new(request)).of_queue(owner);
+    let mut acquisition = Acquisition::new(core, Arc::new(request), Some(owner));
     if question.is_own {
         return Ok(Some(acquisition.counted()));
     }
@@ -179,7 +179,7 @@ async fn release_after(queue: Arc<SharedQueue>, store: Arc<Store>, before: Befor
 
 /// Releases the lock of the turn before, and sends the answer of the store to the holder of that
 /// turn.
-async fn release(store: Arc<Store>, Before { acquisition, report }: Before) {
+async fn release(store: Arc<Store>, Before { mut acquisition, report }: Before) {
     acquisition.request().note_awaited();
     let released = acquisition.release_at(&store).await;
     if let Some(report) = report {

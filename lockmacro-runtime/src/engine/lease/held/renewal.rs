@@ -1,0 +1,246 @@
+//! Renewals of a granted lock: the requests, and the effect of each answer.
+
+use std::mem;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
+use super::Held;
+use crate::engine::core::inside_runtime;
+use crate::engine::lease::renewals::{Over, Renewable};
+use crate::engine::telemetry;
+use crate::store::dispatch::{Renewing, Store};
+use crate::value::backoff::Backoff;
+use crate::value::error::LockError;
+use crate::value::random;
+use crate::value::time::Moment;
+
+/// First pause before a confirmation without an answer is sent again. Each pause is twice as long
+/// as the one before, up to eight times this.
+const CONFIRM_AGAIN: Duration = Duration::from_millis(250);
+
+/// A renewal in flight. Dropping this records that the renewal is without an answer.
+struct Unanswered<'a>(&'a Held);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.unanswered_at = state.unanswered_at.max(Some(Moment::now()));
+        state.in_flight -= 1;
+    }
+}
+
+impl Held {
+    /// Renews the lease for `ttl` from now on, on the caller's runtime.
+    pub(crate) async fn extend(&self, ttl: Duration) -> Result<(), LockError> {
+        self.remaining()?;
+        inside_runtime()?;
+        let sent = Moment::now();
+        let ttl = self.state.lock().lease.extension(ttl, sent);
+        self.request.renewed_until(sent.after(ttl));
+        let unanswered = self.sends(sent.after(ttl));
+        // Checked after the renewal counts as in flight, as the lock may be passed on meanwhile.
+        self.remaining()?;
+        let how = Renewing::Acknowledged(self.request.ttl / 3);
+        let held = self.manager.store().renew(&self.request, ttl, how).await?;
+        if held {
+            self.state.lock().lease.extended(sent, ttl);
+        }
+        mem::forget(unanswered);
+        self.answered(held, sent, ttl);
+        self.remaining().map(drop).map_err(LockError::from)
+    }
+
+    /// Records that a renewal is about to be sent, which may make the store keep the lock until
+    /// `kept_until`.
+    fn sends(&self, kept_until: Moment) -> Unanswered<'_> {
+        let mut state = self.state.lock();
+        state.in_flight += 1;
+        state.tenure.kept_until = state.tenure.kept_until.max(kept_until);
+        Unanswered(self)
+    }
+
+    /// Records an answer of the store: that it has `held` the lock since a renewal for `ttl` that was
+    /// sent at `sent`, or that the lock is lost. Returns when to renew next.
+    pub(super) fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment> {
+        let next = {
+            let state = &mut *self.state.lock();
+            state.in_flight = state.in_flight.saturating_sub(1);
+            let (lease, tenure) = (&mut state.lease, &mut state.tenure);
+            if held {
+                // A confirmation has no ttl: it lasts no longer than the rest of the lease.
+                let kept = Moment::now().after(ttl.max(tenure.kept_until.since(sent)));
+                tenure.kept_until = tenure.kept_until.max(kept);
+                tenure.sent = tenure.sent.max(sent);
+                (state.halved, state.unconfirmed) = (false, 0);
+                let renewed = lease.renewed(sent, ttl, Moment::now());
+                renewed.ok().and_then(|_| lease.first_try(sent, random::fraction()))
+            } else {
+                // A lease that had ended before is reported as expired, not as taken.
+                let _ = lease.remaining(Moment::now());
+                lease.taken();
+                None
+            }
+        };
+        // Reports a loss at once, however long the body runs.
+        let _ = self.remaining();
+        self.changed.notify_waiters();
+        next
+    }
+
+    /// Returns when to try again after a renewal, or else a confirmation, without an answer.
+    fn next_try(&self, is_renewal: bool, error: &LockError) -> Option<Moment> {
+        let Ok(left) = self.remaining() else {
+            self.changed.notify_waiters();
+            return None;
+        };
+        let mut state = self.state.lock();
+        if !is_renewal {
+            let pause = Backoff::new(CONFIRM_AGAIN, CONFIRM_AGAIN * 8).after(state.unconfirmed);
+            state.unconfirmed = state.unconfirmed.saturating_add(1);
+            return Some(Moment::now().after(pause));
+        }
+        let next = state.lease.next_try(Moment::now());
+        let is_news = left <= self.request.ttl / 2 && !mem::replace(&mut state.halved, true);
+        drop(state);
+        if is_news {
+            telemetry::half_unrenewed(&self.request, left, error);
+        }
+        Some(next)
+    }
+}
+
+impl Renewable for Held {
+    fn wants_renewal(&self) -> bool {
+        self.state.lock().lease.wants_renewal()
+    }
+
+    fn renew<'a>(&'a self, store: &'a Store, over: &'a Over<'a>) -> BoxFuture<'a, ()> {
+        async move {
+            let (request, sent) = (&*self.request, Moment::now());
+            let (is_renewal, ttl) = {
+                let lease = &mut self.state.lock().lease;
+                match lease.wants_renewal() {
+                    true => (true, Some(lease.allowed(request.ttl, sent))),
+                    false => (false, lease.keeps(sent)),
+                }
+            };
+            let Some(ttl) = ttl else { return over(None) };
+            let unanswered = self.sends(sent.after(ttl));
+            // Checked after the renewal counts as in flight: a lock that is passed on now is not
+            // renewed for its last holder.
+            if self.was_released() {
+                return;
+            }
+            // A new server may have the key without its ttl. A confirmation does not lengthen the
+            // client's lease.
+            let (how, longer) = match is_renewal {
+                true => (Renewing::Acknowledged(request.ttl / 3), ttl),
+                false => (Renewing::Kept, Duration::ZERO),
+            };
+            let answer = store.renew(request, ttl, how).await;
+            // The answer "not yours" is expected then.
+            if self.was_released() {
+                return;
+            }
+            over(match &answer {
+                Ok(held) => {
+                    mem::forget(unanswered);
+                    self.answered(*held, sent, longer)
+                }
+                Err(error) => {
+                    drop(unanswered);
+                    self.next_try(is_renewal, error)
+                }
+            });
+            // Last: the code of a subscriber may panic.
+            if is_renewal || !matches!(answer, Ok(true)) {
+                telemetry::renewed(request, answer.as_ref().copied());
+            }
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::engine::cleanup::acquisition::Acquisition;
+    use crate::engine::core::Core;
+    use crate::protocol::answer::Grant;
+    use crate::protocol::lease::Renewal;
+    use crate::protocol::request::Request;
+    use crate::store::memory::Memory;
+    use crate::value::applied::Applied;
+    use crate::value::defaults::Defaults;
+    use crate::value::token::Token;
+
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+
+    /// A lock that was granted now, for an hour.
+    fn held() -> Arc<Held> {
+        let (store, defaults) = (Store::Memory(Memory::new()), Defaults::default());
+        #[cfg(feature = "defer")]
+        let core = Core::over(store, None, defaults, None, 1_024);
+        #[cfg(not(feature = "defer"))]
+        let core = Core::over(store, None, defaults);
+        let token = Token::new("test", "", "").unwrap();
+        let acquisition =
+            Acquisition::new(core, Arc::new(Request::new("order".into(), token, HOUR)), None);
+        let now = Moment::now();
+        let grant =
+            Grant { sent: now, at: now, ttl: HOUR, earlier: Applied::No, fences: Vec::new() };
+        Held::new(acquisition, grant, Renewal::Off, None).unwrap().unwrap()
+    }
+
+    /// The store has said yes.
+    fn answered(renewal: Unanswered<'_>, sent: Moment, ttl: Duration) {
+        let held = renewal.0;
+        mem::forget(renewal);
+        held.answered(true, sent, ttl);
+    }
+
+    #[test]
+    fn the_end_of_the_ttl_on_the_store_is_known_when_a_renewal_is_sent() {
+        let held = held();
+        let kept_until = || held.state.lock().tenure.kept_until;
+        let (sent, first) = (Moment::now(), kept_until());
+        let renewal = held.sends(sent.after(2 * HOUR));
+        assert_eq!(kept_until(), sent.after(2 * HOUR));
+        assert!(held.state.lock().is_suspect());
+        answered(renewal, sent, 3 * HOUR);
+        assert!(kept_until() >= sent.after(3 * HOUR) && first < sent.after(2 * HOUR));
+        assert_eq!(held.state.lock().tenure().sent, sent);
+        assert!(!held.state.lock().is_suspect());
+    }
+
+    #[test]
+    fn only_a_renewal_sent_after_the_last_unanswered_one_ends_the_suspicion() {
+        let held = held();
+        let sends = || (held.sends(Moment::now()), Moment::now());
+        let ((early, sent), (unanswered, _)) = (sends(), sends());
+        drop(unanswered);
+        answered(early, sent, HOUR);
+        assert!(held.state.lock().is_suspect(), "it was sent before");
+        let (late, sent) = sends();
+        answered(late, sent, HOUR);
+        assert!(!held.state.lock().is_suspect());
+        drop(sends());
+        assert!(held.state.lock().is_suspect(), "no caller waits for its answer");
+    }
+
+    #[test]
+    fn the_pauses_between_unanswered_confirmations_grow() {
+        let held = held();
+        let error = LockError::ShutDown;
+        let pause = || held.next_try(false, &error).unwrap().since(Moment::now());
+        let pauses: Vec<_> = (0..5).map(|_| pause()).collect();
+        assert!(pauses[0] < CONFIRM_AGAIN * 2, "{pauses:?}");
+        assert!(pauses[3] > CONFIRM_AGAIN * 4 && pauses[4] < CONFIRM_AGAIN * 10, "{pauses:?}");
+        answered(held.sends(Moment::now()), Moment::now(), Duration::ZERO);
+        assert!(pause() < CONFIRM_AGAIN * 2, "an answer resets the pause");
+    }
+}
