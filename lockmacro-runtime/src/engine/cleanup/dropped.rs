@@ -18,7 +18,7 @@ use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
-use crate::store::waiters::{AbandonedToken, AbandonedTokens};
+use crate::store::waiters::AbandonedToken;
 use crate::value::backoff::jittered;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::random::HashMap;
@@ -173,9 +173,9 @@ impl DroppedLock {
 
     async fn releases(&mut self, store: &Store) {
         // A later grant to the token of a waiter is noticed.
-        let tokens = store.servers().abandoned().filter(|_| self.tries.request.waits());
-        let bits = self.tries.request.token.bits();
-        self.abandoned = tokens.map(|all: Arc<AbandonedTokens>| all.abandon(bits));
+        if self.tries.request.waits() {
+            self.abandoned = store.servers().abandon(self.tries.request.token.bits());
+        }
         loop {
             let released = self.try_once(store).await;
             self.untried = None;

@@ -142,7 +142,7 @@ mod tests {
         let token = Token::new("test", "", "").unwrap();
         let request = Request::new("order:1".into(), token, Duration::from_secs(60));
         request.set_applied(Applied::No);
-        let attempts = request.attempts();
+        let attempts = Arc::clone(&request.all_attempts()[0]);
         let vote = attempts.sends(2, attempts.begin(), (7, request.ttl)).unwrap();
         vote.answered(Applied::Yes);
         let mut tries = Tries::new(Arc::new(request), InFlight::default().join());
