@@ -105,7 +105,7 @@ impl Schedule<'_> {
         let fenced = flag(asking.fenced);
         let record = format!("{ttl}|{fenced}|{}|{id}|{channel}|1|1", flag(answered));
         let mut args =
-            vec![asking.token.as_str(), &ttl, fenced, &confirm_window, &fence_ttl, &max_queue, "1"];
+            vec![asking.token.as_str(), &ttl, fenced, &confirm_window, &fence_ttl, "1", &max_queue];
         if max_queue != "0" {
             args.extend([lease_ms.as_str(), &record]);
         }

@@ -34,7 +34,7 @@ const BUSY_STEP: Duration = Duration::from_millis(10);
 /// Largest number of times that a call may be busy.
 const TIMES_BUSY: u32 = 1_000;
 
-pub(crate) type Called = Pin<Box<dyn Future<Output = CallEnd> + Send>>;
+type Called = Pin<Box<dyn Future<Output = CallEnd> + Send>>;
 /// Writes the arguments as text.
 type Write<A> = dyn Fn(&A) -> Result<String, String> + Send + Sync;
 type Call = dyn Fn(&Job) -> Result<Called, String> + Send + Sync;

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::select;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::defer::function::{Called, Function};
+use crate::defer::function::Function;
 use crate::defer::outcome::CallEnd;
 use crate::jobs::call::{Job, Settled};
 use crate::jobs::deferrer::Deferrer;
@@ -31,27 +32,33 @@ pub(crate) const PAUSES: Backoff = Backoff::new(FIRST_PAUSE, Duration::from_secs
 const ERROR_MAX: usize = 2 * 1024;
 
 /// A call that a worker has taken.
-pub(crate) struct JobRun {
-    pub(crate) manager: LockManager,
-    pub(crate) deferrer: Arc<dyn Deferrer>,
-    pub(crate) function: Function,
-    pub(crate) job: Job,
-    pub(crate) lease: Duration,
+struct JobRun {
+    manager: LockManager,
+    deferrer: Arc<dyn Deferrer>,
+    function: Function,
+    job: Job,
+    lease: Duration,
+}
+
+/// Runs a call that a worker has taken, and settles it. When `interrupt` becomes true, an async call
+/// is dropped and returned to the queue.
+///
+/// A task renews the call's lease, also while the call blocks its thread. It is spawned here and not
+/// by the future, so that another thread can run it.
+pub(crate) fn run(
+    manager: LockManager,
+    deferrer: Arc<dyn Deferrer>,
+    function: Function,
+    job: Job,
+    lease: Duration,
+    interrupt: watch::Receiver<bool>,
+) -> impl Future<Output = ()> {
+    let mut keeper = JoinSet::new();
+    keeper.spawn(owned(keep_until_lost(Arc::clone(&deferrer), job.clone(), lease)));
+    JobRun { manager, deferrer, function, job, lease }.run_kept(keeper, interrupt)
 }
 
 impl JobRun {
-    /// Runs the call and settles it. When `interrupt` becomes true, an async call is dropped and
-    /// returned to the queue.
-    ///
-    /// A task renews the call's lease, also while the call blocks its thread. It is spawned here and
-    /// not by the future, so that another thread can run it.
-    pub(crate) fn run(self, interrupt: watch::Receiver<bool>) -> impl Future<Output = ()> {
-        let mut keeper = JoinSet::new();
-        let keeps = keep_until_lost(Arc::clone(&self.deferrer), self.job.clone(), self.lease);
-        keeper.spawn(owned(keeps));
-        self.run_kept(keeper, interrupt)
-    }
-
     async fn run_kept(self, mut keeper: JoinSet<()>, mut interrupt: watch::Receiver<bool>) {
         let how = if self.function.is_exhausted(self.job.attempt) {
             dead(abandoned(u64::from(self.job.attempt - 1)))
@@ -189,9 +196,9 @@ async fn keep_until_lost(deferrer: Arc<dyn Deferrer>, job: Job, lease: Duration)
 }
 
 /// Runs a call to its end; a panic counts as a failure.
-async fn caught(mut called: Called) -> CallEnd {
+async fn caught(mut called: impl Future<Output = CallEnd> + Unpin) -> CallEnd {
     poll_fn(|cx| {
-        let polled = catch_unwind(AssertUnwindSafe(|| called.as_mut().poll(cx)));
+        let polled = catch_unwind(AssertUnwindSafe(|| called.poll_unpin(cx)));
         polled.unwrap_or_else(|panic| Poll::Ready(CallEnd::with_panic(&*panic)))
     })
     .await

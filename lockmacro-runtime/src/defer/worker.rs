@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::defer::DeferredFn;
 use crate::defer::function::Function;
-use crate::defer::job_run::{JobRun, PAUSES};
+use crate::defer::job_run::{PAUSES, run};
 use crate::engine::core::inside_runtime;
 use crate::engine::current;
 use crate::jobs::call::TakeOptions;
@@ -263,14 +263,9 @@ impl Worker {
                     for job in jobs {
                         let name = job.function.strip_prefix(&*defaults.prefix).unwrap_or_default();
                         let Some(function) = self.functions.get(name) else { continue };
-                        let job_run = JobRun {
-                            manager: self.manager.clone(),
-                            deferrer: Arc::clone(&deferrer),
-                            function: function.clone(),
-                            job,
-                            lease: self.lease,
-                        };
-                        let run = job_run.run(interrupted.clone());
+                        let (manager, function) = (self.manager.clone(), function.clone());
+                        let (deferrer, interrupt) = (Arc::clone(&deferrer), interrupted.clone());
+                        let run = run(manager, deferrer, function, job, self.lease, interrupt);
                         let free = || Arc::clone(&free).try_acquire_owned().ok();
                         let permit = permit.take().or_else(free);
                         running.spawn(owned(current::around(current::here(), async move {

@@ -4,4 +4,3 @@ pub(crate) mod call;
 pub(crate) mod deferrer;
 pub(crate) mod limits;
 pub(crate) mod memory;
-mod states;

@@ -14,9 +14,9 @@ use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::join::held_all;
 use crate::store::memory::Memory;
-#[cfg(feature = "defer")]
-use crate::store::redis::jobs::queue::RedisJobs;
 use crate::store::redis::store::Redis;
+#[cfg(feature = "defer")]
+use crate::store::redis::store::jobs::RedisJobs;
 use crate::store::redlock::store::Redlock;
 use crate::store::servers::Servers;
 use crate::value::applied::Applied;
@@ -208,8 +208,8 @@ impl Store {
             (Store::Redis(redis), Renewing::Acknowledged(within)) => {
                 redis.renew_acknowledged(request, ttl, within)
             }
-            (Store::Redis(redis), Renewing::Alone) => Box::pin(redis.renew(request, ttl, true)),
-            (Store::Redis(redis), Renewing::Kept) => Box::pin(redis.renew(request, ttl, false)),
+            (Store::Redis(redis), Renewing::Alone) => redis.renew(request, ttl, true),
+            (Store::Redis(redis), Renewing::Kept) => redis.renew(request, ttl, false),
         }
     }
 

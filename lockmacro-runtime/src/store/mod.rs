@@ -2,7 +2,6 @@
 //! servers.
 
 pub(crate) mod dispatch;
-mod hand_off;
 mod join;
 pub(crate) mod memory;
 pub(crate) mod redis;

@@ -1,11 +1,10 @@
 //! The servers behind a store: what the engine asks of them besides locks.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::protocol::answer::Asked;
 use crate::protocol::request::Request;
-use crate::store::waiters::AbandonedTokens;
+use crate::store::waiters::AbandonedToken;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 
@@ -63,10 +62,10 @@ pub(crate) trait Servers: Send + Sync {
         Ok(())
     }
 
-    /// The tokens of abandoned waiters, which may still be granted their lock; `None` where there
-    /// can be no later grant. In memory only a waiter that exists gets one, and a Redlock has no
-    /// queue.
-    fn abandoned(&self) -> Option<Arc<AbandonedTokens>> {
+    /// Records from now on whether the abandoned token with these random bits is granted its lock;
+    /// `None` where there can be no later grant. In memory only a waiter that exists gets one, and
+    /// a Redlock has no queue.
+    fn abandon(&self, _bits: u64) -> Option<AbandonedToken> {
         None
     }
 

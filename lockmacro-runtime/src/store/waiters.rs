@@ -6,12 +6,14 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::store::hand_off::HandOff;
+use crate::value::fence::FenceBlock;
 use crate::value::random::{self, HashMap};
 use crate::value::sync::Mutex;
+use crate::value::time::Moment;
 
 /// Digits of a waiter's number in its id, as in `queue.lua`.
 pub(crate) const NUMBER_DIGITS: usize = 20;
@@ -21,7 +23,7 @@ pub(crate) const NUMBER_DIGITS: usize = 20;
 pub(crate) struct Waiters {
     last: AtomicU64,
     entries: Mutex<HashMap<u64, Arc<Entry>>>,
-    pub(crate) abandoned: Arc<AbandonedTokens>,
+    abandoned: Arc<AbandonedTokens>,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +53,20 @@ pub(crate) enum Signal {
     Granted(Box<HandOff>),
     /// A push since the last request may be lost: the waiter has to repeat its request.
     Unknown,
+}
+
+/// A lock that was handed off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HandOff {
+    /// When the push was received.
+    pub(crate) received: Moment,
+    /// The connection that received it.
+    pub(crate) connection: u64,
+    /// When the lock was handed off, in microseconds of the server's clock.
+    pub(crate) at: u64,
+    /// The ttl until the lock is confirmed.
+    pub(crate) ttl: Duration,
+    pub(crate) fences: Option<FenceBlock>,
 }
 
 /// The registration of a waiter; dropping it removes the waiter.
@@ -89,8 +105,19 @@ impl Waiters {
             }
             Some(entry) => entry.signal(Signal::Unknown),
             None if hand_off.ttl.is_zero() => {}
-            None => self.abandoned.was_granted(number),
+            None => {
+                if let Some(granted) = self.abandoned.lock().get(&half_in_numbers(number)) {
+                    granted.notify_one();
+                }
+            }
         }
+    }
+
+    /// Records from now on whether the token with these random bits is granted its lock.
+    pub(crate) fn abandon(&self, bits: u64) -> AbandonedToken {
+        let bits = half_in_numbers(bits);
+        let granted = Arc::clone(self.abandoned.lock().entry(bits).or_default());
+        AbandonedToken { all: Arc::clone(&self.abandoned), bits, granted }
     }
 
     /// Makes one waiter repeat its request. Returns whether there is one.
@@ -165,13 +192,9 @@ impl Drop for Waiter {
     }
 }
 
-/// Abandoned tokens. They may still be in a queue, or get there: a request with one may still
-/// arrive.
-#[derive(Debug, Default)]
-pub(crate) struct AbandonedTokens {
-    /// Each is notified when the token was granted its lock.
-    tokens: Mutex<HashMap<u32, Arc<Notify>>>,
-}
+/// Abandoned tokens, each with what is notified when it was granted its lock. They may still be in a
+/// queue, or get there: a request with one may still arrive.
+type AbandonedTokens = Mutex<HashMap<u32, Arc<Notify>>>;
 
 /// An abandoned token; dropping this forgets it.
 #[derive(Debug)]
@@ -179,22 +202,6 @@ pub(crate) struct AbandonedToken {
     all: Arc<AbandonedTokens>,
     bits: u32,
     granted: Arc<Notify>,
-}
-
-impl AbandonedTokens {
-    /// Records from now on whether the token with these random bits is granted its lock.
-    pub(crate) fn abandon(self: &Arc<Self>, bits: u64) -> AbandonedToken {
-        let bits = half_in_numbers(bits);
-        let granted = Arc::clone(self.tokens.lock().entry(bits).or_default());
-        AbandonedToken { all: Arc::clone(self), bits, granted }
-    }
-
-    /// Records a grant to a number that no waiter has.
-    fn was_granted(&self, number: u64) {
-        if let Some(granted) = self.tokens.lock().get(&half_in_numbers(number)) {
-            granted.notify_one();
-        }
-    }
 }
 
 /// The half of a token's bits that is in its waiter's numbers as well: see [`Waiters::join`]. A token
@@ -212,16 +219,13 @@ impl AbandonedToken {
 
 impl Drop for AbandonedToken {
     fn drop(&mut self) {
-        self.all.tokens.lock().remove(&self.bits);
+        self.all.lock().remove(&self.bits);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::value::time::Moment;
 
     fn hand_off() -> HandOff {
         let (received, ttl) = (Moment::at(Duration::ZERO), Duration::from_secs(5));
@@ -279,14 +283,14 @@ mod tests {
             waiters.grant(waiter.number(), next_secret(&waiter), hand_off());
             waiter.number()
         };
-        let token = waiters.apart().abandoned.abandon(bits);
+        let token = waiters.apart().abandon(bits);
         waiters.grant(other, 0, hand_off());
         assert!(futures::poll!(std::pin::pin!(token.granted())).is_pending());
         waiters.grant(number, 0, hand_off());
         token.granted().await;
         assert!(futures::poll!(std::pin::pin!(token.granted())).is_pending(), "it was told");
         drop(token);
-        assert!(waiters.abandoned.tokens.lock().is_empty());
+        assert!(waiters.abandoned.lock().is_empty());
     }
 
     #[test]

@@ -40,9 +40,9 @@ pub const TABLE: &[Row] = &[
     ("sharing: Tick", "store/redis/scripts/queue.lua", "local function count_holders"),
     ("Redlock: Vote", "store/redlock/node.rs", "async fn vote"),
     ("Redlock: Choose", "protocol/quorum.rs", "fn won"),
-    ("Redlock: Raise", "store/redlock/acquire.rs", "async fn raise"),
+    ("Redlock: Raise", "store/redlock/store/acquire.rs", "async fn raise"),
     ("Redlock: Raise", "store/redis/scripts/raise_fence.lua", "'SET', KEYS[2], ARGV[2]"),
-    ("Redlock: Hold", "store/redlock/acquire.rs", "async fn confirmed"),
-    ("Redlock: Leave", "store/redlock/release.rs", "async fn withdraw"),
+    ("Redlock: Hold", "store/redlock/store/acquire.rs", "async fn confirmed"),
+    ("Redlock: Leave", "store/redlock/store/release.rs", "async fn withdraw"),
     ("Redlock: Restart", "store/redlock/node.rs", "fn recognise"),
 ];

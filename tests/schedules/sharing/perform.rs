@@ -83,7 +83,7 @@ impl Schedule<'_> {
         let (fenced, lease_ms) = (fenced.to_string(), lease.to_string());
         let max_queue = if lease > 0 { "10000" } else { "0" };
         let args =
-            [token, &*ttl, &fenced, &window, &retention, max_queue, &limit, &lease_ms, &record];
+            [token, &*ttl, &fenced, &window, &retention, &limit, max_queue, &lease_ms, &record];
         // As if only the lease of this waiter were about to end, and not that of all.
         let more: Vec<_> = match lease {
             LAST => [QUEUE, RECORDS].map(|key| words(&["PEXPIRE", key, "15000"])).into(),

@@ -190,8 +190,8 @@ impl DroppedLock {
 
     async fn releases(&mut self, store: &Store) {
         // A later grant to the token of a waiter is noticed.
-        let tokens = store.servers().abandoned().filter(|_| self.request.waits());
-        let abandoned = tokens.map(|all| all.abandon(self.request.token.bits()));
+        let bits = self.request.token.bits();
+        let abandoned = self.request.waits().then(|| store.servers().abandon(bits)).flatten();
         loop {
             let released = self.try_once(store).await;
             self.untried = None;
@@ -577,7 +577,7 @@ mod tests {
     fn a_lock_is_released_until_the_last_node_has_answered() {
         let request = request("order:1");
         request.set_applied(Applied::No);
-        let attempts = request.attempts();
+        let attempts = Arc::clone(&request.all_attempts()[0]);
         let vote = attempts.sends(2, attempts.begin(), (7, request.ttl)).unwrap();
         vote.answered(Applied::Yes);
         let mut dropped = dropped(Arc::clone(&request));

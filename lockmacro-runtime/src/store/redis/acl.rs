@@ -3,10 +3,9 @@
 use std::iter;
 
 use crate::store::redis::client::script::Script;
+use crate::store::redis::scripts::{self, OF_WAITERS, needed_by};
 #[cfg(feature = "defer")]
-use crate::store::redis::jobs::calls::CALLS;
-use crate::store::redis::ready::{OF_WAITERS, needed_by};
-use crate::store::redis::scripts;
+use crate::store::redis::store::jobs::CALLS;
 
 /// An enum with the name and the description of each variant.
 macro_rules! uses {

@@ -1,5 +1,7 @@
 //! The Lua scripts.
 
+use std::collections::BTreeSet;
+
 use crate::protocol::request::Request;
 use crate::store::redis::client::script::Script;
 
@@ -31,8 +33,8 @@ pub(crate) static RELEASE_SHARED: Script =
 pub(crate) static RELEASE_MIGRATING: Script = script!([], files!("release_migrating.lua"));
 pub(crate) static RELEASE_MIGRATING_SHARED: Script =
     script!(["h"], files!("release_migrating.lua"));
-pub(crate) static RENEW: Script = script!([], files!("renew.lua"));
-pub(crate) static RENEW_SHARED: Script = script!(["h"], files!("renew.lua"));
+static RENEW: Script = script!([], files!("renew.lua"));
+static RENEW_SHARED: Script = script!(["h"], files!("renew.lua"));
 pub(crate) static RAISE_FENCE: Script = script!(["f"], files!("raise_fence.lua"));
 pub(crate) static RIGHTS: Script = script!(OF_A_LOCK, files!("check_rights.lua"));
 
@@ -47,7 +49,7 @@ pub(crate) static RELEASE_ALL: Script = script!(
     "end\n",
     files!("for_each_lock.lua")
 );
-pub(crate) static RENEW_ALL: Script = script!(
+static RENEW_ALL: Script = script!(
     OF_A_LOCK,
     files!("several_locks.lua"),
     "local function one()\n",
@@ -70,6 +72,16 @@ pub(crate) static ALL: [&Script; 11] = [
     &RENEW,
     &RENEW_ALL,
 ];
+
+/// The commands for pushed grants, on one server and in a cluster. Without them waiters poll.
+pub(crate) const OF_WAITERS: [[&str; 3]; 2] =
+    [["subscribe", "publish", "pubsub|numsub"], ["ssubscribe", "spublish", "pubsub|shardnumsub"]];
+
+/// The commands that scripts need, but for one for pushes, which fails no script.
+pub(crate) fn needed_by(scripts: impl IntoIterator<Item = &'static Script>) -> BTreeSet<String> {
+    let commands = scripts.into_iter().flat_map(Script::commands);
+    commands.filter(|command| command != "pubsub").collect()
+}
 
 /// The script that renews the lock of a request, which may have several keys.
 pub(crate) fn renew_script(request: &Request) -> &'static Script {

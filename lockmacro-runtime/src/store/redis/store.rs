@@ -1,5 +1,6 @@
 //! Locks on one Redis server or cluster: acquiring by `SET NX PX` or a script, and retries.
 
+use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
@@ -10,8 +11,10 @@ use crate::protocol::answer::{Answer, Asked, Failed, Grant, OtherHolder, Queuein
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
 use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT, Retry};
+use crate::store::redis::client::connector::Server;
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
-use crate::store::redis::client::failover::Failover;
+use crate::store::redis::client::health::Monitor;
+use crate::store::redis::client::node::Node;
 use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::client::subscriptions::Grants;
 use crate::store::redis::client::url::{Addresses, Deployment, ReplicaAcks};
@@ -19,7 +22,7 @@ use crate::store::redis::reply::{Reply, answer, parsed};
 use crate::store::redis::scripts::{ACQUIRE, ACQUIRE_ALL, ACQUIRE_SHARED};
 use crate::store::redis::topology::route::Topology;
 use crate::store::servers::Servers;
-use crate::store::waiters::AbandonedTokens;
+use crate::store::waiters::AbandonedToken;
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
 use crate::value::error::{LockError, Unavailability};
@@ -30,34 +33,42 @@ use crate::value::time::{Instant, Moment};
 #[cfg(test)]
 use crate::value::url::Url;
 
+#[cfg(feature = "look")]
+mod inspect;
+#[cfg(feature = "defer")]
+pub(crate) mod jobs;
+mod lost;
+mod ready;
+mod release;
+mod single_node;
+mod wait;
+
 /// [`CONFIRM_WINDOW`](crate::value::limits::CONFIRM_WINDOW) in milliseconds, as the scripts take
 /// it.
-pub(crate) static CONFIRM_WINDOW_MS: LazyLock<String> =
+static CONFIRM_WINDOW_MS: LazyLock<String> =
     LazyLock::new(|| CONFIRM_WINDOW.as_millis().to_string());
 
 /// Most requests that pass dead waiters. It is enough for a full queue: each request passes 128
 /// of them, see `queue.lua`.
 const PASSES_MAX: usize = 128;
 
-#[derive(Debug)]
 pub(crate) struct Redis {
-    pub(crate) nodes: Topology,
-    /// The state that all connections of the manager share.
-    changes: Arc<Failover>,
+    nodes: Topology,
+    monitor: Arc<Monitor>,
     /// Whether another server may take over at any time.
     fails_over: bool,
     /// Delivers grants to the waiters.
-    pub(crate) grants: Arc<Grants>,
-    pub(crate) timeout: Duration,
+    grants: Arc<Grants>,
+    timeout: Duration,
     /// Whether the server wants the keys of a script in one slot, as a CROSSSLOT error has shown.
     slots: Arc<AtomicBool>,
     /// The replicas that have to acknowledge a lock, if any.
-    pub(crate) replicated: Option<ReplicaAcks>,
+    replicated: Option<ReplicaAcks>,
     /// The retention of a key's last fence in milliseconds, as the scripts take it.
-    pub(crate) fence_retention: Arc<str>,
+    fence_retention: Arc<str>,
     /// Whether the user may use every key, as the last check of the rights found. Otherwise a lock
     /// that a plain SET is granted may not be releasable, because its companion keys are denied.
-    pub(crate) every_key: Arc<OnceLock<bool>>,
+    every_key: Arc<OnceLock<bool>>,
     /// Whether callers without a wait fail at once while their server is lost.
     pub(crate) fails_fast: bool,
 }
@@ -67,14 +78,14 @@ impl Redis {
     /// have the prefix already; the names of channels get it here.
     pub(crate) fn new(servers: &Deployment, timeout: Duration, key_prefix: &str) -> Self {
         let is_cluster = matches!(servers.at, Addresses::Cluster(_));
-        let fails_over = !matches!(servers.at, Addresses::One(_));
-        let (grants, changes) = (Grants::new(is_cluster, key_prefix), Arc::default());
-        let nodes = Topology::new(servers, timeout, &changes, &grants);
+        let fails_over = !matches!(servers.at, Addresses::One(Server::At(_)));
+        let (grants, monitor) = (Grants::new(is_cluster, key_prefix), Arc::default());
+        let nodes = Topology::new(servers, timeout, &monitor, &grants);
         let slots = Arc::new(AtomicBool::new(is_cluster));
         let fence_retention = servers.fence_retention.unwrap_or(RETENTION).as_millis();
         Self {
             nodes,
-            changes,
+            monitor,
             fails_over,
             grants,
             timeout,
@@ -90,9 +101,9 @@ impl Redis {
     pub(crate) fn apart(&self) -> Self {
         let (slots, every_key) = (Arc::clone(&self.slots), Arc::clone(&self.every_key));
         let fence_retention = Arc::clone(&self.fence_retention);
-        let (grants, changes) = (self.grants.apart(), Arc::clone(&self.changes));
+        let (grants, monitor) = (self.grants.apart(), Arc::clone(&self.monitor));
         let nodes = self.nodes.apart(&grants);
-        Self { nodes, changes, grants, slots, fence_retention, every_key, ..*self }
+        Self { nodes, monitor, grants, slots, fence_retention, every_key, ..*self }
     }
 
     /// Connects, checks the user's rights, and refuses a replica.
@@ -104,18 +115,27 @@ impl Redis {
         ready.map_err(|error| error.into_error(&nothing))
     }
 
+    /// Whether the user may use every key, as the last check found. Checks the rights if the
+    /// manager was made without.
+    async fn may_use_every_key(&self, budget: Budget) -> Result<bool, CallError> {
+        match self.every_key.get() {
+            Some(every_key) => Ok(*every_key),
+            None => Box::pin(self.check_rights(true, budget)).await,
+        }
+    }
+
     /// Whether a server is lost, which was logged.
     pub(crate) fn is_any_lost(&self) -> bool {
-        self.changes.healths().is_any_lost()
+        self.monitor.is_any_lost()
     }
 
     /// The host and port of the server that has a key, if it is known.
-    pub(crate) fn server_of(&self, key: &LockKey) -> Option<Box<str>> {
+    fn server_of(&self, key: &LockKey) -> Option<Box<str>> {
         self.nodes.node_of(key).map(|node| node.server().into())
     }
 
     /// Refuses a grant that arrived after its lease had ended.
-    pub(crate) fn in_time(&self, request: &Request, reply: Reply) -> Result<Reply, CallError> {
+    fn in_time(&self, request: &Request, reply: Reply) -> Result<Reply, CallError> {
         match reply {
             Reply::Granted(grant) if late(grant.sent, grant.ttl) => {
                 let detail = too_slow(grant.ttl);
@@ -174,19 +194,18 @@ impl Redis {
     }
 
     /// Asks once: by a plain SET while no request with this token was sent, then by the script,
-    /// which recognizes the token. A fence always needs the script.
-    pub(crate) async fn ask(
+    /// which recognizes the token. A fence always needs the script. Of several keys all are granted,
+    /// or none.
+    async fn ask(
         &self,
         request: &Request,
         first: bool,
         budget: Budget,
     ) -> Result<Reply, CallError> {
         let every_key = self.may_use_every_key(budget).await?;
-        if !request.several().is_empty() {
-            return Box::pin(self.ask_for_several(request, budget)).await;
-        }
         let is_exclusive = request.key.mode().is_exclusive();
-        let plain = first && !request.is_fenced();
+        let is_single = request.several().is_empty();
+        let plain = first && is_single && !request.is_fenced();
         if plain && every_key {
             let reply = match is_exclusive {
                 true => self.set(request, budget).await?,
@@ -196,14 +215,18 @@ impl Redis {
                 return Ok(reply);
             }
         }
-        let (ttl, limit) =
-            (request.ttl.as_millis().to_string(), request.key.mode().limit().to_string());
+        let (ttl, mut limits) = (request.ttl.as_millis().to_string(), String::new());
+        for key in request.keys() {
+            // It cannot fail.
+            let _ = write!(limits, "{} ", key.mode().limit());
+        }
         let fenced = if request.is_fenced() { "1" } else { "0" };
         let (window, retention) = (&CONFIRM_WINDOW_MS, &self.fence_retention);
-        let args = [request.token.expose(), &ttl, fenced, window, retention, "0", &limit];
+        let args = [request.token.expose(), &ttl, fenced, window, retention, &limits];
+        let script = if is_single { &ACQUIRE } else { &ACQUIRE_ALL };
         let sent = Moment::now();
         // Boxed, because most locks are free and do not need it.
-        let asked = Box::pin(self.eval(ACQUIRE.with(request.keys(), &args), budget)).await;
+        let asked = Box::pin(self.eval(script.with(request.keys(), &args), budget)).await;
         match asked.and_then(|reply| answer(request, sent, reply)) {
             // The server checks rights before slots, so the keys are allowed.
             Err(split @ CallError::Split(_)) if plain && is_exclusive && !every_key => {
@@ -216,10 +239,13 @@ impl Redis {
     /// Asks by a plain SET; `None` when the lock is contended and the script has to say how.
     async fn set(&self, request: &Request, budget: Budget) -> Result<Option<Reply>, CallError> {
         let (key, token) = (request.key.as_str(), request.token.expose());
-        let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
-        set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(request.ttl.as_millis());
+        let send = |node: Node| {
+            let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
+            set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(request.ttl.as_millis());
+            async move { node.call(set, budget).await }
+        };
         let sent = Moment::now();
-        match self.nodes.call(&request.key, set, budget).await? {
+        match self.nodes.route(|| slot(key), budget, send).await? {
             Value::Okay => Ok(Some(Reply::granted(request, sent, Vec::new()))),
             Value::Nil if request.only_if_free => {
                 let (holder, queued) = (OtherHolder::default(), None);
@@ -233,11 +259,7 @@ impl Redis {
     /// Asks for a lock that others may share, without a fence and with a token that was not sent
     /// before. The call is merged with those of other callers; `None` where the whole script has to
     /// decide.
-    pub(crate) async fn share(
-        &self,
-        request: &Request,
-        budget: Budget,
-    ) -> Result<Option<Reply>, CallError> {
+    async fn share(&self, request: &Request, budget: Budget) -> Result<Option<Reply>, CallError> {
         let (ttl, limit) = (request.ttl.as_millis().to_string(), request.key.mode().limit());
         let args = [request.token.expose(), &ttl, &limit.to_string()];
         let sent = Moment::now();
@@ -255,27 +277,8 @@ impl Redis {
         keys.chunk_by(are_in_one).next().map_or(0, <[_]>::len)
     }
 
-    /// Asks for all keys of a request, or none. A repeated request is granted again: the script
-    /// recognizes its token.
-    async fn ask_for_several(&self, request: &Request, budget: Budget) -> Result<Reply, CallError> {
-        let ttl = request.ttl.as_millis().to_string();
-        let fenced = if request.fenced { "1" } else { "0" };
-        let limits = request.keys().iter().map(|key| key.mode().limit().to_string());
-        let limits: Vec<_> = limits.collect();
-        let token = request.token.expose();
-        let mut args = vec![token, &ttl, fenced, &CONFIRM_WINDOW_MS, &self.fence_retention];
-        args.extend(limits.iter().map(String::as_str));
-        let sent = Moment::now();
-        let reply = self.eval(ACQUIRE_ALL.with(request.keys(), &args), budget).await?;
-        answer(request, sent, reply)
-    }
-
     /// Calls a script with these keys.
-    pub(crate) async fn eval(
-        &self,
-        call: ScriptCall<'_>,
-        budget: Budget,
-    ) -> Result<Value, CallError> {
+    async fn eval(&self, call: ScriptCall<'_>, budget: Budget) -> Result<Value, CallError> {
         let reply = self.nodes.eval(call, budget).await;
         match reply {
             Err(CallError::CrossSlot) => self.slots.store(true, Ordering::Relaxed),
@@ -287,13 +290,39 @@ impl Redis {
         reply
     }
 
-    pub(crate) fn budget(&self) -> Budget {
+    /// Calls a script until it is answered, or the budget is used up.
+    #[cfg(any(feature = "defer", feature = "look"))]
+    async fn eval_until<T: redis::FromRedisValue>(
+        &self,
+        call: ScriptCall<'_>,
+        budget: Budget,
+    ) -> Result<T, CallError> {
+        let eval = |budget, _| self.eval(call, budget);
+        Retry::new(budget).repeat(eval).await.and_then(parsed)
+    }
+
+    fn budget(&self) -> Budget {
         Budget::new(self.answer_time(), self.timeout)
     }
 
+    /// Transient errors are retried for as long as the caller waits anyway.
+    fn budget_while_waiting(&self, until: Instant) -> Budget {
+        let budget = self.budget();
+        Budget { until: until.max(Instant::now() + budget.answer), ..budget }
+    }
+
     /// A budget for callers that must not be delayed: the time of one answer for the whole call.
-    pub(crate) fn brief(&self) -> Budget {
+    fn brief(&self) -> Budget {
         Budget::new(self.answer_time(), self.answer_time())
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the channels: a client that knows their names can make waiters ask again.
+        let mut redis = f.debug_struct("Redis");
+        redis.field("nodes", &self.nodes).field("timeout", &self.timeout);
+        redis.field("replicated", &self.replicated).finish_non_exhaustive()
     }
 }
 
@@ -332,15 +361,15 @@ impl Servers for Redis {
     }
 
     fn is_news(&self) -> bool {
-        self.changes.healths().is_news()
+        self.monitor.is_news()
     }
 
     fn on_change(&self, callback: Box<dyn Fn() + Send + Sync>) {
-        self.changes.on_change(callback);
+        self.monitor.on_change(callback);
     }
 
-    fn abandoned(&self) -> Option<Arc<AbandonedTokens>> {
-        Some(Arc::clone(&self.grants.waiters.abandoned))
+    fn abandon(&self, bits: u64) -> Option<AbandonedToken> {
+        Some(self.grants.waiters.abandon(bits))
     }
 
     fn alarm(&self) {

@@ -2,6 +2,7 @@
 
 use redis::ConnectionAddr;
 
+use crate::store::redis::client::connector::Server;
 use crate::store::redis::client::url::{Addresses, Deployment};
 use crate::value::error::LockError;
 use crate::value::random::HashSet;
@@ -42,7 +43,7 @@ pub(crate) fn same(one: &str, other: &str) -> LockError {
 
 /// The name of one server; `None` for several.
 fn name(node: &Deployment) -> Option<String> {
-    let Addresses::One(at) = &node.at else { return None };
+    let Addresses::One(Server::At(at)) = &node.at else { return None };
     Some(match at {
         // The colons of an IPv6 address are in brackets.
         ConnectionAddr::Tcp(host, port) if host.contains(':') => {

@@ -6,11 +6,14 @@
 //! have reached.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::time::sleep;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{sleep, timeout_at};
 
+use crate::protocol::answer::Asked;
 use crate::protocol::attempts::Attempts;
 use crate::protocol::quorum::{NodeError, late, majority, may_be_had, no_quorum};
 use crate::protocol::request::Request;
@@ -18,25 +21,36 @@ use crate::store::redis::client::url::Deployment;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node::Nodes;
 use crate::store::redlock::node_names;
-use crate::store::redlock::retry_delay::RetryDelay;
-use crate::store::redlock::round::Round;
 use crate::store::redlock::rules::{Rules, no_replicas};
 use crate::store::servers::Servers;
+use crate::value::backoff::Backoff;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::key::LockKey;
 use crate::value::limits::TTL_MAX;
+use crate::value::random;
+use crate::value::task::spawn;
 use crate::value::time::Instant;
 
+mod acquire;
+mod release;
+
+/// Shortest and longest delay before another attempt.
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_millis(100);
+/// The first pause, in round trips.
+const ROUND_TRIPS: u32 = 4;
+/// How long a pause is compared to the one before, in percent.
+const GROWTH: u32 = 150;
 /// How long connecting waits for the other nodes once a majority is connected.
 const GRACE: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(crate) struct Redlock {
-    pub(crate) nodes: Arc<Nodes>,
-    pub(crate) timeout: Duration,
-    pub(crate) rules: Rules,
+    nodes: Arc<Nodes>,
+    timeout: Duration,
+    rules: Rules,
     /// The recent mean of the time in which a majority answers, in microseconds.
-    pub(crate) round_trip: Arc<AtomicU64>,
+    round_trip: Arc<AtomicU64>,
 }
 
 impl Redlock {
@@ -61,7 +75,7 @@ impl Redlock {
     }
 
     /// The addresses of the nodes.
-    pub(crate) fn servers(&self) -> Box<str> {
+    fn servers(&self) -> Box<str> {
         self.nodes.names.join(", ").into()
     }
 
@@ -152,13 +166,26 @@ impl Redlock {
     }
 
     /// Checks that a ttl is not longer than a restarted node is kept from voting.
-    pub(crate) fn check(&self, ttl: Duration) -> Result<(), LockError> {
+    fn check(&self, ttl: Duration) -> Result<(), LockError> {
         let longest = if self.rules.durable { TTL_MAX } else { self.rules.longest_ttl };
         if ttl <= longest { Ok(()) } else { Err(LockError::InvalidTtl { ttl, longest }) }
     }
 
-    pub(crate) fn count(&self) -> usize {
+    fn count(&self) -> usize {
         self.nodes.all.len()
+    }
+
+    /// The recent mean of the time in which a majority answers.
+    fn usual_round_trip(&self) -> Duration {
+        Duration::from_micros(self.round_trip.load(Ordering::Relaxed))
+    }
+
+    /// Records how long a majority took to answer.
+    fn note_round_trip(&self, time: Duration) {
+        let now = u64::try_from(time.as_micros()).unwrap_or(u64::MAX / 8);
+        let before = self.round_trip.load(Ordering::Relaxed);
+        let mean = if before == 0 { now } else { (before * 7 + now) / 8 };
+        self.round_trip.store(mean, Ordering::Relaxed);
     }
 }
 
@@ -204,14 +231,104 @@ impl Servers for Redlock {
 
 impl Request {
     /// The attempts for its only key.
-    pub(crate) fn attempts(&self) -> Arc<Attempts> {
+    fn attempts(&self) -> Arc<Attempts> {
         self.all_attempts().first().map(Arc::clone).unwrap_or_default()
     }
 
     /// The request to send with the `nth` token.
-    pub(crate) fn attempt(&self, nth: u64) -> Request {
+    fn attempt(&self, nth: u64) -> Request {
         let mut attempt = self.part(self.keys());
         attempt.token = self.token.nth(nth);
         attempt
+    }
+}
+
+/// The delay before another attempt. There is no queue over several nodes. Callers that repeat at the
+/// same moment would split the votes again, so the delays are random.
+struct RetryDelay(Backoff);
+
+impl RetryDelay {
+    /// Starts with a small multiple of a round trip.
+    fn new(round_trip: Duration) -> Self {
+        let first = round_trip.saturating_mul(ROUND_TRIPS).clamp(SHORTEST, LONGEST);
+        Self(Backoff::growing(first, LONGEST, GROWTH))
+    }
+
+    /// The next delay: 50 % to 150 % of a time that grows, and no later than the end of the
+    /// holder's lease.
+    fn next(&mut self, left: Option<Duration>) -> Duration {
+        let pause = self.0.step().mul_f64(0.5 + random::fraction());
+        let end = left.map_or(pause, |left| left + SHORTEST.mul_f64(1.0 + random::fraction()));
+        pause.min(end)
+    }
+}
+
+/// Requests that are in flight at the same time, each to one node.
+struct Round<'a, T> {
+    in_flight: FuturesUnordered<Asked<'a, (usize, T)>>,
+}
+
+impl<'a, T> Round<'a, T> {
+    fn new<F>(questions: impl Iterator<Item = (usize, F)>) -> Self
+    where
+        F: Future<Output = T> + Send + 'a,
+    {
+        let boxed = |(nth, question): (usize, F)| -> Asked<'a, (usize, T)> {
+            Box::pin(async move { (nth, question.await) })
+        };
+        Self { in_flight: questions.map(boxed).collect() }
+    }
+
+    /// The next answer and the number of its node; `None` when all nodes have answered.
+    async fn next(&mut self) -> Option<(usize, T)> {
+        self.in_flight.next().await
+    }
+
+    /// The same, until a deadline; `None` after it, too.
+    async fn next_until(&mut self, until: Instant) -> Option<(usize, T)> {
+        timeout_at(until, self.next()).await.ok().flatten()
+    }
+}
+
+impl<T: 'static> Round<'static, T> {
+    /// Lets the rest go on in a task of its own. Each request has a timeout.
+    fn go_on(mut self) {
+        if !self.in_flight.is_empty() {
+            spawn(async move { while self.next().await.is_some() {} });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_differ_grow_and_have_a_bound() {
+        let mut pause = RetryDelay::new(Duration::from_micros(500));
+        let first = pause.next(None);
+        assert!(
+            (Duration::from_millis(1)..=Duration::from_millis(3)).contains(&first),
+            "{first:?}"
+        );
+        let pauses: Vec<_> = (0..50).map(|_| pause.next(None)).collect();
+        assert!(pauses.windows(2).any(|pair| pair[0] != pair[1]));
+        assert!(pauses.iter().all(|pause| *pause <= LONGEST.mul_f64(1.5)));
+        assert!(pauses[40..].iter().all(|pause| *pause >= LONGEST.mul_f64(0.5)));
+    }
+
+    /// Many waiters ask all nodes for as long as the lock is held.
+    #[test]
+    fn a_waiter_asks_ten_times_a_second_in_the_end() {
+        let mut pause = RetryDelay::new(Duration::from_micros(500));
+        let pauses: Vec<_> = (0..200).map(|_| pause.next(None)).collect();
+        let sum: Duration = pauses[100..].iter().sum();
+        assert!(sum > Duration::from_secs(8) && sum < Duration::from_secs(12), "{sum:?}");
+    }
+
+    #[test]
+    fn a_delay_ends_with_the_holders_lease() {
+        let mut pause = RetryDelay::new(Duration::from_micros(u64::MAX / 1_000_000));
+        assert!(pause.next(Some(Duration::ZERO)) <= SHORTEST * 2);
     }
 }

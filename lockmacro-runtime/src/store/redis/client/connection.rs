@@ -32,7 +32,8 @@ pub(crate) struct Connection {
     inner: MultiplexedConnection,
     /// The calls to be sent as a batch.
     calls: mpsc::UnboundedSender<Call>,
-    in_flight: AtomicUsize,
+    /// Each call in flight has a clone.
+    in_flight: Arc<()>,
     /// Calls for a batch that was not sent yet.
     unsent: Arc<AtomicUsize>,
     /// Calls in a row without an answer.
@@ -40,8 +41,7 @@ pub(crate) struct Connection {
     pub(crate) channels: Arc<Subscriptions>,
     /// When it was found that no grant can arrive on it, unless that is for good.
     pub(crate) without_pushes: Option<Instant>,
-    /// Which server of its address it leads to, see
-    /// [`Failover`](crate::store::redis::client::failover::Failover).
+    /// Which of the primaries that sentinels have named it leads to.
     pub(crate) generation: u64,
 }
 
@@ -89,8 +89,9 @@ impl Connection {
     /// command was sent.
     pub(crate) fn send(&self, command: Command) -> impl Future<Output = RedisResult<Value>> + Send {
         // Before the first await: otherwise the future would keep room for its arguments.
-        let others = self.in_flight.fetch_add(1, Ordering::Relaxed);
-        let in_flight = InFlightCall(&self.in_flight);
+        let in_flight = Arc::clone(&self.in_flight);
+        // Without that of the connection, and this call.
+        let others = Arc::strong_count(&in_flight) - 2;
         // Not directly while a batch is to be sent, which the command could overtake.
         let sent = if others < DIRECT_MAX && self.unsent.load(Ordering::Acquire) == 0 {
             let mut connection = self.inner.clone();
@@ -147,15 +148,6 @@ impl Connection {
     /// Counts a call without an answer; returns the number of such calls in a row.
     pub(crate) fn count_unanswered(&self) -> u32 {
         self.unanswered.fetch_add(1, Ordering::Relaxed) + 1
-    }
-}
-
-/// A call, until its reply is there or its caller is dropped.
-struct InFlightCall<'a>(&'a AtomicUsize);
-
-impl Drop for InFlightCall<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

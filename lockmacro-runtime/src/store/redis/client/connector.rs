@@ -1,5 +1,6 @@
 //! Opening connections to a server, and the state that they share.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -10,8 +11,7 @@ use tokio::time::timeout;
 
 use crate::store::redis::client::connection::Connection;
 use crate::store::redis::client::error::CallError;
-use crate::store::redis::client::failover::Failover;
-use crate::store::redis::client::health::Health;
+use crate::store::redis::client::health::{Health, Monitor};
 use crate::store::redis::client::rejection::explained;
 use crate::store::redis::client::sentinel::{Sentinels, is_primary};
 use crate::store::redis::client::settings::Settings;
@@ -33,16 +33,26 @@ pub(crate) struct Connector {
     settings: Settings,
     /// Longest time to open a connection.
     pub(crate) timeout: Duration,
-    pub(crate) changes: Arc<Failover>,
+    pub(crate) monitor: Arc<Monitor>,
     /// Connections in a row that were closed before grants could arrive on them.
     closed: AtomicU32,
     pub(crate) grants: Arc<Grants>,
 }
 
+#[derive(Clone)]
 pub(crate) enum Server {
     At(ConnectionAddr),
     /// The primary that these sentinels name.
-    Named(Sentinels),
+    Named(Box<Sentinels>),
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Server::At(at) => at.fmt(f),
+            Server::Named(sentinels) => sentinels.fmt(f),
+        }
+    }
 }
 
 impl Connector {
@@ -51,21 +61,28 @@ impl Connector {
         server: Server,
         settings: Settings,
         timeout: Duration,
-        changes: Arc<Failover>,
+        monitor: &Arc<Monitor>,
         grants: &Arc<Grants>,
     ) -> Self {
-        let (closed, grants) = (AtomicU32::new(0), Arc::clone(grants));
-        Self { server, settings, timeout, changes, closed, grants }
+        let (monitor, grants) = (Arc::clone(monitor), Arc::clone(grants));
+        Self { server, settings, timeout, monitor, closed: AtomicU32::new(0), grants }
     }
 
     /// A connector for the same server, with other waiters.
     pub(crate) fn apart(&self, grants: &Arc<Grants>) -> Self {
         let server = match &self.server {
             Server::At(at) => Server::At(at.clone()),
-            Server::Named(sentinels) => Server::Named(Sentinels::new(sentinels.group.clone())),
+            Server::Named(sentinels) => Server::Named(Box::new(sentinels.apart())),
         };
-        let (settings, changes) = (self.settings.clone(), Arc::clone(&self.changes));
-        Self::new(server, settings, self.timeout, changes, grants)
+        Self::new(server, self.settings.clone(), self.timeout, &self.monitor, grants)
+    }
+
+    /// The sentinels that name the server, if any do.
+    fn sentinels(&self) -> Option<&Sentinels> {
+        match &self.server {
+            Server::At(_) => None,
+            Server::Named(sentinels) => Some(sentinels),
+        }
     }
 
     /// The address of the server; `None` where sentinels name the server.
@@ -79,39 +96,31 @@ impl Connector {
     /// The server's address for messages: host and port, or a path; without user, password and
     /// database.
     pub(crate) fn name(&self) -> String {
-        self.changes.last().map_or_else(|| self.target(), |at| at.to_string())
-    }
-
-    /// The address of the server, or the sentinels that name it.
-    fn target(&self) -> String {
-        match &self.server {
-            Server::At(at) => at.to_string(),
-            Server::Named(sentinels) => sentinels.group.to_string(),
-        }
+        let last = self.sentinels().and_then(Sentinels::last);
+        last.map_or_else(|| self.server.to_string(), |at| at.to_string())
     }
 
     /// The health of the server. Servers that follow one another under one name share it.
     pub(crate) fn health(&self) -> Arc<Health> {
-        self.changes.healths().of(&self.target())
+        self.monitor.health_of(&self.server.to_string())
     }
 
     /// Whether a connection leads to the server that the address leads to now.
     pub(crate) fn is_current(&self, connection: &Connection) -> bool {
-        self.changes.is_current(connection.generation)
+        let sentinels = self.sentinels();
+        sentinels.is_none_or(|sentinels| sentinels.generation() == connection.generation)
     }
 
     /// Whether most sentinels name another server than the one connected to.
     pub(crate) async fn is_replaced(&self) -> bool {
-        let Server::Named(sentinels) = &self.server else { return false };
+        let Some(sentinels) = self.sentinels() else { return false };
         let named = sentinels.primary().await;
-        named.is_ok_and(|(at, by_most)| {
-            by_most && self.changes.last().is_some_and(|last| last != at)
-        })
+        named.is_ok_and(|(at, by_most)| by_most && sentinels.last().is_some_and(|last| last != at))
     }
 
     /// Closes the connections to the sentinels, and keeps none from now on.
     pub(crate) fn close(&self) {
-        if let Server::Named(sentinels) = &self.server {
+        if let Some(sentinels) = self.sentinels() {
             sentinels.close();
         }
     }
@@ -131,7 +140,7 @@ impl Connector {
         let channels = Subscriptions::new(&self.grants);
         let opened = async {
             let (mut inner, without_pushes) = self.open_and_ask(&settings, &at, &channels).await?;
-            if self.address().is_none()
+            if self.sentinels().is_some()
                 && !is_primary(inner.send_packed_command(&redis::cmd("ROLE")).await)
             {
                 let why = "the sentinels still name a server that is no longer the primary";
@@ -142,7 +151,9 @@ impl Connector {
         let opened = timeout(limit, opened).await;
         match opened.unwrap_or_else(|_| Err(CallError::not_connected())) {
             Ok((inner, without_pushes)) => {
-                let generation = self.changes.opened(&at);
+                let opened = self.sentinels().map(|sentinels| sentinels.opened(&at));
+                let (generation, moved) = opened.unwrap_or_default();
+                self.monitor.opened(moved);
                 Ok(Connection::new(inner, channels, without_pushes, generation))
             }
             Err(error) => Err(explained(&settings, &at, self.or_next_login(error)).await),

@@ -19,7 +19,12 @@ pub(crate) enum CallError {
     /// The keys are in different slots of a cluster; nothing was applied.
     CrossSlot,
     /// The key is on another node of a cluster; nothing was applied.
-    Redirect(Redirect),
+    Redirect {
+        /// `host:port`; an empty host is that of the node that sent the redirect.
+        address: String,
+        /// For this call only, after an ASKING: the slot is being moved there.
+        once: bool,
+    },
     /// Nothing was applied, and a retry is of no use.
     Final(LockError),
     /// A script was denied a command or a key: what it wrote before that stays. A retry is of no
@@ -30,15 +35,6 @@ pub(crate) enum CallError {
     Split(Transient),
     /// A retry may succeed.
     Transient(Transient),
-}
-
-/// The node to which a node of a cluster redirects a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Redirect {
-    /// `host:port`; an empty host is that of the node that sent the redirect.
-    pub(crate) address: String,
-    /// For this call only, after an ASKING: the slot is being moved there.
-    pub(crate) once: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -150,7 +146,7 @@ impl CallError {
             CallError::CrossSlot => {
                 unavailable(Unavailability::ClusterDown, "the server wants all keys in one slot")
             }
-            CallError::Redirect(Redirect { address, .. }) => {
+            CallError::Redirect { address, .. } => {
                 let detail =
                     format!("the key is on the node {address}: use a `redis-cluster://` URL");
                 unavailable(Unavailability::ClusterDown, detail)
@@ -305,7 +301,7 @@ fn of_reply(code: &str, text: &str) -> CallError {
         "MOVED" | "ASK" => match text.split_once(' ') {
             Some((_slot, address)) => {
                 let address = address.trim_end().to_owned();
-                CallError::Redirect(Redirect { address, once: code == "ASK" })
+                CallError::Redirect { address, once: code == "ASK" }
             }
             None => CallError::Final(unavailable(Unavailability::Protocol, detail)),
         },

@@ -1,9 +1,10 @@
-//! Whether the servers of a manager answer, on all its connections, and how fast. A lost server is
-//! logged once, and once more when it is back, however many calls fail meanwhile.
+//! What all connections of a manager know of its servers: which of them answer, how fast, and
+//! whether another one may have taken over. A lost server is logged once, and once more when it is
+//! back, however many calls fail meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use crate::value::error::Unavailability;
@@ -19,11 +20,17 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// Fewest answers from which the shortest one is known.
 const ANSWERS_MIN: u32 = 4;
 
-/// The health of all servers of a manager.
+/// The servers of a manager.
 #[derive(Default)]
-pub(crate) struct Healths {
+pub(crate) struct Monitor {
+    /// The health of each, by its name.
     servers: Mutex<BTreeMap<String, Weak<Health>>>,
     warned: Mutex<Option<Instant>>,
+    /// A connection was discarded, and none was opened since.
+    broken: AtomicBool,
+    /// It was logged that grants are not pushed.
+    polls: AtomicBool,
+    listener: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// The health of one server, for as long as it is used: an outage of a node that leaves its cluster
@@ -47,9 +54,44 @@ struct Outage {
     logged: bool,
 }
 
-impl Healths {
+impl Monitor {
+    /// Calls `listener` after a connection was replaced, or leads to another server: locks granted
+    /// before may be unknown there.
+    ///
+    /// The listener is called too often rather than too rarely: without further rights a user
+    /// cannot recognize a server.
+    pub(crate) fn on_change(&self, listener: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.listener.set(listener);
+    }
+
+    /// Notes that another server may have taken over.
+    pub(crate) fn changed(&self) {
+        if let Some(listener) = self.listener.get() {
+            listener();
+        }
+    }
+
+    /// Notes that a connection is broken.
+    pub(crate) fn broken(&self) {
+        self.broken.store(true, Ordering::SeqCst);
+    }
+
+    /// Notes a new connection, which is not used yet. `moved` if it leads to another server.
+    pub(crate) fn opened(&self, moved: bool) {
+        if self.broken.swap(false, Ordering::SeqCst) || moved {
+            self.changed();
+        }
+    }
+
+    /// Logs once that the server cannot push grants.
+    pub(crate) fn polls(&self, server: impl FnOnce() -> String) {
+        if !self.polls.swap(true, Ordering::Relaxed) {
+            tracing::warn!(server = server(), "grants are not pushed: waiters poll");
+        }
+    }
+
     /// The health of the server with that name.
-    pub(crate) fn of(&self, name: &str) -> Arc<Health> {
+    pub(crate) fn health_of(&self, name: &str) -> Arc<Health> {
         let mut servers = self.servers.lock();
         if let Some(known) = servers.get(name).and_then(Weak::upgrade) {
             return known;
@@ -257,8 +299,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_is_lost_when_no_call_has_an_answer_for_long_enough() {
-        let healths = Healths::default();
-        let health = healths.of("a:1");
+        let monitor = Monitor::default();
+        let health = monitor.health_of("a:1");
         fail(&health);
         advance(LEAST / 2).await;
         fail(&health);
@@ -271,38 +313,38 @@ mod tests {
         assert!(!health.is_lost(), "these are two, and not one");
         advance(LEAST).await;
         fail(&health);
-        assert!(health.is_lost() && healths.of("a:1").is_lost() && healths.is_any_lost());
-        assert!(!healths.of("b:1").is_lost() && !healths.is_news());
+        assert!(health.is_lost() && monitor.health_of("a:1").is_lost() && monitor.is_any_lost());
+        assert!(!monitor.health_of("b:1").is_lost() && !monitor.is_news());
         health.answered(|| "a:1".to_owned());
-        assert!(!health.is_lost() && !healths.is_any_lost() && healths.is_news());
+        assert!(!health.is_lost() && !monitor.is_any_lost() && monitor.is_news());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_nothing_uses_any_more_is_no_longer_lost() {
-        let healths = Healths::default();
-        let (gone, stays) = (healths.of("a:1"), healths.of("b:1"));
+        let monitor = Monitor::default();
+        let (gone, stays) = (monitor.health_of("a:1"), monitor.health_of("b:1"));
         for health in [&gone, &stays] {
             fail(health);
         }
         advance(LEAST).await;
         fail(&gone);
-        assert!(healths.is_any_lost());
+        assert!(monitor.is_any_lost());
         drop(gone);
-        assert!(!healths.is_any_lost() && !healths.of("a:1").is_lost());
+        assert!(!monitor.is_any_lost() && !monitor.health_of("a:1").is_lost());
         fail(&stays);
         assert!(stays.is_lost(), "its own outage goes on");
-        assert_eq!(healths.servers.lock().len(), 2);
-        drop(healths.of("c:1"));
-        drop(healths.of("d:1"));
-        assert_eq!(healths.servers.lock().len(), 2, "names are not kept");
+        assert_eq!(monitor.servers.lock().len(), 2);
+        drop(monitor.health_of("c:1"));
+        drop(monitor.health_of("d:1"));
+        assert_eq!(monitor.servers.lock().len(), 2, "names are not kept");
     }
 
     #[tokio::test(start_paused = true)]
     async fn of_many_failures_few_are_logged_at_warn() {
-        let healths = Healths::default();
-        assert!(healths.is_news() && !healths.is_news());
+        let monitor = Monitor::default();
+        assert!(monitor.is_news() && !monitor.is_news());
         advance(WARN_EVERY).await;
-        assert!(healths.is_news() && !healths.is_news());
+        assert!(monitor.is_news() && !monitor.is_news());
     }
 
     const fn ms(milliseconds: u64) -> Duration {

@@ -1,19 +1,16 @@
 //! A Redis client: connections, calls, retries and errors. It acquires and releases nothing.
 
-mod blocking_pool;
 pub(crate) mod budget;
 mod connection;
 pub(crate) mod connector;
 pub(crate) mod error;
-pub(crate) mod failover;
-mod health;
+pub(crate) mod health;
 pub(crate) mod node;
 mod rejection;
 pub(crate) mod script;
-pub(crate) mod sentinel;
+mod sentinel;
 pub(crate) mod settings;
 pub(crate) mod singleflight;
 mod stream;
-mod subscribe;
 pub(crate) mod subscriptions;
 pub(crate) mod url;

@@ -11,9 +11,9 @@ use std::{fmt, ptr};
 use futures_util::TryFutureExt;
 use futures_util::future::Either;
 use redis::{RedisResult, Value, cmd};
+use tokio::sync::Semaphore;
 use tokio::time::{sleep_until, timeout_at};
 
-use crate::store::redis::client::blocking_pool::BlockingPool;
 use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::redis::client::connection::{Command, Connection};
 use crate::store::redis::client::connector::Connector;
@@ -22,14 +22,14 @@ use crate::store::redis::client::health::Health;
 use crate::store::redis::client::script::{Script, ScriptCall};
 use crate::store::redis::client::sentinel::is_primary;
 use crate::store::redis::client::singleflight::SingleFlight;
-use crate::store::redis::client::url::ReplicaAcks;
 use crate::value::applied::Applied;
 use crate::value::backoff::Backoff;
 use crate::value::error::Unavailability;
 use crate::value::random::HashMap;
 use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::task::{JoinSet, owned};
 use crate::value::time::Instant;
+
+mod acknowledged;
 
 /// Calls in a row without an answer after which a connection is discarded.
 const UNANSWERED_MAX: u32 = 2;
@@ -40,6 +40,8 @@ const DISCARD_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duratio
 /// Shortest time between two probes of a lost server, for several callers at once or one after the
 /// other.
 const PROBE_PAUSE: Duration = Duration::from_millis(20);
+/// Most calls in flight that block their connections; others wait.
+const BLOCKING_MAX: usize = 16;
 
 /// One server; clones share it.
 #[derive(Clone)]
@@ -58,7 +60,9 @@ struct Inner {
     /// One caller asks for all whether a lost server is back, and not before this time.
     probing: SingleFlight<bool>,
     next_probe: Mutex<Option<Instant>>,
-    blocking_pool: BlockingPool,
+    /// Idle connections for calls that block theirs.
+    blocking: Mutex<Vec<Connection>>,
+    blocking_permits: Semaphore,
     health: Arc<Health>,
     /// The earliest time at which one unanswered call is enough to discard the connection, and the
     /// pauses after that.
@@ -70,14 +74,15 @@ struct Inner {
 impl Node {
     /// A node that is not connected yet.
     pub(crate) fn new(connector: Connector) -> Self {
-        let (live, loads, next_probe, blocking_pool, next_discard, closed) = Default::default();
+        let (live, loads, next_probe, blocking, next_discard, closed) = Default::default();
         let inner = Inner {
             live,
             connecting: SingleFlight::new(connector.timeout),
             loads,
             probing: SingleFlight::new(connector.timeout),
             next_probe,
-            blocking_pool,
+            blocking,
+            blocking_permits: Semaphore::new(BLOCKING_MAX),
             health: connector.health(),
             next_discard,
             closed,
@@ -126,7 +131,7 @@ impl Node {
         }
         self.inner.connecting.abort();
         self.inner.probing.abort();
-        self.inner.blocking_pool.close();
+        self.inner.blocking.lock().clear();
         self.connector().close();
     }
 
@@ -163,10 +168,14 @@ impl Node {
         }
         let (opened, mut live) = (Arc::new(opened), self.live());
         // Read under the mutex under which it is set.
-        if !self.inner.closed.load(Ordering::Relaxed) {
+        if !self.is_closed() {
             *live = Some(Arc::clone(&opened));
         }
         Ok(opened)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.inner.closed.load(Ordering::Relaxed)
     }
 
     /// The connection, while it leads to the right server.
@@ -189,7 +198,7 @@ impl Node {
                 return;
             }
             // Noted before another connection can be opened: its opening reports the failure.
-            self.connector().changes.broken();
+            self.connector().monitor.broken();
         }
         dead.channels.alarm();
     }
@@ -358,47 +367,20 @@ impl Node {
         }
         is_first
     }
-
-    /// Calls a script that writes, and waits for replicas to acknowledge the write. Returns the
-    /// script's reply and the number of replicas.
-    ///
-    /// A task of its own makes the call, and ends with its caller. Otherwise a caller that nobody
-    /// polls could keep a connection of the pool from the others.
-    pub(crate) async fn eval_acknowledged(
-        &self,
-        call: ScriptCall<'_>,
-        replicated: ReplicaAcks,
-        budget: Budget,
-    ) -> Result<(Value, u32), CallError> {
-        let (node, commands) = (self.clone(), [call.by_hash(), call.by_text()]);
-        let mut task = JoinSet::new();
-        task.spawn(owned(async move {
-            let Inner { connector, blocking_pool, .. } = &*node.inner;
-            let answer = blocking_pool.eval_acknowledged(
-                connector,
-                node.asking,
-                commands,
-                replicated,
-                budget,
-            );
-            answer.await.map_err(|error| node.failed(error))
-        }));
-        let ended = || Err(CallError::timeout("the runtime has ended", Applied::Unknown));
-        task.join_next().await.and_then(Result::ok).unwrap_or_else(ended)
-    }
 }
 
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without the connector, which has the password.
-        f.debug_struct("Node").field("connected", &self.live().is_some()).finish_non_exhaustive()
+        let mut node = f.debug_struct("Node");
+        node.field("server", &self.server()).field("connected", &self.live().is_some());
+        node.finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redis::client::connector::Server;
     use crate::store::redis::client::subscriptions::Grants;
     use crate::store::redis::client::url::{Addresses, Deployment};
     use crate::value::url::Url;
@@ -410,12 +392,11 @@ mod tests {
         let url = format!("redis://{}", hanging.local_addr().unwrap());
         let timeout = Duration::from_secs(1);
         let servers = Deployment::of(&Url::parse(&url).unwrap(), timeout).unwrap();
-        let Deployment { at: Addresses::One(at), settings, .. } = servers else {
+        let Deployment { at: Addresses::One(server), settings, .. } = servers else {
             panic!("one server")
         };
         let grants = Grants::new(false, "");
-        let node =
-            Node::new(Connector::new(Server::At(at), settings, timeout, Arc::default(), &grants));
+        let node = Node::new(Connector::new(server, settings, timeout, &Arc::default(), &grants));
         for closed in [false, true] {
             if closed {
                 node.close();

@@ -12,7 +12,7 @@ use crate::value::key::LockKey;
 pub(crate) struct Script {
     pub(crate) code: &'static str,
     hash: OnceLock<String>,
-    pub(crate) companions: &'static [&'static str],
+    companions: &'static [&'static str],
     /// Whether calls of many callers may be merged into one: the script then returns a reply for
     /// each.
     pub(crate) merges: bool,

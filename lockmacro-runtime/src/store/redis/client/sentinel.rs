@@ -2,15 +2,18 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, RedisResult, Value};
 use tokio::time::timeout;
 
 use crate::store::redis::client::error::CallError;
+use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::stream;
-use crate::store::redis::client::url::SentinelGroup;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::random::HashMap;
@@ -20,16 +23,61 @@ use crate::value::task::{JoinSet, owned};
 /// Idle connections to the sentinels, by their number; `None` once they are closed.
 type IdleConnections = Arc<Mutex<Option<HashMap<usize, MultiplexedConnection>>>>;
 
-/// The sentinels of one primary, and a connection to each that has answered.
+/// The sentinels of one primary and its replicas, and a connection to each that has answered.
+#[derive(Clone)]
 pub(crate) struct Sentinels {
-    pub(crate) group: Box<SentinelGroup>,
+    at: Vec<ConnectionAddr>,
+    /// The name under which they monitor the primary.
+    name: String,
+    /// The login at the sentinels.
+    settings: Settings,
+    /// The time limit for one sentinel.
+    budget: Duration,
     idle: IdleConnections,
+    last: Arc<LastPrimary>,
+}
+
+/// The primary that any connection of a manager was opened to last.
+#[derive(Default)]
+struct LastPrimary {
+    at: Mutex<Option<ConnectionAddr>>,
+    /// Counts the primaries that have followed one another.
+    generation: AtomicU64,
 }
 
 impl Sentinels {
-    /// The sentinels of a URL, not connected yet.
-    pub(crate) fn new(group: Box<SentinelGroup>) -> Self {
-        Self { group, idle: Arc::new(Mutex::new(Some(HashMap::default()))) }
+    /// Sentinels, not connected yet.
+    pub(crate) fn new(
+        at: Vec<ConnectionAddr>,
+        name: String,
+        settings: Settings,
+        budget: Duration,
+    ) -> Self {
+        Self { at, name, settings, budget, idle: no_connections(), last: Arc::default() }
+    }
+
+    /// The same sentinels, through connections of their own.
+    pub(crate) fn apart(&self) -> Self {
+        Self { idle: no_connections(), ..self.clone() }
+    }
+
+    /// The primary that was connected to last.
+    pub(crate) fn last(&self) -> Option<ConnectionAddr> {
+        self.last.at.lock().clone()
+    }
+
+    /// The number of the primary that was connected to last.
+    pub(crate) fn generation(&self) -> u64 {
+        self.last.generation.load(Ordering::Relaxed)
+    }
+
+    /// Notes a new connection to a primary. Returns the primary's number, and whether it is another
+    /// one than before.
+    pub(crate) fn opened(&self, at: &ConnectionAddr) -> (u64, bool) {
+        let last = self.last.at.lock().replace(at.clone());
+        let moved = last.is_some_and(|last| last != *at);
+        let before = self.last.generation.fetch_add(u64::from(moved), Ordering::SeqCst);
+        (before + u64::from(moved), moved)
     }
 
     /// Closes the connections to the sentinels, and keeps none from now on.
@@ -43,16 +91,16 @@ impl Sentinels {
     /// A sentinel that was cut off names an old primary for a long time.
     pub(crate) async fn primary(&self) -> Result<(ConnectionAddr, bool), CallError> {
         let mut asked = JoinSet::new();
-        for (nth, at) in self.group.at.iter().enumerate() {
-            let client = self.group.settings.client(at).map_err(CallError::Final)?;
-            let (name, budget) = (self.group.name.clone(), self.group.budget);
+        for (nth, at) in self.at.iter().enumerate() {
+            let client = self.settings.client(at).map_err(CallError::Final)?;
+            let (name, budget) = (self.name.clone(), self.budget);
             let idle = Arc::clone(&self.idle);
             asked.spawn(owned(async move {
                 let late = |_| Err(CallError::timeout("asking a sentinel", Applied::No));
                 timeout(budget, ask(client, &name, &idle, nth)).await.unwrap_or_else(late)
             }));
         }
-        let is_majority = |times: usize| 2 * times > self.group.at.len();
+        let is_majority = |times: usize| 2 * times > self.at.len();
         let mut named = BTreeMap::<(String, u16), usize>::new();
         let mut error = CallError::timeout("asking the sentinels", Applied::No);
         while let Some(answer) = asked.join_next().await {
@@ -85,6 +133,17 @@ impl Sentinels {
             [] => Err(error),
         }
     }
+}
+
+impl fmt::Display for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at: Vec<_> = self.at.iter().map(ToString::to_string).collect();
+        write!(f, "{} by sentinels {}", self.name, at.join(","))
+    }
+}
+
+fn no_connections() -> IdleConnections {
+    Arc::new(Mutex::new(Some(HashMap::default())))
 }
 
 /// Asks the `nth` sentinel for a host and port, on an idle connection or a new one.
@@ -129,5 +188,29 @@ pub(crate) fn is_primary(role: RedisResult<Value>) -> bool {
         }
         Err(error) => error.code().is_some(),
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::redis::client::connector::Server;
+    use crate::store::redis::client::url::{Addresses, Deployment};
+    use crate::value::url::Url;
+
+    #[test]
+    fn sentinels_are_read_with_their_ports_and_their_password() {
+        let url = "redis-sentinel://u:p%40@one,two:7,[::1]/main/3?sentinel_password=w%26";
+        let read = Deployment::of(&Url::parse(url).unwrap(), Duration::from_secs(2));
+        let Ok(Deployment { at: Addresses::One(Server::Named(sentinels)), settings, .. }) = read
+        else {
+            panic!("not read");
+        };
+        let at: Vec<_> = sentinels.at.iter().map(ToString::to_string).collect();
+        assert_eq!(at, ["one:26379", "two:7", "::1:26379"]);
+        assert_eq!(sentinels.name, "main");
+        let login = &settings.login;
+        assert_eq!((login.username(), login.password(), login.db()), (Some("u"), Some("p@"), 3));
+        assert_eq!(sentinels.settings.login.password(), Some("w&"));
     }
 }

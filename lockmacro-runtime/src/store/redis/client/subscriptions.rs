@@ -1,28 +1,29 @@
 //! The subscriptions of a connection, and the waiters that its pushes are for: a grant arrives as a
 //! push on a channel.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{PushInfo, PushKind, Value};
 
-use crate::store::hand_off::HandOff;
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::singleflight::SingleFlight;
-use crate::store::waiters::{NUMBER_DIGITS, Waiters};
+use crate::store::waiters::{HandOff, NUMBER_DIGITS, Waiters};
 use crate::value::companion;
 use crate::value::random::{HashMap, random_name};
-use crate::value::sync::{Mutex, MutexGuard};
+use crate::value::sync::Mutex;
 use crate::value::time::{Instant, Moment};
+
+mod subscribe;
 
 /// The channels that one connection receives.
 pub(crate) struct Subscriptions {
     /// Unique in this process.
     pub(crate) number: u64,
     pub(crate) grants: Arc<Grants>,
-    by_slot: Mutex<HashMap<u16, Channel>>,
+    /// By their slots.
+    channels: Mutex<HashMap<u16, Channel>>,
     /// The server refuses the channels.
     refuses: AtomicBool,
     /// Replies can no longer be matched to their commands.
@@ -40,13 +41,13 @@ impl Subscriptions {
     pub(crate) fn new(grants: &Arc<Grants>) -> Arc<Self> {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        let (by_slot, refuses, desynchronized) = Default::default();
-        Arc::new(Self { number, grants: Arc::clone(grants), by_slot, refuses, desynchronized })
+        let (channels, refuses, desynchronized) = Default::default();
+        Arc::new(Self { number, grants: Arc::clone(grants), channels, refuses, desynchronized })
     }
 
     /// Whether grants in this slot are received. Otherwise returns the single flight for the
     /// subscription, which takes at most `limit`.
-    pub(crate) fn receives(
+    fn receives(
         &self,
         slot: u16,
         limit: Duration,
@@ -57,22 +58,22 @@ impl Subscriptions {
         let used = Instant::now();
         let new =
             || Channel { used, received: false, subscribing: Arc::new(SingleFlight::new(limit)) };
-        let mut channels = self.channels();
+        let mut channels = self.channels.lock();
         let channel = channels.entry(slot).or_insert_with(new);
         channel.used = used;
         if channel.received { Ok(true) } else { Err(Arc::clone(&channel.subscribing)) }
     }
 
     /// Notes that grants in this slot are received.
-    pub(crate) fn opened(&self, slot: u16) {
-        if let Some(channel) = self.channels().get_mut(&slot) {
+    fn opened(&self, slot: u16) {
+        if let Some(channel) = self.channels.lock().get_mut(&slot) {
             channel.received = true;
         }
     }
 
     /// Ends the subscriptions in flight.
     pub(crate) fn abort(&self) {
-        self.channels().values().for_each(|channel| channel.subscribing.abort());
+        self.channels.lock().values().for_each(|channel| channel.subscribing.abort());
     }
 
     /// Notes that the server refuses the channels, for as long as the connection lasts.
@@ -81,14 +82,14 @@ impl Subscriptions {
     }
 
     /// The number of channels that nobody has asked for within the last `time`.
-    pub(crate) fn count_idle(&self, time: Duration) -> usize {
+    fn count_idle(&self, time: Duration) -> usize {
         let is_idle = |channel: &&Channel| channel.received && channel.used.elapsed() >= time;
-        self.channels().values().filter(is_idle).count()
+        self.channels.lock().values().filter(is_idle).count()
     }
 
     /// Makes all waiters of this connection ask again.
     pub(crate) fn alarm(&self) {
-        let mut slots: Vec<u16> = self.channels().keys().copied().collect();
+        let mut slots: Vec<u16> = self.channels.lock().keys().copied().collect();
         slots.sort_unstable();
         self.grants.interrupted(&slots);
     }
@@ -119,10 +120,6 @@ impl Subscriptions {
             }
             _ => {}
         }
-    }
-
-    fn channels(&self) -> MutexGuard<'_, HashMap<u16, Channel>> {
-        self.by_slot.lock()
     }
 }
 
@@ -184,13 +181,6 @@ impl Grants {
             }
             None => {}
         }
-    }
-}
-
-impl fmt::Debug for Grants {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the name: a client that knows the channel can make waiters ask again.
-        f.debug_struct("Grants").field("by_slot", &self.by_slot).finish_non_exhaustive()
     }
 }
 

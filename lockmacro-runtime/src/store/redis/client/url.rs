@@ -1,11 +1,12 @@
 //! The servers of a URL, as values: their addresses, the login, and the settings.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use redis::{ConnectionAddr, ConnectionInfo, RedisConnectionInfo};
 
+use crate::store::redis::client::connector::Server;
+use crate::store::redis::client::sentinel::Sentinels;
 use crate::store::redis::client::settings::{Settings, connection_info};
 use crate::value::error::LockError;
 use crate::value::fence::{RETENTION_MAX, RETENTION_MIN};
@@ -33,30 +34,9 @@ pub(crate) struct Deployment {
 /// The servers to connect to.
 #[derive(Clone)]
 pub(crate) enum Addresses {
-    One(ConnectionAddr),
-    /// The primary that these sentinels name.
-    Named(Box<SentinelGroup>),
+    One(Server),
     /// The nodes of a cluster by which the others are found.
     Cluster(Vec<ConnectionAddr>),
-}
-
-/// The sentinels of one primary and its replicas.
-#[derive(Clone)]
-pub(crate) struct SentinelGroup {
-    pub(crate) at: Vec<ConnectionAddr>,
-    /// The name under which the sentinels monitor the primary.
-    pub(crate) name: String,
-    /// The login at the sentinels.
-    pub(crate) settings: Settings,
-    /// The time limit for one sentinel.
-    pub(crate) budget: Duration,
-}
-
-impl fmt::Display for SentinelGroup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at: Vec<_> = self.at.iter().map(ToString::to_string).collect();
-        write!(f, "{} by sentinels {}", self.name, at.join(","))
-    }
 }
 
 /// The settings of a URL, as they are written.
@@ -66,9 +46,9 @@ struct Options<'a> {
     /// Those that the `redis` crate reads.
     others: Vec<&'a str>,
     sentinel_login: RedisConnectionInfo,
-    acks: Option<&'a str>,
-    acks_within: Option<&'a str>,
-    fence_retention: Option<&'a str>,
+    acks: Option<u32>,
+    acks_within: Option<Duration>,
+    fence_retention: Option<Duration>,
 }
 
 impl<'a> Options<'a> {
@@ -84,9 +64,16 @@ impl<'a> Options<'a> {
                 "sentinel_password" if sentinel => {
                     *login = login.clone().set_password(decoded(value));
                 }
-                "replicated" => read.acks = Some(value),
-                "replicated_timeout" => read.acks_within = Some(value),
-                "fence_retention" => read.fence_retention = Some(value),
+                "replicated" => {
+                    let why = "`replicated` is not a number of replicas";
+                    read.acks = Some(value.parse().map_err(|_| LockError::invalid_url(why))?);
+                }
+                "replicated_timeout" => {
+                    let why = "`replicated_timeout` is not a duration such as `100ms`";
+                    let within = duration(value).ok_or_else(|| LockError::invalid_url(why))?;
+                    read.acks_within = Some(within);
+                }
+                "fence_retention" => read.fence_retention = Some(retention(value)?),
                 "db" | "user" | "pass" if url.scheme.ends_with("unix") => {
                     read.others.push(setting);
                 }
@@ -101,7 +88,7 @@ impl Deployment {
     /// The server that the `redis` crate describes.
     pub(crate) fn of_server(server: &ConnectionInfo, unsent: Duration) -> Self {
         let settings = Settings::new(server.redis_settings().clone(), unsent, None);
-        let at = Addresses::One(server.addr().clone());
+        let at = Addresses::One(Server::At(server.addr().clone()));
         Self { at, settings, replicated: None, fence_retention: None }
     }
 
@@ -113,8 +100,13 @@ impl Deployment {
         let encrypted = matches!(scheme, "rediss" | "valkeys" | "rediss-sentinel");
         let sentinel = matches!(scheme, "redis-sentinel" | "rediss-sentinel");
         let options = Options::read(url, encrypted, sentinel)?;
-        let replicated = ReplicaAcks::read(options.acks, options.acks_within)?;
-        let fence_retention = options.fence_retention.map(retention).transpose()?;
+        let replicated = match (options.acks, options.acks_within) {
+            (Some(acks), within) => Some(ReplicaAcks::new(acks, within.unwrap_or(TIMEOUT))?),
+            (None, Some(_)) => {
+                return Err(LockError::invalid_url("`replicated_timeout` needs `replicated`"));
+            }
+            (None, None) => None,
+        };
         let (others, tls) = (options.others.join("&"), encrypted.then_some(options.tls_files));
         let settings = |login| Settings::new(login, unsent, tls.clone());
         let login = url.login.map(|login| format!("{login}@")).unwrap_or_default();
@@ -136,8 +128,8 @@ impl Deployment {
                 ));
             }
             let (name, settings) = (decoded(name), settings(options.sentinel_login));
-            let group = SentinelGroup { at, name, settings, budget: unsent / 4 };
-            (Addresses::Named(Box::new(group)), login)
+            let sentinels = Sentinels::new(at, name, settings, unsent / 4);
+            (Addresses::One(Server::Named(Box::new(sentinels))), login)
         } else {
             let scheme = if encrypted { &scheme[..scheme.len() - 1] } else { scheme };
             let path = url.path.map(|path| format!("/{path}")).unwrap_or_default();
@@ -152,13 +144,14 @@ impl Deployment {
                 (Addresses::Cluster(at), login)
             } else {
                 let info = of(url.hosts)?;
-                (Addresses::One(info.addr().clone()), info.redis_settings().clone())
+                let at = Addresses::One(Server::At(info.addr().clone()));
+                (at, info.redis_settings().clone())
             }
         };
         let settings = settings(login);
         // Wrong certificate files are reported now, and not at the first connection.
         settings.client(&ConnectionAddr::Tcp(String::new(), 0))?;
-        Ok(Self { at, settings, replicated, fence_retention })
+        Ok(Self { at, settings, replicated, fence_retention: options.fence_retention })
     }
 }
 
@@ -201,28 +194,6 @@ impl ReplicaAcks {
             ));
         }
         Ok(Self { acks, timeout: timeout.min(TIMEOUT_MAX) })
-    }
-
-    /// Reads the settings of a URL.
-    pub(crate) fn read(
-        acks: Option<&str>,
-        within: Option<&str>,
-    ) -> Result<Option<Self>, LockError> {
-        let timeout = within.map(|within| {
-            duration(within).ok_or_else(|| {
-                LockError::invalid_url("`replicated_timeout` is not a duration such as `100ms`")
-            })
-        });
-        match (acks.map(str::parse), timeout.transpose()?) {
-            (None, None) => Ok(None),
-            (None, Some(_)) => {
-                Err(LockError::invalid_url("`replicated_timeout` needs `replicated`"))
-            }
-            (Some(Ok(acks)), timeout) => Self::new(acks, timeout.unwrap_or(TIMEOUT)).map(Some),
-            (Some(Err(_)), _) => {
-                Err(LockError::invalid_url("`replicated` is not a number of replicas"))
-            }
-        }
     }
 
     /// The same, with a timeout of at most a quarter of the ttl.
@@ -268,20 +239,6 @@ mod tests {
             let error = read(value).err().map(|error| error.to_string());
             assert!(error.is_some_and(|error| error.contains("`fence_retention`")), "{value}");
         }
-    }
-
-    #[test]
-    fn sentinels_are_read_with_their_ports_and_their_password() {
-        let url = "redis-sentinel://u:p%40@one,two:7,[::1]/main/3?sentinel_password=w%26";
-        let Ok(Deployment { at: Addresses::Named(sentinels), settings, .. }) = parse(url) else {
-            panic!("not read");
-        };
-        let at: Vec<_> = sentinels.at.iter().map(ToString::to_string).collect();
-        assert_eq!(at, ["one:26379", "two:7", "::1:26379"]);
-        assert_eq!(sentinels.name, "main");
-        let login = &settings.login;
-        assert_eq!((login.username(), login.password(), login.db()), (Some("u"), Some("p@"), 3));
-        assert_eq!(sentinels.settings.login.password(), Some("w&"));
     }
 
     #[test]
@@ -338,8 +295,12 @@ mod tests {
 
     #[test]
     fn a_url_names_the_number_of_replicas_and_the_timeout() {
-        let read =
-            |acks, within| ReplicaAcks::read(acks, within).map_err(|error| error.to_string());
+        let read = |acks: Option<&str>, within: Option<&str>| {
+            let acks = acks.map(|acks| format!("&replicated={acks}")).unwrap_or_default();
+            let within = within.map(|within| format!("&replicated_timeout={within}"));
+            let url = format!("redis://localhost?{acks}{}", within.unwrap_or_default());
+            parse(&url).map(|read| read.replicated).map_err(|error| error.to_string())
+        };
         let is = |acks, ms| Ok(Some(ReplicaAcks { acks, timeout: Duration::from_millis(ms) }));
         assert_eq!(read(None, None), Ok(None));
         assert_eq!(read(Some("2"), None), is(2, 500));

@@ -7,8 +7,8 @@
 -- ARGV[3]  1 for a grant with a fence, else 0
 -- ARGV[4]  the confirm window in milliseconds
 -- ARGV[5]  the retention of the last fence in milliseconds
--- ARGV[6]  the longest queue; 0 to be refused when contended
--- ARGV[7]  the limit, see queue.lua. The rest is for waiters only
+-- ARGV[6]  the limit, see queue.lua. The rest is for waiters only
+-- ARGV[7]  the longest queue; 0 to be refused when contended
 -- ARGV[8]  the time for which a waiter stays in the queue without asking, in milliseconds
 -- ARGV[9]  the record of the waiter: "ttl|fenced|probe|id|channel|callers|limit", see queue.lua
 -- returns  1 when granted, or the fences; else { time left in milliseconds, -1 without expiry; the
@@ -18,7 +18,7 @@ local LAPSED_AT_ONCE = 64
 local DEAD_HEADS_AT_ONCE = 8
 
 local token, ttl, fenced, confirm_window, fence_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local max_queue, limit = tonumber(ARGV[6]), tonumber(ARGV[7])
+local limit, max_queue = tonumber(ARGV[6]), tonumber(ARGV[7] or 0)
 
 -- The length of the queue. In a full queue some waiters, from a random rank on, are checked first,
 -- and those whose deadline has passed are removed.

@@ -6,15 +6,16 @@
 -- ARGV[3]  1 for grants with fences, else 0
 -- ARGV[4]  the confirm window in milliseconds
 -- ARGV[5]  the retention of each last fence in milliseconds
--- ARGV     for each lock its limit, see queue.lua
+-- ARGV[6]  the limit of each lock, see queue.lua
 -- returns  1 when granted, or the fences of each; { nth } when that key, counted from 0, is not a
 --          lock;
 --          else { time left in milliseconds, -1 without expiry; the key's value; nth } of the first
 --          contended lock
 local token, ttl, fenced, confirm_window, fence_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
-local function limit_of(nth)
-  return tonumber(ARGV[5 + nth])
+local limits = {}
+for limit in string.gmatch(ARGV[6], '%d+') do
+  limits[#limits + 1] = tonumber(limit)
 end
 
 -- The value of each key.
@@ -42,7 +43,7 @@ end
 local is_held = {}
 for nth = 1, locks do
   select_lock(nth)
-  local held, limit = values[nth], limit_of(nth)
+  local held, limit = values[nth], limits[nth]
   is_held[nth] = holds(token, held)
   if not is_held[nth] then
     local first = true
@@ -83,7 +84,7 @@ for nth = 1, locks do
   if is_held[nth] then
     extend(token, ttl, values[nth])
   else
-    enter(token, limit_of(nth), ttl, values[nth])
+    enter(token, limits[nth], ttl, values[nth])
   end
 end
 return fenced == '1' and fences or 1

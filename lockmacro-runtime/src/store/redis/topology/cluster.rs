@@ -17,8 +17,8 @@ use tokio::time::timeout;
 
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::connector::{Connector, Server};
-use crate::store::redis::client::error::{CallError, Redirect, Transient, unexpected};
-use crate::store::redis::client::failover::Failover;
+use crate::store::redis::client::error::{CallError, Transient, unexpected};
+use crate::store::redis::client::health::Monitor;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::singleflight::SingleFlight;
@@ -49,8 +49,7 @@ struct Shared {
     /// Of all nodes.
     settings: Settings,
     timeout: Duration,
-    /// The state that all nodes share.
-    changes: Arc<Failover>,
+    monitor: Arc<Monitor>,
     grants: Arc<Grants>,
     map: Mutex<SlotMap>,
     refreshing: SingleFlight<Result<(), CallError>>,
@@ -59,33 +58,35 @@ struct Shared {
 }
 
 impl Cluster {
-    /// A cluster with these nodes, not connected yet. All share the state of `changes`.
+    /// A cluster with these nodes, not connected yet. All share the monitor.
     pub(crate) fn new(
         seeds: Vec<ConnectionAddr>,
         settings: Settings,
         timeout: Duration,
-        changes: Arc<Failover>,
+        monitor: &Arc<Monitor>,
         grants: &Arc<Grants>,
     ) -> Self {
-        let (grants, refreshing) = (Arc::clone(grants), SingleFlight::new(timeout));
-        let (map, closed) = Default::default();
-        let shared = Shared { seeds, settings, timeout, changes, grants, map, refreshing, closed };
+        let (monitor, grants) = (Arc::clone(monitor), Arc::clone(grants));
+        let (map, refreshing, closed) =
+            (Mutex::default(), SingleFlight::new(timeout), false.into());
+        let shared = Shared { seeds, settings, timeout, monitor, grants, map, refreshing, closed };
         Self(Arc::new(shared))
     }
 
     /// The same cluster, through connections of its own.
     pub(crate) fn apart(&self, grants: &Arc<Grants>) -> Self {
-        let Shared { seeds, settings, timeout, changes, .. } = &*self.0;
+        let Shared { seeds, settings, timeout, monitor, .. } = &*self.0;
         let mut seeds = seeds.clone();
-        seeds.extend(self.map().nodes().filter_map(|node| node.connector().address().cloned()));
-        Self::new(seeds, settings.clone(), *timeout, Arc::clone(changes), grants)
+        seeds
+            .extend(self.map().nodes.iter().filter_map(|node| node.connector().address().cloned()));
+        Self::new(seeds, settings.clone(), *timeout, monitor, grants)
     }
 
     /// Closes all connections for good, also those of nodes that become known later.
     pub(crate) fn close(&self) {
         self.0.closed.store(true, Ordering::SeqCst);
         self.0.refreshing.abort();
-        self.map().nodes().for_each(Node::close);
+        self.map().nodes.iter().for_each(Node::close);
     }
 
     /// Changes the slot map.
@@ -94,7 +95,7 @@ impl Cluster {
         let changed = change(&mut map);
         // Either this sees the shutdown, or the shutdown sees the new nodes.
         if self.0.closed.load(Ordering::SeqCst) {
-            map.nodes().for_each(Node::close);
+            map.nodes.iter().for_each(Node::close);
         }
         changed
     }
@@ -102,7 +103,7 @@ impl Cluster {
     /// All primaries.
     pub(crate) async fn nodes(&self, until: Instant) -> Result<Vec<Node>, CallError> {
         self.refresh(until).await?;
-        Ok(self.map().nodes().cloned().collect())
+        Ok(self.map().nodes.clone())
     }
 
     /// Fetches the slot map, unless that was done just now.
@@ -130,7 +131,7 @@ impl Cluster {
 
     /// Asks the nodes for the slot map, each after a short delay, until one has answered.
     async fn fetch_map(self) -> Result<(), CallError> {
-        let mut nodes: Vec<Node> = self.map().nodes().cloned().collect();
+        let mut nodes = self.map().nodes.clone();
         random::shuffle(&mut nodes);
         for seed in &self.0.seeds {
             if !nodes.iter().any(|node| node.connector().address() == Some(seed)) {
@@ -163,7 +164,8 @@ impl Cluster {
 
     /// Adopts the slot map of a node, and makes the waiters of slots that moved ask again.
     fn take(&self, source: &Node, ranges: Vec<Assigned>) {
-        let mut next = SlotMap::fetched_from(source);
+        let fetched = Some((Instant::now(), source.server()));
+        let mut next = SlotMap { fetched, ..SlotMap::default() };
         for (slots, at) in ranges {
             // A node may have several ranges.
             let node = next.node_at(&at).cloned();
@@ -178,7 +180,7 @@ impl Cluster {
             self.0.grants.interrupted(&moved);
             // A replica that has taken over may not know the locks. A first slot map counts as a
             // change, because the slots may have moved since the locks were granted.
-            self.0.changes.changed();
+            self.0.monitor.changed();
         }
     }
 
@@ -194,9 +196,8 @@ impl Cluster {
     }
 
     fn new_node(&self, at: ConnectionAddr) -> Node {
-        let Shared { settings, timeout, changes, grants, .. } = &*self.0;
-        let (server, changes) = (Server::At(at), changes.for_node());
-        Node::new(Connector::new(server, settings.clone(), *timeout, changes, grants))
+        let Shared { settings, timeout, monitor, grants, .. } = &*self.0;
+        Node::new(Connector::new(Server::At(at), settings.clone(), *timeout, monitor, grants))
     }
 
     /// Sends a call by `send` to the node of a slot, and to the next node for as long as the call
@@ -213,7 +214,9 @@ impl Cluster {
         let mut node = self.node_of(slot, budget.until).await?;
         for _ in 0..=REDIRECTIONS {
             match send(node.clone()).await {
-                Err(CallError::Redirect(to)) => node = self.redirected(slot, &to, &node)?,
+                Err(CallError::Redirect { address, once }) => {
+                    node = self.redirected(slot, (&address, once), &node)?;
+                }
                 Err(error) => return Err(self.failed(error, budget.until).await),
                 reply => return reply,
             }
@@ -228,7 +231,7 @@ impl Cluster {
         }
         self.refresh(until).await?;
         self.known(slot).ok_or_else(|| {
-            let source = self.map().source().map(str::to_owned);
+            let source = self.map().fetched.as_ref().map(|(_, source)| source.clone());
             down("no node has the slot").at(|| source.unwrap_or_else(|| self.servers()))
         })
     }
@@ -238,14 +241,19 @@ impl Cluster {
         self.map().node_of(slot).cloned()
     }
 
-    /// The node that `source` redirects to.
-    fn redirected(&self, slot: u16, to: &Redirect, source: &Node) -> Result<Node, CallError> {
-        let Some(at) = read_address(source.connector().address(), &to.address) else {
+    /// The node that `source` redirects to, for one call only if `once`.
+    fn redirected(
+        &self,
+        slot: u16,
+        (to, once): (&str, bool),
+        source: &Node,
+    ) -> Result<Node, CallError> {
+        let Some(at) = read_address(source.connector().address(), to) else {
             let detail = "a node has sent a redirect without an address";
             return Err(down(detail).at(|| source.server()));
         };
         let node = self.node_at(at, source);
-        if to.once {
+        if once {
             return Ok(node.asking());
         }
         if self.change(|map| map.assign(slot..=slot, node.clone())) {
@@ -290,14 +298,12 @@ pub(crate) fn down(detail: &str) -> CallError {
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without the settings, which have the password.
-        f.debug_struct("Cluster")
-            .field("nodes", &self.map().nodes().count())
-            .finish_non_exhaustive()
+        f.debug_struct("Cluster").field("nodes", &self.map().nodes.len()).finish_non_exhaustive()
     }
 }
 
 /// A slot map; empty at first.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct SlotMap {
     nodes: Vec<Node>,
     /// The index of each slot's node; empty while the map is unknown.
@@ -308,15 +314,6 @@ struct SlotMap {
 }
 
 impl SlotMap {
-    /// A map of no slots yet, which that node has just sent.
-    fn fetched_from(source: &Node) -> Self {
-        Self { fetched: Some((Instant::now(), source.server())), ..Self::default() }
-    }
-
-    fn nodes(&self) -> impl Iterator<Item = &Node> {
-        self.nodes.iter()
-    }
-
     fn node_at(&self, at: &ConnectionAddr) -> Option<&Node> {
         self.nodes.iter().find(|node| node.connector().address() == Some(at))
     }
@@ -351,11 +348,6 @@ impl SlotMap {
             (one, other) => one.is_none() && other.is_none(),
         };
         (0..SLOTS).filter(|slot| !same(slot)).collect()
-    }
-
-    /// The address of the node that sent the map.
-    fn source(&self) -> Option<&str> {
-        self.fetched.as_ref().map(|(_, source)| &**source)
     }
 
     fn is_younger_than(&self, age: Duration) -> bool {
@@ -431,7 +423,7 @@ mod tests {
             panic!("a cluster")
         };
         let grants = Grants::new(true, "");
-        let cluster = Cluster::new(at, settings, timeout, Arc::default(), &grants);
+        let cluster = Cluster::new(at, settings, timeout, &Arc::default(), &grants);
         let node = |cluster: &Cluster, host: &str| {
             cluster.new_node(ConnectionAddr::Tcp(host.to_owned(), 7000))
         };

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::Value;
 
 use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::connector::{Connector, Server};
+use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::CallError;
-use crate::store::redis::client::failover::Failover;
+use crate::store::redis::client::health::Monitor;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::script::ScriptCall;
-use crate::store::redis::client::sentinel::Sentinels;
 use crate::store::redis::client::subscriptions::Grants;
 use crate::store::redis::client::url::{Addresses, Deployment};
 use crate::store::redis::topology::cluster::Cluster;
@@ -26,23 +25,23 @@ pub(crate) enum Topology {
 }
 
 impl Topology {
-    /// These servers, not connected yet. All share the state of `changes`.
+    /// These servers, not connected yet. All share the monitor.
     pub(crate) fn new(
         servers: &Deployment,
         timeout: Duration,
-        changes: &Arc<Failover>,
+        monitor: &Arc<Monitor>,
         grants: &Arc<Grants>,
     ) -> Self {
-        let (settings, changes) = (servers.settings.clone(), Arc::clone(changes));
-        let server = match servers.at.clone() {
-            Addresses::One(at) => Server::At(at),
-            Addresses::Named(group) => Server::Named(Sentinels::new(group)),
-            Addresses::Cluster(at) => {
-                let cluster = Cluster::new(at, settings, timeout, changes, grants);
-                return Topology::Cluster(cluster);
+        let settings = servers.settings.clone();
+        match servers.at.clone() {
+            Addresses::One(server) => {
+                let connector = Connector::new(server, settings, timeout, monitor, grants);
+                Topology::One(Node::new(connector))
             }
-        };
-        Topology::One(Node::new(Connector::new(server, settings, timeout, changes, grants)))
+            Addresses::Cluster(at) => {
+                Topology::Cluster(Cluster::new(at, settings, timeout, monitor, grants))
+            }
+        }
     }
 
     /// The same servers, through connections of their own.
@@ -95,26 +94,6 @@ impl Topology {
             }
         }
         nodes
-    }
-
-    /// Sends a command to the server that has the key.
-    pub(crate) async fn call(
-        &self,
-        key: &LockKey,
-        command: Cmd,
-        budget: Budget,
-    ) -> Result<Value, CallError> {
-        match self {
-            Topology::One(node) => node.call(command, budget).await,
-            // Boxed, as every rare step is.
-            Topology::Cluster(cluster) => {
-                let send = |node: Node| {
-                    let command = command.clone();
-                    async move { node.call(command, budget).await }
-                };
-                Box::pin(cluster.route(slot(key.as_str()), budget, send)).await
-            }
-        }
     }
 
     /// Calls a script on the server that has these keys.

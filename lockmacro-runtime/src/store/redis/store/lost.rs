@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use super::Redis;
 use crate::protocol::request::Request;
 use crate::store::redis::client::node::Node;
-use crate::store::redis::store::Redis;
 use crate::store::redis::topology::route::Topology;
 use crate::store::servers::Servers;
 use crate::value::error::{LockError, Unavailability};
@@ -21,7 +21,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 impl Redis {
     /// Refuses a request whose server is lost and not back yet. Nothing is sent for it, so nothing
     /// of it has to be released.
-    pub(crate) async fn refuse_lost(&self, request: &Request) -> Result<(), LockError> {
+    pub(super) async fn refuse_lost(&self, request: &Request) -> Result<(), LockError> {
         let keys = request.keys();
         let silent = |node: &Node| node.health().silent();
         if !self.fails_fast || !self.nodes.nodes_of(keys).iter().any(|node| silent(node).is_some())

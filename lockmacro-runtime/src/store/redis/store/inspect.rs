@@ -7,16 +7,15 @@ use std::string::FromUtf8Error;
 use std::time::Duration;
 
 use futures_util::stream::{Stream, TryStreamExt, try_unfold};
-use redis::{FromRedisValue, Value};
 
-use crate::store::redis::client::budget::{Budget, Retry};
+use super::Redis;
+use crate::store::redis::client::budget::Retry;
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::node::Node;
-#[cfg(feature = "defer")]
-use crate::store::redis::jobs::calls::CALLS;
 use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::inspect;
-use crate::store::redis::store::Redis;
+#[cfg(feature = "defer")]
+use crate::store::redis::store::jobs::CALLS;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
 use crate::value::inspection::{Found, HeldLock, ODD_MAX, Odd, QueuedWaiter};
@@ -74,7 +73,7 @@ impl Redis {
         let most = most.clamp(1, WAITERS_MAX);
         let (keys, args) = (slice::from_ref(key), [&*most.to_string()]);
         let reply: Result<(usize, Vec<WaiterReply>), _> =
-            self.ask_server(|budget| self.eval(inspect::QUEUE.with(keys, &args), budget)).await;
+            self.eval_until(inspect::QUEUE.with(keys, &args), self.budget()).await;
         let (total, waiters) = reply.map_err(|error| error.into_error(key))?;
         let waiters = waiters.into_iter().map(|(token, left, callers)| {
             let Holder { owner, note, .. } = Holder::of(label_of(&token), None);
@@ -112,8 +111,8 @@ impl Redis {
             let few = &left[..left.len().min(KEYS_PER_CALL)];
             let (now, _) = few.split_at(self.at_once(few));
             let longest = [&*TOKEN_MAX.to_string()];
-            let look = |budget| self.eval(inspect::LOCKS.with(now, &longest), budget);
-            let replies: Vec<LockReply> = match self.ask_server(look).await {
+            let looked = self.eval_until(inspect::LOCKS.with(now, &longest), self.budget()).await;
+            let replies: Vec<LockReply> = match looked {
                 // From now on the keys are sent one slot at a time.
                 Err(CallError::CrossSlot) if self.at_once(few) < now.len() => continue,
                 replies => replies.map_err(|error| error.into_error(&now[0]))?,
@@ -138,25 +137,14 @@ impl Redis {
             let mut scan = redis::cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(pattern);
             scan.arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg(kind);
-            let reply = self.ask_server(|budget| node.call(scan.clone(), budget)).await;
+            let ask = |budget, _| node.call(scan.clone(), budget);
+            let reply = Retry::new(self.budget()).repeat(ask).await.and_then(parsed);
             let (cursor, names) = reply.map_err(failed)?;
             if cursor == 0 {
                 nodes.pop();
             }
             Ok(Some((names, (nodes, cursor))))
         }))
-    }
-
-    /// Asks until there is an answer, or the manager's timeout is over.
-    async fn ask_server<T: FromRedisValue, F>(
-        &self,
-        ask: impl Fn(Budget) -> F,
-    ) -> Result<T, CallError>
-    where
-        F: Future<Output = Result<Value, CallError>>,
-    {
-        let ask = |budget, _| ask(budget);
-        Retry::new(self.budget()).repeat(ask).await.and_then(parsed)
     }
 }
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use redis::{Cmd, InfoDict, Value};
 
+use super::{CONFIRM_WINDOW_MS, Redis};
 use crate::protocol::quorum::{NodeError, NodeInfo, Vote};
 use crate::protocol::request::Request;
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::{Reply, parsed};
 use crate::store::redis::scripts::{RAISE_FENCE, RELEASE};
-use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::store::redis::topology::route::Topology;
 use crate::value::applied::Applied;
 use crate::value::error::Unavailability;

@@ -2,7 +2,6 @@
 //! not released would stay for its whole ttl; and of the server, because every lock fails on a
 //! replica.
 
-use std::collections::BTreeSet;
 use std::{iter, slice};
 
 use futures_util::StreamExt;
@@ -10,36 +9,23 @@ use futures_util::future::join;
 use futures_util::stream::FuturesUnordered;
 use redis::{Value, cmd};
 
+use super::Redis;
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::node::Node;
-use crate::store::redis::client::script::{Script, ScriptCall};
+use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::reply::parsed;
-use crate::store::redis::scripts::{self, RIGHTS};
-use crate::store::redis::store::Redis;
+use crate::store::redis::scripts::{self, OF_WAITERS, RIGHTS, needed_by};
 use crate::store::redis::topology::cluster::down;
 use crate::store::redis::topology::route::Topology;
 use crate::store::servers::Servers;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::random::HashMap;
 
-/// The commands for pushed grants, on one server and in a cluster. Without them waiters poll.
-pub(crate) const OF_WAITERS: [[&str; 3]; 2] =
-    [["subscribe", "publish", "pubsub|numsub"], ["ssubscribe", "spublish", "pubsub|shardnumsub"]];
-
 impl Redis {
-    /// Whether the user may use every key, as the last check found. Checks the rights if the
-    /// manager was made without.
-    pub(crate) async fn may_use_every_key(&self, budget: Budget) -> Result<bool, CallError> {
-        match self.every_key.get() {
-            Some(every_key) => Ok(*every_key),
-            None => Box::pin(self.check_rights(true, budget)).await,
-        }
-    }
-
     /// Connects, checks the user's rights, and refuses a replica. `receives` is true where callers
     /// may wait.
-    pub(crate) async fn check_server(
+    pub(super) async fn check_server(
         &self,
         receives: bool,
         budget: Budget,
@@ -72,7 +58,11 @@ impl Redis {
 
     /// Connects and asks all primaries for the user's rights. Returns whether the user may use every
     /// key: otherwise the rights to commands cannot be known without a key.
-    async fn check_rights(&self, receives: bool, budget: Budget) -> Result<bool, CallError> {
+    pub(super) async fn check_rights(
+        &self,
+        receives: bool,
+        budget: Budget,
+    ) -> Result<bool, CallError> {
         let is_cluster = matches!(self.nodes, Topology::Cluster(_));
         let channels = if receives { self.grants.pattern() } else { String::new() };
         let of_scripts = needed_by(scripts::ALL);
@@ -115,7 +105,7 @@ impl Redis {
 
     /// The same error, with the commands that the user lacks: most servers say only that the script
     /// was denied one.
-    pub(crate) async fn with_denied_commands(
+    pub(super) async fn with_denied_commands(
         &self,
         denied: LockError,
         call: ScriptCall<'_>,
@@ -135,12 +125,6 @@ impl Redis {
             None => denied,
         }
     }
-}
-
-/// The commands that scripts need, but for one for pushes, which fails no script.
-pub(crate) fn needed_by(scripts: impl IntoIterator<Item = &'static Script>) -> BTreeSet<String> {
-    let commands = scripts.into_iter().flat_map(Script::commands);
-    commands.filter(|command| command != "pubsub").collect()
 }
 
 impl Node {

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
+use super::{Redlock, Round};
 use crate::protocol::answer::Released;
 use crate::protocol::attempts::{Attempts, Withdrawal};
 use crate::protocol::quorum::{majority, no_quorum};
 use crate::protocol::request::Request;
 use crate::store::redlock::node::Nodes;
-use crate::store::redlock::round::Round;
-use crate::store::redlock::store::Redlock;
 use crate::store::servers::Servers;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
@@ -99,7 +98,7 @@ impl Redlock {
 
     /// Withdraws the tokens of a failed attempt, and waits for the nodes that answer quickly. The
     /// other nodes get no further token before they have answered.
-    pub(crate) async fn withdraw(&self, request: &Request) {
+    pub(super) async fn withdraw(&self, request: &Request) {
         let attempts = request.attempts();
         attempts.close();
         let mut round = Round::new(attempts.withdraws().into_iter().map(|withdrawal| {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::{CONFIRM_WINDOW_MS, Redis};
 use crate::protocol::answer::{Asked, Released};
 use crate::protocol::request::Request;
 use crate::store::join::held_all;
@@ -18,7 +19,6 @@ use crate::store::redis::scripts::{
     RELEASE, RELEASE_ALL, RELEASE_MIGRATING, RELEASE_MIGRATING_SHARED, RELEASE_SHARED,
     RELEASE_UNCONTENDED, renew_script,
 };
-use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
@@ -42,10 +42,10 @@ impl Redis {
         };
         if let Some(script) = script.filter(|_| request.several().is_empty() && keep.is_zero()) {
             let args = [request.token.expose()];
-            match self.own(script.with(request.keys(), &args), self.brief()).await {
-                Ok((Own::Awaited, applied)) => earlier = applied,
-                Err(CallError::Split(_)) => {}
-                Ok(answer) => return Ok(released(answer)),
+            let call = script.with(request.keys(), &args);
+            match self.own(call, self.brief(), &mut earlier).await {
+                Ok(Some(found)) => return Ok(found),
+                Ok(None) | Err(CallError::Split(_)) => {}
                 Err(error) => return Err(error.into_error(&request.key)),
             }
         }
@@ -59,21 +59,19 @@ impl Redis {
         &self,
         request: &Request,
         keep: Duration,
-        earlier: Applied,
+        mut earlier: Applied,
     ) -> Result<Released, LockError> {
         let keep = keep.as_millis().to_string();
         let args = [request.token.expose(), &keep, &CONFIRM_WINDOW_MS, &self.fence_retention];
         let script = if request.several().is_empty() { &RELEASE } else { &RELEASE_ALL };
-        let answer = match self.own(script.with(request.keys(), &args), self.brief()).await {
-            Err(error @ CallError::Split(_)) if keep == "0" => {
-                // A token that is not held may still be in the queue, where only the full script
-                // removes it.
-                if self.free(request).await { Ok((Own::Held, Applied::No)) } else { Err(error) }
-            }
-            answer => answer,
-        };
-        let answer = answer.map(|(own, again)| released((own, earlier.and(again))));
-        answer.map_err(|error| error.into_error(&request.key))
+        let call = script.with(request.keys(), &args);
+        let mut answer = self.own(call, self.brief(), &mut earlier).await;
+        // A token that is not held may still be in the queue, where only the full script removes it.
+        if keep == "0" && matches!(answer, Err(CallError::Split(_))) && self.free(request).await {
+            answer = Ok(Some(Released::Held));
+        }
+        let found = answer.map_err(|error| error.into_error(&request.key))?;
+        Ok(found.unwrap_or(Released::NotHeld))
     }
 
     /// Renews a lock that its token still holds. `strict` for a lease that is about to end: it has
@@ -90,12 +88,13 @@ impl Redis {
             let answer = self.renewal_answer(request, ttl).min(brief.answer);
             let budget = Budget { answer, strict, ..brief };
             let args = [request.token.expose(), &ttl.as_millis().to_string()];
-            match self.own(renew_script(request).with(request.keys(), &args), budget).await {
+            let call = renew_script(request).with(request.keys(), &args);
+            match self.own(call, budget, &mut Applied::No).await {
                 Err(CallError::Split(_)) if !request.several().is_empty() => {
                     let parts = request.each();
                     held_all(parts.iter().map(|part| self.renew(part, ttl, strict))).await
                 }
-                Ok((own, _)) => Ok(own == Own::Held),
+                Ok(found) => Ok(found == Some(Released::Held)),
                 Err(error) => Err(error.into_error(&request.key)),
             }
         })
@@ -184,51 +183,41 @@ impl Redis {
                 true => &RELEASE_MIGRATING,
                 false => &RELEASE_MIGRATING_SHARED,
             };
-            let freed = self.own(script.with(slice::from_ref(key), &args), self.brief()).await;
-            held &= matches!(freed, Ok((Own::Held, _)));
+            let call = script.with(slice::from_ref(key), &args);
+            let freed = self.own(call, self.brief(), &mut Applied::No).await;
+            held &= matches!(freed, Ok(Some(Released::Held)));
         }
         held
     }
 
     /// Calls a script that applies only if the token holds the lock, and calls it again if the
-    /// connection had to be replaced. Returns whether the token does, and whether the first call
-    /// was applied.
-    async fn own(&self, call: ScriptCall<'_>, budget: Budget) -> Result<(Own, Applied), CallError> {
-        let (mut reply, mut earlier) = (self.eval(call, budget).await, Applied::No);
+    /// connection had to be replaced. Returns what it found; `None` when it did nothing because of
+    /// waiters. `earlier` keeps whether the calls before the last one were applied.
+    async fn own(
+        &self,
+        call: ScriptCall<'_>,
+        budget: Budget,
+        earlier: &mut Applied,
+    ) -> Result<Option<Released>, CallError> {
+        let mut reply = self.eval(call, budget).await;
         // A renewal is not sent again here: its caller decides whether it is still wanted.
         if let Err(CallError::Transient(Transient { replace: true, applied, .. })) = reply
             && !budget.strict
         {
-            earlier = applied;
+            *earlier = earlier.and(applied);
             reply = self.eval(call, budget).await;
         }
         match reply {
-            Ok(Value::Int(0)) => Ok((Own::NotHeld, earlier)),
-            Ok(Value::Int(1)) => Ok((Own::Held, earlier)),
-            Ok(Value::Int(2)) => Ok((Own::Awaited, earlier)),
+            Ok(Value::Int(1)) => Ok(Some(Released::Held)),
+            Ok(Value::Int(2)) => Ok(None),
+            // The token does not hold the lock, or the key holds another type now.
+            Ok(Value::Int(0)) | Err(CallError::NotALock) => Ok(Some(match earlier.may_be() {
+                // An earlier call may have released it.
+                true => Released::Unconfirmed,
+                false => Released::NotHeld,
+            })),
             Ok(other) => Err(unexpected(&other)),
-            // The key holds another type now, and not the token.
-            Err(CallError::NotALock) => Ok((Own::NotHeld, earlier)),
             Err(error) => Err(error),
         }
-    }
-}
-
-/// The reply of a script that applies only if the token holds the lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Own {
-    Held,
-    NotHeld,
-    /// Held or free, with waiters in the queue; nothing was done.
-    Awaited,
-}
-
-/// The outcome of a release that may have been sent twice.
-fn released((own, earlier): (Own, Applied)) -> Released {
-    match own {
-        Own::Held => Released::Held,
-        // The first call may have released it.
-        Own::NotHeld | Own::Awaited if earlier.may_be() => Released::Unconfirmed,
-        Own::NotHeld | Own::Awaited => Released::NotHeld,
     }
 }

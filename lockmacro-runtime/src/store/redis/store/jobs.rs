@@ -9,22 +9,41 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use redis::{FromRedisValue, ParsingError, Value, from_redis_value};
 use tokio::select;
 use tokio::time::timeout;
 
+use super::Redis;
 use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions};
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
-use crate::jobs::limits::{DEAD_MAX, WAITING_MAX, check_size, full};
-use crate::store::redis::jobs::calls::{Calls, REPLY_BYTES_MAX, Text, millis};
+use crate::jobs::limits::{ABANDONED, DEAD_MAX, WAITING_MAX, check_size, full, note_abandoned};
+use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
+use crate::store::redis::client::node::Node;
+use crate::store::redis::client::script::Script;
 use crate::store::redis::scripts::jobs;
-use crate::store::redis::store::Redis;
 use crate::store::servers::Servers;
 use crate::store::waiters::Waiter;
+use crate::value::companion::slot;
 use crate::value::error::LockError;
+use crate::value::key::LockKey;
 use crate::value::random::random_name;
 use crate::value::sync::Mutex;
 use crate::value::task::{JoinSet, owned};
 use crate::value::time::Instant;
+
+/// Prefix of the keys of functions.
+pub(crate) const CALLS: &str = "lm1:jobs:";
+/// Longest time for which an idle worker waits for a push.
+const TICK: Duration = Duration::from_secs(2);
+/// The same where pushes cannot be received.
+const TICK_POLLING: Duration = Duration::from_millis(250);
+
+/// Most bytes in the calls of one reply, unless it is a single call: a large reply delays all
+/// others on its connection.
+const REPLY_BYTES_MAX: &str = "262144";
+/// Assumed bandwidth of the network, in bytes a second.
+const BANDWIDTH: f64 = 4.0 * 1024.0 * 1024.0;
 
 /// Pause after an error of one function, while others work.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -45,15 +64,16 @@ type ListedCall = (Text, Text, Text, [Text; 2], Text, i64);
 /// The deferred calls on the server of a manager's locks.
 #[derive(Debug)]
 pub(crate) struct RedisJobs {
-    calls: Calls,
+    redis: Arc<Redis>,
+    /// Most bytes in the arguments of one call.
+    max_size: usize,
     /// The looks of workers between their requests.
     idle_looks: Mutex<Vec<Looks>>,
 }
 
 impl RedisJobs {
-    /// A queue whose calls have at most `max_size` bytes of arguments.
     pub(crate) fn new(redis: &Arc<Redis>, max_size: usize) -> Self {
-        Self { calls: Calls::new(redis, max_size), idle_looks: Mutex::default() }
+        Self { redis: Arc::clone(redis), max_size, idle_looks: Mutex::default() }
     }
 
     /// Takes calls of one function; returns them and when to look again.
@@ -68,13 +88,14 @@ impl RedisJobs {
         let Look { function, waiter, .. } = &looks.functions[nth];
         // Other functions must not be delayed.
         let is_brief = looks.functions.len() > 1;
-        let taking = self.calls.take((function, waiter), &id, most, lease, is_brief);
+        let size = self.max_size;
+        let taking = self.redis.take_calls((function, waiter), &id, most, lease, size, is_brief);
         let (taken, again) = taking.await?;
         looks.functions[nth].open_request = None;
         // The leases count from before the request, and may be due for renewal by now.
         match asked.elapsed() < lease / 3 {
             true => Ok((taken, again)),
-            false => Ok((self.calls.still_taken(taken, lease).await, again)),
+            false => Ok((self.redis.still_taken(taken, lease).await, again)),
         }
     }
 
@@ -86,7 +107,7 @@ impl RedisJobs {
             |looks: &Looks| looks.functions.iter().map(|look| &look.function).eq(functions);
         match idle.iter().position(is_its) {
             Some(nth) => idle.swap_remove(nth),
-            None => Looks::new(&self.calls, functions),
+            None => Looks::new(&self.redis, functions),
         }
     }
 
@@ -114,25 +135,25 @@ impl RedisJobs {
         id: &str,
         dead: usize,
     ) -> Result<usize, LockError> {
-        let (dead, budget) = (dead.to_string(), self.calls.redis.budget());
-        self.calls.ask(&jobs::RETRY_OR_REMOVE, function, &[how, id, &dead], budget).await
+        let (dead, budget) = (dead.to_string(), self.redis.budget());
+        self.redis.ask_queue(&jobs::RETRY_OR_REMOVE, function, &[how, id, &dead], budget).await
     }
 }
 
 impl Deferrer for RedisJobs {
     fn call_failed(&self, _: &LockError) -> bool {
-        self.calls.redis.is_news()
+        self.redis.is_news()
     }
 
     fn put(&self, job: NewJob) -> Answer<'_, Stored> {
         Box::pin(async move {
             let NewJob { function, id, arguments, key, delay, unique, attempts } = job;
-            check_size(&arguments, self.calls.max_size)?;
+            check_size(&arguments, self.max_size)?;
             let (delay, unique) = (millis(delay), if unique { "1" } else { "0" });
             let (most, attempts) = (WAITING_MAX.to_string(), attempts.to_string());
             let args = [&id, &delay, &arguments, &key, unique, &most, &attempts];
-            let budget = self.calls.budget_for(arguments.len());
-            match self.calls.ask(&jobs::PUT, &function, &args, budget).await? {
+            let budget = self.redis.budget_for(arguments.len());
+            match self.redis.ask_queue(&jobs::PUT, &function, &args, budget).await? {
                 Some((Text(id), due)) => Ok(Stored { id, due: Duration::from_millis(due) }),
                 None => Err(full(&function)),
             }
@@ -178,7 +199,7 @@ impl Deferrer for RedisJobs {
     }
 
     fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
-        Box::pin(async move { self.calls.keep(&job, lease, self.calls.redis.budget()).await })
+        Box::pin(async move { self.redis.keep_call(&job, lease, self.redis.budget()).await })
     }
 
     fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
@@ -192,7 +213,7 @@ impl Deferrer for RedisJobs {
             };
             let (taken, delay) = (job.taken.to_string(), millis(delay));
             let args = [&*job.id, &taken, how, &delay, &error, &DEAD_MAX.to_string()];
-            self.calls.ask(&jobs::SETTLE, &job.function, &args, self.calls.redis.budget()).await
+            self.redis.ask_queue(&jobs::SETTLE, &job.function, &args, self.redis.budget()).await
         })
     }
 
@@ -206,9 +227,9 @@ impl Deferrer for RedisJobs {
         Box::pin(async move {
             let (first, most) = (first.min(FIRST_MAX), most.min(TAKEN_MAX));
             let args = [state.name(), &first.to_string(), &most.to_string(), REPLY_BYTES_MAX];
-            let budget = self.calls.budget_for(self.calls.max_size);
+            let budget = self.redis.budget_for(self.max_size);
             let (total, calls): (_, Vec<ListedCall>) =
-                self.calls.ask(&jobs::LIST, &function, &args, budget).await?;
+                self.redis.ask_queue(&jobs::LIST, &function, &args, budget).await?;
             let info =
                 |(id, arguments, key, [attempts, busy], error, in_millis): ListedCall| JobInfo {
                     function: Arc::clone(&function),
@@ -244,7 +265,7 @@ impl Deferrer for RedisJobs {
 /// The looks of one worker at its functions.
 #[derive(Debug)]
 struct Looks {
-    calls: Calls,
+    redis: Arc<Redis>,
     functions: Vec<Look>,
     /// The function, and the time when a call is due: the result may wait here for long.
     asked: JoinSet<(usize, Result<Instant, LockError>)>,
@@ -261,16 +282,14 @@ struct Look {
 }
 
 impl Looks {
-    fn new(calls: &Calls, functions: &[Arc<str>]) -> Self {
-        let look = |function: &Arc<str>| Look {
-            function: Arc::clone(function),
-            waiter: Arc::new(calls.join(function)),
-            answered: false,
-            failing: false,
-            open_request: None,
+    fn new(redis: &Arc<Redis>, functions: &[Arc<str>]) -> Self {
+        let look = |function: &Arc<str>| {
+            let (function, slot) = (Arc::clone(function), slot(key_of(function).as_str()));
+            let waiter = Arc::new(redis.grants.waiters.join(slot, random_name() as u64));
+            Look { function, waiter, answered: false, failing: false, open_request: None }
         };
         let functions = functions.iter().map(look).collect();
-        let mut looks = Self { calls: calls.clone(), functions, asked: JoinSet::new() };
+        let mut looks = Self { redis: Arc::clone(redis), functions, asked: JoinSet::new() };
         looks.ask_all();
         looks
     }
@@ -287,7 +306,7 @@ impl Looks {
     fn ask(&mut self, nth: usize, pause: Duration) {
         let Look { function, waiter, .. } = &self.functions[nth];
         let (function, waiter) = (Arc::clone(function), Arc::clone(waiter));
-        let calls = self.calls.clone();
+        let redis = Arc::clone(&self.redis);
         // Calls that an unanswered request has taken are not left to their leases.
         let open = self.functions[nth].open_request.is_some();
         // A single function delays no other: its calls are taken at once.
@@ -300,8 +319,11 @@ impl Looks {
             if alone {
                 return (nth, Ok(Instant::now()));
             }
-            let due = calls.look(&function, &waiter).await;
-            (nth, due.map(|due| Instant::now() + if open { Duration::ZERO } else { due }))
+            // No call is taken.
+            let looked =
+                redis.take_calls((&function, &waiter), "", 0, Duration::ZERO, 0, true).await;
+            let pause = looked.map(|(_, due)| if open { Duration::ZERO } else { due });
+            (nth, pause.map(|pause| Instant::now() + pause))
         }));
     }
 
@@ -344,7 +366,7 @@ impl Looks {
             return Some(error);
         }
         let function = &self.functions[nth].function;
-        match error.is_of_servers() && !self.calls.redis.is_news() {
+        match error.is_of_servers() && !self.redis.is_news() {
             true => tracing::debug!(%function, %error, "deferred calls could not be taken"),
             false => tracing::warn!(%function, %error, "deferred calls could not be taken"),
         }
@@ -352,3 +374,130 @@ impl Looks {
         None
     }
 }
+
+/// The requests about the deferred calls of one function, each a call of a script.
+impl Redis {
+    /// Budget for a script call with this many bytes, in the request or in the reply.
+    fn budget_for(&self, bytes: usize) -> Budget {
+        // An hour is more than any timeout may be.
+        let more = Duration::from_secs_f64((bytes as f64 / BANDWIDTH).min(3_600.0));
+        Budget::new(self.answer_time() + more, self.timeout + more * CALLS_PER_TIMEOUT)
+    }
+
+    /// Calls a script until it is answered, or the budget is used up.
+    async fn ask_queue<T: FromRedisValue>(
+        &self,
+        script: &'static Script,
+        function: &str,
+        args: &[&str],
+        budget: Budget,
+    ) -> Result<T, LockError> {
+        let keys = [key_of(function)];
+        let reply = self.eval_until(script.with(&keys, args), budget).await;
+        reply.map_err(|error| error.into_error(&keys[0]))
+    }
+
+    /// Takes calls of one function with arguments of at most `size` bytes; returns them and when to
+    /// look again. A request with the same `id` gets the same calls. The waiter receives pushes. A
+    /// `brief` request has the time of one answer for the whole call.
+    async fn take_calls(
+        &self,
+        (function, waiter): (&Arc<str>, &Waiter),
+        id: &str,
+        most: usize,
+        lease: Duration,
+        size: usize,
+        brief: bool,
+    ) -> Result<(Vec<Job>, Duration), LockError> {
+        let usual = if brief { self.brief() } else { self.budget() };
+        let received = self.listen_for(waiter, usual).await?;
+        let tick = if received { TICK } else { TICK_POLLING };
+        let idle = match received {
+            true => {
+                format!("{}|{}", waiter.number(), self.grants.channel(waiter.slot()))
+            }
+            false => String::new(),
+        };
+        let budget = match self.budget_for(size) {
+            // No call is in the reply.
+            _ if most == 0 => usual,
+            long if brief => Budget::new(long.answer, long.answer),
+            long => long,
+        };
+        let (most, dead_max) = (most.to_string(), DEAD_MAX.to_string());
+        let (lease, tick_millis) = (millis(lease), millis(tick));
+        let args = [&*most, &lease, &idle, &tick_millis, id, REPLY_BYTES_MAX, &dead_max, ABANDONED];
+        let (again, strays, dead, calls): (_, u64, Vec<(Text, u64)>, Vec<TakenCall>) =
+            self.ask_queue(&jobs::TAKE, function, &args, budget).await?;
+        for (Text(id), times) in dead {
+            note_abandoned(function, &id, times);
+        }
+        if strays > 0 {
+            tracing::error!(
+                %function,
+                strays,
+                "entries that are no deferred calls were removed: \
+                 they had no arguments, or an id that is not UTF-8"
+            );
+        }
+        let job = |(Text(id), Text(arguments), Text(key), attempt, taken, busy)| {
+            let function = Arc::clone(function);
+            Job { function, id, arguments, key, attempt, busy, taken }
+        };
+        Ok((calls.into_iter().map(job).collect(), Duration::from_millis(again).min(tick)))
+    }
+
+    /// Those of these calls that the worker still has, renewed for a whole lease.
+    async fn still_taken(&self, taken: Vec<Job>, lease: Duration) -> Vec<Job> {
+        let keeping = taken.iter().map(|job| self.keep_call(job, lease, self.brief()));
+        let kept = join_all(keeping).await;
+        // A call whose state is unknown is left to its lease.
+        let is_kept = |(job, kept): (Job, Result<bool, _>)| kept.unwrap_or(false).then_some(job);
+        taken.into_iter().zip(kept).filter_map(is_kept).collect()
+    }
+
+    async fn keep_call(
+        &self,
+        job: &Job,
+        lease: Duration,
+        budget: Budget,
+    ) -> Result<bool, LockError> {
+        let args = [&*job.id, &job.taken.to_string(), &millis(lease)];
+        self.ask_queue(&jobs::KEEP, &job.function, &args, budget).await
+    }
+
+    /// Subscribes to the pushes of a function; returns whether they can be received.
+    async fn listen_for(&self, waiter: &Waiter, budget: Budget) -> Result<bool, LockError> {
+        let listen = |node: Node| async move { node.listen(waiter.slot(), budget).await };
+        let listened = self.nodes.route(|| waiter.slot(), budget, listen).await;
+        match listened {
+            Ok(received) => Ok(received),
+            Err(error) => match error.transient() {
+                Ok(_) => Ok(false),
+                Err(error) => Err(error.into_error(&LockKey::from("lm1:jobs"))),
+            },
+        }
+    }
+}
+
+fn key_of(function: &str) -> LockKey {
+    [CALLS, function].concat().into()
+}
+
+fn millis(time: Duration) -> String {
+    time.as_millis().to_string()
+}
+
+/// A text in a reply. Bytes that are not UTF-8 are replaced, since other programs may have stored
+/// them.
+struct Text(String);
+
+impl FromRedisValue for Text {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let bytes: Vec<u8> = from_redis_value(value)?;
+        Ok(Self(String::from_utf8_lossy(&bytes).into_owned()))
+    }
+}
+
+/// The id, the arguments and the key of a call, and how often it was tried, taken and busy.
+type TakenCall = (Text, Text, Text, u32, u64, u32);

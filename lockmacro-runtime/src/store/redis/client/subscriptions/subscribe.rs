@@ -35,7 +35,7 @@ impl Node {
             subscribed => subscribed?,
         };
         if !received {
-            connector.changes.polls(|| self.server());
+            connector.monitor.polls(|| self.server());
         }
         Ok(received)
     }

@@ -1,11 +1,11 @@
 //! Requests a lock from all nodes at once, and repeats the attempt while that may help.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::sleep_until;
 
+use super::{Redlock, RetryDelay, Round};
 use crate::protocol::answer::{Answer, Failed, Grant, OtherHolder, Queueing};
 use crate::protocol::lease;
 use crate::protocol::quorum::{
@@ -13,9 +13,6 @@ use crate::protocol::quorum::{
 };
 use crate::protocol::request::Request;
 use crate::store::redlock::node::replaced;
-use crate::store::redlock::retry_delay::RetryDelay;
-use crate::store::redlock::round::Round;
-use crate::store::redlock::store::Redlock;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::Fence;
@@ -198,19 +195,6 @@ impl Redlock {
         }
         let error = no_quorum(&self.nodes.names, errors.into_iter());
         Err(Failure::Fault { error, transient: true })
-    }
-
-    /// The recent mean of the time in which a majority answers.
-    pub(crate) fn usual_round_trip(&self) -> Duration {
-        Duration::from_micros(self.round_trip.load(Ordering::Relaxed))
-    }
-
-    /// Records how long a majority took to answer.
-    fn note_round_trip(&self, time: Duration) {
-        let now = u64::try_from(time.as_micros()).unwrap_or(u64::MAX / 8);
-        let before = self.round_trip.load(Ordering::Relaxed);
-        let mean = if before == 0 { now } else { (before * 7 + now) / 8 };
-        self.round_trip.store(mean, Ordering::Relaxed);
     }
 }
 

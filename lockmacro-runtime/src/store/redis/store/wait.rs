@@ -8,18 +8,17 @@ use std::time::Duration;
 
 use tokio::time::timeout_at;
 
+use super::{CONFIRM_WINDOW_MS, Redis};
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
-use crate::store::hand_off::{HandOff, Sample};
 use crate::store::redis::client::budget::{Budget, Retry};
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::{Reply, answer};
 use crate::store::redis::scripts::ACQUIRE;
-use crate::store::redis::store::{CONFIRM_WINDOW_MS, Redis};
 use crate::store::tick::{Foreign, tick};
-use crate::store::waiters::{Signal, Waiter};
+use crate::store::waiters::{HandOff, Signal, Waiter};
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
 use crate::value::limits::{FOR_EVER, QUEUE_MAX, WAITER_TTL};
@@ -64,13 +63,13 @@ impl Redis {
                 let signal = timeout_at(pause, waiter.signal()).await;
                 // A shutdown wakes the waiter.
                 shutdown.check()?;
-                if let Ok(Signal::Granted(hand_off)) = signal {
+                // Otherwise the next request confirms the lock, or joins the queue.
+                if let Ok(Signal::Granted(hand_off)) = signal
+                    && let Some(sent) = sample.start_of(&hand_off, Moment::now())
+                {
                     let HandOff { received: at, ttl, fences, .. } = *hand_off;
-                    if let Some(sent) = hand_off.counts_from(sample, Moment::now()) {
-                        let fences = fences.into_iter().collect();
-                        return Ok(Answer::Granted(Grant { sent, at, ttl, earlier, fences }));
-                    }
-                    // The next request confirms the lock, or joins the queue.
+                    let fences = fences.into_iter().collect();
+                    return Ok(Answer::Granted(Grant { sent, at, ttl, earlier, fences }));
                 }
             }
         }
@@ -170,8 +169,8 @@ impl Redis {
             &fenced.to_string(),
             &CONFIRM_WINDOW_MS,
             &self.fence_retention,
-            &QUEUE_MAX.to_string(),
             &limit,
+            &QUEUE_MAX.to_string(),
             &WAITER_TTL.as_millis().to_string(),
             &format!(
                 "{ttl}|{fenced}|{probe}|{id}|{channel}|{}|{limit}",
@@ -186,12 +185,6 @@ impl Redis {
         let connection = connection.and_then(NonZeroU64::new);
         Ok((answer(request, sent, reply)?, SentRequest { sent, connection, received }))
     }
-
-    /// Transient errors are retried for as long as the caller waits anyway.
-    pub(crate) fn budget_while_waiting(&self, until: Instant) -> Budget {
-        let budget = self.budget();
-        Budget { until: until.max(Instant::now() + budget.answer), ..budget }
-    }
 }
 
 /// How a request of a waiter was sent.
@@ -201,6 +194,35 @@ struct SentRequest {
     connection: Option<NonZeroU64>,
     /// Whether the grant that follows can be received.
     received: bool,
+}
+
+/// A reading of the server's clock.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    /// When the request was sent.
+    sent: Moment,
+    /// The connection that sent it, if that is known.
+    connection: Option<NonZeroU64>,
+    /// The server's clock when it answered, in microseconds.
+    server: u64,
+}
+
+impl Sample {
+    /// When the lease of a hand-off starts; `None` when the hand-off is older than the sample,
+    /// whose answer is newer then, or came from another server, which has another clock. Also when
+    /// half of the lease has passed by `now`: too little of it may be left.
+    ///
+    /// The server's clock shows how long after the sample the lock was handed off. The drift is
+    /// subtracted, and the lease never starts after the push was received. A late push leaves less
+    /// of the lease; counting from its receipt would count on an expired lock.
+    fn start_of(&self, hand_off: &HandOff, now: Moment) -> Option<Moment> {
+        if self.connection.is_none_or(|known| known.get() != hand_off.connection) {
+            return None;
+        }
+        let later = Duration::from_micros(hand_off.at.checked_sub(self.server)?);
+        let sent = self.sent.after(later - later / 100).min(hand_off.received);
+        (now.since(sent) < hand_off.ttl / 2).then_some(sent)
+    }
 }
 
 #[cfg(test)]
@@ -217,5 +239,53 @@ mod tests {
         let shutdown = Shutdown::default();
         let waiting = size_of_val(&Redis::wait(&redis, &request, Duration::MAX, &shutdown));
         assert!(waiting <= 224, "{waiting}");
+    }
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn at(time: u64) -> Moment {
+        Moment::at(ms(time))
+    }
+
+    fn hand_off(received_ms: u64, at_ms: u64) -> HandOff {
+        let received = Moment::at(ms(received_ms));
+        HandOff { received, connection: 1, at: at_ms * 1_000, ttl: ms(5_000), fences: None }
+    }
+
+    #[test]
+    fn a_hand_off_counts_by_the_servers_clock_and_never_from_after_its_receipt() {
+        let (sent, connection) = (Moment::at(ms(1_000)), NonZeroU64::new(1));
+        let sample = Sample { sent, connection, server: 70_000_000 };
+        // A second after the sample on the server's clock; the message took four.
+        let late = hand_off(6_000, 71_000);
+        assert_eq!(sample.start_of(&late, at(2_000)), Some(Moment::at(ms(1_990))));
+        // The server's clock has jumped ahead.
+        let ahead = hand_off(1_500, 99_000);
+        assert_eq!(sample.start_of(&ahead, at(2_000)), Some(Moment::at(ms(1_500))));
+        // The push was in flight while the request was answered.
+        let stale = hand_off(1_500, 69_999);
+        assert_eq!(sample.start_of(&stale, at(2_000)), None);
+    }
+
+    #[test]
+    fn a_hand_off_does_not_count_by_the_clock_of_another_server() {
+        let sample =
+            |connection| Sample { sent: Moment::at(ms(0)), connection, server: 70_000_000 };
+        let (known, received) = (NonZeroU64::new, hand_off(1_000, 70_900));
+        assert_eq!(sample(known(1)).start_of(&received, at(1_000)), Some(Moment::at(ms(891))));
+        for other in [known(2), None] {
+            assert_eq!(sample(other).start_of(&received, at(1_000)), None, "{other:?}");
+        }
+    }
+
+    /// As in a process that was stopped. Its body would begin with less than half of the lease.
+    #[test]
+    fn a_hand_off_does_not_count_after_half_of_its_lease() {
+        let sample = Sample { sent: at(0), connection: NonZeroU64::new(1), server: 70_000_000 };
+        let received = hand_off(9_000, 71_000);
+        assert_eq!(sample.start_of(&received, at(990 + 2_499)), Some(at(990)));
+        assert_eq!(sample.start_of(&received, at(990 + 2_500)), None);
     }
 }
