@@ -79,8 +79,8 @@ impl Lock<Vec<Fence>> {
     /// # Cancellation
     /// As [`acquire`](Lock::acquire).
     pub async fn acquire_fenced(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
-        let given = self.spec.keys();
-        fenced(acquire(self.spec, true, Errors::Carried).await?.into(), given)
+        let given = self.spec.keys().cloned().collect();
+        fenced(LockGuard(acquire(self.spec, true, Errors::Carried).await?), given)
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
@@ -99,13 +99,13 @@ impl Lock<Vec<Fence>> {
     /// As [`acquire_fenced`](Lock::acquire_fenced) and
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
-        let given = self.spec.keys();
-        fenced(acquire_blocking(self.spec, true, Errors::Carried)?.into(), given)
+        let given = self.spec.keys().cloned().collect();
+        fenced(LockGuard(acquire_blocking(self.spec, true, Errors::Carried)?), given)
     }
 }
 
 fn fenced(guard: LockGuard, keys: Vec<LockKey>) -> Result<(LockGuard, Vec<Fence>), LockError> {
-    let prefix = &guard.held().manager().defaults.prefix;
+    let prefix = &guard.0.held.manager().defaults.prefix;
     let fence_of = |key: LockKey| {
         let key = key.under(prefix)?;
         guard.fence_of(&key).ok_or(LockError::NoFence { key })

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::protocol::answer::OtherHolder;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, NodeReply, Unavailability};
 use crate::value::fence::FenceBlock;
+use crate::value::holder::Holder;
 
 /// Answer of a node to a request.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(crate) enum Vote {
     Granted(Vec<FenceBlock>),
     /// `value` is a hash of the key's whole value: two holders of one process have the same label.
     Contended {
-        holder: OtherHolder,
+        holder: Holder,
         value: u64,
     },
 }
@@ -61,7 +61,7 @@ pub(crate) enum Verdict {
 /// The holder at the most nodes, and whether it has the lock.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contention {
-    pub(crate) holder: OtherHolder,
+    pub(crate) holder: Holder,
     /// The holder is not known to have a majority: others may have asked at the same moment.
     pub(crate) split: bool,
     /// The holder cannot have a majority, whatever the nodes without an answer hold. So no caller
@@ -70,7 +70,7 @@ pub(crate) struct Contention {
 }
 
 /// The hash of the key's value at a node, and its holder.
-type Held<'a> = (u64, &'a OtherHolder);
+type Held<'a> = (u64, &'a Holder);
 
 /// Number of nodes with the same value.
 fn count(held: &[Held<'_>], value: u64) -> usize {
@@ -146,12 +146,12 @@ impl Tally {
         };
         let mut left = Some(Duration::ZERO);
         for (_, theirs) in held.iter().filter(|(other, _)| other == value) {
-            left = left.zip(theirs.left).map(|(left, theirs)| left.max(theirs));
+            left = left.zip(theirs.free_within).map(|(left, theirs)| left.max(theirs));
         }
         let (known, majority) = (count(&held, *value), majority(self.votes.len()));
         let unknown = self.votes.len() - self.count(is_answer);
         let (split, nobody) = (known < majority, known + unknown < majority);
-        Contention { holder: OtherHolder { owner: holder.owner.clone(), left }, split, nobody }
+        Contention { holder: Holder { free_within: left, ..(*holder).clone() }, split, nobody }
     }
 
     /// Whether the holder of a majority is known, or no further answer can show one.
@@ -219,8 +219,8 @@ mod tests {
         Ok(Vote::Granted(Vec::new()))
     }
 
-    fn other(owner: &str, seconds: u64) -> OtherHolder {
-        OtherHolder { owner: Some(owner.to_owned()), left: Some(Duration::from_secs(seconds)) }
+    fn other(owner: &str, seconds: u64) -> Holder {
+        Holder { free_within: Some(Duration::from_secs(seconds)), ..Holder::new(owner) }
     }
 
     fn contended(owner: &str, seconds: u64) -> Result<Vote, NodeError> {

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::in_flight::{InFlightGuard, TokenOwner};
-use crate::protocol::answer::{Answer, Failed, Grant, OtherHolder, Queueing, Released};
+use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
+use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 
 /// Pause before a lock that was lost at once is requested again.
@@ -31,7 +32,7 @@ pub(crate) struct Acquisition {
 /// Why the lock was not granted.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    Contended { key: LockKey, holder: OtherHolder, queue: Queueing },
+    Contended { key: LockKey, holder: Holder, queue: Queueing },
     Failed(LockError),
 }
 

@@ -18,23 +18,23 @@ use crate::engine::lease::renewals::Enrolled;
 #[cfg(feature = "test-util")]
 use crate::engine::lease::renewals::Renewable;
 use crate::engine::lease::tenure_state::TenureState;
-use crate::engine::queue::holder::{Holder, shown};
+use crate::engine::queue::holder::Holder;
 use crate::engine::queue::shared_queue::in_queue::{Ended, InQueue, TakenUp};
 use crate::engine::queue::shared_queue::{Question, Tenure};
 use crate::engine::telemetry;
 use crate::protocol::answer::{Grant, Released};
-use crate::protocol::lease::{Lease, Renewal};
+use crate::protocol::lease::Lease;
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceBlock};
+use crate::value::holder;
 use crate::value::key::LockKey;
 use crate::value::loss::{LossCause, Lost};
 use crate::value::random;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::task::spawn;
 use crate::value::time::{Moment, checked};
-use crate::value::token::label_of;
 
 /// Longest time between two checks of a lease by [`Held::lost`].
 const LEASE_CHECK: Duration = Duration::from_secs(5);
@@ -71,13 +71,13 @@ impl Held {
     pub(crate) fn taken_up(
         mut taken_up: TakenUp,
         waiter: &Request,
-        renewal: impl FnOnce(Moment) -> Renewal,
+        renewed_until: impl FnOnce(Moment) -> Option<Moment>,
     ) -> Result<Arc<Self>, LockError> {
         let (now, tenure) = (Moment::now(), taken_up.tenure.clone());
         let request = waiter.with_token_of(taken_up.acquisition.request(), tenure.kept_until);
         let acquisition = taken_up.acquisition.give_to(Arc::new(request));
         acquisition.request().granted(now);
-        let lease = Lease::passed(now, tenure.ends, waiter.ttl, renewal(now));
+        let lease = Lease::passed(now, tenure.ends, waiter.ttl, renewed_until(now));
         let due = lease.first_try(now, random::fraction());
         let fences = tenure.fences.filter(|_| waiter.fenced);
         let mut tenure_state = TenureState::new(tenure.began, tenure.sent, tenure.kept_until);
@@ -99,13 +99,13 @@ impl Held {
     pub(crate) fn new(
         acquisition: Acquisition,
         grant: Grant,
-        renewal: Renewal,
+        renewed_until: Option<Moment>,
         caller: Option<InQueue>,
     ) -> Result<Option<Arc<Self>>, LockError> {
         let ttl = acquisition.request().ttl;
         let (sent, now) = (grant.sent, Moment::now());
         let is_handed_off = grant.ttl < ttl;
-        let lease = Lease::handed_off(sent, grant.ttl, ttl, renewal);
+        let lease = Lease::new(sent, grant.ttl, ttl, renewed_until);
         // A lock that was handed off is confirmed while the body runs.
         let first = match is_handed_off {
             true => Some(now),
@@ -401,11 +401,8 @@ impl Drop for Held {
 }
 
 impl Holder for Held {
-    fn shown(&self) -> Option<String> {
-        match &self.tenure_state.label {
-            Some(label) => label_of(label.expose().as_bytes()),
-            None => shown(self.request()),
-        }
+    fn shown(&self) -> holder::Holder {
+        self.tenure_state.label.as_ref().unwrap_or(&self.request().token).holder()
     }
 
     fn ends(&self) -> Moment {

@@ -21,7 +21,7 @@ use crate::value::error::LockError;
 use crate::value::holder::Holder;
 use crate::value::inspection::{Found, HeldLock, ODD_MAX, Odd, QueuedWaiter};
 use crate::value::key::LockKey;
-use crate::value::token::{TOKEN_MAX, Token, label_of};
+use crate::value::token::{TOKEN_MAX, Token};
 
 /// Most keys that one script call reads.
 const KEYS_PER_CALL: usize = 100;
@@ -77,7 +77,7 @@ impl Redis {
             self.ask_server(|budget| self.eval(inspect::QUEUE.with(keys, &args), budget)).await;
         let (total, waiters) = reply.map_err(|error| error.into_error(key))?;
         let waiters = waiters.into_iter().map(|(token, left, callers)| {
-            let Holder { owner, note, .. } = Holder::of(label_of(&token), None);
+            let Holder { owner, note, .. } = Holder::of(&token, None);
             QueuedWaiter { owner, note, left: left.map(Duration::from_millis), callers }
         });
         let found: Vec<_> = waiters.collect();
@@ -203,8 +203,7 @@ fn read(
     let token = Token::found(&value);
     // It is negative for a key that does not expire.
     let left = u64::try_from(left).ok().map(Duration::from_millis);
-    let shown = token.as_ref().and_then(|_| label_of(&value));
-    let Holder { owner, note, since, .. } = Holder::of(shown, left);
+    let Holder { owner, note, since, .. } = Holder::of(&value, left);
     let sharing = Some(sharing).filter(|sharing| *sharing > 0);
     Some(HeldLock { key: key.clone(), owner, note, since, left, sharing, waiters, token })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::sleep_until;
 
-use crate::protocol::answer::{Answer, Failed, Grant, OtherHolder, Queueing};
+use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease;
 use crate::protocol::quorum::{
     Contention, NodeError, Tally, Verdict, Vote, late, majority, no_quorum,
@@ -19,6 +19,7 @@ use crate::store::redlock::store::Redlock;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::Fence;
+use crate::value::holder::Holder;
 use crate::value::time::{Instant, Moment};
 
 /// Why an attempt failed. Its tokens are released.
@@ -65,8 +66,8 @@ impl Redlock {
             let left = match self.attempt(request).await {
                 Ok(grant) => return Ok(Answer::Granted(grant)),
                 Err(Failure::Contended(Contention { holder, split, nobody })) => {
-                    let left = holder.left;
-                    let holder = if nobody { OtherHolder::default() } else { holder };
+                    let left = holder.free_within;
+                    let holder = if nobody { Holder::default() } else { holder };
                     // With split votes nobody may have the lock.
                     if over || !waits && !split {
                         // There is no queue, so no waiter is before this one.
