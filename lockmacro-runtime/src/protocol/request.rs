@@ -150,11 +150,14 @@ impl Request {
     /// The same request for some of its keys.
     pub(crate) fn part(&self, keys: &[LockKey]) -> Self {
         let all = self.rare();
+        let attempts = self.keys().iter().zip(self.all_attempts());
+        let theirs = attempts.filter(|(key, _)| keys.contains(key));
+        let theirs: Box<_> = theirs.map(|(_, attempts)| Arc::clone(attempts)).collect();
         let rare = Rare {
             several: if keys.len() > 1 { keys.into() } else { Box::default() },
             min_hold: all.min_hold,
             stays: all.stays.clone(),
-            all_attempts: self.attempts_of(keys),
+            all_attempts: OnceLock::from(theirs),
             ..Rare::default()
         };
         Self {
@@ -203,7 +206,9 @@ impl Request {
     ) -> Option<Self> {
         let mut request = if was_sent { self.take_over()? } else { self.copy() };
         request.ttl = request.ttl.min(longest);
-        request.is_watched_by(witness);
+        let mut rare = request.rare.take().unwrap_or_default();
+        rare.witness = Some(witness);
+        request.rare = OnceLock::from(rare);
         Some(request)
     }
 
@@ -237,13 +242,6 @@ impl Request {
         Self { until, ..request }
     }
 
-    /// Reports the answers to the request, while it waits, to `witness`.
-    fn is_watched_by(&mut self, witness: Arc<dyn Witness>) {
-        let mut rare = self.rare.take().unwrap_or_default();
-        rare.witness = Some(witness);
-        self.rare = OnceLock::from(rare);
-    }
-
     /// This request as that of the next holder of the lock that `held` was granted, with the token
     /// of `held`. Without another command the store may keep the lock until `kept_until`.
     pub(crate) fn with_token_of(&self, held: &Self, kept_until: Moment) -> Self {
@@ -275,11 +273,6 @@ impl Request {
     /// Records that a waiter waits for the release.
     pub(crate) fn note_awaited(&self) {
         self.awaited.store(true, Ordering::Release);
-    }
-
-    /// Whether a waiter may wait for the release.
-    pub(crate) fn may_be_awaited(&self) -> bool {
-        self.waits() || self.was_awaited()
     }
 
     /// Whether it is known that a waiter waits for the release, or that the token was in a queue.
@@ -334,14 +327,6 @@ impl Request {
     pub(crate) fn all_attempts(&self) -> &[Arc<Attempts>] {
         let none = || self.keys().iter().map(|_| Arc::default()).collect();
         self.rare().all_attempts.get_or_init(none)
-    }
-
-    fn attempts_of(&self, keys: &[LockKey]) -> OnceLock<Box<[Arc<Attempts>]>> {
-        let theirs =
-            |(key, attempts): (_, &Arc<Attempts>)| keys.contains(key).then(|| attempts.clone());
-        OnceLock::from(
-            self.keys().iter().zip(self.all_attempts()).filter_map(theirs).collect::<Box<[_]>>(),
-        )
     }
 
     /// Records a grant that a request sent at `sent` has brought, for `min_hold`.

@@ -134,11 +134,11 @@ impl LockKey {
         self.extra.as_ref()?.whole.as_deref()
     }
 
-    /// A key that was read from a server.
+    /// A key that was read from a server; `None` for one of the engine's own.
     #[cfg(feature = "look")]
-    pub(crate) fn found(text: String) -> Self {
+    pub(crate) fn found(text: String) -> Option<Self> {
         let extra = Extra { whole: Some("".into()), ..Extra::default() };
-        Self { extra: Some(Box::new(extra)), ..text.into() }
+        (!text.starts_with(RESERVED)).then(|| Self { extra: Some(Box::new(extra)), ..text.into() })
     }
 
     /// The key with a manager's prefix, unless it has one already.
@@ -174,12 +174,6 @@ impl LockKey {
     pub(crate) fn none() -> Self {
         let fault = "there is none: name one key or more".to_owned();
         Self::from_template(String::new(), "", Some(fault))
-    }
-
-    /// Whether it is one of the engine's own keys.
-    #[cfg(feature = "look")]
-    pub(crate) fn is_reserved(&self) -> bool {
-        self.text.starts_with(RESERVED)
     }
 
     /// Checks that the key can be locked.

@@ -166,7 +166,7 @@ pub(crate) fn hash_of(value: &[u8]) -> u64 {
 
 /// The part before the random digits of a token read from a server. Escaped, as any client can write there. `None` for a
 /// value of another format, which may be a secret as a whole.
-pub(crate) fn label_of(stored: &[u8]) -> Option<String> {
+fn label_of(stored: &[u8]) -> Option<String> {
     if stored.len() > TOKEN_MAX {
         return None;
     }
@@ -177,11 +177,18 @@ pub(crate) fn label_of(stored: &[u8]) -> Option<String> {
     ours.then(|| Escaped(label).to_string())
 }
 
-/// The label at the start of a manager's tokens: one line, at most 128 bytes with the lock's name,
-/// readable in `redis-cli GET`.
-pub(crate) fn label(text: &str) -> String {
-    let mut label = String::with_capacity(text.len());
-    extend(&mut label, text);
+/// The label at the start of a manager's tokens, by default `host:pid`: one line, at most 128 bytes
+/// with the lock's name, readable in `redis-cli GET`.
+pub(crate) fn label(given: Option<&str>) -> String {
+    let mut label = String::new();
+    match given {
+        Some(given) => extend(&mut label, given),
+        None => {
+            let name = rustix::system::uname();
+            let host = name.nodename().to_string_lossy();
+            extend(&mut label, &format!("{host}:{}", std::process::id()));
+        }
+    }
     label
 }
 
@@ -193,13 +200,6 @@ fn extend(label: &mut String, text: &str) {
         }
         label.push(c);
     }
-}
-
-/// The default label of a manager, `host:pid`.
-pub(crate) fn default_label() -> String {
-    let name = rustix::system::uname();
-    let host = name.nodename().to_string_lossy();
-    format!("{host}:{}", std::process::id())
 }
 
 #[cfg(test)]
@@ -255,10 +255,10 @@ mod tests {
 
     #[test]
     fn a_label_is_one_short_line() {
-        let shown = |text: &str, name| format!("{:?}", token(&label(text), name));
+        let shown = |text: &str, name| format!("{:?}", token(&label(Some(text)), name));
         assert_eq!(shown("web 3\n", "audit\torder"), "Token(web-3-:audit-order)");
         assert_eq!(shown("web", ""), "Token(web)");
-        let long = token(&label(&"订".repeat(100)), "f");
+        let long = token(&label(Some(&"订".repeat(100))), "f");
         assert!(long.expose().len() <= LABEL_MAX + "/".len() + RANDOM_DIGITS);
     }
 

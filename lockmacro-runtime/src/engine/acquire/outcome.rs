@@ -116,20 +116,21 @@ impl Wanted {
     ) -> Result<Acquired, LockError> {
         let error = match refusal {
             Refusal::Contended { key, holder, queue } => {
-                let retry = |before| manager.retry_after(&key, before, holder.free_within);
+                let before = match queue {
+                    Queueing::Outside => 0,
+                    Queueing::Left(rank) => rank,
+                    Queueing::Full => u32::MAX,
+                };
+                let retry_after = manager.retry_after(&key, before, holder.free_within);
+                let busy = match queue {
+                    Queueing::Outside => LockError::busy(key, holder, retry_after),
+                    Queueing::Left(rank) => LockError::timed_out(key, holder, retry_after, rank),
+                    Queueing::Full => LockError::queue_full(key, retry_after),
+                };
                 // Made here, so that an uncontended lock allocates nothing for it.
-                let message = self.rare.as_ref().and_then(|rare| rare.message.as_deref());
-                let message = message.map(str::to_owned);
-                match queue {
-                    Queueing::Outside => {
-                        let (retry_after, holder) = (retry(0), Box::new(holder));
-                        LockError::Busy { key, holder, retry_after, message }
-                    }
-                    Queueing::Left(rank) => {
-                        let (retry_after, holder) = (retry(rank), Box::new(holder));
-                        LockError::TimedOut { key, holder, retry_after, rank, message }
-                    }
-                    Queueing::Full => LockError::QueueFull { retry_after: retry(u32::MAX), key },
+                match self.rare.as_ref().and_then(|rare| rare.message.as_ref()) {
+                    Some(message) => busy.with_message(message),
+                    None => busy,
                 }
             }
             Refusal::Failed(error) => error,

@@ -176,10 +176,7 @@ fn text(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<String> {
 /// The name of a key as the key of a lock. Notes a name that cannot be one; leaves out the engine's
 /// own keys.
 fn usable(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<LockKey> {
-    let key = LockKey::found(text(name, odd)?);
-    if key.is_reserved() {
-        return None;
-    }
+    let key = LockKey::found(text(name, odd)?)?;
     let note = |error| note(odd, key.as_str().as_bytes(), &LockError::from(error).to_string());
     key.check().map_err(note).ok().map(|()| key)
 }

@@ -8,9 +8,7 @@ use tokio::time::sleep_until;
 
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease;
-use crate::protocol::quorum::{
-    Contention, NodeError, Tally, Verdict, Vote, late, majority, no_quorum,
-};
+use crate::protocol::quorum::{Contention, NodeError, Tally, Verdict, Vote, majority, no_quorum};
 use crate::protocol::request::Request;
 use crate::store::redlock::node::replaced;
 use crate::store::redlock::retry_delay::RetryDelay;
@@ -120,17 +118,15 @@ impl Redlock {
             }
             Verdict::Contended => {
                 // The first answers may name different holders, of which one has the lock.
-                let holder = |tally: &Tally| tally.tells_holder().then_some(());
-                counted(&mut round, &mut tally, until, holder).await;
+                let contention = counted(&mut round, &mut tally, until, Tally::contention).await;
                 round.go_on();
-                Failure::Contended(tally.contention())
+                Failure::Contended(contention)
             }
             Verdict::NoQuorum => {
                 // The other answers only complete the error.
-                let all = |tally: &Tally| tally.is_complete().then_some(());
-                counted(&mut round, &mut tally, until, all).await;
+                let fault = |tally: &Tally| tally.fault(&self.nodes.names);
+                let (error, transient) = counted(&mut round, &mut tally, until, fault).await;
                 round.go_on();
-                let (error, transient) = (tally.error(&self.nodes.names), tally.is_transient());
                 Failure::Fault { error, transient }
             }
         };
@@ -195,7 +191,8 @@ impl Redlock {
             }
         }
         for nth in won {
-            errors[*nth].get_or_insert_with(|| late("raising the fence"));
+            let late = || LockError::unavailable(Unavailability::Timeout, "raising the fence");
+            errors[*nth].get_or_insert_with(late);
         }
         let error = no_quorum(&self.nodes.names, errors.into_iter());
         Err(Failure::Fault { error, transient: true })
