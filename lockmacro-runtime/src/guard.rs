@@ -35,7 +35,15 @@ use crate::value::loss::{LossCause, Lost};
 /// ```
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as its guard is dropped"]
-pub struct LockGuard(pub(crate) Acquired);
+pub struct LockGuard {
+    pub(crate) lock: Acquired,
+}
+
+impl From<Acquired> for LockGuard {
+    fn from(lock: Acquired) -> Self {
+        Self { lock }
+    }
+}
 
 impl LockGuard {
     /// Returns a guard of the innermost lock around the running code, lost or not.
@@ -57,7 +65,7 @@ impl LockGuard {
     /// ```
     pub fn current() -> Option<Self> {
         let held = Scope::innermost()?;
-        Some(Self(Acquired::joining(held.only(), held, None)))
+        Some(Acquired::joining(held.only(), held, None).into())
     }
 
     /// Returns a guard of the lock on `key` around the running code, if that lock is held now.
@@ -81,7 +89,7 @@ impl LockGuard {
     pub fn of(key: impl Into<LockKey>) -> Option<Self> {
         let key = key.into();
         let held = Scope::find(|held| held.nth_named(&key).is_some() && held.remaining().is_ok())?;
-        Some(Self(Acquired::joining(held.nth_named(&key), held, None)))
+        Some(Acquired::joining(held.nth_named(&key), held, None).into())
     }
 
     /// Returns another guard of the same lock, which does not release it.
@@ -97,7 +105,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn share(&self) -> Self {
-        Self(Acquired { held: Arc::clone(&self.0.held), joined: true, ..self.0 })
+        Acquired { held: Arc::clone(&self.lock.held), joined: true, ..self.lock }.into()
     }
 
     /// Returns whether another guard releases the lock of this guard.
@@ -111,7 +119,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn is_joined(&self) -> bool {
-        self.0.joined
+        self.lock.joined
     }
 
     /// Returns the key that is held; the first one of several.
@@ -125,8 +133,8 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn key(&self) -> &LockKey {
-        let request = self.0.held.request();
-        self.0.nth.and_then(|nth| request.keys().get(usize::from(nth))).unwrap_or(&request.key)
+        let request = self.lock.held.request();
+        self.lock.nth.and_then(|nth| request.keys().get(usize::from(nth))).unwrap_or(&request.key)
     }
 
     /// Returns every key of the lock, in the order of their bytes.
@@ -140,7 +148,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn keys(&self) -> &[LockKey] {
-        self.0.held.request().keys()
+        self.lock.held.request().keys()
     }
 
     /// Returns the fence of this grant, if the lock was acquired with one: see
@@ -156,7 +164,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn fence(&self) -> Option<Fence> {
-        self.0.held.fence(self.0.nth?)
+        self.lock.held.fence(self.lock.nth?)
     }
 
     /// Returns the fence of one of the lock's keys, if the lock was acquired with fences.
@@ -171,7 +179,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn fence_of(&self, key: impl Into<LockKey>) -> Option<Fence> {
-        self.0.held.fence(self.0.held.nth_named(&key.into())?)
+        self.lock.held.fence(self.lock.held.nth_named(&key.into())?)
     }
 
     /// Returns how long the lock may still be relied on; zero once it is lost or released.
@@ -190,7 +198,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn remaining(&self) -> Duration {
-        self.0.held.remaining().unwrap_or_default()
+        self.lock.held.remaining().unwrap_or_default()
     }
 
     /// Returns whether the lock may be relied on now.
@@ -233,7 +241,7 @@ impl LockGuard {
     /// # Cancellation
     /// Nothing is lost by dropping the future.
     pub async fn lost(&self) -> Lost {
-        self.0.held.lost().await
+        self.lock.held.lost().await
     }
 
     /// Fails once the lock is lost, or released by the guard that owns it. A long computation calls
@@ -254,7 +262,7 @@ impl LockGuard {
     /// # Errors
     /// [`LockError::Lost`].
     pub fn check(&self) -> Result<(), LockError> {
-        self.0.held.remaining()?;
+        self.lock.held.remaining()?;
         Ok(())
     }
 
@@ -283,9 +291,9 @@ impl LockGuard {
     /// # }
     /// ```
     pub async fn scope<F: Future>(&self, work: F) -> F::Output {
-        let (level, mut work) = (Scope::inside(Arc::clone(&self.0.held)), pin!(work));
+        let (level, mut work) = (Scope::inside(Arc::clone(&self.lock.held)), pin!(work));
         let inside = poll_fn(|cx| level.enter(|| work.as_mut().poll(cx)));
-        self.0.held.current().unless_here().around(inside).await
+        self.lock.held.current().unless_here().around(inside).await
     }
 
     /// Extends the lease to at least `ttl` from now, but not beyond
@@ -312,7 +320,7 @@ impl LockGuard {
     /// Dropping the future leaves open whether the request was sent. The guard counts on the
     /// shorter lease.
     pub async fn extend(&self, ttl: Duration) -> Result<(), LockError> {
-        self.0.held.extend(check_ttl(ttl)?).await
+        self.lock.held.extend(check_ttl(ttl)?).await
     }
 
     /// Releases the lock, and waits for the server's answer. A joined guard does nothing.
@@ -333,11 +341,11 @@ impl LockGuard {
     /// # Cancellation
     /// Dropping the future finishes the release in the background.
     pub async fn release(self) -> Result<(), LockError> {
-        if self.0.joined {
+        if self.lock.joined {
             return Ok(());
         }
-        let lost = self.0.held.remaining().err();
-        let found = self.0.held.release().await?;
+        let lost = self.lock.held.remaining().err();
+        let found = self.lock.held.release().await?;
         self.confirm(found, lost)
     }
 
@@ -356,11 +364,11 @@ impl LockGuard {
     /// # Errors
     /// As [`release`](LockGuard::release).
     pub fn release_blocking(self) -> Result<(), LockError> {
-        if self.0.joined {
+        if self.lock.joined {
             return Ok(());
         }
-        let lost = self.0.held.remaining().err();
-        let found = self.0.held.release_blocking()?;
+        let lost = self.lock.held.remaining().err();
+        let found = self.lock.held.release_blocking()?;
         self.confirm(found, lost)
     }
 
@@ -369,10 +377,10 @@ impl LockGuard {
             (Some(lost), _) => Err(lost.into()),
             (None, Released::Held) => Ok(()),
             (None, Released::NotHeld) => {
-                Err(Lost::of(self.0.held.request().listed(), LossCause::Taken).into())
+                Err(Lost::of(self.lock.held.request().listed(), LossCause::Taken).into())
             }
             (None, Released::Unconfirmed) => Err(LockError::unavailable_at(
-                self.0.held.manager().store().servers().address(self.0.held.request()),
+                self.lock.held.manager().store().servers().address(self.lock.held.request()),
                 Unavailability::Disconnected,
                 "no answer to the release: the key ends with its ttl at the latest",
             )),

@@ -89,7 +89,7 @@ impl Lock {
     /// # Cancellation
     /// As [`acquire`](Lock::acquire).
     pub async fn acquire_fenced(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(LockGuard(acquire(self.spec, true, Errors::Carried).await?))
+        fenced(acquire(self.spec, true, Errors::Carried).await?.into())
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
@@ -109,7 +109,7 @@ impl Lock {
     /// As [`acquire_fenced`](Lock::acquire_fenced) and
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(LockGuard(acquire_blocking(self.spec, true, Errors::Carried)?))
+        fenced(acquire_blocking(self.spec, true, Errors::Carried)?.into())
     }
 }
 
@@ -459,7 +459,7 @@ impl<F> Lock<F> {
     /// # Panics
     /// Panics inside of tokio when the runtime was built without `enable_time` and `enable_io`.
     pub fn acquire(self) -> impl Future<Output = Result<LockGuard, LockError>> {
-        acquire(self.spec, false, Errors::Carried).map_ok(LockGuard)
+        acquire(self.spec, false, Errors::Carried).map_ok(LockGuard::from)
     }
 
     /// Acquires the lock as [`acquire`](Lock::acquire) does, in code that is not async.
@@ -487,7 +487,7 @@ impl<F> Lock<F> {
     /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] on the thread of a
     /// current-thread runtime. The `spawn_blocking` threads of such a runtime are fine.
     pub fn acquire_blocking(self) -> Result<LockGuard, LockError> {
-        acquire_blocking(self.spec, false, Errors::Carried).map(LockGuard)
+        acquire_blocking(self.spec, false, Errors::Carried).map(LockGuard::from)
     }
 }
 

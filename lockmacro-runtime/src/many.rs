@@ -80,7 +80,7 @@ impl Lock<Vec<Fence>> {
     /// As [`acquire`](Lock::acquire).
     pub async fn acquire_fenced(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
         let given = self.spec.keys().cloned().collect();
-        fenced(LockGuard(acquire(self.spec, true, Errors::Carried).await?), given)
+        fenced(acquire(self.spec, true, Errors::Carried).await?.into(), given)
     }
 
     /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
@@ -100,12 +100,12 @@ impl Lock<Vec<Fence>> {
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
         let given = self.spec.keys().cloned().collect();
-        fenced(LockGuard(acquire_blocking(self.spec, true, Errors::Carried)?), given)
+        fenced(acquire_blocking(self.spec, true, Errors::Carried)?.into(), given)
     }
 }
 
 fn fenced(guard: LockGuard, keys: Vec<LockKey>) -> Result<(LockGuard, Vec<Fence>), LockError> {
-    let prefix = &guard.0.held.manager().defaults.prefix;
+    let prefix = &guard.lock.held.manager().defaults.prefix;
     let fence_of = |key: LockKey| {
         let key = key.under(prefix)?;
         guard.fence_of(&key).ok_or(LockError::NoFence { key })

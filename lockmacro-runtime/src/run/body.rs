@@ -113,7 +113,7 @@ impl<F> Lock<F> {
     /// # Ok(()) }
     /// ```
     pub fn recovering<R, H: FnOnce(Lost, R) -> R>(self, recover: H) -> Recovering<H> {
-        Recovering(Call::new(Start::Lock(self.spec)).recovering(recover))
+        Recovering { call: Call::new(Start::Lock(self.spec)).recovering(recover) }
     }
 
     /// Converts each [`LockError`] to the body's error type with `map`, for an error type that is
@@ -133,7 +133,7 @@ impl<F> Lock<F> {
     /// # Ok(()) }
     /// ```
     pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<(), M> {
-        MapErr(Call::new(Start::Lock(self.spec)).mapping(map))
+        MapErr { call: Call::new(Start::Lock(self.spec)).mapping(map) }
     }
 }
 
@@ -149,34 +149,36 @@ impl LockGuard {
     /// # Cancellation
     /// Dropping the future drops the body and then releases the lock in the background.
     pub fn run<B: Future<Output: LockOutcome>>(self, body: B) -> Run<B, Report<B::Output>> {
-        Call::new(Start::Guard(self.0)).run(body, reported)
+        Call::new(Start::Guard(self.lock)).run(body, reported)
     }
 
     /// Runs a `body` that is not async as [`run`](LockGuard::run) does. Such a body cannot be
     /// stopped: when the lock is lost, the body finishes first.
     pub fn run_blocking<R: LockOutcome>(self, body: impl FnOnce() -> R) -> R {
-        Call::new(Start::Guard(self.0)).run_blocking(body, reported)
+        Call::new(Start::Guard(self.lock)).run_blocking(body, reported)
     }
 
     /// Runs `body` as [`run`](LockGuard::run) does, for the return types of `on_busy = skip`. An
     /// error that the return type cannot carry is logged.
     pub fn run_or_skip<B: Future<Output: SkipOutcome>>(self, body: B) -> Run<B, Report<B::Output>> {
-        Call::new(Start::Guard(self.0)).or_skip::<B::Output>(Errors::Reported).run(body, skipped)
+        Call::new(Start::Guard(self.lock)).or_skip::<B::Output>(Errors::Reported).run(body, skipped)
     }
 
     /// Runs a `body` that is not async as [`run_or_skip`](LockGuard::run_or_skip) does.
     pub fn run_blocking_or_skip<R: SkipOutcome>(self, body: impl FnOnce() -> R) -> R {
-        Call::new(Start::Guard(self.0)).or_skip::<R>(Errors::Reported).run_blocking(body, skipped)
+        Call::new(Start::Guard(self.lock))
+            .or_skip::<R>(Errors::Reported)
+            .run_blocking(body, skipped)
     }
 
     /// Calls `recover` when the lock is lost while a body runs: see [`Recovering`].
     pub fn recovering<R, H: FnOnce(Lost, R) -> R>(self, recover: H) -> Recovering<H> {
-        Recovering(Call::new(Start::Guard(self.0)).recovering(recover))
+        Recovering { call: Call::new(Start::Guard(self.lock)).recovering(recover) }
     }
 
     /// Converts each [`LockError`] to the body's error type with `map`, as [`Lock::map_err`] does.
     pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<(), M> {
-        MapErr(Call::new(Start::Guard(self.0)).mapping(map))
+        MapErr { call: Call::new(Start::Guard(self.lock)).mapping(map) }
     }
 }
 
@@ -189,7 +191,9 @@ impl LockGuard {
 /// nor the function runs, and the caller gets [`LockError::Lost`](crate::LockError::Lost).
 #[derive(Debug)]
 #[must_use = "a lock does nothing until it is run"]
-pub struct Recovering<H>(Call<H, ()>);
+pub struct Recovering<H> {
+    call: Call<H, ()>,
+}
 
 impl<H> Recovering<H> {
     /// Runs `body` as [`Lock::run`] and [`LockGuard::run`] do, and calls the function after a loss.
@@ -202,7 +206,7 @@ impl<H> Recovering<H> {
         B: Future<Output: LockOutcome>,
         H: FnOnce(Lost, B::Output) -> B::Output,
     {
-        self.0.run(body, reported)
+        self.call.run(body, reported)
     }
 
     /// Runs `body` as [`run`](Recovering::run) does, for the return types of `on_busy = skip`.
@@ -217,7 +221,7 @@ impl<H> Recovering<H> {
         B: Future<Output: SkipOutcome>,
         H: FnOnce(Lost, B::Output) -> B::Output,
     {
-        self.0.or_skip::<B::Output>(Errors::ReportedUnlessLate).run(body, skipped)
+        self.call.or_skip::<B::Output>(Errors::ReportedUnlessLate).run(body, skipped)
     }
 
     /// Runs a `body` that is not async as [`run`](Recovering::run) does.
@@ -226,7 +230,7 @@ impl<H> Recovering<H> {
         R: LockOutcome,
         H: FnOnce(Lost, R) -> R,
     {
-        self.0.run_blocking(body, reported)
+        self.call.run_blocking(body, reported)
     }
 
     /// Runs a `body` that is not async as [`run_or_skip`](Recovering::run_or_skip) does.
@@ -235,13 +239,13 @@ impl<H> Recovering<H> {
         R: SkipOutcome,
         H: FnOnce(Lost, R) -> R,
     {
-        self.0.or_skip::<R>(Errors::ReportedUnlessLate).run_blocking(body, skipped)
+        self.call.or_skip::<R>(Errors::ReportedUnlessLate).run_blocking(body, skipped)
     }
 
     /// Converts each [`LockError`] that is not recovered from to the body's error type with `map`,
     /// as [`Lock::map_err`] does.
     pub fn map_err<E, M: FnOnce(LockError) -> E>(self, map: M) -> MapErr<H, M> {
-        MapErr(self.0.mapping(map))
+        MapErr { call: self.call.mapping(map) }
     }
 }
 
@@ -249,7 +253,9 @@ impl<H> Recovering<H> {
 /// [`LockGuard::map_err`].
 #[derive(Debug)]
 #[must_use = "a lock does nothing until it is run"]
-pub struct MapErr<H, M>(Call<H, M>);
+pub struct MapErr<H, M> {
+    call: Call<H, M>,
+}
 
 impl<H, M> MapErr<H, M> {
     /// Runs `body`, which returns a `Result`, as [`Lock::run`], [`LockGuard::run`] and
@@ -263,7 +269,7 @@ impl<H, M> MapErr<H, M> {
         H: Recover<B::Output>,
         M: FnOnce(LockError) -> <B::Output as AnyResult>::Error,
     {
-        self.0.run(body, mapped)
+        self.call.run(body, mapped)
     }
 
     /// Runs `body` as [`Lock::run_or_skip`] does, for `Result<(), E>` and `Result<Option<T>, E>`.
@@ -277,7 +283,7 @@ impl<H, M> MapErr<H, M> {
         M: FnOnce(LockError) -> <B::Output as AnyResult>::Error,
         Result<<B::Output as AnyResult>::Value, LockError>: SkipOutcome,
     {
-        self.0.or_skip::<Result<_, LockError>>(Errors::Carried).run(body, mapped_or_skipped)
+        self.call.or_skip::<Result<_, LockError>>(Errors::Carried).run(body, mapped_or_skipped)
     }
 
     /// Runs a `body` that is not async as [`run`](MapErr::run) does.
@@ -286,7 +292,7 @@ impl<H, M> MapErr<H, M> {
         H: Recover<R>,
         M: FnOnce(LockError) -> R::Error,
     {
-        self.0.run_blocking(body, mapped)
+        self.call.run_blocking(body, mapped)
     }
 
     /// Runs a `body` that is not async as [`run_or_skip`](MapErr::run_or_skip) does.
@@ -296,7 +302,7 @@ impl<H, M> MapErr<H, M> {
         M: FnOnce(LockError) -> R::Error,
         Result<R::Value, LockError>: SkipOutcome,
     {
-        self.0
+        self.call
             .or_skip::<Result<_, LockError>>(Errors::Carried)
             .run_blocking(body, mapped_or_skipped)
     }

@@ -122,15 +122,15 @@ impl Wanted {
                     Queueing::Full => u32::MAX,
                 };
                 let retry_after = manager.retry_after(&key, before, holder.free_within);
-                let busy = match queue {
-                    Queueing::Outside => LockError::busy(key, holder, retry_after),
-                    Queueing::Left(rank) => LockError::timed_out(key, holder, retry_after, rank),
-                    Queueing::Full => LockError::queue_full(key, retry_after),
-                };
                 // Made here, so that an uncontended lock allocates nothing for it.
-                match self.rare.as_ref().and_then(|rare| rare.message.as_ref()) {
-                    Some(message) => busy.with_message(message),
-                    None => busy,
+                let message = self.rare.as_ref().and_then(|rare| rare.message.as_deref());
+                let message = message.map(str::to_owned);
+                match queue {
+                    Queueing::Outside => LockError::Busy { key, holder, retry_after, message },
+                    Queueing::Left(rank) => {
+                        LockError::TimedOut { key, holder, retry_after, rank, message }
+                    }
+                    Queueing::Full => LockError::QueueFull { key, retry_after },
                 }
             }
             Refusal::Failed(error) => error,

@@ -32,7 +32,7 @@ pub(crate) struct Acquisition {
 /// Why the lock was not granted.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    Contended { key: LockKey, holder: Holder, queue: Queueing },
+    Contended { key: LockKey, holder: Box<Holder>, queue: Queueing },
     Failed(LockError),
 }
 
@@ -152,7 +152,7 @@ impl Acquisition {
                 // node of a Redlock may hold an earlier one of several keys although it has not
                 // answered.
                 self.forget_unless(!self.request.applied().is_known() || is_queued);
-                Err(Refusal::Contended { key, holder, queue })
+                Err(Refusal::Contended { key, holder: Box::new(holder), queue })
             }
             Ok(Answer::Lost(reported)) => self.take_answer(*reported),
             Err(Failed { error, applied }) => {

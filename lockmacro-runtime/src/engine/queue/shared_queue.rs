@@ -424,7 +424,7 @@ impl SharedQueue {
             }
         };
         holder.free_within = until.map(|until| until.since(Moment::now()));
-        Refusal::Contended { key: self.key.clone(), holder, queue }
+        Refusal::Contended { key: self.key.clone(), holder: Box::new(holder), queue }
     }
 
     /// Returns whether a watch has to be started, and the holder. A watch that would sleep too long
