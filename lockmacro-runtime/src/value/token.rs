@@ -164,8 +164,8 @@ pub(crate) fn hash_of(value: &[u8]) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
 
-/// The part before the random digits of a token read from a server. Escaped, as any client can write there. `None` for a
-/// value of another format, which may be a secret as a whole.
+/// The part before the random digits of a token read from a server. Escaped, as any client can write
+/// there. `None` for a value of another format, which may be a secret as a whole.
 fn label_of(stored: &[u8]) -> Option<String> {
     if stored.len() > TOKEN_MAX {
         return None;
