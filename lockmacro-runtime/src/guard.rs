@@ -8,13 +8,12 @@ use std::time::Duration;
 use crate::engine::acquire::outcome::Acquired;
 use crate::engine::acquire::reentry::Scope;
 use crate::engine::current;
-use crate::engine::lease::held::Held;
 use crate::protocol::answer::Released;
 use crate::value::defaults::check_ttl;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::Fence;
 use crate::value::key::LockKey;
-use crate::value::loss::{LossCause, Lost, OnLost};
+use crate::value::loss::{LossCause, Lost};
 
 /// The guard of a held lock, until the lock is released or lost.
 ///
@@ -38,18 +37,12 @@ use crate::value::loss::{LossCause, Lost, OnLost};
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as its guard is dropped"]
 pub struct LockGuard {
-    held: Arc<Held>,
-    /// The index of the key that this guard is for; `None` for all of several keys.
-    nth: Option<u8>,
-    on_lost: OnLost,
-    releases_in_background: bool,
-    joined: bool,
+    pub(crate) lock: Acquired,
 }
 
 impl From<Acquired> for LockGuard {
-    fn from(acquired: Acquired) -> Self {
-        let Acquired { held, nth, on_lost, releases_in_background, joined } = acquired;
-        Self { held, nth, on_lost, releases_in_background, joined }
+    fn from(lock: Acquired) -> Self {
+        Self { lock }
     }
 }
 
@@ -73,7 +66,7 @@ impl LockGuard {
     /// ```
     pub fn current() -> Option<Self> {
         let held = Scope::innermost()?;
-        Some(Self::joining(held.only(), held))
+        Some(Acquired::joining(held.only(), held, None).into())
     }
 
     /// Returns a guard of the lock on `key` around the running code, if that lock is held now.
@@ -97,7 +90,7 @@ impl LockGuard {
     pub fn of(key: impl Into<LockKey>) -> Option<Self> {
         let key = key.into();
         let held = Scope::find(|held| held.nth_named(&key).is_some() && held.remaining().is_ok())?;
-        Some(Self::joining(held.nth_named(&key), held))
+        Some(Acquired::joining(held.nth_named(&key), held, None).into())
     }
 
     /// Returns another guard of the same lock, which does not release it.
@@ -113,7 +106,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn share(&self) -> Self {
-        Self { held: Arc::clone(&self.held), joined: true, ..*self }
+        Acquired { held: Arc::clone(&self.lock.held), joined: true, ..self.lock }.into()
     }
 
     /// Returns whether another guard releases the lock of this guard.
@@ -127,7 +120,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn is_joined(&self) -> bool {
-        self.joined
+        self.lock.joined
     }
 
     /// Returns the key that is held; the first one of several.
@@ -141,8 +134,8 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn key(&self) -> &LockKey {
-        let request = self.held.request();
-        self.nth.and_then(|nth| request.keys().get(usize::from(nth))).unwrap_or(&request.key)
+        let request = self.lock.held.request();
+        self.lock.nth.and_then(|nth| request.keys().get(usize::from(nth))).unwrap_or(&request.key)
     }
 
     /// Returns every key of the lock, in the order of their bytes.
@@ -156,7 +149,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn keys(&self) -> &[LockKey] {
-        self.held.request().keys()
+        self.lock.held.request().keys()
     }
 
     /// Returns the fence of this grant, if the lock was acquired with one: see
@@ -172,7 +165,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn fence(&self) -> Option<Fence> {
-        self.held.fence(self.nth?)
+        self.lock.held.fence(self.lock.nth?)
     }
 
     /// Returns the fence of one of the lock's keys, if the lock was acquired with fences.
@@ -187,7 +180,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn fence_of(&self, key: impl Into<LockKey>) -> Option<Fence> {
-        self.held.fence(self.held.nth_named(&key.into())?)
+        self.lock.held.fence(self.lock.held.nth_named(&key.into())?)
     }
 
     /// Returns how long the lock may still be relied on; zero once it is lost or released.
@@ -206,7 +199,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn remaining(&self) -> Duration {
-        self.held.remaining().unwrap_or_default()
+        self.lock.held.remaining().unwrap_or_default()
     }
 
     /// Returns whether the lock may be relied on now.
@@ -249,7 +242,7 @@ impl LockGuard {
     /// # Cancellation
     /// Nothing is lost by dropping the future.
     pub async fn lost(&self) -> Lost {
-        self.held.lost().await
+        self.lock.held.lost().await
     }
 
     /// Fails once the lock is lost, or released by the guard that owns it. A long computation calls
@@ -270,7 +263,7 @@ impl LockGuard {
     /// # Errors
     /// [`LockError::Lost`].
     pub fn check(&self) -> Result<(), LockError> {
-        self.held.remaining()?;
+        self.lock.held.remaining()?;
         Ok(())
     }
 
@@ -299,9 +292,9 @@ impl LockGuard {
     /// # }
     /// ```
     pub async fn scope<F: Future>(&self, work: F) -> F::Output {
-        let (level, mut work) = (self.level(), pin!(work));
+        let (level, mut work) = (Scope::inside(Arc::clone(&self.lock.held)), pin!(work));
         let inside = poll_fn(|cx| level.enter(|| work.as_mut().poll(cx)));
-        let scope = current::here().or_else(|| self.held.scope.clone());
+        let scope = current::here().or_else(|| self.lock.held.scope.clone());
         current::around(scope, inside).await
     }
 
@@ -329,7 +322,7 @@ impl LockGuard {
     /// Dropping the future leaves open whether the request was sent. The guard counts on the
     /// shorter lease.
     pub async fn extend(&self, ttl: Duration) -> Result<(), LockError> {
-        self.held.extend(check_ttl(ttl)?).await
+        self.lock.held.extend(check_ttl(ttl)?).await
     }
 
     /// Releases the lock, and waits for the server's answer. A joined guard does nothing.
@@ -350,11 +343,11 @@ impl LockGuard {
     /// # Cancellation
     /// Dropping the future finishes the release in the background.
     pub async fn release(self) -> Result<(), LockError> {
-        if self.joined {
+        if self.lock.joined {
             return Ok(());
         }
-        let lost = self.held.remaining().err();
-        let found = self.held.release().await?;
+        let lost = self.lock.held.remaining().err();
+        let found = self.lock.held.release().await?;
         self.confirm(found, lost)
     }
 
@@ -373,43 +366,12 @@ impl LockGuard {
     /// # Errors
     /// As [`release`](LockGuard::release).
     pub fn release_blocking(self) -> Result<(), LockError> {
-        if self.joined {
+        if self.lock.joined {
             return Ok(());
         }
-        let lost = self.held.remaining().err();
-        let found = self.held.release_blocking()?;
+        let lost = self.lock.held.remaining().err();
+        let found = self.lock.held.release_blocking()?;
         self.confirm(found, lost)
-    }
-
-    /// The same guard with another policy.
-    pub(crate) fn with(mut self, on_lost: OnLost) -> Self {
-        self.on_lost = on_lost;
-        self
-    }
-
-    /// Hands the lock over at the end of a body, where no caller waits for the release. The guard
-    /// does not release it any more then.
-    pub(crate) fn take_for_background(&mut self) -> Option<Arc<Held>> {
-        let is_last = self.releases_in_background && !self.joined;
-        self.joined |= is_last;
-        is_last.then(|| Arc::clone(&self.held))
-    }
-
-    pub(crate) fn held(&self) -> &Held {
-        &self.held
-    }
-
-    pub(crate) fn on_lost(&self) -> OnLost {
-        self.on_lost
-    }
-
-    /// This lock, inside of the locks around the running code.
-    pub(crate) fn level(&self) -> Scope {
-        Scope::inside(Arc::clone(&self.held))
-    }
-
-    fn joining(nth: Option<u8>, held: Arc<Held>) -> Self {
-        Self { held, nth, on_lost: OnLost::default(), releases_in_background: false, joined: true }
     }
 
     fn confirm(&self, found: Released, lost: Option<Lost>) -> Result<(), LockError> {
@@ -417,22 +379,13 @@ impl LockGuard {
             (Some(lost), _) => Err(lost.into()),
             (None, Released::Held) => Ok(()),
             (None, Released::NotHeld) => {
-                Err(Lost::of(self.held.request().listed(), LossCause::Taken).into())
+                Err(Lost::of(self.lock.held.request().listed(), LossCause::Taken).into())
             }
             (None, Released::Unconfirmed) => Err(LockError::unavailable_at(
-                self.held.manager().store().servers().address(self.held.request()),
+                self.lock.held.manager().store().servers().address(self.lock.held.request()),
                 Unavailability::Disconnected,
                 "no answer to the release: the key ends with its ttl at the latest",
             )),
-        }
-    }
-}
-
-impl Drop for LockGuard {
-    fn drop(&mut self) {
-        if !self.joined {
-            // Joined guards may still refer to the lock; the release does not wait for them.
-            self.held.abandon();
         }
     }
 }

@@ -121,7 +121,7 @@ pub mod __same_version_as_lockmacro_0_1_0 {
     pub use crate::expansion::constant_key;
     pub use crate::outcome::outcome;
     use crate::run::report::AnyResult;
-    pub use crate::value::policy_check::checked;
+    pub use crate::value::policy::checked;
     // For `crate = path`: a wrong path gives one error message, at the path.
     pub use crate::*;
 

@@ -1,7 +1,6 @@
 //! The builder of a lock on one key. Long, because its items have examples.
 
 use std::borrow::Cow;
-use std::iter;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,8 +130,7 @@ impl<F> Lock<F> {
     /// let lock = Lock::new("order:42").ttl(Duration::from_secs(300));
     /// ```
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.spec.ttl = Some(ttl);
-        self.spec.renewed.get_or_insert(false);
+        self.spec.policy.ttl = Some(ttl);
         self
     }
 
@@ -149,7 +147,7 @@ impl<F> Lock<F> {
     /// let lock = Lock::new("import").ttl(Duration::from_secs(10)).renew();
     /// ```
     pub fn renew(mut self) -> Self {
-        self.spec.renewed = Some(true);
+        self.spec.policy.renews = true;
         self
     }
 
@@ -164,7 +162,7 @@ impl<F> Lock<F> {
     /// let lock = Lock::new("import").max_hold(Duration::from_secs(600));
     /// ```
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.spec.max_hold = Some(max_hold);
+        self.spec.policy.max_hold = Some(max_hold);
         self
     }
 
@@ -185,7 +183,7 @@ impl<F> Lock<F> {
     /// # Ok(()) }
     /// ```
     pub fn min_hold(mut self, min_hold: Duration) -> Self {
-        self.spec.min_hold = min_hold;
+        self.spec.policy.min_hold = Some(min_hold);
         self
     }
 
@@ -196,7 +194,7 @@ impl<F> Lock<F> {
     /// let lock = Lock::new("order:42").on_lost(OnLost::Error); // the body runs to its end
     /// ```
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
-        self.spec.on_lost = on_lost;
+        self.spec.policy.on_lost = Some(on_lost);
         self
     }
 
@@ -229,7 +227,7 @@ impl<F> Lock<F> {
     /// # }
     /// ```
     pub fn release_in_background(mut self) -> Self {
-        self.spec.releases_in_background = true;
+        self.spec.policy.releases_in_background = true;
         self
     }
 
@@ -292,10 +290,7 @@ impl<F> Lock<F> {
     }
 
     fn with_mode(mut self, mode: Mode) -> Self {
-        let spec = &mut *self.spec;
-        for key in iter::once(&mut spec.key).chain(&mut spec.more) {
-            *key = key.clone().with_mode(mode);
-        }
+        self.spec.set_mode(mode, |_| true);
         self
     }
 
@@ -329,7 +324,7 @@ impl<F> Lock<F> {
     /// # Cancellation
     /// A waiter whose future is dropped leaves the queue.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.spec.wait = Some(wait);
+        self.spec.policy.wait = Some(wait);
         self
     }
 

@@ -79,7 +79,7 @@ impl Lock<Vec<Fence>> {
     /// # Cancellation
     /// As [`acquire`](Lock::acquire).
     pub async fn acquire_fenced(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
-        let given = self.spec.keys();
+        let given = self.spec.keys().cloned().collect();
         fenced(acquire(self.spec, true, Errors::Carried).await?.into(), given)
     }
 
@@ -99,13 +99,13 @@ impl Lock<Vec<Fence>> {
     /// As [`acquire_fenced`](Lock::acquire_fenced) and
     /// [`acquire_blocking`](Lock::acquire_blocking).
     pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Vec<Fence>), LockError> {
-        let given = self.spec.keys();
+        let given = self.spec.keys().cloned().collect();
         fenced(acquire_blocking(self.spec, true, Errors::Carried)?.into(), given)
     }
 }
 
 fn fenced(guard: LockGuard, keys: Vec<LockKey>) -> Result<(LockGuard, Vec<Fence>), LockError> {
-    let prefix = &guard.held().manager().defaults.prefix;
+    let prefix = &guard.lock.held.manager().defaults.prefix;
     let fence_of = |key: LockKey| {
         let key = key.under(prefix)?;
         guard.fence_of(&key).ok_or(LockError::NoFence { key })

@@ -257,7 +257,7 @@ fn the_limits_are_those_of_the_code() {
         ),
         (
             "`holder_note` | 64 bytes; a longer one is cut",
-            "value/holder.rs",
+            "value/token.rs",
             &["NOTE_MAX: usize = 64"][..],
         ),
         (

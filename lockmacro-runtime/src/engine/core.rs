@@ -19,7 +19,7 @@ use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::time::Moment;
-use crate::value::token::{default_label, label};
+use crate::value::token::label;
 
 /// Round trips in a turn.
 const ROUND_TRIPS: u32 = 10;
@@ -71,7 +71,7 @@ impl Core {
                 max_deferred_size,
                 background: Background::new(&store),
                 store: Arc::new(store),
-                label: label(&its_label.unwrap_or_else(default_label)),
+                label: label(its_label.as_deref()),
                 defaults,
                 hold_times: HoldTimes::default(),
                 in_flight: Arc::default(),

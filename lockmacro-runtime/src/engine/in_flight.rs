@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
 use crate::protocol::request::Request;
+use crate::value::sync::until;
 
 /// A counter of locks that may have to be released.
 #[derive(Debug, Default)]
@@ -28,14 +29,7 @@ impl InFlight {
 
     /// Waits until the count is zero.
     pub(crate) async fn empty(&self) {
-        loop {
-            // Registered before the check, so that no change between the two is missed.
-            let empty = self.empty.notified();
-            if self.count() == 0 {
-                return;
-            }
-            empty.await;
-        }
+        until(&self.empty, || (self.count() == 0).then_some(())).await;
     }
 }
 

@@ -9,7 +9,6 @@ use crate::value::error::LockError;
 use crate::value::fence::FenceBlock;
 use crate::value::holder::Holder;
 use crate::value::time::Moment;
-use crate::value::token::label_of;
 
 /// Answer to a request.
 #[derive(Debug)]
@@ -18,7 +17,7 @@ pub(crate) enum Answer {
     /// Another holder has the lock, or the `nth` of several keys. `earlier` as in [`Grant`].
     Contended {
         nth: usize,
-        holder: OtherHolder,
+        holder: Holder,
         queue: Queueing,
         earlier: Applied,
     },
@@ -26,33 +25,6 @@ pub(crate) enum Answer {
     /// requests it again with another token, as a request with this one may still arrive. The inner
     /// answer is for callers that have no time for that.
     Lost(Box<Result<Answer, Failed>>),
-}
-
-/// The holder of a contended lock, as far as the store knows it. Nothing is known of it by default.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct OtherHolder {
-    /// The part of the holder's token before the random digits; `None` for a foreign client.
-    pub(crate) owner: Option<String>,
-    /// The rest of the holder's lease; `None` for a foreign lock without an expiry.
-    pub(crate) left: Option<Duration>,
-}
-
-impl OtherHolder {
-    /// The holder that wrote this value of a key.
-    pub(crate) fn of(value: &[u8], left: Option<Duration>) -> Self {
-        Self { owner: label_of(value), left }
-    }
-
-    /// Whether another program holds the lock. Its release sends no push.
-    pub(crate) fn is_foreign(&self) -> bool {
-        self.owner.is_none()
-    }
-}
-
-impl From<OtherHolder> for Holder {
-    fn from(OtherHolder { owner, left }: OtherHolder) -> Self {
-        Holder::of(owner, left)
-    }
 }
 
 /// Whether a refused caller was in the queue.
@@ -103,27 +75,3 @@ pub(crate) struct Failed {
 /// lock, or holds it, must not carry. A trait object, as the type would be too deep for the
 /// compiler's default `recursion_limit` in a caller's program.
 pub(crate) type Asked<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::value::token::Token;
-
-    #[test]
-    fn a_holder_is_read_from_the_value_of_the_key() {
-        let token = Token::new("web-3", "audit", " - Ann").unwrap();
-        let left = Some(Duration::from_secs(9));
-        let other = OtherHolder::of(token.expose().as_bytes(), left);
-        assert!(!other.is_foreign());
-        let holder = Holder::from(other);
-        assert_eq!((holder.owner.as_deref(), holder.free_within), (Some("web-3:audit"), left));
-        assert_eq!(holder.note.as_deref(), Some("Ann"));
-    }
-
-    #[test]
-    fn the_value_of_another_program_is_not_shown() {
-        let other = OtherHolder::of(b"a secret", None);
-        assert!(other.is_foreign());
-        assert_eq!(Holder::from(other), Holder::default());
-    }
-}

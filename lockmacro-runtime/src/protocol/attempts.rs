@@ -12,7 +12,6 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::value::applied::Applied;
-use crate::value::sync::Mutex;
+use crate::value::sync::{Mutex, until};
 use crate::value::time::Moment;
 
 /// Most lost requests to one node that are remembered. When more are lost, and later ones were
@@ -162,18 +161,9 @@ impl Attempts {
     /// for `within` at most: the node may hang, or the runtime of the caller may not poll the
     /// request.
     pub(crate) async fn requests_ended(&self, node: usize, last: u64, within: Duration) {
-        let all_ended = async {
-            loop {
-                let mut ended = pin!(self.ended.notified());
-                ended.as_mut().enable();
-                if self.tokens_at(node, last).iter().all(|(_, ended)| *ended) {
-                    return;
-                }
-                ended.await;
-            }
-        };
+        let all_ended = || self.tokens_at(node, last).iter().all(|(_, ended)| *ended).then_some(());
         // The caller checks afterwards which requests have ended.
-        let _ = timeout(within, all_ended).await;
+        let _ = timeout(within, until(&self.ended, all_ended)).await;
     }
 
     /// Starts a withdrawal at every node that may have a token, unless one is in progress there.

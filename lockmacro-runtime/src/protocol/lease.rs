@@ -28,36 +28,17 @@ pub(crate) struct Lease {
     lost: Option<LossCause>,
 }
 
-/// Whether a lease is renewed, and until when.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Renewal {
-    /// Not renewed: the lease ends with its ttl.
-    Off,
-    /// Renewed while the body runs.
-    On,
-    /// Renewed while the body runs, and ended at this moment.
-    Until(Moment),
-}
-
 impl Lease {
-    /// A lease of `ttl`, granted by a command that was sent at `sent`.
-    pub(crate) fn new(sent: Moment, ttl: Duration, renewal: Renewal) -> Self {
-        Self::handed_off(sent, ttl, ttl, renewal)
-    }
-
-    /// A lease of `ttl` that lasts only for `granted` until it is first renewed.
-    pub(crate) fn handed_off(
+    /// A lease of `ttl`, which the command that was sent at `sent` has granted for `granted`. A first
+    /// renewal confirms the rest. It is renewed until `renewed_until`, or not at all.
+    pub(crate) fn new(
         sent: Moment,
         granted: Duration,
         ttl: Duration,
-        renewal: Renewal,
+        renewed_until: Option<Moment>,
     ) -> Self {
         let unconfirmed = (granted < ttl).then_some(granted);
-        let (renews, limit) = match renewal {
-            Renewal::Off => (false, None),
-            Renewal::On => (true, None),
-            Renewal::Until(limit) => (true, Some(limit)),
-        };
+        let (renews, limit) = (renewed_until.is_some(), renewed_until);
         let mut lease = Self { ttl, ends: sent, unconfirmed, renews, limit, lost: None };
         lease.extend(sent, granted);
         lease
@@ -65,8 +46,13 @@ impl Lease {
 
     /// A lease of `ttl` from now on for the next holder of a lock, whose grant ends at `ends`. A
     /// renewal confirms the rest.
-    pub(crate) fn passed(now: Moment, ends: Moment, ttl: Duration, renewal: Renewal) -> Self {
-        let mut lease = Self::new(now, ttl, renewal);
+    pub(crate) fn passed(
+        now: Moment,
+        ends: Moment,
+        ttl: Duration,
+        renewed_until: Option<Moment>,
+    ) -> Self {
+        let mut lease = Self::new(now, ttl, ttl, renewed_until);
         if !lease.renews {
             lease.limit = Some(lease.ends);
         }
@@ -168,7 +154,7 @@ impl Lease {
 
 /// Whether a lease of `ttl`, granted by a command that was sent at `sent`, is over already.
 pub(crate) fn late(sent: Moment, ttl: Duration) -> bool {
-    Lease::new(sent, ttl, Renewal::Off).remaining(Moment::now()).is_err()
+    Moment::now() >= end_of(sent, ttl)
 }
 
 /// When a lease of `ttl` ends that was granted by a command sent at `sent`.
@@ -210,12 +196,22 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    /// A lease that is confirmed.
+    fn granted(sent: Moment, ttl: Duration, renewed_until: Option<Moment>) -> Lease {
+        Lease::new(sent, ttl, ttl, renewed_until)
+    }
+
+    /// Until when a lease without a limit is renewed.
+    fn always() -> Option<Moment> {
+        Some(at(0).after(Duration::MAX))
+    }
+
     #[test]
     fn a_handed_off_lease_is_retried_by_its_confirm_window() {
-        let mut lease = Lease::handed_off(at(0), 5 * SECOND, 300 * SECOND, Renewal::Off);
+        let mut lease = Lease::new(at(0), 5 * SECOND, 300 * SECOND, None);
         assert_eq!(lease.next_try(at(100)), at(350));
         assert_eq!(lease.remaining(at(5_000)), Err(LossCause::NotRenewed));
-        let mut lease = Lease::handed_off(at(0), 5 * SECOND, 300 * SECOND, Renewal::Off);
+        let mut lease = Lease::new(at(0), 5 * SECOND, 300 * SECOND, None);
         assert_eq!(lease.renewed(at(400), 300 * SECOND, at(401)), Ok(ms(296_997)));
         assert_eq!(lease.next_try(at(401)), at(15_401));
         assert_eq!(lease.remaining(at(300_400)), Err(LossCause::Expired));
@@ -223,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_passed_lease_that_lasts_until_its_limit_ends_with_it() {
-        let limit = Renewal::Until(at(300));
+        let limit = Some(at(300));
         let mut lease = Lease::passed(at(0), at(500), SECOND, limit);
         assert!(!lease.wants_renewal());
         assert_eq!(lease.remaining(at(300)), Err(LossCause::Expired));
@@ -234,19 +230,19 @@ mod tests {
 
     #[test]
     fn an_extension_of_a_passed_lease_lengthens_it_beyond_its_own_ttl() {
-        let mut lease = Lease::passed(at(0), at(500), SECOND, Renewal::Off);
+        let mut lease = Lease::passed(at(0), at(500), SECOND, None);
         assert!(lease.allowed(60 * SECOND, at(0)) < ms(1_010), "a confirmation is for its ttl");
         assert_eq!(lease.extension(60 * SECOND, at(0)), 60 * SECOND);
         lease.extended(at(0), 60 * SECOND);
         assert_eq!(lease.renewed(at(0), 60 * SECOND, at(1)), Ok(ms(59_397)));
         assert_eq!(lease.remaining(at(59_398)), Err(LossCause::Expired));
-        let mut lease = Lease::passed(at(0), at(500), SECOND, Renewal::Off);
+        let mut lease = Lease::passed(at(0), at(500), SECOND, None);
         assert_eq!(lease.renewed(at(0), 60 * SECOND, at(1)), Ok(ms(987)), "of a confirmation");
     }
 
     #[test]
     fn a_lease_is_counted_from_before_sending_less_the_drift() {
-        let mut lease = Lease::new(at(1_000), 10 * SECOND, Renewal::Off);
+        let mut lease = granted(at(1_000), 10 * SECOND, None);
         assert_eq!(lease.remaining(at(1_000)), Ok(ms(9_898)));
         assert_eq!(lease.remaining(at(10_897)), Ok(ms(1)));
         assert_eq!(lease.remaining(at(10_898)), Err(LossCause::Expired));
@@ -254,37 +250,37 @@ mod tests {
 
     #[test]
     fn a_loss_is_final() {
-        let mut lease = Lease::new(at(0), SECOND, Renewal::On);
+        let mut lease = granted(at(0), SECOND, always());
         assert_eq!(lease.remaining(at(2_000)), Err(LossCause::NotRenewed));
         assert_eq!(lease.remaining(at(0)), Err(LossCause::NotRenewed));
         assert_eq!(lease.renewed(at(500), SECOND, at(600)), Err(LossCause::NotRenewed));
 
-        let mut lease = Lease::new(at(0), SECOND, Renewal::On);
+        let mut lease = granted(at(0), SECOND, always());
         lease.taken();
         assert_eq!(lease.renewed(at(500), SECOND, at(600)), Err(LossCause::Taken));
     }
 
     #[test]
     fn a_renewal_counts_from_before_it_was_sent() {
-        let mut lease = Lease::new(at(0), SECOND, Renewal::On);
+        let mut lease = granted(at(0), SECOND, always());
         assert_eq!(lease.renewed(at(300), SECOND, at(900)), Ok(ms(388)));
     }
 
     #[test]
     fn an_answer_that_comes_after_the_end_renews_nothing() {
-        let mut lease = Lease::new(at(0), SECOND, Renewal::On);
+        let mut lease = granted(at(0), SECOND, always());
         assert_eq!(lease.renewed(at(300), SECOND, at(988)), Err(LossCause::NotRenewed));
     }
 
     #[test]
     fn a_shorter_renewal_does_not_shorten_the_lease() {
-        let mut lease = Lease::new(at(0), SECOND, Renewal::On);
+        let mut lease = granted(at(0), SECOND, always());
         assert_eq!(lease.renewed(at(300), ms(100), at(400)), Ok(ms(588)));
     }
 
     #[test]
     fn a_limit_ends_a_renewed_lease() {
-        let mut lease = Lease::new(at(0), SECOND, Renewal::Until(at(1_500)));
+        let mut lease = granted(at(0), SECOND, Some(at(1_500)));
         assert!(lease.first_try(at(0), 0.5).is_some());
         assert_eq!(lease.renewed(at(600), SECOND, at(601)), Ok(ms(899)));
         assert_eq!(lease.first_try(at(600), 0.5), None);
@@ -294,28 +290,28 @@ mod tests {
     #[test]
     fn a_confirmed_key_outlasts_its_lease() {
         for ttl in [TTL_MIN, SECOND, TTL_MAX] {
-            let mut lease = Lease::new(at(0), ttl, Renewal::Off);
+            let mut lease = granted(at(0), ttl, None);
             let (left, keeps) = (lease.remaining(at(20)).unwrap(), lease.keeps(at(20)).unwrap());
             let counted = keeps - drift(keeps);
             assert!(counted >= left && counted - left < Duration::from_millis(2), "{ttl:?}");
         }
-        assert_eq!(Lease::new(at(0), SECOND, Renewal::Off).keeps(at(990)), None);
+        assert_eq!(granted(at(0), SECOND, None).keeps(at(990)), None);
     }
 
     #[test]
     fn renewals_start_at_a_third_of_the_ttl_and_are_retried_soon() {
-        let lease = Lease::new(at(0), 30 * SECOND, Renewal::On);
+        let lease = granted(at(0), 30 * SECOND, always());
         assert_eq!(lease.first_try(at(0), 0.0), Some(at(9_000)));
         assert_eq!(lease.first_try(at(0), 1.0), Some(at(11_000)));
         assert_eq!(lease.next_try(at(9_000)), at(10_500));
-        let short = Lease::new(at(0), ms(100), Renewal::On);
+        let short = granted(at(0), ms(100), always());
         assert_eq!(short.next_try(at(33)), at(83));
-        assert_eq!(Lease::new(at(0), SECOND, Renewal::Off).first_try(at(0), 0.5), None);
+        assert_eq!(granted(at(0), SECOND, None).first_try(at(0), 0.5), None);
     }
 
     #[test]
     fn a_renewal_requests_at_most_one_ttl_beyond_the_limit() {
-        let lease = Lease::new(at(0), SECOND, Renewal::Until(at(1_500)));
+        let lease = granted(at(0), SECOND, Some(at(1_500)));
         assert_eq!(lease.allowed(SECOND, at(100)), SECOND);
         assert_eq!(lease.allowed(60 * SECOND, at(100)), ms(2_400));
         assert_eq!(lease.allowed(SECOND, at(2_000)), SECOND);
@@ -333,7 +329,7 @@ mod tests {
             let ttl = ms(ttl_ms);
             let ttl_us = i128::from(ttl_ms) * 1_000 * 1_000_000 / i128::from(1_000_000 + rate_ppm);
             let mut sent = at(0);
-            let mut lease = Lease::new(sent, ttl, Renewal::On);
+            let mut lease = granted(sent, ttl, always());
             let mut expires_us = ttl_us;
             for (wait, ran, answered) in rounds {
                 sent = sent.after(ttl * u32::try_from(wait).unwrap() / 100);

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::protocol::answer::OtherHolder;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, NodeReply, Unavailability};
 use crate::value::fence::FenceBlock;
+use crate::value::holder::Holder;
 
 /// Answer of a node to a request.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(crate) enum Vote {
     Granted(Vec<FenceBlock>),
     /// `value` is a hash of the key's whole value: two holders of one process have the same label.
     Contended {
-        holder: OtherHolder,
+        holder: Holder,
         value: u64,
     },
 }
@@ -61,20 +61,12 @@ pub(crate) enum Verdict {
 /// The holder at the most nodes, and whether it has the lock.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contention {
-    pub(crate) holder: OtherHolder,
+    pub(crate) holder: Holder,
     /// The holder is not known to have a majority: others may have asked at the same moment.
     pub(crate) split: bool,
     /// The holder cannot have a majority, whatever the nodes without an answer hold. So no caller
     /// holds the lock.
     pub(crate) nobody: bool,
-}
-
-/// The hash of the key's value at a node, and its holder.
-type Held<'a> = (u64, &'a OtherHolder);
-
-/// Number of nodes with the same value.
-fn count(held: &[Held<'_>], value: u64) -> usize {
-    held.iter().filter(|(other, _)| *other == value).count()
 }
 
 pub(crate) fn majority(nodes: usize) -> usize {
@@ -95,15 +87,10 @@ impl Tally {
         self.votes[nth] = Some(vote);
     }
 
-    /// Whether every node has answered, or counts as failed.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.count(Option::is_none) == 0
-    }
-
     /// Ends the vote: a node that has not answered counts as failed.
     pub(crate) fn end(&mut self) {
         for vote in self.votes.iter_mut().filter(|vote| vote.is_none()) {
-            let error = Box::new(late("asked"));
+            let error = Box::new(LockError::unavailable(Unavailability::Timeout, "asked"));
             *vote = Some(Err(NodeError { error, applied: Applied::Unknown, transient: true }));
         }
     }
@@ -137,54 +124,45 @@ impl Tally {
         (won, fences.into_iter().flatten().copied().reduce(FenceBlock::new_at_both))
     }
 
-    /// The holder at the most nodes.
-    pub(crate) fn contention(&self) -> Contention {
-        let held = self.held();
-        let Some((value, holder)) = held.iter().max_by_key(|(value, _)| count(&held, *value))
-        else {
-            return Contention::default();
-        };
-        let mut left = Some(Duration::ZERO);
-        for (_, theirs) in held.iter().filter(|(other, _)| other == value) {
-            left = left.zip(theirs.left).map(|(left, theirs)| left.max(theirs));
+    /// The holder at the most nodes, once it is known to have a majority, or no further answer can
+    /// show one that has.
+    pub(crate) fn contention(&self) -> Option<Contention> {
+        let held = self.votes.iter().filter_map(|vote| match vote {
+            Some(Ok(Vote::Contended { holder, value })) => Some((*value, holder)),
+            _ => None,
+        });
+        let of = |value| held.clone().filter(move |(other, _)| *other == value);
+        let most = held.clone().max_by_key(|(value, _)| of(*value).count());
+        let known = most.map_or(0, |(value, _)| of(value).count());
+        let (open, majority) = (self.count(Option::is_none), majority(self.votes.len()));
+        if known < majority && known + open >= majority {
+            return None;
         }
-        let (known, majority) = (count(&held, *value), majority(self.votes.len()));
+        let Some((value, holder)) = most else { return Some(Contention::default()) };
+        let mut left = Some(Duration::ZERO);
+        for (_, theirs) in of(value) {
+            left = left.zip(theirs.free_within).map(|(left, theirs)| left.max(theirs));
+        }
         let unknown = self.votes.len() - self.count(is_answer);
         let (split, nobody) = (known < majority, known + unknown < majority);
-        Contention { holder: OtherHolder { owner: holder.owner.clone(), left }, split, nobody }
+        let holder = Holder { free_within: left, ..holder.clone() };
+        Some(Contention { holder, split, nobody })
     }
 
-    /// Whether the holder of a majority is known, or no further answer can show one.
-    pub(crate) fn tells_holder(&self) -> bool {
-        let held = self.held();
-        let most = held.iter().map(|(value, _)| count(&held, *value)).max().unwrap_or(0);
-        let open = self.count(Option::is_none);
-        most >= majority(self.votes.len()) || most + open < majority(self.votes.len())
-    }
-
-    /// The values at the nodes where another holder has the lock.
-    fn held(&self) -> Vec<Held<'_>> {
-        let held = |vote| match vote {
-            &Some(Ok(Vote::Contended { ref holder, value })) => Some((value, holder)),
-            _ => None,
-        };
-        self.votes.iter().filter_map(held).collect()
-    }
-
-    /// Whether another try may reach a majority.
-    pub(crate) fn is_transient(&self) -> bool {
-        let lasting = |vote: &_| matches!(vote, Some(Err(NodeError { transient: false, .. })));
-        may_be_had(self.count(lasting), self.votes.len())
-    }
-
-    /// The errors, node by node; or the error about the key, when a majority agrees on it.
-    pub(crate) fn error(&self, names: &[String]) -> LockError {
+    /// Once every node has answered, or counts as failed: the errors, node by node, or the error
+    /// about the key, when a majority agrees on it; and whether another try may reach a majority.
+    pub(crate) fn fault(&self, names: &[String]) -> Option<(LockError, bool)> {
+        if self.votes.iter().any(Option::is_none) {
+            return None;
+        }
         let error = |vote: &Cast| Some((*vote.as_ref()?.as_ref().err()?.error).clone());
         let errors = self.votes.iter().map(error);
         let is_wrong_key = |error: &_| matches!(error, LockError::KeyNotALock { .. });
         let mut wrong_keys = errors.clone().flatten().filter(is_wrong_key);
         let wrong_key = wrong_keys.nth(majority(self.votes.len()) - 1);
-        wrong_key.unwrap_or_else(|| no_quorum(names, errors))
+        let lasting = |vote: &_| matches!(vote, Some(Err(NodeError { transient: false, .. })));
+        let is_transient = may_be_had(self.count(lasting), self.votes.len());
+        Some((wrong_key.unwrap_or_else(|| no_quorum(names, errors)), is_transient))
     }
 
     fn count(&self, is_counted: impl Fn(&Cast) -> bool) -> usize {
@@ -206,11 +184,6 @@ pub(crate) fn no_quorum(
     LockError::NoQuorum { nodes: names.iter().zip(errors).map(reply).collect() }
 }
 
-/// The error of a node that did not answer in time.
-pub(crate) fn late(what: &str) -> LockError {
-    LockError::unavailable(Unavailability::Timeout, what)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,8 +192,8 @@ mod tests {
         Ok(Vote::Granted(Vec::new()))
     }
 
-    fn other(owner: &str, seconds: u64) -> OtherHolder {
-        OtherHolder { owner: Some(owner.to_owned()), left: Some(Duration::from_secs(seconds)) }
+    fn other(owner: &str, seconds: u64) -> Holder {
+        Holder { free_within: Some(Duration::from_secs(seconds)), ..Holder::new(owner) }
     }
 
     fn contended(owner: &str, seconds: u64) -> Result<Vote, NodeError> {
@@ -229,7 +202,7 @@ mod tests {
     }
 
     fn failed() -> Result<Vote, NodeError> {
-        let error = Box::new(late(""));
+        let error = Box::new(LockError::unavailable(Unavailability::Timeout, ""));
         Err(NodeError { error, applied: Applied::Unknown, transient: true })
     }
 
@@ -294,27 +267,30 @@ mod tests {
         tally.add(1, contended("web-2", 7));
         tally.add(2, contended("web-2", 8));
         let holder = other("web-2", 8);
-        assert_eq!(tally.contention(), Contention { holder, split: false, nobody: false });
+        let known = Contention { holder, split: false, nobody: false };
+        assert_eq!(tally.contention(), Some(known));
+        let seen = |tally: &Tally| tally.contention().map(|it| (it.split, it.nobody));
         tally.add(2, failed());
         // One of the two may hold the lock at the third node.
-        assert!(tally.contention().split && !tally.contention().nobody);
+        assert_eq!(seen(&tally), Some((true, false)));
         tally.add(2, granted());
-        assert!(tally.contention().split && tally.contention().nobody);
+        assert_eq!(seen(&tally), Some((true, true)));
     }
 
     #[test]
     fn a_further_answer_may_show_the_holder() {
+        let is_split = |tally: &Tally| tally.contention().map(|it| it.split);
         let mut tally = Tally::of(3);
         tally.add(0, contended("web-1", 3));
         tally.add(1, contended("web-2", 7));
-        assert!(tally.verdict() == Some(Verdict::Contended) && !tally.tells_holder());
+        assert_eq!((tally.verdict(), is_split(&tally)), (Some(Verdict::Contended), None));
         tally.add(2, contended("web-2", 7));
-        assert!(tally.tells_holder() && !tally.contention().split);
+        assert_eq!(is_split(&tally), Some(false));
         tally.add(2, contended("web-3", 7));
-        assert!(tally.tells_holder() && tally.contention().split);
+        assert_eq!(is_split(&tally), Some(true));
         let mut tally = Tally::of(5);
         (0..3).for_each(|nth| tally.add(nth, contended("web-1", 3)));
-        assert!(tally.tells_holder());
+        assert_eq!(is_split(&tally), Some(false));
     }
 
     #[test]
@@ -324,13 +300,14 @@ mod tests {
             let holder = other("web-1", 3);
             tally.add(held, Ok(Vote::Contended { holder, value: held as u64 }));
         }
-        assert!(tally.contention().split);
+        assert!(tally.contention().is_some_and(|it| it.split));
     }
 
     #[test]
     fn the_error_has_the_reply_of_each_node() {
         let names = ["a:1", "b:2", "c:3"].map(str::to_owned);
-        let error = tally("gss").error(&names);
+        assert!(tally("gs.").fault(&names).is_none(), "an answer is missing");
+        let (error, _) = tally("gss").fault(&names).unwrap();
         let LockError::NoQuorum { nodes, .. } = &error else { panic!("{error}") };
         assert_eq!(
             nodes.iter().map(|reply| reply.error.is_some()).collect::<Vec<_>>(),

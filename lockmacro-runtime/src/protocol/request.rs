@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::protocol::answer::OtherHolder;
 use crate::protocol::attempts::Attempts;
-use crate::value::applied::{Applied, AtomicApplied};
+use crate::value::applied::Applied;
 use crate::value::error::LockError;
+use crate::value::holder::Holder;
 use crate::value::key::{Listed, LockKey};
 use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER, WAITER_TTL};
 use crate::value::time::{LastMoment, Moment};
@@ -38,8 +38,8 @@ pub(crate) struct Request {
     pub(crate) asked: Moment,
     /// When to stop waiting. `None` does not wait; `forever` is centuries away.
     pub(crate) until: Option<Moment>,
-    /// Whether the requests with this token were applied. The attempts know more.
-    applied: AtomicApplied,
+    /// Whether the requests with this token were applied: an [`Applied`]. The attempts know more.
+    applied: AtomicU8,
     /// A waiter waits for the release.
     awaited: AtomicBool,
     /// What this request may still do with its token: [`ASKS`], [`RELEASED`] or [`TAKEN_OVER`].
@@ -71,10 +71,10 @@ struct Rare {
 /// Receives the answers to a request that waits, before its last one.
 pub(crate) trait Witness: fmt::Debug + Send + Sync {
     /// Another holder has the lock, and this number of waiters is before the caller.
-    fn contended(&self, _: &OtherHolder, _rank: u32) {}
+    fn contended(&self, _: &Holder, _rank: u32) {}
 
     /// The request is repeated: there was no answer, or the holder is not known to have the lock.
-    fn undecided(&self, _: Result<&OtherHolder, LockError>) {}
+    fn undecided(&self, _: Result<&Holder, LockError>) {}
 
     /// Number of callers that the request is for.
     fn callers(&self) -> usize {
@@ -100,7 +100,7 @@ impl Request {
             fenced: false,
             asked: Moment::now(),
             until: None,
-            applied: AtomicApplied::default(),
+            applied: AtomicU8::new(Applied::Unknown as u8),
             awaited: AtomicBool::new(false),
             token_use: AtomicU8::new(ASKS),
             only_if_free: false,
@@ -150,12 +150,14 @@ impl Request {
     /// The same request for some of its keys.
     pub(crate) fn part(&self, keys: &[LockKey]) -> Self {
         let all = self.rare();
+        let attempts = self.keys().iter().zip(self.all_attempts());
+        let theirs = attempts.filter(|(key, _)| keys.contains(key));
+        let theirs: Box<_> = theirs.map(|(_, attempts)| Arc::clone(attempts)).collect();
         let rare = Rare {
             several: if keys.len() > 1 { keys.into() } else { Box::default() },
-            given: all.given.clone(),
             min_hold: all.min_hold,
             stays: all.stays.clone(),
-            all_attempts: self.attempts_of(keys),
+            all_attempts: OnceLock::from(theirs),
             ..Rare::default()
         };
         Self {
@@ -163,7 +165,7 @@ impl Request {
             token: self.token.clone(),
             name: self.name.clone(),
             fenced: self.is_fenced(),
-            applied: AtomicApplied::default(),
+            applied: AtomicU8::new(Applied::Unknown as u8),
             awaited: AtomicBool::new(false),
             token_use: self.same_use(),
             rare: OnceLock::from(Box::new(rare)),
@@ -204,7 +206,9 @@ impl Request {
     ) -> Option<Self> {
         let mut request = if was_sent { self.take_over()? } else { self.copy() };
         request.ttl = request.ttl.min(longest);
-        request.is_watched_by(witness);
+        let mut rare = request.rare.take().unwrap_or_default();
+        rare.witness = Some(witness);
+        request.rare = OnceLock::from(rare);
         Some(request)
     }
 
@@ -236,13 +240,6 @@ impl Request {
         request.set_applied(Applied::No);
         let until = Some(request.asked.after(FOR_EVER));
         Self { until, ..request }
-    }
-
-    /// Reports the answers to the request, while it waits, to `witness`.
-    fn is_watched_by(&mut self, witness: Arc<dyn Witness>) {
-        let mut rare = self.rare.take().unwrap_or_default();
-        rare.witness = Some(witness);
-        self.rare = OnceLock::from(rare);
     }
 
     /// This request as that of the next holder of the lock that `held` was granted, with the token
@@ -278,11 +275,6 @@ impl Request {
         self.awaited.store(true, Ordering::Release);
     }
 
-    /// Whether a waiter may wait for the release.
-    pub(crate) fn may_be_awaited(&self) -> bool {
-        self.waits() || self.was_awaited()
-    }
-
     /// Whether it is known that a waiter waits for the release, or that the token was in a queue.
     pub(crate) fn was_awaited(&self) -> bool {
         self.awaited.load(Ordering::Acquire)
@@ -313,7 +305,7 @@ impl Request {
 
     fn shares_token_of(&mut self, other: &Self) {
         self.token = other.token.clone();
-        self.applied.set(other.applied.get());
+        self.set_applied(other.own_applied());
         self.token_use = other.same_use();
         if other.known().next().is_some() {
             let _ = self.rare().all_attempts.set(other.all_attempts().into());
@@ -337,14 +329,6 @@ impl Request {
         self.rare().all_attempts.get_or_init(none)
     }
 
-    fn attempts_of(&self, keys: &[LockKey]) -> OnceLock<Box<[Arc<Attempts>]>> {
-        let theirs =
-            |(key, attempts): (_, &Arc<Attempts>)| keys.contains(key).then(|| attempts.clone());
-        OnceLock::from(
-            self.keys().iter().zip(self.all_attempts()).filter_map(theirs).collect::<Box<[_]>>(),
-        )
-    }
-
     /// Records a grant that a request sent at `sent` has brought, for `min_hold`.
     pub(crate) fn granted(&self, sent: Moment) {
         if let Some(rare) = self.rare.get()
@@ -356,15 +340,23 @@ impl Request {
 
     /// Records whether the requests with this token were applied.
     pub(crate) fn set_applied(&self, applied: Applied) {
-        self.applied.set(applied);
+        self.applied.store(applied as u8, Ordering::Release);
     }
 
     /// Whether the requests with this token were applied. While that is unknown, a request may
     /// still arrive at a server, or a node of a Redlock may have a token.
     pub(crate) fn applied(&self) -> Applied {
         match self.known().all(|attempts| attempts.is_clear()) {
-            true => self.applied.get(),
+            true => self.own_applied(),
             false => Applied::Unknown,
+        }
+    }
+
+    fn own_applied(&self) -> Applied {
+        match self.applied.load(Ordering::Acquire) {
+            0 => Applied::No,
+            1 => Applied::Yes,
+            _ => Applied::Unknown,
         }
     }
 
@@ -382,11 +374,11 @@ impl Request {
     /// How long the key, or the token in its queue, may last without a release.
     pub(crate) fn lasts(&self) -> Duration {
         let queued = if self.waits() { WAITER_TTL + CONFIRM_WINDOW } else { Duration::ZERO };
-        self.ttl.max(self.left(|rare| &rare.longest)).max(queued)
+        self.keeps(self.ttl).max(queued)
     }
 
     /// How long the key stays at least, from the grant on.
-    pub(crate) fn min_hold(&self) -> Duration {
+    fn min_hold(&self) -> Duration {
         self.rare.get().map_or(Duration::ZERO, |rare| rare.min_hold)
     }
 

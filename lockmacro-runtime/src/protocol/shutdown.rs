@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use crate::protocol::answer::Failed;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
+use crate::value::sync::until;
 
 /// The signal that a manager was shut down.
 #[derive(Debug, Default)]
@@ -33,13 +34,8 @@ impl Shutdown {
     }
 
     /// Waits until the manager is shut down.
-    pub(crate) async fn closed(&self) {
-        let mut signal = pin!(self.signal.notified());
-        // Registered before the check, so that no shutdown in between is missed.
-        signal.as_mut().enable();
-        if !self.is_closed() {
-            signal.await;
-        }
+    pub(crate) fn closed(&self) -> impl Future<Output = ()> {
+        until(&self.signal, || self.is_closed().then_some(()))
     }
 
     /// Waits for the answer. A shutdown ends the wait with an error.

@@ -3,6 +3,7 @@
 
 use std::future::ready;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{self, Context, Poll};
 
 use futures_util::FutureExt as _;
@@ -10,10 +11,10 @@ use futures_util::future::BoxFuture;
 use pin_project_lite::pin_project;
 
 use crate::engine::acquire::acquiring::{Acquiring, acquire, acquire_blocking};
+use crate::engine::acquire::outcome::Acquired;
 use crate::engine::acquire::reentry::Scope;
 use crate::engine::acquire::spec::LockSpec;
 use crate::engine::acquire::unreported::{Errors, unreported};
-use crate::guard::LockGuard;
 use crate::run::report::{Conclusion, Ended, Recover};
 use crate::value::error::LockError;
 use crate::value::loss::{Lost, OnLost};
@@ -81,7 +82,7 @@ pub enum Start {
     /// A lock to acquire.
     Lock(Box<LockSpec>),
     /// A lock that is held.
-    Guard(LockGuard),
+    Guard(Acquired),
 }
 
 impl Start {
@@ -96,7 +97,7 @@ impl Start {
     /// Runs a body that is not async, on the caller's thread.
     pub(crate) fn block_on(self, errors: Errors, body: &mut dyn FnMut()) -> Ended {
         let guard = match self {
-            Start::Lock(spec) => acquire_blocking(spec, false, errors)?.into(),
+            Start::Lock(spec) => acquire_blocking(spec, false, errors)?,
             Start::Guard(guard) => guard,
         };
         Running::new(guard, errors).block_on(body)
@@ -115,7 +116,7 @@ pub(crate) struct Running {
     /// Dropped before the guard, which releases the lock.
     lost: Option<BoxFuture<'static, Lost>>,
     scope: Scope,
-    guard: LockGuard,
+    guard: Acquired,
     errors: Errors,
     is_begun: bool,
 }
@@ -129,7 +130,7 @@ impl Driver {
                 Driver::Running(running) => return running.poll(cx, body),
                 Driver::Acquiring(acquire, errors) => {
                     let acquired = task::ready!(Pin::new(acquire).poll(cx))?;
-                    *self = Driver::Running(Running::new(acquired.into(), *errors));
+                    *self = Driver::Running(Running::new(acquired, *errors));
                 }
             }
         }
@@ -145,66 +146,65 @@ impl Driver {
 }
 
 impl Running {
-    fn new(guard: LockGuard, errors: Errors) -> Self {
-        let scope = guard.level();
+    fn new(guard: Acquired, errors: Errors) -> Self {
+        let scope = Scope::inside(Arc::clone(&guard.held));
         Self { lost: None, scope, guard, errors, is_begun: false }
     }
 
     /// Polls the body until it has finished, or returns the loss that ended it.
     fn poll(&mut self, cx: &mut Context<'_>, body: &mut PollBody<'_>) -> Poll<Finished> {
-        let stops = !self.is_begun || self.guard.on_lost() == OnLost::Cancel;
+        let stops = !self.is_begun || self.guard.on_lost == OnLost::Cancel;
         // The lease is checked before every poll: after a pause of the process this comes first.
         if stops {
-            self.guard.check()?;
+            self.guard.held.remaining()?;
         }
         self.is_begun = true;
         if self.scope.enter(|| body(cx)).is_ready() {
             return Poll::Ready(Ok(()));
         }
-        if self.guard.on_lost() != OnLost::Cancel {
+        if self.guard.on_lost != OnLost::Cancel {
             return Poll::Pending;
         }
         // Created only for a body that awaits.
         let lost = self.lost.get_or_insert_with(|| {
-            let guard = self.guard.share();
-            async move { guard.lost().await }.boxed()
+            let held = Arc::clone(&self.guard.held);
+            async move { held.lost().await }.boxed()
         });
         lost.as_mut().poll(cx).map(|lost| Err(lost.into()))
     }
 
-    async fn release(mut self, finished: Finished) -> Ended {
-        let lost = self.guard.held().remaining().err();
-        if let Some(held) = self.guard.take_for_background() {
+    async fn release(self, finished: Finished) -> Ended {
+        let Acquired { held, releases_in_background, joined, .. } = &self.guard;
+        let lost = held.remaining().err();
+        if *releases_in_background && !joined {
             held.release_in_background().await;
-        } else if !self.guard.is_joined() {
-            let held = self.guard.held();
+        } else if !joined {
             held.report_release(held.release().await, lost.as_ref());
         }
         self.ended(finished, lost)
     }
 
-    fn block_on(mut self, body: &mut dyn FnMut()) -> Ended {
+    fn block_on(self, body: &mut dyn FnMut()) -> Ended {
+        let Acquired { held, releases_in_background, joined, .. } = &self.guard;
         // The last check before the body, which cannot be stopped later.
-        let finished = self.guard.check().map(|()| self.scope.enter(body));
-        let lost = self.guard.held().remaining().err();
-        if let Some(held) = self.guard.take_for_background() {
-            held.abandon();
-        } else if !self.guard.is_joined() {
-            let held = self.guard.held();
+        let finished = held.remaining().map(|_| self.scope.enter(body)).map_err(LockError::from);
+        let lost = held.remaining().err();
+        // In the background it is released when the guard is dropped.
+        if !joined && !releases_in_background {
             held.report_release(held.release_blocking(), lost.as_ref());
         }
         self.ended(finished, lost)
     }
 
     fn ended(&self, finished: Finished, lost: Option<Lost>) -> Ended {
-        let ended = finished.map(|()| lost.filter(|_| self.guard.on_lost() != OnLost::Finish));
+        let ended = finished.map(|()| lost.filter(|_| self.guard.on_lost != OnLost::Finish));
         let error = match (&ended, self.errors) {
             (Err(error), Errors::Reported | Errors::ReportedUnlessLate) => Some(error.clone()),
             (Ok(Some(lost)), Errors::Reported) => Some(lost.clone().into()),
             _ => None,
         };
         if let Some(error) = error {
-            let request = self.guard.held().request();
+            let request = self.guard.held.request();
             unreported(&request.name, request.keys(), &error);
         }
         ended

@@ -2,7 +2,6 @@
 
 mod body;
 mod driver;
-mod handlers;
 pub(crate) mod report;
 
-pub use handlers::{MapErr, Recovering};
+pub use body::{MapErr, Recovering};

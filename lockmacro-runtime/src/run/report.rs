@@ -16,20 +16,27 @@ pub(crate) type MakeValue<M, R> = fn(Option<R>, LockError, M) -> R;
 /// which it limits the number.
 pub struct Conclusion<H, M, R> {
     /// Recovers from a loss, if it is a function.
-    pub(crate) recover: H,
+    recover: H,
     /// Converts errors, if it is a function.
-    pub(crate) map: M,
-    pub(crate) failed: MakeValue<M, R>,
+    map: M,
+    failed: MakeValue<M, R>,
 }
 
 /// A conclusion that depends on the return type alone.
 pub type Report<R> = Conclusion<(), (), R>;
 
-impl<H: Recover<R>, M, R> Conclusion<H, M, R> {
+impl<H, M, R> Conclusion<H, M, R> {
+    pub(crate) fn new(recover: H, map: M, failed: MakeValue<M, R>) -> Self {
+        Self { recover, map, failed }
+    }
+
     /// Returns the caller's value, of the end of the body and of its value if it has one. Not
     /// inlined, because functions of one return type share it.
     #[inline(never)]
-    pub(crate) fn conclude(self, ended: Ended, value: Option<R>) -> R {
+    pub(crate) fn conclude(self, ended: Ended, value: Option<R>) -> R
+    where
+        H: Recover<R>,
+    {
         let (value, error) = match (ended, value) {
             (Ok(None), Some(value)) => return value,
             (Ok(Some(lost)), Some(value)) => match self.recover.recover(&lost, value) {
@@ -38,10 +45,7 @@ impl<H: Recover<R>, M, R> Conclusion<H, M, R> {
             },
             (Err(error), _) => (None, error),
             // Cannot happen: a body that has finished has a value.
-            (Ok(_), None) => {
-                let why = "the body has ended without a value";
-                (None, LockError::unavailable(Unavailability::Local, why))
-            }
+            (Ok(_), None) => (None, LockError::unavailable(Unavailability::Local, "no value")),
         };
         (self.failed)(value, error, self.map)
     }
@@ -49,24 +53,17 @@ impl<H: Recover<R>, M, R> Conclusion<H, M, R> {
 
 /// A function that recovers from a loss, or `()` for none.
 pub trait Recover<R> {
-    /// Whether it is a function.
-    const IS_GIVEN: bool;
-
     /// Returns the value of the function, or else that of the body, which finished after the loss.
     fn recover(self, lost: &Lost, value: R) -> Result<R, R>;
 }
 
 impl<R> Recover<R> for () {
-    const IS_GIVEN: bool = false;
-
     fn recover(self, _: &Lost, value: R) -> Result<R, R> {
         Err(value)
     }
 }
 
 impl<R, H: FnOnce(Lost, R) -> R> Recover<R> for H {
-    const IS_GIVEN: bool = true;
-
     fn recover(self, lost: &Lost, value: R) -> Result<R, R> {
         Ok(self(lost.clone(), value))
     }

@@ -9,7 +9,7 @@ use tokio::time::timeout_at;
 
 #[cfg(feature = "defer")]
 use crate::jobs::memory::MemoryJobs;
-use crate::protocol::answer::{Answer, Failed, Grant, OtherHolder, Queueing, Released};
+use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::servers::Servers;
@@ -18,6 +18,7 @@ use crate::store::waiters::Waiters;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::{Fence, FenceBlock};
+use crate::value::holder;
 use crate::value::key::LockKey;
 use crate::value::limits::{CONFIRM_WINDOW, QUEUE_MAX};
 use crate::value::mode::Mode;
@@ -119,7 +120,7 @@ impl Memory {
                 return Ok(answer);
             }
             request.witness().contended(holder, *rank);
-            let pause = Instant::now() + tick(*rank, holder.left, true, random::fraction());
+            let pause = Instant::now() + tick(*rank, holder.free_within, true, random::fraction());
             let pause = until.map_or(pause, |until| until.min(pause));
             // Keeps the future small while it waits.
             drop(answer);
@@ -301,7 +302,7 @@ impl Table {
 
     /// The holder that a refused caller of this mode is shown, and how long the caller has to wait
     /// at most if nobody renews.
-    fn other_holder(&mut self, key: &str, mode: Mode, now: Moment) -> OtherHolder {
+    fn other_holder(&mut self, key: &str, mode: Mode, now: Moment) -> holder::Holder {
         let holders = self.holders(key, now);
         let ends = holders.iter().map(|holder| holder.expires.since(now));
         let left = match mode {
@@ -309,7 +310,7 @@ impl Table {
             Mode::Exclusive | Mode::Shared => ends.max(),
         };
         let last = holders.last().map(|holder| holder.token.expose().as_bytes());
-        last.map_or_else(OtherHolder::default, |value| OtherHolder::of(value, left))
+        last.map_or_else(holder::Holder::default, |value| holder::Holder::of(value, left))
     }
 
     /// Adds a holder. A token that holds the key already keeps the later end of its lease.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::protocol::answer::{Answer, Asked, Failed, Grant, OtherHolder, Queueing};
+use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
 use crate::protocol::lease::late;
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
@@ -24,6 +24,7 @@ use crate::store::dispatch::{Renewing, Store};
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::FenceBlock;
+use crate::value::holder::Holder;
 use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER};
 use crate::value::time::{Instant, Moment};
 
@@ -104,7 +105,7 @@ impl<'a> OneByOne<'a> {
             let last = self.held > 0 && is_over(self.end);
             if last && is_over(self.end.map(|end| end + store.servers().answer_time())) {
                 let earlier = self.release_held().await.and(self.earlier);
-                let (nth, holder) = (self.held, OtherHolder::default());
+                let (nth, holder) = (self.held, Holder::default());
                 return Ok(Answer::Contended { nth, holder, queue: Queueing::Left(0), earlier });
             }
             let most = contended.map_or(usize::MAX, |contended: usize| contended - self.held);
@@ -238,7 +239,7 @@ impl<'a> OneByOne<'a> {
         let Some(error) = loss else {
             // The present holder is not known.
             let nth = self.held.min(self.request.keys().len() - 1);
-            let (holder, queue) = (OtherHolder::default(), Queueing::Left(0));
+            let (holder, queue) = (Holder::default(), Queueing::Left(0));
             let earlier = Applied::Unknown;
             return self.starts_over(Ok(Answer::Contended { nth, holder, queue, earlier }));
         };

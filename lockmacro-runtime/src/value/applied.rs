@@ -1,7 +1,5 @@
 //! Whether a request was applied, where that may be unknown.
 
-use std::sync::atomic::{AtomicU8, Ordering};
-
 /// Whether a request was applied, or any of several with the same token. The least known is the
 /// largest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,30 +30,6 @@ impl Applied {
     }
 }
 
-/// An [`Applied`] that several threads share; unknown at first.
-#[derive(Debug)]
-pub(crate) struct AtomicApplied(AtomicU8);
-
-impl AtomicApplied {
-    pub(crate) fn get(&self) -> Applied {
-        match self.0.load(Ordering::Acquire) {
-            0 => Applied::No,
-            1 => Applied::Yes,
-            _ => Applied::Unknown,
-        }
-    }
-
-    pub(crate) fn set(&self, applied: Applied) {
-        self.0.store(applied as u8, Ordering::Release);
-    }
-}
-
-impl Default for AtomicApplied {
-    fn default() -> Self {
-        Self(AtomicU8::new(Applied::Unknown as u8))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::Applied::{No, Unknown, Yes};
@@ -79,15 +53,5 @@ mod tests {
     fn only_a_request_that_is_known_not_to_be_applied_leaves_nothing_to_release() {
         assert_eq!([No, Yes, Unknown].map(Applied::may_be), [false, true, true]);
         assert_eq!([No, Yes, Unknown].map(Applied::is_known), [true, true, false]);
-    }
-
-    #[test]
-    fn a_shared_one_is_unknown_at_first_and_keeps_what_is_set() {
-        let shared = AtomicApplied::default();
-        assert_eq!(shared.get(), Unknown);
-        for applied in [No, Yes, Unknown] {
-            shared.set(applied);
-            assert_eq!(shared.get(), applied);
-        }
     }
 }

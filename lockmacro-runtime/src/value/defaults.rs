@@ -12,7 +12,7 @@ use crate::value::url::{Url, duration, named};
 /// Longest prefix of keys, in bytes.
 const PREFIX_MAX: usize = 256;
 /// Longest turn.
-pub(crate) const TURN_MAX: Duration = Duration::from_secs(1);
+const TURN_MAX: Duration = Duration::from_secs(1);
 /// Longest default wait.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -95,9 +95,13 @@ impl LockKey {
         self.with_mode(Mode::of_permits(permits))
     }
 
-    pub(crate) fn with_mode(mut self, mode: Mode) -> Self {
-        self.extra.get_or_insert_default().mode = Some(mode);
+    fn with_mode(mut self, mode: Mode) -> Self {
+        self.set_mode(mode);
         self
+    }
+
+    pub(crate) fn set_mode(&mut self, mode: Mode) {
+        self.extra.get_or_insert_default().mode = Some(mode);
     }
 
     /// The mode in which the caller asks for the key.
@@ -130,11 +134,11 @@ impl LockKey {
         self.extra.as_ref()?.whole.as_deref()
     }
 
-    /// A key that was read from a server.
+    /// A key that was read from a server; `None` for one of the engine's own.
     #[cfg(feature = "look")]
-    pub(crate) fn found(text: String) -> Self {
+    pub(crate) fn found(text: String) -> Option<Self> {
         let extra = Extra { whole: Some("".into()), ..Extra::default() };
-        Self { extra: Some(Box::new(extra)), ..text.into() }
+        (!text.starts_with(RESERVED)).then(|| Self { extra: Some(Box::new(extra)), ..text.into() })
     }
 
     /// The key with a manager's prefix, unless it has one already.
@@ -170,12 +174,6 @@ impl LockKey {
     pub(crate) fn none() -> Self {
         let fault = "there is none: name one key or more".to_owned();
         Self::from_template(String::new(), "", Some(fault))
-    }
-
-    /// Whether it is one of the engine's own keys.
-    #[cfg(feature = "look")]
-    pub(crate) fn is_reserved(&self) -> bool {
-        self.text.starts_with(RESERVED)
     }
 
     /// Checks that the key can be locked.
@@ -277,24 +275,27 @@ impl From<&LockKey> for LockKey {
     }
 }
 
-/// All keys, sorted and without duplicates; empty if a single key is left. A key that is given
-/// twice has the stricter of its modes.
-pub(crate) fn in_order(first: &LockKey, more: &[LockKey]) -> Result<Vec<LockKey>, InvalidKey> {
+/// The first of a lock's keys; and all of them, sorted and without duplicates, if there are several.
+/// A key that is given twice has the stricter of its modes.
+pub(crate) fn in_order(
+    first: LockKey,
+    more: Vec<LockKey>,
+) -> Result<(LockKey, Vec<LockKey>), InvalidKey> {
     if more.is_empty() {
-        return Ok(Vec::new());
+        return Ok((first, more));
     }
-    let mut keys: Vec<_> = iter::once(first).chain(more).cloned().collect();
+    let mut keys: Vec<_> = iter::once(first.clone()).chain(more).collect();
     keys.sort();
     keys.dedup_by(|next, kept| {
         let is_same = next == kept;
         if is_same {
-            *kept = kept.clone().with_mode(kept.mode().stricter(next.mode()));
+            kept.set_mode(kept.mode().stricter(next.mode()));
         }
         is_same
     });
     match keys.len() {
-        1 => Ok(Vec::new()),
-        2..=KEYS_MAX => Ok(keys),
+        1 => Ok((keys.remove(0), Vec::new())),
+        2..=KEYS_MAX => Ok((first, keys)),
         count => {
             let detail = format!(
                 "one lock has {count} keys and {KEYS_MAX} are allowed: split them into several \

@@ -21,7 +21,7 @@ use crate::value::key::{Listed, LockKey};
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the lock `{}` was lost: {cause}", self.listed())]
+#[error("the lock `{}` was lost: {cause}", Listed(.keys))]
 pub struct Lost {
     keys: Vec<LockKey>,
     cause: LossCause,
@@ -53,10 +53,6 @@ impl Lost {
     /// Returns every key that was held.
     pub fn keys(&self) -> impl Iterator<Item = &LockKey> {
         self.keys.iter()
-    }
-
-    pub(crate) fn listed(&self) -> Listed<'_> {
-        Listed(&self.keys)
     }
 
     /// Returns the cause of the loss.

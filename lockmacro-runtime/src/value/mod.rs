@@ -16,7 +16,6 @@ pub(crate) mod loss;
 pub(crate) mod mode;
 pub(crate) mod parking;
 pub(crate) mod policy;
-pub(crate) mod policy_check;
 pub(crate) mod random;
 pub(crate) mod sync;
 pub(crate) mod task;

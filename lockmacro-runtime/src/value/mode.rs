@@ -63,15 +63,6 @@ impl Mode {
             _ => None,
         }
     }
-
-    /// The name of the setting.
-    pub(crate) fn setting(self) -> &'static str {
-        match self {
-            Mode::Exclusive => "key",
-            Mode::Shared => "shared",
-            Mode::Permits(_) => "permits",
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
-//! A mutex of the standard library that ignores poison.
+//! A mutex of the standard library that ignores poison, and the wait for a change of shared values.
 //!
 //! A panic under a lock interrupts the code between two statements, and all code of the engine
 //! keeps the locked value valid between statements. So the next caller may use it.
 
 use std::sync;
 pub(crate) use std::sync::MutexGuard;
+
+use tokio::sync::Notify;
 
 /// A [`std::sync::Mutex`] that ignores poison.
 #[derive(Debug, Default)]
@@ -23,5 +25,17 @@ impl<T> Mutex<T> {
     #[cfg(test)]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.0.try_lock().ok()
+    }
+}
+
+/// Waits until `check` has a result: checks now, and whenever all waiters of `changes` are notified.
+pub(crate) async fn until<T>(changes: &Notify, check: impl Fn() -> Option<T>) -> T {
+    loop {
+        // Before the check, so that no change in between is missed.
+        let change = changes.notified();
+        match check() {
+            Some(result) => return result,
+            None => change.await,
+        }
     }
 }

@@ -4,14 +4,19 @@
 
 use std::fmt;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+use std::time::{Duration, SystemTime};
 
 use crate::value::error::LockError;
 use crate::value::escaped::Escaped;
-use crate::value::holder::ABOUT_MAX;
+use crate::value::holder::Holder;
 use crate::value::random::secret;
 
 /// Longest label, in bytes, with the name of the lock in it.
 const LABEL_MAX: usize = 128;
+/// Longest note, in bytes.
+const NOTE_MAX: usize = 64;
+/// Longest part of a token with the time and the note, in bytes.
+const ABOUT_MAX: usize = " 3w5e11264sgsf ".len() + NOTE_MAX;
 /// Hexadecimal digits of the 128 random bits.
 const RANDOM_DIGITS: usize = 32;
 /// The end of a shared key's value, as in `queue.lua`.
@@ -25,22 +30,26 @@ pub(crate) const TOKEN_MAX: usize = LABEL_MAX + ABOUT_MAX + "/".len() + RANDOM_D
 pub(crate) struct Token(Box<str>);
 
 impl Token {
-    /// A token for the lock `name` of a manager with `label`. `about` is the [time and the
-    /// note](crate::value::holder::about). It is not sent: one with [another](Token::another)
-    /// random part is.
-    pub(crate) fn draft(label: &str, name: &str, about: &str) -> Self {
+    /// A token for the lock `name` of a manager with `label`, with the time and the holder's note. It
+    /// is not sent: one with [another](Token::another) random part is.
+    pub(crate) fn draft(
+        label: &str,
+        name: &str,
+        since: Option<SystemTime>,
+        note: Option<&str>,
+    ) -> Self {
         let mut named = label.to_owned();
         if !name.is_empty() {
             extend(&mut named, ":");
             extend(&mut named, name);
         }
-        Self(format!("{named}{about}/{:032x}", 0).into())
+        Self(format!("{named}{}/{:032x}", about(since, note), 0).into())
     }
 
     /// The first token that is sent.
     #[cfg(test)]
-    pub(crate) fn new(label: &str, name: &str, about: &str) -> Result<Self, LockError> {
-        Self::draft(label, name, about).another()
+    pub(crate) fn new(label: &str, name: &str, note: &str) -> Result<Self, LockError> {
+        Self::draft(label, name, None, Some(note)).another()
     }
 
     /// A token read from a server; `None` for a value of another format.
@@ -81,6 +90,11 @@ impl Token {
         random.and_then(Result::ok).unwrap_or_default()
     }
 
+    /// What others see of its holder.
+    pub(crate) fn holder(&self) -> Holder {
+        Holder::of(self.0.as_bytes(), None)
+    }
+
     /// The whole token. Only for the server.
     pub(crate) fn expose(&self) -> &str {
         &self.0
@@ -93,14 +107,66 @@ impl fmt::Debug for Token {
     }
 }
 
+impl Holder {
+    /// The holder that wrote this value of a key, as far as the value tells.
+    pub(crate) fn of(value: &[u8], free_within: Option<Duration>) -> Self {
+        let shown = label_of(value);
+        let unread = |owner| Self { owner, free_within, ..Self::default() };
+        let Some((owner, about)) = shown.as_deref().and_then(|shown| shown.split_once(' ')) else {
+            return unread(shown);
+        };
+        let (since, note) = about.split_once(' ').unwrap_or((about, ""));
+        let seconds = (since != "-").then(|| u64::from_str_radix(since, 36)).transpose();
+        // Not our format: the whole text is shown.
+        let Ok(seconds) = seconds else { return unread(shown) };
+        let since = seconds.map(Duration::from_secs);
+        let since = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
+        let note = Some(note).filter(|note| !note.is_empty()).map(str::to_owned);
+        Self { owner: Some(owner.to_owned()), note, since, free_within }
+    }
+}
+
+/// The part of a token after the label: nothing, or ` <since> <note>`. It begins at the first
+/// space, as a label has none. An unknown time is `-`.
+pub(crate) fn about(since: Option<SystemTime>, note: Option<&str>) -> String {
+    let note = note.map(cut).unwrap_or_default();
+    let since = since.and_then(|since| since.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let mut about = " ".to_owned();
+    match since {
+        Some(since) => push_in_36(&mut about, since.as_secs()),
+        None if note.is_empty() => return String::new(),
+        None => about.push('-'),
+    }
+    if !note.is_empty() {
+        about.push(' ');
+        about.push_str(&note);
+    }
+    about
+}
+
+/// The note in one line, cut to the longest length.
+fn cut(note: &str) -> String {
+    let line: String = note.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let fits = |(at, c): &(usize, char)| at + c.len_utf8() <= NOTE_MAX;
+    line.trim().char_indices().take_while(fits).map(|(_, c)| c).collect()
+}
+
+/// Writes a number in base 36.
+fn push_in_36(text: &mut String, number: u64) {
+    if number >= 36 {
+        push_in_36(text, number / 36);
+    }
+    text.extend(u32::try_from(number % 36).ok().and_then(|digit| char::from_digit(digit, 36)));
+}
+
 /// Hash of a key's value, to compare values.
 pub(crate) fn hash_of(value: &[u8]) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
 
-/// The label of a token read from a server. Escaped, as any client can write there. `None` for a
-/// value of another format, which may be a secret as a whole.
-pub(crate) fn label_of(stored: &[u8]) -> Option<String> {
+/// The part before the random digits of a token read from a server. Escaped, as any client can write
+/// there. `None` for a value of another format, which may be a secret as a whole.
+fn label_of(stored: &[u8]) -> Option<String> {
     if stored.len() > TOKEN_MAX {
         return None;
     }
@@ -111,11 +177,18 @@ pub(crate) fn label_of(stored: &[u8]) -> Option<String> {
     ours.then(|| Escaped(label).to_string())
 }
 
-/// The label at the start of a manager's tokens: one line, at most 128 bytes with the lock's name,
-/// readable in `redis-cli GET`.
-pub(crate) fn label(text: &str) -> String {
-    let mut label = String::with_capacity(text.len());
-    extend(&mut label, text);
+/// The label at the start of a manager's tokens, by default `host:pid`: one line, at most 128 bytes
+/// with the lock's name, readable in `redis-cli GET`.
+pub(crate) fn label(given: Option<&str>) -> String {
+    let mut label = String::new();
+    match given {
+        Some(given) => extend(&mut label, given),
+        None => {
+            let name = rustix::system::uname();
+            let host = name.nodename().to_string_lossy();
+            extend(&mut label, &format!("{host}:{}", std::process::id()));
+        }
+    }
     label
 }
 
@@ -127,13 +200,6 @@ fn extend(label: &mut String, text: &str) {
         }
         label.push(c);
     }
-}
-
-/// The default label of a manager, `host:pid`.
-pub(crate) fn default_label() -> String {
-    let name = rustix::system::uname();
-    let host = name.nodename().to_string_lossy();
-    format!("{host}:{}", std::process::id())
 }
 
 #[cfg(test)]
@@ -189,10 +255,54 @@ mod tests {
 
     #[test]
     fn a_label_is_one_short_line() {
-        let shown = |text: &str, name| format!("{:?}", token(&label(text), name));
+        let shown = |text: &str, name| format!("{:?}", token(&label(Some(text)), name));
         assert_eq!(shown("web 3\n", "audit\torder"), "Token(web-3-:audit-order)");
         assert_eq!(shown("web", ""), "Token(web)");
-        let long = token(&label(&"订".repeat(100)), "f");
+        let long = token(&label(Some(&"订".repeat(100))), "f");
         assert!(long.expose().len() <= LABEL_MAX + "/".len() + RANDOM_DIGITS);
+    }
+
+    /// The holder with this label in the value of a key.
+    fn read(label: &str) -> Holder {
+        Holder::of(format!("{label}/shared").as_bytes(), None)
+    }
+
+    #[test]
+    fn a_written_token_is_read_back() {
+        let at = |seconds| Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        for since in [None, at(0), at(1_763_826_000), at(u64::from(u32::MAX) * 4)] {
+            for note in [None, Some("Ann Example"), Some("-"), Some("a/b 7 订单 /3f")] {
+                let token = Token::draft("web-3:4711", "audit", since, note).another().unwrap();
+                let left = Some(Duration::from_secs(9));
+                let holder = Holder::of(token.expose().as_bytes(), left);
+                assert_eq!(holder.owner.as_deref(), Some("web-3:4711:audit"));
+                assert_eq!((holder.note.as_deref(), holder.since), (note, since));
+                assert_eq!((holder.free_within, token.holder().free_within), (left, None));
+            }
+        }
+        assert_eq!(about(None, None), "");
+        assert_eq!(about(None, Some("")), "");
+    }
+
+    #[test]
+    fn a_note_is_cut_between_characters_and_in_one_line() {
+        let long = "订".repeat(40);
+        assert_eq!(about(None, Some(&long)), format!(" - {}", "订".repeat(NOTE_MAX / 3)));
+        assert_eq!(about(None, Some(" a\r\nb\x1b\0c\n")), " - a  b  c");
+        assert_eq!(about(None, Some("\n")), "");
+    }
+
+    #[test]
+    fn the_value_of_another_program_is_not_shown() {
+        assert_eq!(Holder::of(b"a secret", None), Holder::default());
+        assert_eq!(Holder::default().to_string(), "a foreign client");
+    }
+
+    #[test]
+    fn a_foreign_label_is_shown_without_control_characters() {
+        let strange = read("nobody knows\x1b[31m\n\u{202e}it");
+        let escaped = "nobody knows\\u{1b}[31m\\n\\u{202e}it";
+        assert_eq!((strange.to_string().as_str(), strange.note), (escaped, None));
+        assert_eq!(read("web - \u{7}note").to_string(), "web (\\u{7}note)");
     }
 }

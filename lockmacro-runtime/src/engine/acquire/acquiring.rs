@@ -11,8 +11,7 @@ use tokio::time::sleep;
 
 use crate::engine::acquire::outcome::{Acquired, Wanted};
 use crate::engine::acquire::own_request::{Answered, ask};
-use crate::engine::acquire::prepare::Prepared;
-use crate::engine::acquire::spec::LockSpec;
+use crate::engine::acquire::spec::{LockSpec, Prepared};
 use crate::engine::acquire::unreported::{Errors, unreported};
 use crate::engine::blocking::may_block;
 use crate::engine::cleanup::acquisition::{Acquisition, PAUSE, Refusal};

@@ -12,14 +12,15 @@ use crate::engine::observer::refused;
 use crate::engine::queue::shared_queue::in_queue::{InQueue, TakenUp};
 use crate::engine::telemetry;
 use crate::protocol::answer::{Grant, Queueing};
-use crate::protocol::lease::Renewal;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
-use crate::value::holder::Holder;
 use crate::value::loss::OnLost;
+use crate::value::policy::LockPolicy;
 use crate::value::time::Moment;
 
-/// A lock that was acquired, or joined. A guard is made of it.
+/// A lock that was acquired, or joined: the engine's part of a guard. Dropping it releases the lock in
+/// the background, unless another guard does so.
+#[derive(Debug)]
 pub(crate) struct Acquired {
     pub(crate) held: Arc<Held>,
     /// Index of the guard's key among the lock's keys; `None` for all of several.
@@ -27,54 +28,60 @@ pub(crate) struct Acquired {
     pub(crate) on_lost: OnLost,
     /// The body's value is returned without waiting for the release.
     pub(crate) releases_in_background: bool,
-    /// The lock belongs to an outer guard, which releases it.
+    /// The lock belongs to another guard, which releases it.
     pub(crate) joined: bool,
 }
 
 impl Acquired {
-    pub(crate) fn owning(held: Arc<Held>, on_lost: OnLost, releases_in_background: bool) -> Self {
-        Self { nth: held.only(), held, on_lost, releases_in_background, joined: false }
+    /// Joins a held lock, for the `nth` of its keys or for all.
+    pub(crate) fn joining(nth: Option<u8>, held: Arc<Held>, on_lost: Option<OnLost>) -> Self {
+        let on_lost = on_lost.unwrap_or_default();
+        Self { held, nth, on_lost, releases_in_background: false, joined: true }
     }
+}
 
-    /// Joins a held lock, for the `nth` of its keys or for all; an error when the lock is lost.
-    pub(crate) fn joining(
-        held: Arc<Held>,
-        nth: Option<u8>,
-        on_lost: OnLost,
-    ) -> Result<Self, LockError> {
-        held.remaining()?;
-        Ok(Self { held, nth, on_lost, releases_in_background: false, joined: true })
+impl Drop for Acquired {
+    fn drop(&mut self) {
+        if !self.joined {
+            // Joined guards may still refer to the lock; the release does not wait for them.
+            self.held.abandon();
+        }
     }
 }
 
 /// The caller's options that apply after the server's answer.
 #[derive(Clone)]
 pub(crate) struct Wanted {
-    pub(crate) renewed: bool,
-    pub(crate) on_lost: OnLost,
-    pub(crate) releases_in_background: bool,
-    pub(crate) errors: Errors,
-    pub(crate) rare: Option<Box<Rare>>,
+    renewed: bool,
+    on_lost: OnLost,
+    releases_in_background: bool,
+    errors: Errors,
+    rare: Option<Box<Rare>>,
 }
 
 /// Options that most locks do not have. Boxed, to keep waiters small.
 #[derive(Clone)]
-pub(crate) struct Rare {
+struct Rare {
     max_hold: Option<Duration>,
     message: Option<Cow<'static, str>>,
 }
 
-impl Rare {
-    pub(crate) fn of(
-        max_hold: Option<Duration>,
-        message: Option<Cow<'static, str>>,
-    ) -> Option<Box<Self>> {
-        let is_any = max_hold.is_some() || message.is_some();
-        is_any.then(|| Box::new(Self { max_hold, message }))
-    }
-}
-
 impl Wanted {
+    pub(crate) fn new(
+        policy: &LockPolicy,
+        message: Option<Cow<'static, str>>,
+        errors: Errors,
+    ) -> Self {
+        let is_rare = policy.max_hold.is_some() || message.is_some();
+        Self {
+            renewed: policy.is_renewed(),
+            on_lost: policy.on_lost.unwrap_or_default(),
+            releases_in_background: policy.releases_in_background,
+            errors,
+            rare: is_rare.then(|| Box::new(Rare { max_hold: policy.max_hold, message })),
+        }
+    }
+
     /// The store has granted the lock. `None` if the queue of `caller` has gone on with the token.
     pub(crate) fn granted(
         &self,
@@ -82,11 +89,11 @@ impl Wanted {
         grant: Grant,
         caller: Option<&InQueue>,
     ) -> Result<Option<Acquired>, LockError> {
-        let renewal = self.renewal(grant.sent);
+        let renewal = self.renewed_until(grant.sent);
         let held = Held::new(acquisition, grant, renewal, caller.cloned()).inspect_err(refused)?;
         Ok(held.map(|held| {
             telemetry::acquired(held.request());
-            Acquired::owning(held, self.on_lost, self.releases_in_background)
+            self.owning(held)
         }))
     }
 
@@ -97,9 +104,8 @@ impl Wanted {
         request: &Request,
     ) -> Result<Acquired, LockError> {
         telemetry::acquired(request);
-        let held = Held::taken_up(taken_up, request, |now| self.renewal(now));
-        let held = held.inspect_err(refused)?;
-        Ok(Acquired::owning(held, self.on_lost, self.releases_in_background))
+        let held = Held::taken_up(taken_up, request, |now| self.renewed_until(now));
+        held.map(|held| self.owning(held)).inspect_err(refused)
     }
 
     pub(crate) fn refused(
@@ -110,22 +116,21 @@ impl Wanted {
     ) -> Result<Acquired, LockError> {
         let error = match refusal {
             Refusal::Contended { key, holder, queue } => {
-                let left = holder.left;
-                let retry = |before| manager.retry_after(&key, before, left);
-                let holder = || Box::new(Holder::from(holder));
+                let before = match queue {
+                    Queueing::Outside => 0,
+                    Queueing::Left(rank) => rank,
+                    Queueing::Full => u32::MAX,
+                };
+                let retry_after = manager.retry_after(&key, before, holder.free_within);
                 // Made here, so that an uncontended lock allocates nothing for it.
                 let message = self.rare.as_ref().and_then(|rare| rare.message.as_deref());
                 let message = message.map(str::to_owned);
                 match queue {
-                    Queueing::Outside => {
-                        let (retry_after, holder) = (retry(0), holder());
-                        LockError::Busy { key, holder, retry_after, message }
-                    }
+                    Queueing::Outside => LockError::Busy { key, holder, retry_after, message },
                     Queueing::Left(rank) => {
-                        let (retry_after, holder) = (retry(rank), holder());
                         LockError::TimedOut { key, holder, retry_after, rank, message }
                     }
-                    Queueing::Full => LockError::QueueFull { retry_after: retry(u32::MAX), key },
+                    Queueing::Full => LockError::QueueFull { key, retry_after },
                 }
             }
             Refusal::Failed(error) => error,
@@ -139,13 +144,14 @@ impl Wanted {
         Err(error)
     }
 
-    /// How a lease that began at `began` is renewed.
-    fn renewal(&self, began: Moment) -> Renewal {
+    fn owning(&self, held: Arc<Held>) -> Acquired {
+        let Self { on_lost, releases_in_background, .. } = *self;
+        Acquired { nth: held.only(), held, on_lost, releases_in_background, joined: false }
+    }
+
+    /// Until when a lease that began at `began` is renewed; `None` if it is not.
+    fn renewed_until(&self, began: Moment) -> Option<Moment> {
         let max_hold = self.rare.as_ref().and_then(|rare| rare.max_hold);
-        match max_hold.map(|max_hold| began.after(max_hold)) {
-            _ if !self.renewed => Renewal::Off,
-            Some(limit) => Renewal::Until(limit),
-            None => Renewal::On,
-        }
+        self.renewed.then(|| began.after(max_hold.unwrap_or(Duration::MAX)))
     }
 }

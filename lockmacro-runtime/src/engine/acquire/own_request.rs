@@ -120,7 +120,7 @@ fn answered(
     };
     let is_known = own.request().applied().is_known() && !own.request().only_if_free;
     let (holder, goes_on) = match &refusal {
-        Refusal::Contended { holder, .. } => (Some(holder), waits || is_behind),
+        Refusal::Contended { holder, .. } => (Some(&**holder), waits || is_behind),
         Refusal::Failed(error) => (None, waits && error.is_transient() && !error.is_of_fences()),
     };
     match waits && !goes_on {

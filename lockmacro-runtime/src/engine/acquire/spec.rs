@@ -1,36 +1,43 @@
-//! The description of a lock: its keys, and how to acquire it.
+//! The description of a lock: its keys, and how to acquire it. It becomes a request, or joins a lock
+//! around the call.
 
 use std::borrow::Cow;
-use std::iter;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Once};
+use std::{iter, slice};
 
+use crate::engine::acquire::outcome::{Acquired, Wanted};
+use crate::engine::acquire::reentry::around;
+use crate::engine::acquire::unreported::Errors;
+use crate::engine::current;
+use crate::engine::lease::held::Held;
 use crate::engine::manager::Manager;
-use crate::value::key::LockKey;
-use crate::value::loss::OnLost;
+use crate::protocol::request::Request;
+use crate::value::defaults::check_ttl;
+use crate::value::error::LockError;
+use crate::value::key::{LockKey, in_order, permit_before_exclusive};
+use crate::value::mode::Mode;
 use crate::value::policy::LockPolicy;
+use crate::value::time::wall_clock;
+use crate::value::token::Token;
 
 /// The description of a lock: its keys and its options.
 #[derive(Debug, Clone)]
 pub struct LockSpec {
-    pub(crate) key: LockKey,
+    key: LockKey,
     /// Further keys, in the caller's order.
-    pub(crate) more: Box<[LockKey]>,
-    /// `None`: the manager's.
-    pub(crate) ttl: Option<Duration>,
-    /// `None`: renewed.
-    pub(crate) renewed: Option<bool>,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) min_hold: Duration,
-    pub(crate) on_lost: OnLost,
-    /// The body's value is returned without waiting for the release.
-    pub(crate) releases_in_background: bool,
-    /// `None`: the manager's; zero: not at all.
-    pub(crate) wait: Option<Duration>,
+    more: Box<[LockKey]>,
+    /// The modes of the keys are set already. Without a ttl or a wait: those of the manager.
+    pub(crate) policy: LockPolicy,
     pub(crate) name: Cow<'static, str>,
     pub(crate) message: Option<Cow<'static, str>>,
     pub(crate) holder_note: Option<String>,
     pub(crate) manager: Option<Arc<Manager>>,
+}
+
+/// What becomes of a [`LockSpec`].
+pub(crate) enum Prepared {
+    Joined(Acquired),
+    ToAsk(Arc<Manager>, Request, Wanted),
 }
 
 impl LockSpec {
@@ -41,13 +48,7 @@ impl LockSpec {
         Box::new(Self {
             key,
             more,
-            ttl: None,
-            renewed: None,
-            max_hold: None,
-            min_hold: Duration::ZERO,
-            on_lost: OnLost::default(),
-            releases_in_background: false,
-            wait: None,
+            policy: LockPolicy::new(),
             name: Cow::Borrowed(""),
             message: None,
             holder_note: None,
@@ -58,37 +59,88 @@ impl LockSpec {
     /// Sets what a policy sets. Never inlined, for the same reason.
     #[inline(never)]
     pub(crate) fn set(&mut self, policy: LockPolicy) {
-        if policy.renews {
-            self.renewed = Some(true);
-        } else if policy.ttl.is_some() {
-            self.renewed.get_or_insert(false);
-        }
-        self.ttl = policy.ttl.or(self.ttl);
-        self.max_hold = policy.max_hold.or(self.max_hold);
-        self.min_hold = policy.min_hold.unwrap_or(self.min_hold);
-        self.on_lost = policy.on_lost.unwrap_or(self.on_lost);
-        self.releases_in_background |= policy.releases_in_background;
-        self.wait = policy.wait.or(self.wait);
-        for key in iter::once(&mut self.key).chain(&mut self.more) {
+        self.policy = policy.or(self.policy);
+        if let Some(mode) = policy.mode {
             // A key of several may have a mode of its own.
-            if let Some(mode) = policy.mode
-                && key.own_mode().is_none()
-            {
-                *key = key.clone().with_mode(mode);
-            }
+            self.set_mode(mode, |key| key.own_mode().is_none());
         }
     }
 
+    /// Sets the mode of some of the keys.
+    pub(crate) fn set_mode(&mut self, mode: Mode, is_set: impl Fn(&LockKey) -> bool) {
+        let keys = iter::once(&mut self.key).chain(&mut self.more);
+        keys.filter(|key| is_set(key)).for_each(|key| key.set_mode(mode));
+    }
+
     /// All keys, in the caller's order.
-    pub(crate) fn keys(&self) -> Vec<LockKey> {
-        iter::once(&self.key).chain(&self.more).cloned().collect()
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &LockKey> {
+        iter::once(&self.key).chain(&self.more)
+    }
+
+    /// Checks the spec, fills in the manager's defaults, and looks for an outer lock to join. Sends
+    /// nothing to a server.
+    pub(crate) fn prepare(self, fenced: bool, errors: Errors) -> Result<Prepared, LockError> {
+        self.keys().try_for_each(LockKey::check)?;
+        if let Some(detail) = self.keys().find_map(|key| key.mode().fault()) {
+            return Err(LockError::InvalidSetting { setting: "permits", detail });
+        }
+        let ttl = self.policy.ttl.map(check_ttl).transpose()?;
+        let manager = self.manager.map_or_else(current::manager, Ok)?;
+        // Before a lock around this one is looked for: a fork has copies of its parent's.
+        let label = manager.label()?;
+        let defaults = &manager.defaults;
+        defaults.usable()?;
+        let ttl = ttl.unwrap_or(defaults.ttl());
+        let wait = self.policy.wait.unwrap_or(defaults.wait);
+        let whole = |key: LockKey| key.under(&defaults.prefix);
+        let more = self.more.into_iter().map(whole).collect::<Result<Vec<_>, _>>()?;
+        let (key, several) = in_order(whole(self.key)?, more)?;
+        warn_of_permits_first(&several);
+        let keys = if several.is_empty() { slice::from_ref(&key) } else { &several };
+        if let Some(held) = around(keys, |held: &Held| Arc::ptr_eq(held.manager(), &manager))? {
+            keys.iter().try_for_each(|key| held.covers(key))?;
+            held.remaining()?;
+            let nth = if several.is_empty() { held.nth(&key) } else { None };
+            return Ok(Prepared::Joined(Acquired::joining(nth, held, self.policy.on_lost)));
+        }
+        // The token of a waiter is older than its grant, so it does not show since when the lock is
+        // held.
+        let since = wait.is_zero().then(wall_clock);
+        let token = Token::draft(label, &self.name, since, self.holder_note.as_deref());
+        let (first, given) = match several.first() {
+            Some(first) => (first.clone(), Some(key)),
+            None => (key, None),
+        };
+        let min_hold = self.policy.min_hold.unwrap_or_default().min(ttl);
+        let mut request = Request::new(first, token, ttl).with(several, given, min_hold);
+        request.name = self.name;
+        request.fenced = fenced;
+        request.until = (!wait.is_zero()).then(|| request.asked.after(wait));
+        let wanted = Wanted::new(&self.policy, self.message, errors);
+        Ok(Prepared::ToAsk(manager, request, wanted))
+    }
+}
+
+/// Logs once that a permit may be held while another key is waited for.
+fn warn_of_permits_first(several: &[LockKey]) {
+    static LOGGED: Once = Once::new();
+    if let Some(key) = permit_before_exclusive(several) {
+        LOGGED.call_once(|| {
+            tracing::warn!(
+                %key,
+                "a permit of this key may be held while an exclusive key of the same list is \
+                 waited for: nest two functions instead"
+            );
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::value::mode::Mode;
+    use crate::value::loss::OnLost;
 
     fn spec() -> Box<LockSpec> {
         LockSpec::new("order:42".into(), Box::default())
@@ -112,24 +164,21 @@ mod tests {
         let mut spec = spec();
         for policy in [all, LockPolicy::new()] {
             spec.set(policy);
-            assert_eq!((spec.ttl, spec.renewed), (Some(secs(1)), Some(true)));
-            assert_eq!((spec.max_hold, spec.min_hold), (Some(secs(2)), secs(3)));
-            assert_eq!((spec.wait, spec.on_lost), (Some(secs(4)), OnLost::Finish));
-            assert_eq!((spec.key.mode(), spec.releases_in_background), (Mode::Permits(5), true));
+            assert_eq!((spec.policy, spec.key.mode()), (all, Mode::Permits(5)));
         }
     }
 
     #[test]
     fn a_ttl_of_a_policy_is_not_renewed_unless_it_says_so() {
         for (policy, renewed) in [
-            (LockPolicy::new(), None),
-            (LockPolicy::new().ttl(secs(1)), Some(false)),
-            (LockPolicy::new().renew(), Some(true)),
-            (LockPolicy::new().ttl(secs(1)).renew(), Some(true)),
+            (LockPolicy::new(), true),
+            (LockPolicy::new().ttl(secs(1)), false),
+            (LockPolicy::new().renew(), true),
+            (LockPolicy::new().ttl(secs(1)).renew(), true),
         ] {
             let mut spec = spec();
             spec.set(policy);
-            assert_eq!(spec.renewed, renewed, "{policy:?}");
+            assert_eq!(spec.policy.is_renewed(), renewed, "{policy:?}");
         }
     }
 }

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use crate::engine::core::Core;
 use crate::engine::in_flight::{InFlightGuard, TokenOwner};
-use crate::protocol::answer::{Answer, Failed, Grant, OtherHolder, Queueing, Released};
+use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
+use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 
 /// Pause before a lock that was lost at once is requested again.
@@ -30,7 +31,7 @@ pub(crate) struct Acquisition {
 /// Why the lock was not granted.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    Contended { key: LockKey, holder: OtherHolder, queue: Queueing },
+    Contended { key: LockKey, holder: Box<Holder>, queue: Queueing },
     Failed(LockError),
 }
 
@@ -111,7 +112,7 @@ impl Acquisition {
                 // node of a Redlock may hold an earlier one of several keys although it has not
                 // answered.
                 self.forget_unless(!self.request.applied().is_known() || is_queued);
-                Err(Refusal::Contended { key, holder, queue })
+                Err(Refusal::Contended { key, holder: Box::new(holder), queue })
             }
             Ok(Answer::Lost(reported)) => self.take_answer(*reported),
             Err(Failed { error, applied }) => {

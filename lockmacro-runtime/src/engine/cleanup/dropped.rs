@@ -22,7 +22,7 @@ use crate::store::waiters::AbandonedToken;
 use crate::value::backoff::{Backoff, jittered};
 use crate::value::error::{LockError, Unavailability};
 use crate::value::random::HashMap;
-use crate::value::sync::Mutex;
+use crate::value::sync::{Mutex, until};
 use crate::value::time::Instant;
 
 /// Most first releases in flight, so that a server that is available again is not flooded.
@@ -140,15 +140,8 @@ impl Cleanup {
 
     /// Waits until the manager has ended for [`LAST_TRIES`].
     async fn over(&self) {
-        loop {
-            // Before the check, so that no end in between is missed.
-            let closes = self.closes.notified();
-            let closed = *self.closed.lock();
-            match closed {
-                Some(at) => return sleep_until(at + LAST_TRIES).await,
-                None => closes.await,
-            }
-        }
+        let closed = until(&self.closes, || *self.closed.lock()).await;
+        sleep_until(closed + LAST_TRIES).await;
     }
 }
 

@@ -16,23 +16,24 @@ use crate::engine::core::{Core, inside_runtime};
 use crate::engine::current;
 use crate::engine::lease::renewals::Enrolled;
 use crate::engine::manager::Manager;
-use crate::engine::queue::holder::{Holder, shown};
+use crate::engine::queue::holder::Holder;
 use crate::engine::queue::shared_queue::in_queue::{Ended, InQueue, TakenUp};
 use crate::engine::queue::shared_queue::{Question, Tenure, unanswered};
 use crate::engine::telemetry;
 use crate::protocol::answer::{Grant, Released};
-use crate::protocol::lease::{Lease, Renewal};
+use crate::protocol::lease::Lease;
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceBlock};
+use crate::value::holder;
 use crate::value::key::LockKey;
 use crate::value::loss::{LossCause, Lost};
 use crate::value::random;
 use crate::value::sync::Mutex;
 use crate::value::task::spawn;
 use crate::value::time::{Moment, checked};
-use crate::value::token::{Token, label_of};
+use crate::value::token::Token;
 
 mod renewal;
 
@@ -100,13 +101,13 @@ impl Held {
     pub(crate) fn taken_up(
         mut taken_up: TakenUp,
         waiter: &Request,
-        renewal: impl FnOnce(Moment) -> Renewal,
+        renewed_until: impl FnOnce(Moment) -> Option<Moment>,
     ) -> Result<Arc<Self>, LockError> {
         let (now, mut tenure) = (Moment::now(), taken_up.tenure.clone());
         let request = waiter.with_token_of(taken_up.acquisition.request(), tenure.kept_until);
         let acquisition = taken_up.acquisition.give_to(Arc::new(request));
         acquisition.request().granted(now);
-        let lease = Lease::passed(now, tenure.ends, waiter.ttl, renewal(now));
+        let lease = Lease::passed(now, tenure.ends, waiter.ttl, renewed_until(now));
         let due = lease.first_try(now, random::fraction());
         let fences = tenure.fences.filter(|_| waiter.fenced);
         tenure.fences = fences.map_or(tenure.fences, FenceBlock::rest);
@@ -121,13 +122,13 @@ impl Held {
     pub(crate) fn new(
         acquisition: Acquisition,
         grant: Grant,
-        renewal: Renewal,
+        renewed_until: Option<Moment>,
         caller: Option<InQueue>,
     ) -> Result<Option<Arc<Self>>, LockError> {
         let ttl = acquisition.request().ttl;
         let (sent, now) = (grant.sent, Moment::now());
         let is_handed_off = grant.ttl < ttl;
-        let lease = Lease::handed_off(sent, grant.ttl, ttl, renewal);
+        let lease = Lease::new(sent, grant.ttl, ttl, renewed_until);
         // A lock that was handed off is confirmed while the body runs.
         let first = match is_handed_off {
             true => Some(now),
@@ -443,11 +444,8 @@ impl Drop for Held {
 }
 
 impl Holder for Held {
-    fn shown(&self) -> Option<String> {
-        match &self.label {
-            Some(label) => label_of(label.expose().as_bytes()),
-            None => shown(&self.request),
-        }
+    fn shown(&self) -> holder::Holder {
+        self.label.as_ref().unwrap_or(&self.request.token).holder()
     }
 
     fn ends(&self) -> Moment {

@@ -3,14 +3,13 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use crate::protocol::request::Request;
+use crate::value::holder;
 use crate::value::time::Moment;
-use crate::value::token::label_of;
 
 /// A holder, as its queue sees it.
 pub(crate) trait Holder: Debug + Send + Sync {
-    /// The label for callers that find the lock busy.
-    fn shown(&self) -> Option<String>;
+    /// For callers that find the lock busy.
+    fn shown(&self) -> holder::Holder;
 
     /// When its lease ends.
     fn ends(&self) -> Moment;
@@ -24,9 +23,4 @@ pub(crate) trait Holder: Debug + Send + Sync {
     /// The store has forgotten the lock. Reports the loss to the queue.
     #[cfg(feature = "test-util")]
     fn is_forgotten(&self);
-}
-
-/// The label of a token.
-pub(crate) fn shown(request: &Request) -> Option<String> {
-    label_of(request.token.expose().as_bytes())
 }

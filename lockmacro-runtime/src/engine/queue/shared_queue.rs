@@ -12,11 +12,12 @@ use tokio::sync::{Notify, oneshot};
 use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
 use crate::engine::core::Core;
 use crate::engine::in_flight::TokenOwner;
-use crate::engine::queue::holder::{Holder, shown};
+use crate::engine::queue::holder::Holder;
 use crate::engine::queue::key_queue::{self, Ask, Effects, Event, KeyQueue, Ticket};
-use crate::protocol::answer::{OtherHolder, Queueing, Released};
+use crate::protocol::answer::{Queueing, Released};
 use crate::protocol::request::Request;
 use crate::value::error::{LockError, Unavailability};
+use crate::value::holder;
 use crate::value::key::LockKey;
 use crate::value::sync::Mutex;
 use crate::value::time::Moment;
@@ -112,16 +113,16 @@ struct State {
 /// Another holder has the lock.
 #[derive(Debug, Clone)]
 struct Contended {
-    owner: Option<String>,
+    holder: holder::Holder,
     until: Option<Moment>,
     /// Number of processes before this one.
     ahead: u32,
 }
 
 impl Contended {
-    fn of(holder: &OtherHolder, ahead: u32) -> Self {
-        let until = holder.left.map(|left| Moment::now().after(left));
-        Self { owner: holder.owner.clone(), until, ahead }
+    fn of(holder: &holder::Holder, ahead: u32) -> Self {
+        let until = holder.free_within.map(|left| Moment::now().after(left));
+        Self { holder: holder.clone(), until, ahead }
     }
 }
 
@@ -270,7 +271,7 @@ impl SharedQueue {
 
     /// The queue's request waits: another holder has the lock, with this number of processes before
     /// this one.
-    fn contended(self: &Arc<Self>, asked: &Question, holder: &OtherHolder, ahead: u32) {
+    fn contended(self: &Arc<Self>, asked: &Question, holder: &holder::Holder, ahead: u32) {
         self.on(None, |state| {
             state.last = Some(Ok(Contended::of(holder, ahead)));
             Event::Answered(asked.clone(), true)
@@ -280,7 +281,7 @@ impl SharedQueue {
 
     /// It is not known whether another holder has the lock: there was no answer, or `holder` may
     /// not have it.
-    fn unanswered_by(self: &Arc<Self>, asked: &Question, last: Result<&OtherHolder, LockError>) {
+    fn unanswered_by(self: &Arc<Self>, asked: &Question, last: Result<&holder::Holder, LockError>) {
         self.on(None, |state| {
             state.last = Some(last.map(|holder| Contended::of(holder, 0)));
             Event::Answered(asked.clone(), false)
@@ -405,20 +406,19 @@ impl SharedQueue {
     /// mutex: the last one to drop it needs the queue.
     fn busy(&self, state: &State, queue: Queueing, held: &mut Option<Arc<dyn Holder>>) -> Refusal {
         *held = state.holder.as_ref().and_then(Weak::upgrade);
-        let (owner, until) = if state.queue.holder().is_some() {
+        let (mut holder, until) = if state.queue.holder().is_some() {
             // A holder is known a moment after it has the lock.
-            held.as_ref().map_or((None, None), |held| (held.shown(), Some(held.kept_until())))
+            held.as_ref().map(|held| (held.shown(), Some(held.kept_until()))).unwrap_or_default()
         } else if let Some(tenure) = state.queue.offered() {
-            (shown(&tenure.token.request), Some(tenure.kept_until))
+            (tenure.token.request.token.holder(), Some(tenure.kept_until))
         } else {
             match &state.last {
-                Some(Ok(Contended { owner, until, .. })) => (owner.clone(), *until),
-                Some(Err(_)) | None => (None, None),
+                Some(Ok(Contended { holder, until, .. })) => (holder.clone(), *until),
+                Some(Err(_)) | None => Default::default(),
             }
         };
-        let left = until.map(|until| until.since(Moment::now()));
-        let holder = OtherHolder { owner, left };
-        Refusal::Contended { key: self.key.clone(), holder, queue }
+        holder.free_within = until.map(|until| until.since(Moment::now()));
+        Refusal::Contended { key: self.key.clone(), holder: Box::new(holder), queue }
     }
 
     /// Returns whether a watch has to be started, and the holder. A watch that would sleep too long

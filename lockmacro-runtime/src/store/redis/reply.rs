@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Value, from_redis_value_ref};
 
-use crate::protocol::answer::{Grant, OtherHolder};
+use crate::protocol::answer::Grant;
 use crate::protocol::request::Request;
 use crate::store::redis::client::error::{CallError, unexpected};
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::FenceBlock;
+use crate::value::holder::Holder;
 use crate::value::time::Moment;
 use crate::value::token::hash_of;
 
@@ -58,7 +59,7 @@ pub(crate) enum Reply {
     /// The `nth` of several keys is held by another token. `queued` is for waiters.
     Contended {
         nth: usize,
-        holder: OtherHolder,
+        holder: Holder,
         /// A hash of the key's value.
         value: u64,
         queued: Option<Queued>,
@@ -76,7 +77,7 @@ impl Reply {
     /// negative for a key without one.
     fn contended(nth: usize, value: &[u8], left: i64, queued: Option<Queued>) -> Self {
         let left = u64::try_from(left).ok().map(Duration::from_millis);
-        let holder = OtherHolder::of(value, left);
+        let holder = Holder::of(value, left);
         Self::Contended { nth, holder, value: hash_of(value), queued }
     }
 
@@ -85,7 +86,7 @@ impl Reply {
     pub(crate) fn is_held_by_nobody(&self) -> bool {
         let nobody = hash_of(b"");
         matches!(self, Self::Contended { holder, value, .. }
-            if holder.left == Some(Duration::ZERO) && *value == nobody)
+            if holder.free_within == Some(Duration::ZERO) && *value == nobody)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use crate::protocol::answer::{Answer, Asked, Failed, Grant, OtherHolder, Queueing};
+use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
 use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT, Retry};
@@ -27,6 +27,7 @@ use crate::value::applied::Applied;
 use crate::value::companion::slot;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::RETENTION;
+use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 use crate::value::limits::CONFIRM_WINDOW;
 use crate::value::time::{Instant, Moment};
@@ -248,7 +249,7 @@ impl Redis {
         match self.nodes.route(|| slot(key), budget, send).await? {
             Value::Okay => Ok(Some(Reply::granted(request, sent, Vec::new()))),
             Value::Nil if request.only_if_free => {
-                let (holder, queued) = (OtherHolder::default(), None);
+                let (holder, queued) = (Holder::default(), None);
                 Ok(Some(Reply::Contended { nth: 0, holder, value: 0, queued }))
             }
             Value::Nil => Ok(None),

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout_at};
 
 use crate::protocol::answer::Asked;
 use crate::protocol::attempts::Attempts;
-use crate::protocol::quorum::{NodeError, late, majority, may_be_had, no_quorum};
+use crate::protocol::quorum::{NodeError, majority, may_be_had, no_quorum};
 use crate::protocol::request::Request;
 use crate::store::redis::client::url::Deployment;
 use crate::store::redis::store::Redis;
@@ -27,6 +27,7 @@ use crate::value::backoff::Backoff;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::key::LockKey;
 use crate::value::limits::TTL_MAX;
+use crate::value::mode::Mode;
 use crate::value::random;
 use crate::value::task::spawn;
 use crate::value::time::Instant;
@@ -128,7 +129,9 @@ impl Redlock {
         }
         let error = |(nth, node_error): (_, Option<NodeError>)| match node_error {
             Some(node_error) => Some(*node_error.error),
-            None => open.contains(&nth).then(|| late("connecting")),
+            None => open
+                .contains(&nth)
+                .then(|| LockError::unavailable(Unavailability::Timeout, "connecting")),
         };
         Err(no_quorum(&self.nodes.names, errors.into_iter().enumerate().map(error)))
     }
@@ -218,8 +221,8 @@ impl Servers for Redlock {
         if let Some(mode) = modes.find(|mode| !mode.is_exclusive()) {
             // With permits, the holders of several majorities could be more than the limit.
             let detail = "a Redlock has exclusive locks only: use one server or cluster for it";
-            let (setting, detail) = (mode.setting(), detail.to_owned());
-            return Err(LockError::InvalidSetting { setting, detail });
+            let setting = if mode == Mode::Shared { "shared" } else { "permits" };
+            return Err(LockError::InvalidSetting { setting, detail: detail.to_owned() });
         }
         self.check(request.ttl)
     }

@@ -38,7 +38,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("a passed lease counts anew", LEASE, "protocol/lease.rs",
         "lease.ends = lease.ends.min(ends);", ""),
     mutant("a body is polled after its lease", "bodies", "run/driver.rs",
-        "!self.is_begun || self.guard.on_lost() == OnLost::Cancel", "false"),
+        "!self.is_begun || self.guard.on_lost == OnLost::Cancel", "false"),
     // Turns.
     mutant("a fence is used for two holders", "fences", "value/fence/mod.rs",
         "let first = Fence(self.first.0 + 1);",
@@ -69,7 +69,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     // Releases.
     mutant("a dropped call is not released", "idle|left", "engine/cleanup/acquisition.rs",
         "self.request.applied().may_be() || !self.request.several().is_empty()", "false"),
-    mutant("a dropped guard is not released", "idle", "guard.rs",
+    mutant("a dropped guard is not released", "idle", "engine/acquire/outcome.rs",
         "self.held.abandon();", "self.held.request();"),
     mutant("a released lock counts as in flight", "shutdown", "engine/cleanup/acquisition.rs",
         "is_known() {\n            drop(self.leaves());",

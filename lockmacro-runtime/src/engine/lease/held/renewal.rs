@@ -171,7 +171,6 @@ mod tests {
     use crate::engine::cleanup::acquisition::Acquisition;
     use crate::engine::core::Core;
     use crate::protocol::answer::Grant;
-    use crate::protocol::lease::Renewal;
     use crate::protocol::request::Request;
     use crate::store::memory::Memory;
     use crate::value::applied::Applied;
@@ -193,7 +192,7 @@ mod tests {
         let now = Moment::now();
         let grant =
             Grant { sent: now, at: now, ttl: HOUR, earlier: Applied::No, fences: Vec::new() };
-        Held::new(acquisition, grant, Renewal::Off, None).unwrap().unwrap()
+        Held::new(acquisition, grant, None, None).unwrap().unwrap()
     }
 
     /// The store has said yes.

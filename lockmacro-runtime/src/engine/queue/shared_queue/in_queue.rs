@@ -11,9 +11,10 @@ use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
 use crate::engine::in_flight::TokenOwner as _;
 use crate::engine::queue::holder::Holder;
 use crate::engine::queue::key_queue::{Arrival, Effects, Event, Found, Ticket};
-use crate::protocol::answer::{OtherHolder, Queueing, Released};
+use crate::protocol::answer::{Queueing, Released};
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
+use crate::value::holder;
 use crate::value::limits::QUEUE_MAX;
 use crate::value::time::Moment;
 
@@ -114,7 +115,7 @@ impl InQueue {
     /// it, or nothing is known. `is_behind`: the holder may be a token that this process releases.
     pub(crate) fn not_granted(
         &self,
-        holder: Option<&OtherHolder>,
+        holder: Option<&holder::Holder>,
         is_behind: bool,
         acquisition: Acquisition,
     ) {

@@ -12,11 +12,12 @@ use tokio::time::{sleep, timeout};
 use super::{Before, Question, SharedQueue, Tenure, ToSend};
 use crate::engine::cleanup::acquisition::{Acquisition, PAUSE, Refusal};
 use crate::engine::in_flight::TokenOwner as _;
-use crate::protocol::answer::{Answer, Grant, OtherHolder, Queueing};
+use crate::protocol::answer::{Answer, Grant, Queueing};
 use crate::protocol::lease;
 use crate::protocol::request::Witness;
 use crate::store::dispatch::Store;
 use crate::value::error::{LockError, Unavailability};
+use crate::value::holder::Holder;
 use crate::value::limits::CONFIRM_WINDOW;
 use crate::value::task::spawn;
 use crate::value::time::Moment;
@@ -97,7 +98,7 @@ async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Arc<Store>) {
         match acquisition.take_answer(answer) {
             Ok(grant) => return queue.granted(tenure(question, &acquisition, &grant), acquisition),
             Err(Refusal::Contended { key, holder, queue: Queueing::Full }) => {
-                let retry_after = queue.core.retry_after(&key, u32::MAX, holder.left);
+                let retry_after = queue.core.retry_after(&key, u32::MAX, holder.free_within);
                 let full = LockError::QueueFull { key, retry_after };
                 return queue.refused(&question, full);
             }
@@ -196,11 +197,11 @@ struct Asked {
 }
 
 impl Witness for Asked {
-    fn contended(&self, holder: &OtherHolder, rank: u32) {
+    fn contended(&self, holder: &Holder, rank: u32) {
         self.queue.contended(&self.question, holder, rank);
     }
 
-    fn undecided(&self, last: Result<&OtherHolder, LockError>) {
+    fn undecided(&self, last: Result<&Holder, LockError>) {
         self.queue.unanswered_by(&self.question, last);
     }
 

@@ -15,6 +15,7 @@ use crate::engine::queue::key_queue::Ticket;
 use crate::engine::telemetry::WaitingGauge;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
+use crate::value::sync::until;
 use crate::value::time::Moment;
 
 /// A longer wait is treated as one without an end.
@@ -65,7 +66,7 @@ impl Drop for Waiting {
 /// request in flight.
 async fn over(queue: Arc<SharedQueue>, ticket: Ticket, since: Moment, left: Duration) -> Refusal {
     sleep(left).await;
-    let known = after_events(&queue, || queue.over(Some(ticket), since).ok());
+    let known = until(&queue.changed, || queue.over(Some(ticket), since).ok());
     let known = Box::pin(timeout(queue.core.answer_time(), known)).await;
     known.unwrap_or_else(|_| last(queue.over(Some(ticket), since)))
 }
@@ -86,27 +87,15 @@ pub(crate) async fn decided(queue: &Arc<SharedQueue>, request: &Arc<Request>) ->
             true => LOST,
             false => queue.core.answer_time() * 2,
         };
-    let arrived = timeout(longest, after_events(queue, arrives)).await;
+    let arrived = timeout(longest, until(&queue.changed, arrives)).await;
     arrived.unwrap_or_else(|_| Arrived::Refused(last(queue.over(None, since))))
 }
 
 /// Waits for a release of this process that was in flight at `since`, or was sent later. Returns
 /// whether there was one that has ended.
 pub(crate) async fn released(queue: &SharedQueue, since: Moment) -> bool {
-    let ended = after_events(queue, || queue.released_since(since));
+    let ended = until(&queue.changed, || queue.released_since(since));
     timeout(queue.core.answer_time() * 2, ended).await.unwrap_or(false)
-}
-
-/// Checks the queue now and after each event, until there is a result.
-async fn after_events<T>(queue: &SharedQueue, check: impl Fn() -> Option<T>) -> T {
-    loop {
-        // Before the check, so that no event in between is missed.
-        let event = queue.changed.notified();
-        match check() {
-            Some(found) => return found,
-            None => event.await,
-        }
-    }
 }
 
 /// The refusal of a caller that waits no longer for a first answer.

@@ -20,7 +20,7 @@ use crate::value::error::LockError;
 use crate::value::holder::Holder;
 use crate::value::inspection::{Found, HeldLock, ODD_MAX, Odd, QueuedWaiter};
 use crate::value::key::LockKey;
-use crate::value::token::{TOKEN_MAX, Token, label_of};
+use crate::value::token::{TOKEN_MAX, Token};
 
 /// Most keys that one script call reads.
 const KEYS_PER_CALL: usize = 100;
@@ -76,7 +76,7 @@ impl Redis {
             self.eval_until(inspect::QUEUE.with(keys, &args), self.budget()).await;
         let (total, waiters) = reply.map_err(|error| error.into_error(key))?;
         let waiters = waiters.into_iter().map(|(token, left, callers)| {
-            let Holder { owner, note, .. } = Holder::of(label_of(&token), None);
+            let Holder { owner, note, .. } = Holder::of(&token, None);
             QueuedWaiter { owner, note, left: left.map(Duration::from_millis), callers }
         });
         let found: Vec<_> = waiters.collect();
@@ -164,10 +164,7 @@ fn text(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<String> {
 /// The name of a key as the key of a lock. Notes a name that cannot be one; leaves out the engine's
 /// own keys.
 fn usable(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<LockKey> {
-    let key = LockKey::found(text(name, odd)?);
-    if key.is_reserved() {
-        return None;
-    }
+    let key = LockKey::found(text(name, odd)?)?;
     let note = |error| note(odd, key.as_str().as_bytes(), &LockError::from(error).to_string());
     key.check().map_err(note).ok().map(|()| key)
 }
@@ -191,8 +188,7 @@ fn read(
     let token = Token::found(&value);
     // It is negative for a key that does not expire.
     let left = u64::try_from(left).ok().map(Duration::from_millis);
-    let shown = token.as_ref().and_then(|_| label_of(&value));
-    let Holder { owner, note, since, .. } = Holder::of(shown, left);
+    let Holder { owner, note, since, .. } = Holder::of(&value, left);
     let sharing = Some(sharing).filter(|sharing| *sharing > 0);
     Some(HeldLock { key: key.clone(), owner, note, since, left, sharing, waiters, token })
 }

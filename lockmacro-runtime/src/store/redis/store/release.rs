@@ -35,7 +35,7 @@ impl Redis {
         let keep = request.keep();
         let mut earlier = Applied::No;
         let script = match request.key.mode().is_exclusive() {
-            true if !request.may_be_awaited() => Some(&RELEASE_UNCONTENDED),
+            true if !request.waits() && !request.was_awaited() => Some(&RELEASE_UNCONTENDED),
             // It does nothing for a token that may be in the queue.
             false if !request.was_awaited() => Some(&RELEASE_SHARED),
             _ => None,

@@ -126,8 +126,8 @@ impl Redis {
                 let SentRequest { sent, connection, received } = sent_request;
                 let sample = Sample { sent, connection, server };
                 let soon =
-                    foreign.tick(rank, holder.is_foreign(), Moment::now(), random::fraction());
-                let tick = tick(rank, holder.left, received, random::fraction());
+                    foreign.tick(rank, holder.owner.is_none(), Moment::now(), random::fraction());
+                let tick = tick(rank, holder.free_within, received, random::fraction());
                 let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
                 return Ok(ControlFlow::Continue((sample, until.min(pause))));
             }

@@ -6,16 +6,15 @@ use std::time::Duration;
 use tokio::time::sleep_until;
 
 use super::{Redlock, RetryDelay, Round};
-use crate::protocol::answer::{Answer, Failed, Grant, OtherHolder, Queueing};
+use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease;
-use crate::protocol::quorum::{
-    Contention, NodeError, Tally, Verdict, Vote, late, majority, no_quorum,
-};
+use crate::protocol::quorum::{Contention, NodeError, Tally, Verdict, Vote, majority, no_quorum};
 use crate::protocol::request::Request;
 use crate::store::redlock::node::replaced;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::Fence;
+use crate::value::holder::Holder;
 use crate::value::time::{Instant, Moment};
 
 /// Why an attempt failed. Its tokens are released.
@@ -62,8 +61,8 @@ impl Redlock {
             let left = match self.attempt(request).await {
                 Ok(grant) => return Ok(Answer::Granted(grant)),
                 Err(Failure::Contended(Contention { holder, split, nobody })) => {
-                    let left = holder.left;
-                    let holder = if nobody { OtherHolder::default() } else { holder };
+                    let left = holder.free_within;
+                    let holder = if nobody { Holder::default() } else { holder };
                     // With split votes nobody may have the lock.
                     if over || !waits && !split {
                         // There is no queue, so no waiter is before this one.
@@ -116,17 +115,15 @@ impl Redlock {
             }
             Verdict::Contended => {
                 // The first answers may name different holders, of which one has the lock.
-                let holder = |tally: &Tally| tally.tells_holder().then_some(());
-                counted(&mut round, &mut tally, until, holder).await;
+                let contention = counted(&mut round, &mut tally, until, Tally::contention).await;
                 round.go_on();
-                Failure::Contended(tally.contention())
+                Failure::Contended(contention)
             }
             Verdict::NoQuorum => {
                 // The other answers only complete the error.
-                let all = |tally: &Tally| tally.is_complete().then_some(());
-                counted(&mut round, &mut tally, until, all).await;
+                let fault = |tally: &Tally| tally.fault(&self.nodes.names);
+                let (error, transient) = counted(&mut round, &mut tally, until, fault).await;
                 round.go_on();
-                let (error, transient) = (tally.error(&self.nodes.names), tally.is_transient());
                 Failure::Fault { error, transient }
             }
         };
@@ -191,7 +188,8 @@ impl Redlock {
             }
         }
         for nth in won {
-            errors[*nth].get_or_insert_with(|| late("raising the fence"));
+            let late = || LockError::unavailable(Unavailability::Timeout, "raising the fence");
+            errors[*nth].get_or_insert_with(late);
         }
         let error = no_quorum(&self.nodes.names, errors.into_iter());
         Err(Failure::Fault { error, transient: true })
