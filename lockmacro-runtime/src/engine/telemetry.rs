@@ -53,18 +53,18 @@ pub(crate) fn acquired(request: &Request) {
 
 /// Reports a lock that was not acquired. `known`: the outage of its servers was logged already.
 pub(crate) fn refused(request: &Request, error: &LockError, known: bool) {
-    let (name, template, key) = shown(request);
+    let ((name, template, key), waited) = (shown(request), request.asked.elapsed());
     if error.is_busy() {
-        tracing::debug!(%name, template, %key, waited = ?request.asked.elapsed(), %error, "lock busy");
+        tracing::debug!(%name, template, %key, ?waited, %error, "lock busy");
         let timed_out = matches!(error, LockError::TimedOut { .. });
         return asked(request, if timed_out { "timed_out" } else { "busy" });
     }
     if known {
-        tracing::debug!(%name, template, %key, waited = ?request.asked.elapsed(), %error, "lock unavailable");
+        tracing::debug!(%name, template, %key, ?waited, %error, "lock unavailable");
     } else if error.is_unavailable() {
-        tracing::warn!(%name, template, %key, waited = ?request.asked.elapsed(), %error, "lock unavailable");
+        tracing::warn!(%name, template, %key, ?waited, %error, "lock unavailable");
     } else {
-        tracing::warn!(%name, template, %key, waited = ?request.asked.elapsed(), %error, "lock refused");
+        tracing::warn!(%name, template, %key, ?waited, %error, "lock refused");
     }
     asked(request, "error");
 }

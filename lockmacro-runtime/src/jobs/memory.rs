@@ -207,7 +207,7 @@ impl Queue {
         let state = JobState::Waiting;
         let call = Call { job, state, at: now, unique, attempts, settled: 0, error: None };
         self.calls.insert(id.clone(), call);
-        self.set_state(&id, state, now, delay);
+        self.set_state(&id, state, now, now + delay.min(FAR));
         Ok(Stored { id, due: delay })
     }
 
@@ -220,7 +220,7 @@ impl Queue {
         {
             let unsettled = call.job.taken - call.settled;
             if unsettled <= u64::from(call.attempts) {
-                self.set_state(&id, JobState::Waiting, now, Duration::ZERO);
+                self.set_state(&id, JobState::Waiting, now, now);
             } else {
                 self.make_dead(&id, abandoned(unsettled), now);
                 dead.push((id, unsettled));
@@ -235,7 +235,7 @@ impl Queue {
         while taken.len() < most
             && let Some(due) = self.due(JobState::Waiting, now)
         {
-            self.set_state(&due, JobState::Running, now, lease);
+            self.set_state(&due, JobState::Running, now, now + lease.min(FAR));
             if let Some(Call { job, .. }) = self.calls.get_mut(&due) {
                 job.attempt += 1;
                 job.taken += 1;
@@ -254,7 +254,7 @@ impl Queue {
     fn keep(&mut self, job: &Job, lease: Duration, now: Duration) -> bool {
         let is_its = self.taken(job).is_some();
         if is_its {
-            self.set_state(&job.id, JobState::Running, now, lease);
+            self.set_state(&job.id, JobState::Running, now, now + lease.min(FAR));
         }
         is_its
     }
@@ -270,10 +270,10 @@ impl Queue {
         match how {
             Settled::Done => drop(self.remove(&job.id, now)),
             Settled::Dead { error } => self.make_dead(&job.id, error, now),
-            Settled::Untried => self.set_state(&job.id, JobState::Waiting, now, Duration::ZERO),
+            Settled::Untried => self.set_state(&job.id, JobState::Waiting, now, now),
             Settled::Again { delay, error } | Settled::Busy { delay, error } => {
                 call.error = Some(error);
-                self.set_state(&job.id, JobState::Waiting, now, delay);
+                self.set_state(&job.id, JobState::Waiting, now, now + delay.min(FAR));
             }
         }
         true
@@ -295,7 +295,7 @@ impl Queue {
         // A worker that lost the call cannot settle it any more.
         call.job.taken += 1;
         call.settled = call.job.taken;
-        self.set_state(id, JobState::Waiting, now, Duration::ZERO);
+        self.set_state(id, JobState::Waiting, now, now);
         true
     }
 
@@ -316,15 +316,14 @@ impl Queue {
         (is_its_own && (call.state == JobState::Running || !call.unique)).then_some(call)
     }
 
-    fn set_state(&mut self, id: &str, state: JobState, now: Duration, delay: Duration) {
+    fn set_state(&mut self, id: &str, state: JobState, now: Duration, at: Duration) {
         self.unindex(id);
         let Some(call) = self.calls.get_mut(id) else { return };
-        let at = now + delay.min(FAR);
         if call.unique && state == JobState::Waiting {
             // Another unique call that waits for the key stays in place of both.
             if let Some(other) = self.unique.get(&call.job.key).cloned() {
                 let at = self.fold(id, &other, now).map_or(at, |its| at.min(its));
-                return self.set_state(&other, state, now, at.saturating_sub(now));
+                return self.set_state(&other, state, now, at);
             }
             self.unique.insert(call.job.key.clone(), id.to_owned());
         }
@@ -376,7 +375,7 @@ impl Queue {
         }
         let last = self.of(JobState::Dead).next_back();
         let after_last = last.map_or(now, |(last, _)| last + Duration::from_nanos(1));
-        self.set_state(id, JobState::Dead, now, after_last.saturating_sub(now));
+        self.set_state(id, JobState::Dead, now, after_last.max(now));
         if self.of(JobState::Dead).count() > DEAD_MAX
             && let Some(oldest) = self.due(JobState::Dead, Duration::MAX)
         {

@@ -122,7 +122,9 @@ impl Waiters {
 
     /// Makes one waiter repeat its request. Returns whether there is one.
     pub(crate) fn alarm(&self, number: u64) -> bool {
-        self.entries.lock().get(&number).map(|entry| entry.signal(Signal::Unknown)).is_some()
+        // Without the mutex: a waker may drop a waiter, which takes it.
+        let entry = self.entries.lock().get(&number).map(Arc::clone);
+        entry.map(|entry| entry.signal(Signal::Unknown)).is_some()
     }
 
     /// Makes every waiter in one of these slots repeat its request.

@@ -139,8 +139,8 @@ impl Drop for Wakes {
     }
 }
 
-/// Tells undecided callers of an event when it is dropped: after the event, whatever the code of a
-/// waker does.
+/// Wakes undecided callers when it is dropped: after an event, also if a waker of the queue has
+/// panicked.
 struct Tells<'a>(&'a Notify);
 
 impl Drop for Tells<'_> {
@@ -231,7 +231,7 @@ impl SharedQueue {
         (result, left)
     }
 
-    /// An event, other than the arrival or the poll of a caller. Tells the undecided callers.
+    /// An event, other than the arrival or the poll of a caller. Wakes the undecided callers.
     fn on(
         self: &Arc<Self>,
         acquisition: Option<Acquisition>,

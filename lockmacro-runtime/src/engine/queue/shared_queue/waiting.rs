@@ -29,7 +29,7 @@ pub(crate) struct Waiting {
     /// Present until the wait ends.
     caller: Option<InQueue>,
     _counted: WaitingGauge<Arc<Request>>,
-    /// The refusal of a caller whose wait is over.
+    /// Ready with the refusal when the wait is over.
     over: BoxFuture<'static, Refusal>,
 }
 
@@ -47,7 +47,11 @@ impl Waiting {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Waited> {
         let Some(caller) = &self.caller else { return Poll::Pending };
         let Poll::Ready(waited) = caller.poll(cx.waker()) else {
-            return self.over.as_mut().poll(cx).map(Waited::Refused);
+            // The manager may have been shut down before the caller was in the queue.
+            return match caller.queue.core.shutdown.is_closed() {
+                true => Poll::Ready(Waited::Refused(Refusal::Failed(LockError::ShutDown))),
+                false => self.over.as_mut().poll(cx).map(Waited::Refused),
+            };
         };
         self.caller = None;
         Poll::Ready(waited)

@@ -3,8 +3,9 @@
 //! Commands of many callers are sent as a batch: the `redis` crate then writes, reads and wakes
 //! once for all of them. With few callers a command is sent directly, which is faster.
 //!
-//! A command that a caller sends after the release of the same key is written after it, so that
-//! nobody has to wait for the answer to a release.
+//! A request that a caller sends after the uncontended release of the same key is sent after it, so
+//! that nobody has to wait for the answer to a release. (Calls that a server refuses to take as one
+//! are sent again, after later requests.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -179,25 +180,27 @@ async fn send_all(
                 None => others.push(call),
             }
         }
-        // The merged calls first: a release among them may be followed by a request for its key.
-        for (script, mut calls) in mergeable {
+        // Merged and single calls first: a release may be followed by a request for its key.
+        let mut singles = Vec::new();
+        for (script, calls) in mergeable {
             match calls.len() {
-                1 => others.insert(0, calls.remove(0)),
+                1 => singles.extend(calls),
                 _ => {
                     let one_by_one = Arc::clone(&one_by_one);
                     begin(&mut batches, merge(connection.clone(), script, calls, one_by_one));
                 }
             }
         }
-        if !others.is_empty() {
-            begin(&mut batches, send(connection.clone(), others));
+        singles.extend(others);
+        if !singles.is_empty() {
+            begin(&mut batches, send(connection.clone(), singles));
         }
         unsent.fetch_sub(begun, Ordering::AcqRel);
         while batches.try_join_next().is_some() {}
     }
 }
 
-/// Starts to send a batch. It is written after those that were begun before.
+/// Starts to send a batch. It is sent after those that were begun before.
 fn begin(batches: &mut JoinSet<()>, batch: impl Future<Output = ()> + Send + 'static) {
     let mut batch = Box::pin(owned(batch));
     if batch.as_mut().now_or_never().is_none() {
