@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::TryFutureExt as _;
 
 use crate::engine::acquire::acquiring::{acquire, acquire_blocking};
+use crate::engine::acquire::outcome::Errors;
 use crate::engine::acquire::spec::LockSpec;
-use crate::engine::acquire::unreported::Errors;
 use crate::guard::LockGuard;
 use crate::manager::lock_manager::LockManager;
 use crate::value::error::LockError;

@@ -1,7 +1,7 @@
 //! The builder of a lock on several keys.
 
 use crate::engine::acquire::acquiring::{acquire, acquire_blocking};
-use crate::engine::acquire::unreported::Errors;
+use crate::engine::acquire::outcome::Errors;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::value::error::LockError;

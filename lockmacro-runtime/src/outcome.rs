@@ -1,6 +1,6 @@
 //! Return types of a locked body, and how they carry a failure of the lock to the caller.
 
-use crate::engine::acquire::unreported::unreported;
+use crate::engine::acquire::outcome::unreported;
 use crate::value::error::LockError;
 
 /// A return type that can express that the lock was not acquired, or was lost.

@@ -88,8 +88,8 @@ pub(crate) fn unbox(body: TokenStream, output: Span) -> Result<(Boxed, Group)> {
     ))
 }
 
-/// Uses those second bindings of arguments for which `is_used`, so that the compiler does not warn of
-/// an argument that only the attribute uses.
+/// Uses those second bindings of arguments for which `is_used`, so that the compiler does not warn
+/// of an argument that only the attribute uses.
 ///
 /// Input: `let id = id; …`, as `#[async_trait]` begins a body
 ///

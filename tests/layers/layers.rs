@@ -1,6 +1,6 @@
 //! The sources of the runtime lie in rooms, one above the other: a file uses files of its own room
-//! and of the rooms below it. In both crates no files use each other in a circle. In the runtime one
-//! file reads clocks, one draws random numbers, one connects to servers, and one spawns tasks.
+//! and of the rooms below it. In both crates no files use each other in a circle. In the runtime
+//! one file reads clocks, one draws random numbers, one connects to servers, and one spawns tasks.
 
 mod imports;
 mod system;

@@ -1,4 +1,5 @@
-//! Callers of one process that want one key or several: their order, and that none holds up another.
+//! Callers of one process that want one key or several: their order, and that none holds up
+//! another.
 
 use std::cell::RefCell;
 

@@ -81,9 +81,9 @@ impl Queue {
         tokio::time::sleep(ms(IN_LINE as u64)).await;
     }
 
-    /// Polls a future until it is in the queue, behind all that are there already. One whose process
-    /// has the lock, or a place in the queue, waits in the queue of its process, and that is not
-    /// seen: it has some time for it.
+    /// Polls a future until it is in the queue, behind all that are there already. One whose
+    /// process has the lock, or a place in the queue, waits in the queue of its process, and that
+    /// is not seen: it has some time for it.
     pub async fn join<F: Future>(&mut self, waiter: F) -> Pin<Box<F>> {
         self.try_to_join(waiter).await.expect("it has to wait")
     }

@@ -82,7 +82,8 @@ async fn a_blocking_caller_of_several_keys_keeps_its_first_one() {
 
 /// Lets blocked threads look at the clock.
 async fn blocked_briefly() {
-    // A second of virtual time each: far more than the time for which a loaded machine stops a thread.
+    // A second of virtual time each: far more than the time for which a loaded machine stops a
+    // thread.
     let real = || std::thread::sleep(std::time::Duration::from_millis(10));
     spawn_blocking(real).await.expect("no panic");
 }

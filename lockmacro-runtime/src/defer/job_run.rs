@@ -40,11 +40,11 @@ struct JobRun {
     lease: Duration,
 }
 
-/// Runs a call that a worker has taken, and settles it. When `interrupt` becomes true, an async call
-/// is dropped and returned to the queue.
+/// Runs a call that a worker has taken, and settles it. When `interrupt` becomes true, an async
+/// call is dropped and returned to the queue.
 ///
-/// A task renews the call's lease, also while the call blocks its thread. It is spawned here and not
-/// by the future, so that another thread can run it.
+/// A task renews the call's lease, also while the call blocks its thread. It is spawned here and
+/// not by the future, so that another thread can run it.
 pub(crate) fn run(
     manager: LockManager,
     deferrer: Arc<dyn Deferrer>,

@@ -21,8 +21,8 @@ pub(crate) fn may_block() -> Result<(), LockError> {
     }
 }
 
-/// Blocks the thread until the future is ready. A worker of a runtime first moves its other tasks to
-/// another thread, as one of them may hold the lock.
+/// Blocks the thread until the future is ready. A worker of a runtime first moves its other tasks
+/// to another thread, as one of them may hold the lock.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     // A task that has used its budget up is woken when it yields, and this thread does not.
     let (waker, mut future) = (unparks_here(), pin!(unconstrained(future)));

@@ -160,8 +160,8 @@ impl Deferrer for MemoryJobs {
     }
 }
 
-/// The calls of one function, and the state of each. Pure: every time is an argument, and counts from
-/// the same moment.
+/// The calls of one function, and the state of each. Pure: every time is an argument, and counts
+/// from the same moment.
 #[derive(Default)]
 struct Queue {
     calls: HashMap<String, Call>,

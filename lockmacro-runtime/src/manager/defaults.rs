@@ -63,9 +63,9 @@ impl LockManagerBuilder {
     /// process, without a command, before other processes have it.
     ///
     /// By default a turn lasts for ten round trips to the server, at least 20 ms and at most
-    /// 100 ms. Zero hands every release to the store. At most 1 s; with a longer turn connecting fails with
-    /// [`LockError::InvalidSetting`](crate::LockError::InvalidSetting). A URL sets the same with
-    /// `?turn=20ms`, and takes precedence over this method.
+    /// 100 ms. Zero hands every release to the store. At most 1 s; with a longer turn connecting
+    /// fails with [`LockError::InvalidSetting`](crate::LockError::InvalidSetting). A URL sets the
+    /// same with `?turn=20ms`, and takes precedence over this method.
     ///
     /// A turn begins with a grant of the store. The first holder may hold the lock for as long as
     /// its lease lasts; after the turn's time the lock is not passed on any more. So a longer turn

@@ -29,8 +29,8 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// A lease of `ttl`, which the command that was sent at `sent` has granted for `granted`. A first
-    /// renewal confirms the rest. It is renewed until `renewed_until`, or not at all.
+    /// A lease of `ttl`, which the command that was sent at `sent` has granted for `granted`. A
+    /// first renewal confirms the rest. It is renewed until `renewed_until`, or not at all.
     pub(crate) fn new(
         sent: Moment,
         granted: Duration,

@@ -1,8 +1,8 @@
-//! The methods that run a body under a lock: plainly; with a function that recovers from a loss, for
-//! `on_lost = path`; and with one that converts errors, for `map_err = path`. Long, because they have
-//! examples.
+//! The methods that run a body under a lock: plainly; with a function that recovers from a loss,
+//! for `on_lost = path`; and with one that converts errors, for `map_err = path`. Long, because
+//! they have examples.
 
-use crate::engine::acquire::unreported::Errors;
+use crate::engine::acquire::outcome::Errors;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::outcome::{LockOutcome, SkipOutcome};

@@ -11,10 +11,9 @@ use futures_util::future::BoxFuture;
 use pin_project_lite::pin_project;
 
 use crate::engine::acquire::acquiring::{Acquiring, acquire, acquire_blocking};
-use crate::engine::acquire::outcome::Acquired;
+use crate::engine::acquire::outcome::{Acquired, Errors, unreported};
 use crate::engine::acquire::reentry::Scope;
 use crate::engine::acquire::spec::LockSpec;
-use crate::engine::acquire::unreported::{Errors, unreported};
 use crate::run::report::{Conclusion, Ended, Recover};
 use crate::value::error::LockError;
 use crate::value::loss::{Lost, OnLost};

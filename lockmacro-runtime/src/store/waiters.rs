@@ -194,8 +194,8 @@ impl Drop for Waiter {
     }
 }
 
-/// Abandoned tokens, each with what is notified when it was granted its lock. They may still be in a
-/// queue, or get there: a request with one may still arrive.
+/// Abandoned tokens, each with what is notified when it was granted its lock. They may still be in
+/// a queue, or get there: a request with one may still arrive.
 type AbandonedTokens = Mutex<HashMap<u32, Arc<Notify>>>;
 
 /// An abandoned token; dropping this forgets it.
@@ -206,8 +206,9 @@ pub(crate) struct AbandonedToken {
     granted: Arc<Notify>,
 }
 
-/// The half of a token's bits that is in its waiter's numbers as well: see [`Waiters::join`]. A token
-/// that is mistaken for another one is released once more, which does no harm to an abandoned one.
+/// The half of a token's bits that is in its waiter's numbers as well: see [`Waiters::join`]. A
+/// token that is mistaken for another one is released once more, which does no harm to an abandoned
+/// one.
 fn half_in_numbers(bits: u64) -> u32 {
     (bits >> 32) as u32
 }

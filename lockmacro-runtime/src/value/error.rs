@@ -397,8 +397,8 @@ pub enum LockError {
     },
 }
 
-/// The text for a contended lock: the holder, and when to ask again. `rank` is for a caller that has
-/// waited.
+/// The text for a contended lock: the holder, and when to ask again. `rank` is for a caller that
+/// has waited.
 fn contended(
     key: &LockKey,
     holder: &Holder,

@@ -275,8 +275,8 @@ impl From<&LockKey> for LockKey {
     }
 }
 
-/// The first of a lock's keys; and all of them, sorted and without duplicates, if there are several.
-/// A key that is given twice has the stricter of its modes.
+/// The first of a lock's keys; and all of them, sorted and without duplicates, if there are
+/// several. A key that is given twice has the stricter of its modes.
 pub(crate) fn in_order(
     first: LockKey,
     more: Vec<LockKey>,

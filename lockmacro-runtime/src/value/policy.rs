@@ -1,5 +1,5 @@
-//! Settings of many locks in one constant, and their checks while a function is compiled: those that
-//! the attribute makes of its own arguments.
+//! Settings of many locks in one constant, and their checks while a function is compiled: those
+//! that the attribute makes of its own arguments.
 
 use std::time::Duration;
 

@@ -28,7 +28,8 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Waits until `check` has a result: checks now, and whenever all waiters of `changes` are notified.
+/// Waits until `check` has a result: checks now, and whenever all waiters of `changes` are
+/// notified.
 pub(crate) async fn until<T>(changes: &Notify, check: impl Fn() -> Option<T>) -> T {
     loop {
         // Before the check, so that no change in between is missed.

@@ -30,8 +30,8 @@ pub(crate) const TOKEN_MAX: usize = LABEL_MAX + ABOUT_MAX + "/".len() + RANDOM_D
 pub(crate) struct Token(Box<str>);
 
 impl Token {
-    /// A token for the lock `name` of a manager with `label`, with the time and the holder's note. It
-    /// is not sent: one with [another](Token::another) random part is.
+    /// A token for the lock `name` of a manager with `label`, with the time and the holder's note.
+    /// It is not sent: one with [another](Token::another) random part is.
     pub(crate) fn draft(
         label: &str,
         name: &str,
@@ -164,8 +164,8 @@ pub(crate) fn hash_of(value: &[u8]) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
 
-/// The part before the random digits of a token read from a server. Escaped, as any client can write
-/// there. `None` for a value of another format, which may be a secret as a whole.
+/// The part before the random digits of a token read from a server. Escaped, as any client can
+/// write there. `None` for a value of another format, which may be a secret as a whole.
 fn label_of(stored: &[u8]) -> Option<String> {
     if stored.len() > TOKEN_MAX {
         return None;

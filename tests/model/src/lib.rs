@@ -13,9 +13,9 @@
 //! while somebody waits is not free; a token that a process has given up does not stay at the
 //! server; and as long as not all is done somebody can go on, if only after some time.
 //!
-//! What the model leaves out: several keys, clocks of different rates, foreign programs, a pass that
-//! lapses, and the length of a turn: a turn may end at any time. A process has two tokens at once at
-//! most, and no message but a release arrives later than a ttl after it was sent.
+//! What the model leaves out: several keys, clocks of different rates, foreign programs, a pass
+//! that lapses, and the length of a turn: a turn may end at any time. A process has two tokens at
+//! once at most, and no message but a release arrives later than a ttl after it was sent.
 //!
 //! The search is written by hand. It is a hundred lines, its traces are the shortest, and time
 //! passes in it without a bound where the question is whether anybody can go on; a checker such as

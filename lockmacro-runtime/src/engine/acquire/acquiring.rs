@@ -9,10 +9,9 @@ use std::task::{Context, Poll, ready};
 use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 
-use crate::engine::acquire::outcome::{Acquired, Wanted};
+use crate::engine::acquire::outcome::{Acquired, Errors, Wanted, unreported};
 use crate::engine::acquire::own_request::{Answered, ask};
 use crate::engine::acquire::spec::{LockSpec, Prepared};
-use crate::engine::acquire::unreported::{Errors, unreported};
 use crate::engine::blocking::may_block;
 use crate::engine::cleanup::acquisition::{Acquisition, PAUSE, Refusal};
 use crate::engine::core::inside_runtime;
@@ -152,8 +151,8 @@ fn begin(
 }
 
 impl Caller {
-    /// Asks for the lock until the caller has it, is refused, or waits. An exclusive lock on one key
-    /// has a queue, at which the caller arrives: with another token if it does so again.
+    /// Asks for the lock until the caller has it, is refused, or waits. An exclusive lock on one
+    /// key has a queue, at which the caller arrives: with another token if it does so again.
     async fn asks(mut self, mut is_again: bool) -> Step {
         if !self.has_queue {
             return Step::Ends(self.acquire_outside().await);
@@ -230,8 +229,8 @@ impl Caller {
     }
 }
 
-/// Asks until the lock is granted or refused. A lock that was lost before its caller had it is asked
-/// for again: until the end of the wait, or once for a caller that does not wait.
+/// Asks until the lock is granted or refused. A lock that was lost before its caller had it is
+/// asked for again: until the end of the wait, or once for a caller that does not wait.
 async fn ask_outside(
     manager: &Manager,
     own: &mut Acquisition,

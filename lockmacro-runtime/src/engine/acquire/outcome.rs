@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::acquire::unreported::{Errors, unreported};
 use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
 use crate::engine::core::Core;
 use crate::engine::lease::held::Held;
@@ -14,12 +13,13 @@ use crate::engine::telemetry;
 use crate::protocol::answer::{Grant, Queueing};
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
+use crate::value::key::{Listed, LockKey};
 use crate::value::loss::OnLost;
 use crate::value::policy::LockPolicy;
 use crate::value::time::Moment;
 
-/// A lock that was acquired, or joined: the engine's part of a guard. Dropping it releases the lock in
-/// the background, unless another guard does so.
+/// A lock that was acquired, or joined: the engine's part of a guard. Dropping it releases the lock
+/// in the background, unless another guard does so.
 #[derive(Debug)]
 pub(crate) struct Acquired {
     pub(crate) held: Arc<Held>,
@@ -153,5 +153,31 @@ impl Wanted {
     fn renewed_until(&self, began: Moment) -> Option<Moment> {
         let max_hold = self.rare.as_ref().and_then(|rare| rare.max_hold);
         self.renewed.then(|| began.after(max_hold.unwrap_or(Duration::MAX)))
+    }
+}
+
+/// Which errors are logged by the engine, because the caller's return type cannot carry them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Errors {
+    /// None.
+    Carried,
+    /// All.
+    Reported,
+    /// All but a loss after the body has finished, from which the caller recovers.
+    ReportedUnlessLate,
+}
+
+/// Logs an error that a return type cannot carry. A busy lock is no error here.
+///
+/// # Panics
+/// When there is no manager, no runtime, or a blocking lock on the only thread of a runtime. These
+/// are bugs of the program, and the caller would go on as if another process had done the work.
+pub(crate) fn unreported(name: &str, keys: &[LockKey], error: &LockError) {
+    if error.is_busy() {
+        return;
+    }
+    telemetry::unreported(name, Some(keys).filter(|keys| !keys.is_empty()).map(Listed), error);
+    if let LockError::NotInstalled | LockError::NoRuntime | LockError::BlockingInAsync = error {
+        panic!("`{name}` cannot return this error, so its body never runs: {error}");
     }
 }

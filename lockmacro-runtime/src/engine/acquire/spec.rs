@@ -1,13 +1,12 @@
-//! The description of a lock: its keys, and how to acquire it. It becomes a request, or joins a lock
-//! around the call.
+//! The description of a lock: its keys, and how to acquire it. It becomes a request, or joins a
+//! lock around the call.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Once};
 use std::{iter, slice};
 
-use crate::engine::acquire::outcome::{Acquired, Wanted};
+use crate::engine::acquire::outcome::{Acquired, Errors, Wanted};
 use crate::engine::acquire::reentry::around;
-use crate::engine::acquire::unreported::Errors;
 use crate::engine::current;
 use crate::engine::lease::held::Held;
 use crate::engine::manager::Manager;

@@ -5,9 +5,9 @@
 //! So every manager has one thread, started by the first job, with a small runtime and a connection
 //! of its own. The thread ends when the manager and all its locks are gone and its work is done.
 //!
-//! With the feature `test-util`, the jobs are tasks of the caller's runtime where that has a virtual
-//! clock. Leases end by that clock, so they have to be renewed by it as well. The virtual clock
-//! does not advance while its runtime has work, so no other thread could follow it.
+//! With the feature `test-util`, the jobs are tasks of the caller's runtime where that has a
+//! virtual clock. Leases end by that clock, so they have to be renewed by it as well. The virtual
+//! clock does not advance while its runtime has work, so no other thread could follow it.
 //!
 //! A fork copies the memory of the process, but not the thread. A forked process starts none, and
 //! its copies of locks are left to its parent.

@@ -13,27 +13,24 @@ use tokio::time::timeout;
 
 use crate::engine::cleanup::acquisition::Acquisition;
 use crate::engine::core::{Core, inside_runtime};
-use crate::engine::current;
 use crate::engine::lease::renewals::Enrolled;
 use crate::engine::manager::Manager;
-use crate::engine::queue::holder::Holder;
 use crate::engine::queue::shared_queue::in_queue::{Ended, InQueue, TakenUp};
-use crate::engine::queue::shared_queue::{Question, Tenure, unanswered};
-use crate::engine::telemetry;
+use crate::engine::queue::shared_queue::{OwnHolder, Question, Tenure, unanswered};
+use crate::engine::{current, telemetry};
 use crate::protocol::answer::{Grant, Released};
 use crate::protocol::lease::Lease;
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceBlock};
-use crate::value::holder;
 use crate::value::key::LockKey;
 use crate::value::loss::{LossCause, Lost};
-use crate::value::random;
 use crate::value::sync::Mutex;
 use crate::value::task::spawn;
 use crate::value::time::{Moment, checked};
 use crate::value::token::Token;
+use crate::value::{holder, random};
 
 mod renewal;
 
@@ -181,8 +178,8 @@ impl Held {
         })
     }
 
-    /// Makes it known to the queue of `caller`, and starts its renewal. `None` if the queue has gone
-    /// on with the token.
+    /// Makes it known to the queue of `caller`, and starts its renewal. `None` if the queue has
+    /// gone on with the token.
     fn begin(
         self: Arc<Self>,
         caller: Option<InQueue>,
@@ -443,7 +440,7 @@ impl Drop for Held {
     }
 }
 
-impl Holder for Held {
+impl OwnHolder for Held {
     fn shown(&self) -> holder::Holder {
         self.label.as_ref().unwrap_or(&self.request.token).holder()
     }

@@ -5,7 +5,6 @@
 //! one request to the store, and the watch, which feeds the queue the time. [`table`] has the
 //! queues of a manager by key.
 
-pub(crate) mod holder;
 pub(crate) mod key_queue;
 pub(crate) mod shared_queue;
 pub(crate) mod table;

@@ -12,12 +12,11 @@ use tokio::sync::{Notify, oneshot};
 use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
 use crate::engine::core::Core;
 use crate::engine::in_flight::TokenOwner;
-use crate::engine::queue::holder::Holder;
 use crate::engine::queue::key_queue::{self, Ask, Effects, Event, KeyQueue, Ticket};
 use crate::protocol::answer::{Queueing, Released};
 use crate::protocol::request::Request;
 use crate::value::error::{LockError, Unavailability};
-use crate::value::holder;
+use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 use crate::value::sync::Mutex;
 use crate::value::time::Moment;
@@ -26,6 +25,25 @@ pub(crate) mod in_queue;
 mod request;
 pub(crate) mod waiting;
 mod watch;
+
+/// A holder of this process, as its queue sees it.
+pub(crate) trait OwnHolder: fmt::Debug + Send + Sync {
+    /// For callers that find the lock busy.
+    fn shown(&self) -> Holder;
+
+    /// When its lease ends.
+    fn ends(&self) -> Moment;
+
+    /// Until when the store may keep the lock without another command.
+    fn kept_until(&self) -> Moment;
+
+    /// How long its lease lasts; `None` once it is lost. Reports a loss to the queue.
+    fn lasts(&self) -> Option<Duration>;
+
+    /// The store has forgotten the lock. Reports the loss to the queue.
+    #[cfg(feature = "test-util")]
+    fn is_forgotten(&self);
+}
 
 /// A token by which the process asks, with the request that it was made for.
 #[derive(Debug, Clone)]
@@ -103,7 +121,7 @@ struct State {
     asked: Option<(Question, oneshot::Sender<()>)>,
     /// The token of the lock that is offered.
     offered: Option<Acquisition>,
-    holder: Option<Weak<dyn Holder>>,
+    holder: Option<Weak<dyn OwnHolder>>,
     /// When a holder of this process last ended.
     holder_ended: Option<Moment>,
     /// When the watch looks at the queue next; `None` when there is no watch.
@@ -113,14 +131,14 @@ struct State {
 /// Another holder has the lock.
 #[derive(Debug, Clone)]
 struct Contended {
-    holder: holder::Holder,
+    holder: Holder,
     until: Option<Moment>,
     /// Number of processes before this one.
     ahead: u32,
 }
 
 impl Contended {
-    fn of(holder: &holder::Holder, ahead: u32) -> Self {
+    fn of(holder: &Holder, ahead: u32) -> Self {
         let until = holder.free_within.map(|left| Moment::now().after(left));
         Self { holder: holder.clone(), until, ahead }
     }
@@ -255,7 +273,7 @@ impl SharedQueue {
     }
 
     /// The holder, if it is known.
-    pub(crate) fn holder(&self) -> Option<Arc<dyn Holder>> {
+    pub(crate) fn holder(&self) -> Option<Arc<dyn OwnHolder>> {
         let state = self.state.lock();
         state.queue.holder().and(state.holder.as_ref()).and_then(Weak::upgrade)
     }
@@ -271,7 +289,7 @@ impl SharedQueue {
 
     /// The queue's request waits: another holder has the lock, with this number of processes before
     /// this one.
-    fn contended(self: &Arc<Self>, asked: &Question, holder: &holder::Holder, ahead: u32) {
+    fn contended(self: &Arc<Self>, asked: &Question, holder: &Holder, ahead: u32) {
         self.on(None, |state| {
             state.last = Some(Ok(Contended::of(holder, ahead)));
             Event::Answered(asked.clone(), true)
@@ -281,7 +299,7 @@ impl SharedQueue {
 
     /// It is not known whether another holder has the lock: there was no answer, or `holder` may
     /// not have it.
-    fn unanswered_by(self: &Arc<Self>, asked: &Question, last: Result<&holder::Holder, LockError>) {
+    fn unanswered_by(self: &Arc<Self>, asked: &Question, last: Result<&Holder, LockError>) {
         self.on(None, |state| {
             state.last = Some(last.map(|holder| Contended::of(holder, 0)));
             Event::Answered(asked.clone(), false)
@@ -334,21 +352,6 @@ impl SharedQueue {
             let (core, owner) = (Arc::clone(&self.core), Arc::clone(self) as _);
             drop(Acquisition::new(core, Arc::new(request), Some(owner)).counted());
         }
-    }
-
-    /// Sets when the watch looks at the queue next, by when something is due. Returns `pause`;
-    /// `None` without waiters, whose watch ends.
-    fn watched_until(
-        &self,
-        pause: impl FnOnce(Option<Moment>, Moment) -> Duration,
-    ) -> Option<Duration> {
-        let mut state = self.state.lock();
-        let now = Moment::now();
-        let pause = pause(state.queue.due(), now);
-        // After a shutdown no caller waits for a lock, even if its future was not polled since.
-        let is_open = state.queue.offered().is_some() || !self.core.shutdown.is_closed();
-        state.watched = (state.queue.count() > 0 && is_open).then(|| now.after(pause));
-        state.watched.map(|_| pause)
     }
 
     /// Number of waiters.
@@ -404,7 +407,12 @@ impl SharedQueue {
 
     /// The holder, for a caller that is refused. It is kept in `held`, to be dropped without the
     /// mutex: the last one to drop it needs the queue.
-    fn busy(&self, state: &State, queue: Queueing, held: &mut Option<Arc<dyn Holder>>) -> Refusal {
+    fn busy(
+        &self,
+        state: &State,
+        queue: Queueing,
+        held: &mut Option<Arc<dyn OwnHolder>>,
+    ) -> Refusal {
         *held = state.holder.as_ref().and_then(Weak::upgrade);
         let (mut holder, until) = if state.queue.holder().is_some() {
             // A holder is known a moment after it has the lock.
@@ -423,7 +431,7 @@ impl SharedQueue {
 
     /// Returns whether a watch has to be started, and the holder. A watch that would sleep too long
     /// is woken.
-    fn watch(&self, state: &mut State) -> (bool, Option<Arc<dyn Holder>>) {
+    fn watch(&self, state: &mut State) -> (bool, Option<Arc<dyn OwnHolder>>) {
         if state.queue.count() == 0 {
             return (false, None);
         }
@@ -451,11 +459,6 @@ impl SharedQueue {
             state.watched = None;
             ((), Effects::default())
         });
-    }
-
-    /// Sets when the watch looks at the queue next; `None` when there is no watch any more.
-    fn note_watched(&self, until: Option<Moment>) {
-        self.state.lock().watched = until;
     }
 }
 

@@ -195,8 +195,8 @@ impl Redis {
     }
 
     /// Asks once: by a plain SET while no request with this token was sent, then by the script,
-    /// which recognizes the token. A fence always needs the script. Of several keys all are granted,
-    /// or none.
+    /// which recognizes the token. A fence always needs the script. Of several keys all are
+    /// granted, or none.
     async fn ask(
         &self,
         request: &Request,

@@ -246,8 +246,8 @@ impl Request {
     }
 }
 
-/// The delay before another attempt. There is no queue over several nodes. Callers that repeat at the
-/// same moment would split the votes again, so the delays are random.
+/// The delay before another attempt. There is no queue over several nodes. Callers that repeat at
+/// the same moment would split the votes again, so the delays are random.
 struct RetryDelay(Backoff);
 
 impl RetryDelay {

@@ -1,5 +1,5 @@
-//! Judges histories of a lock: `lockmacro-check PATH...`, each a file or a directory of files, which
-//! are taken together as one history. With `--edn` or `--json` it prints the history instead.
+//! Judges histories of a lock: `lockmacro-check PATH...`, each a file or a directory of files,
+//! which are taken together as one history. With `--edn` or `--json` it prints the history instead.
 //!
 //! It ends with 0 when the history contradicts nothing, with 1 when it does, and with 2 when it
 //! cannot be read.

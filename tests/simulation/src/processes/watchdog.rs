@@ -1,5 +1,5 @@
-//! Ends a run of simulations when one of them does not end, and names its seed. No oracle sees a loop
-//! inside one poll, which never returns to the simulation.
+//! Ends a run of simulations when one of them does not end, and names its seed. No oracle sees a
+//! loop inside one poll, which never returns to the simulation.
 
 use std::process::exit;
 use std::sync::{Mutex, Once};

@@ -61,8 +61,8 @@ impl Held {
         Unanswered(self)
     }
 
-    /// Records an answer of the store: that it has `held` the lock since a renewal for `ttl` that was
-    /// sent at `sent`, or that the lock is lost. Returns when to renew next.
+    /// Records an answer of the store: that it has `held` the lock since a renewal for `ttl` that
+    /// was sent at `sent`, or that the lock is lost. Returns when to renew next.
     pub(super) fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment> {
         let next = {
             let state = &mut *self.state.lock();

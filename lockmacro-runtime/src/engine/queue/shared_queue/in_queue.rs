@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{Contended, Question, SharedQueue, State, Tells, Tenure};
+use super::{Contended, OwnHolder, Question, SharedQueue, State, Tells, Tenure};
 use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
 use crate::engine::in_flight::TokenOwner as _;
-use crate::engine::queue::holder::Holder;
 use crate::engine::queue::key_queue::{Arrival, Effects, Event, Found, Ticket};
 use crate::protocol::answer::{Queueing, Released};
 use crate::protocol::request::Request;
@@ -98,7 +97,7 @@ impl SharedQueue {
 impl InQueue {
     /// The caller has the lock, as `holder`: it was granted, or the caller has taken it up. Returns
     /// false if the queue has gone on with the token.
-    pub(crate) fn granted(&self, holder: Weak<dyn Holder>) -> bool {
+    pub(crate) fn granted(&self, holder: Weak<dyn OwnHolder>) -> bool {
         let _told = Tells(&self.queue.changed);
         let (is_ours, _) = self.queue.with(None, |state| {
             let effects = state.queue.granted_to(self.ticket);

@@ -18,7 +18,7 @@ impl SharedQueue {
     pub(super) fn start_watch(self: &Arc<Self>) {
         let queue = Arc::clone(self);
         if self.core.background.spawn(move |_| watch(queue)).is_err() {
-            self.note_watched(None);
+            self.state.lock().watched = None;
         }
     }
 }
@@ -43,16 +43,18 @@ impl Drop for Watch {
     }
 }
 
-/// Checks a queue. Returns the pause until the next check; `None` without waiters.
+/// Checks a queue. Returns the pause until the next check; `None` without waiters, whose watch
+/// ends.
 fn look(queue: &Arc<SharedQueue>) -> Option<Duration> {
-    // What the check itself does to the queue must not wake the watch again.
-    queue.note_watched(Some(Moment::at(Duration::ZERO)));
     // `lasts` reports a loss to the queue.
     queue.holder().and_then(|holder| holder.lasts());
     queue.time();
     let ends = queue.holder().map(|holder| holder.ends());
-    queue.watched_until(|due, now| {
-        let due = due.or(ends).map(|due| due.since(now));
-        due.unwrap_or(LOOK).clamp(Duration::from_millis(1), LOOK)
-    })
+    let (now, mut state) = (Moment::now(), queue.state.lock());
+    let due = state.queue.due().or(ends).map(|due| due.since(now));
+    let pause = due.unwrap_or(LOOK).clamp(Duration::from_millis(1), LOOK);
+    // After a shutdown no caller waits for a lock, even if its future was not polled since.
+    let is_open = state.queue.offered().is_some() || !queue.core.shutdown.is_closed();
+    state.watched = (state.queue.count() > 0 && is_open).then(|| now.after(pause));
+    state.watched.map(|_| pause)
 }

@@ -57,8 +57,8 @@ const TAKEN_MAX: usize = 1_000;
 /// Most calls that can be skipped: a script counts exactly up to there.
 const FIRST_MAX: usize = 1 << 48;
 
-/// The id, the arguments and the key of a call, how often it was tried and busy, its last error, and
-/// its time in milliseconds from now.
+/// The id, the arguments and the key of a call, how often it was tried and busy, its last error,
+/// and its time in milliseconds from now.
 type ListedCall = (Text, Text, Text, [Text; 2], Text, i64);
 
 /// The deferred calls on the server of a manager's locks.
@@ -352,8 +352,9 @@ impl Looks {
         self.ask(nth, pause);
     }
 
-    /// Pauses a function after an error. Returns the error if all functions fail, or if the user may
-    /// not take the calls of this one; a right that is taken away later does not end the worker.
+    /// Pauses a function after an error. Returns the error if all functions fail, or if the user
+    /// may not take the calls of this one; a right that is taken away later does not end the
+    /// worker.
     fn failed(&mut self, nth: usize, error: LockError) -> Option<LockError> {
         self.functions[nth].failing = true;
         let is_reported = match &error {

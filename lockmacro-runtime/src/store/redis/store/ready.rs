@@ -1,5 +1,5 @@
-//! The checks when a manager connects: of the user's rights, because a lock that can be acquired and
-//! not released would stay for its whole ttl; and of the server, because every lock fails on a
+//! The checks when a manager connects: of the user's rights, because a lock that can be acquired
+//! and not released would stay for its whole ttl; and of the server, because every lock fails on a
 //! replica.
 
 use std::{iter, slice};
@@ -56,8 +56,8 @@ impl Redis {
         Err(CallError::Final(error))
     }
 
-    /// Connects and asks all primaries for the user's rights. Returns whether the user may use every
-    /// key: otherwise the rights to commands cannot be known without a key.
+    /// Connects and asks all primaries for the user's rights. Returns whether the user may use
+    /// every key: otherwise the rights to commands cannot be known without a key.
     pub(super) async fn check_rights(
         &self,
         receives: bool,

@@ -66,7 +66,8 @@ impl Redis {
         let script = if request.several().is_empty() { &RELEASE } else { &RELEASE_ALL };
         let call = script.with(request.keys(), &args);
         let mut answer = self.own(call, self.brief(), &mut earlier).await;
-        // A token that is not held may still be in the queue, where only the full script removes it.
+        // A token that is not held may still be in the queue, where only the full script removes
+        // it.
         if keep == "0" && matches!(answer, Err(CallError::Split(_))) && self.free(request).await {
             answer = Ok(Some(Released::Held));
         }
