@@ -29,6 +29,9 @@ pub(crate) const TOKEN_MAX: usize = LABEL_MAX + ABOUT_MAX + "/".len() + RANDOM_D
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(Box<str>);
 
+/// The random part of a token that is never sent.
+const NO_RANDOM: &str = "/00000000000000000000000000000000";
+
 impl Token {
     /// A token for the lock `name` of a manager with `label`, with the time and the holder's note.
     /// It is not sent: one with [another](Token::another) random part is.
@@ -43,7 +46,7 @@ impl Token {
             extend(&mut named, ":");
             extend(&mut named, name);
         }
-        Self(format!("{named}{}/{:032x}", about(since, note), 0).into())
+        Self(format!("{named}{}{NO_RANDOM}", about(since, note)).into())
     }
 
     /// The first token that is sent.
