@@ -106,3 +106,45 @@ pub(crate) async fn released(queue: &SharedQueue, since: Moment) -> bool {
 fn last(refusal: Result<Refusal, Refusal>) -> Refusal {
     refusal.unwrap_or_else(|unanswered| unanswered)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+    use crate::engine::core::Core;
+    use crate::store::dispatch::Store;
+    use crate::store::memory::Memory;
+    use crate::value::defaults::Defaults;
+    use crate::value::token::Token;
+
+    /// A caller that would wait for an hour.
+    fn request() -> Arc<Request> {
+        let (token, ttl) = (Token::new("test", "", "").unwrap(), Duration::from_secs(60));
+        let mut request = Request::new("order:1".into(), token, ttl);
+        request.until = Some(request.asked.after(Duration::from_secs(60 * 60)));
+        Arc::new(request)
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_enters_the_queue_after_it_was_closed_does_not_wait() {
+        let (store, defaults) = (Store::Memory(Memory::new()), Defaults::default());
+        #[cfg(feature = "defer")]
+        let core = Core::over(store, None, defaults, None, 1_024);
+        #[cfg(not(feature = "defer"))]
+        let core = Core::over(store, None, defaults);
+        let queue = SharedQueue::new("order:1".into(), Arc::clone(&core));
+        core.shutdown.close();
+        queue.closes();
+        let (first, second) = (request(), request());
+        assert!(matches!(queue.arrive(&first, false), Arrived::Asks(..)));
+        let Arrived::Waits(caller) = queue.arrive(&second, false) else { panic!("it waits") };
+        let mut waiting = Waiting::new(caller, &second);
+        let waited = waiting.poll(&mut Context::from_waker(Waker::noop()));
+        let is_refused =
+            matches!(waited, Poll::Ready(Waited::Refused(Refusal::Failed(LockError::ShutDown))));
+        assert!(is_refused);
+        drop(waiting);
+        assert_eq!(queue.waiters(), 1, "only the one that asks is left");
+    }
+}

@@ -13,8 +13,6 @@ local function unless_wrong_type(reply, instead)
   return reply
 end
 
-local time = redis.call('TIME')
-local now = string.format('(%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 local found = {}
 for nth = 1, #KEYS, 3 do
   local lock, queue, holders = unpack(KEYS, nth, nth + 2)
@@ -22,6 +20,8 @@ for nth = 1, #KEYS, 3 do
   local waiters = unless_wrong_type(redis.pcall('ZCARD', queue), false)
   local sharing = 0
   if type(value) == 'string' and string.sub(value, -7) == '/shared' then
+    local time = redis.call('TIME')
+    local now = string.format('(%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
     sharing = unless_wrong_type(redis.pcall('ZCOUNT', holders, now, '+inf'), 0)
   end
   for _, reply in ipairs({ value, waiters, sharing }) do
