@@ -28,7 +28,7 @@ pub const TABLE: &[Row] = &[
     ("Deliver(Renew)", "store/redis/scripts/renew.lua", "extend(KEYS[1])"),
     ("Deliver(Grant)", "engine/queue/shared_queue.rs", "fn granted"),
     ("Deliver(Grant)", "store/waiters.rs", "fn grant"),
-    ("Deliver(Grant)", "store/waiters.rs", "fn was_granted"),
+    ("Deliver(Grant)", "store/waiters.rs", "async fn granted"),
     ("Tick", "protocol/lease.rs", "fn remaining"),
     ("Tick", "protocol/lease.rs", "fn end_of"),
     ("sharing: Asked", "store/redis/scripts/queue.lua", "local function may_enter"),
