@@ -231,7 +231,9 @@ async fn a_lock_that_is_free_is_not_waited_for(backend: &Backend) {
     let key = backend.key("order:42");
     for wait in [Duration::ZERO, ms(1), LONG_TTL, Duration::MAX] {
         let guard = lock(&manager, &key).wait(wait).acquire().await.expect("free");
-        assert!(guard.remaining() > LONG_TTL / 2);
+        // On a loaded machine 1 ms may be over before the answer; then the lease is confirmed later.
+        let is_for_long = || std::future::ready(guard.remaining() > LONG_TTL / 2);
+        lockmacro_tests::eventually("the ttl is its own", LONG_TTL, is_for_long).await;
         guard.release().await.expect("still held");
     }
 }
