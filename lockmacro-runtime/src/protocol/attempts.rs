@@ -3,8 +3,8 @@
 //! - Every attempt has a token of its own. A withdrawal without an answer may arrive late, and must
 //!   not release what a later attempt was granted. So a token that was withdrawn is never sent
 //!   again.
-//! - For every token that a node has, or may have, a [`Status`] is kept until the node has answered,
-//!   however late.
+//! - For every token that a node has, or may have, a [`Status`] is kept until the node has
+//!   answered, however late.
 //! - A node with a token of an earlier attempt gets no new request before that answer, so the
 //!   number of entries is small.
 //!

@@ -53,8 +53,8 @@ pub(crate) fn acquire_blocking(
     acquired.inspect_err(|error| failed(&name, errors, error))?
 }
 
-/// The future of [`acquire`]. Every waiter carries one, so what is needed only to ask is in a box,
-/// which a waiter has not.
+/// The future of [`acquire`]. Every waiter carries one, so the state that only an asking caller
+/// needs is in a box.
 pub(crate) enum Acquiring {
     Asking(BoxFuture<'static, Step>),
     Waiting(Waiting, Caller),
@@ -83,7 +83,7 @@ impl Future for Acquiring {
     }
 }
 
-/// What a caller does next.
+/// The next step of a caller.
 pub(crate) enum Step {
     Ends(Result<Acquired, LockError>),
     Waits(Waiting, Caller),

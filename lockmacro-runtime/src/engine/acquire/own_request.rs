@@ -20,7 +20,7 @@ use crate::value::time::Moment;
 /// Shortest of the longest times for the own request of a caller that waits.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// What becomes of the caller.
+/// The outcome of a caller's own request.
 pub(crate) enum Answered {
     Granted(Acquisition, Grant, InQueue),
     /// The queue has gone on with the token, or asks with another one. The caller waits there, or

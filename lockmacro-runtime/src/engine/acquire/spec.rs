@@ -33,7 +33,7 @@ pub struct LockSpec {
     pub(crate) manager: Option<Arc<Manager>>,
 }
 
-/// What becomes of a [`LockSpec`].
+/// A prepared [`LockSpec`]: a lock that it joins, or a request.
 pub(crate) enum Prepared {
     Joined(Acquired),
     ToAsk(Arc<Manager>, Request, Wanted),
