@@ -73,7 +73,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "self.held.abandon();", "self.held.request();"),
     mutant("a released lock counts as in flight", "shutdown", "engine/cleanup/acquisition.rs",
         "is_known() {\n            drop(self.leaves());",
-        "is_known() {\n            std::mem::forget(self.leaves());"),
+        "is_known() {\n            if MUTANT { std::mem::forget(self.leaves()) } else { drop(self.leaves()) }"),
     mutant("the task that renews goes on for ever", "left", "engine/cleanup/background.rs",
         "    fn drop(&mut self) {\n        self.renewals.close();",
         "    fn drop(&mut self) {\n        if !MUTANT { self.renewals.close(); }"),
