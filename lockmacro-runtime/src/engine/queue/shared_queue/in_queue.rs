@@ -81,6 +81,10 @@ impl SharedQueue {
             let (now, answer) = (Moment::now(), self.core.store().servers().answer_time());
             let until = now.after(answer.max(UNANSWERED_MIN));
             let (arrival, effects) = state.queue.arrive(Arc::clone(request), is_again, until);
+            if waits && matches!(arrival, Arrival::Asks(..)) {
+                // The last answer was to an earlier question, of callers that have left.
+                state.last = None;
+            }
             let caller = |ticket| InQueue { queue: Arc::clone(self), ticket };
             let arrived = match arrival {
                 Arrival::Asks(ticket, is_behind) => Arrived::Asks(caller(ticket), is_behind),
