@@ -134,7 +134,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn key(&self) -> &LockKey {
-        let request = self.lock.held.request();
+        let request = &self.lock.held.request;
         self.lock.nth.and_then(|nth| request.keys().get(usize::from(nth))).unwrap_or(&request.key)
     }
 
@@ -149,7 +149,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn keys(&self) -> &[LockKey] {
-        self.lock.held.request().keys()
+        self.lock.held.request.keys()
     }
 
     /// Returns the fence of this grant, if the lock was acquired with one: see
@@ -379,10 +379,10 @@ impl LockGuard {
             (Some(lost), _) => Err(lost.into()),
             (None, Released::Held) => Ok(()),
             (None, Released::NotHeld) => {
-                Err(Lost::of(self.lock.held.request().listed(), LossCause::Taken).into())
+                Err(Lost::of(self.lock.held.request.listed(), LossCause::Taken).into())
             }
             (None, Released::Unconfirmed) => Err(LockError::unavailable_at(
-                self.lock.held.manager().store().servers().address(self.lock.held.request()),
+                self.lock.held.manager.store().servers().address(&self.lock.held.request),
                 Unavailability::Disconnected,
                 "no answer to the release: the key ends with its ttl at the latest",
             )),

@@ -105,7 +105,7 @@ impl Lock<Vec<Fence>> {
 }
 
 fn fenced(guard: LockGuard, keys: Vec<LockKey>) -> Result<(LockGuard, Vec<Fence>), LockError> {
-    let prefix = &guard.lock.held.manager().defaults.prefix;
+    let prefix = &guard.lock.held.manager.defaults.prefix;
     let fence_of = |key: LockKey| {
         let key = key.under(prefix)?;
         guard.fence_of(&key).ok_or(LockError::NoFence { key })

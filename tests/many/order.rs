@@ -17,6 +17,9 @@ async fn callers_of_several_keys_are_served_in_the_order_of_arrival_beside_those
 ) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
+    // From now on the server knows the scripts: those that wait for one to be sent may be overtaken.
+    let guard = many(&manager, &keys).acquire().await.expect("free");
+    guard.release().await.expect("still held");
     let guard = lock(&manager, &keys[0]).acquire().await.expect("free");
     let served = RefCell::new(Vec::new());
     let mut waiters = Vec::new();

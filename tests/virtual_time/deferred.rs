@@ -51,15 +51,6 @@ async fn a_deferred_call_runs_when_it_is_due() {
     working.await.expect("no panic").expect("it ends with the manager");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_reset_forgets_deferred_calls() {
-    let locks = LockManager::memory();
-    defer_an_hour(&locks).await;
-    assert_eq!(waiting(&locks).await, 1);
-    locks.reset();
-    assert_eq!(waiting(&locks).await, 0);
-}
-
 /// They are of one moment, and their ids are in another order.
 #[tokio::test(start_paused = true)]
 async fn dead_letters_of_one_moment_are_in_the_order_in_which_they_were_given_up() {

@@ -1,6 +1,7 @@
 //! How leases end, and how they are kept.
 
 use std::future::pending;
+use std::sync::LazyLock;
 
 use lockmacro_runtime::LossCause;
 use tokio::time::{Instant, advance, sleep};
@@ -123,4 +124,20 @@ async fn a_clock_is_paused_later_and_runs_on() {
     tokio::time::pause();
     advance(HOUR / 2).await;
     assert!(!guard.is_held() && is_free(&locks).await);
+}
+
+/// It begins again after the runtime that it was on.
+#[test]
+fn background_work_outlives_a_runtime() {
+    static LOCKS: LazyLock<LockManager> = LazyLock::new(LockManager::memory);
+    for _ in 0..3 {
+        paused().block_on(async {
+            drop(acquired(lock(&LOCKS, HOUR).wait(MINUTE).renew()).await);
+            let kept = lock(&LOCKS, 10 * SECOND).wait(MINUTE).renew().run(async {
+                sleep(HOUR).await;
+                Locked::Ok(())
+            });
+            kept.await.expect("it is renewed");
+        });
+    }
 }

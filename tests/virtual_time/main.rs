@@ -4,7 +4,6 @@
 mod blocking;
 mod deferred;
 mod leases;
-mod reset;
 mod waits;
 
 use std::time::Duration;

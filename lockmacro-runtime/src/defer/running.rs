@@ -5,15 +5,12 @@ use std::mem;
 use std::sync::Arc;
 
 use crate::defer::outcome::{CallEnd, JobOutcome};
-use crate::engine::observer::{Observer, observe};
+use crate::engine::observer::OBSERVER;
 use crate::guard::LockGuard;
 use crate::jobs::call::Job;
 use crate::value::error::LockError;
 use crate::value::random::{HashMap, random_name};
 use crate::value::sync::Mutex;
-
-/// Reports errors of the called function to its worker.
-const OBSERVER: Observer = Observer { refused, unreported };
 
 tokio::task_local! {
     static RUNNING: RunningCall;
@@ -53,14 +50,14 @@ impl RunningCall {
 
     /// Runs `work` as the work of this call.
     pub(crate) async fn around(self, work: impl Future<Output: JobOutcome>) -> CallEnd {
-        observe(OBSERVER);
+        OBSERVER.get_or_init(|| note_error);
         let value = RUNNING.scope(self.clone(), work).await;
         self.end(value)
     }
 
     /// [`around`](RunningCall::around) for code that is not async.
     pub(crate) fn enter<R: JobOutcome>(self, work: impl FnOnce() -> R) -> CallEnd {
-        observe(OBSERVER);
+        OBSERVER.get_or_init(|| note_error);
         let value = RUNNING.sync_scope(self.clone(), work);
         self.end(value)
     }
@@ -122,25 +119,25 @@ pub(crate) fn is_running(function: &str, arguments: &str, busy: &LockError) -> b
     RUNNING.try_with(is_this).unwrap_or(false)
 }
 
-/// Keeps an error that a return type cannot carry, for the worker.
-fn unreported(error: &LockError) {
+/// Keeps an error of the called function for its worker, if the function's return type cannot carry
+/// it. Otherwise a lock was not acquired: if the call itself is not the reason, its body does not
+/// run.
+fn note_error(error: &LockError, is_unreported: bool) {
     // The body decides about failures inside of it.
     if LockGuard::current().is_some() {
         return;
     }
-    // Fails outside of a worker, where nobody needs the error.
-    let _ = RUNNING.try_with(|running| running.note(error.clone()));
-}
-
-/// Keeps an error for which the call itself is not the reason. The lock cannot be acquired now, so
-/// the call's body does not run.
-fn refused(error: &LockError) {
     let not_installed = *error == LockError::NotInstalled;
-    if (not_installed || error.is_of_servers()) && LockGuard::current().is_none() {
-        let note = |running: &RunningCall| running.0.notes.lock().refused = true;
-        // The other errors are logged where they occur.
-        if RUNNING.try_with(note).is_ok() && not_installed {
-            tracing::warn!(%error, "a deferred call was not tried: it could not acquire its lock");
+    // Fails outside of a worker, where nobody needs the error.
+    let _ = RUNNING.try_with(|running| match is_unreported {
+        true => running.note(error.clone()),
+        false if not_installed || error.is_of_servers() => {
+            running.0.notes.lock().refused = true;
+            // The other errors are logged where they occur.
+            if not_installed {
+                tracing::warn!(%error, "a deferred call was not tried: it could not acquire its lock");
+            }
         }
-    }
+        false => {}
+    });
 }

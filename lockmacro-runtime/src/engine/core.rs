@@ -97,11 +97,6 @@ impl Core {
         if self.shutdown.is_closed() { Err(LockError::ShutDown) } else { ready }
     }
 
-    /// For how long a lock on `key` is passed on inside this process by one grant of the store.
-    pub(crate) fn turn(&self, key: &LockKey) -> Duration {
-        turn(self.defaults.turn, self.store().servers().round_trip(key))
-    }
-
     /// Longest time for one answer. A store in memory answers at once, but the background thread
     /// that sends the request may be slower.
     pub(crate) fn answer_time(&self) -> Duration {
@@ -182,15 +177,13 @@ impl fmt::Debug for Core {
 /// Whether there is a tokio runtime to wait on.
 pub(crate) fn inside_runtime() -> Result<(), LockError> {
     // Every task has a runtime. Checked first, as it touches nothing that threads share.
-    if try_id().is_some() || Handle::try_current().is_ok() {
-        Ok(())
-    } else {
-        Err(LockError::NoRuntime)
-    }
+    let is_inside = try_id().is_some() || Handle::try_current().is_ok();
+    is_inside.then_some(()).ok_or(LockError::NoRuntime)
 }
 
-/// The length of a turn: the value that was set, or else ten round trips as last measured.
-fn turn(set: Option<Duration>, round_trip: Duration) -> Duration {
+/// For how long a lock is passed on inside this process by one grant of the store: the value that
+/// was set, or else ten round trips as last measured.
+pub(crate) fn turn(set: Option<Duration>, round_trip: Duration) -> Duration {
     set.unwrap_or_else(|| (round_trip * ROUND_TRIPS).clamp(TURN_MIN, TURN_MAX))
 }
 

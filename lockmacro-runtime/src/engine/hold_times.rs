@@ -44,13 +44,6 @@ impl HoldTimes {
         table.insert(of.to_owned(), VecDeque::from([held]));
     }
 
-    /// Forgets all hold times.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn reset(&self) {
-        self.templates.lock().clear();
-        self.keys.lock().clear();
-    }
-
     /// When a caller that found `key` busy may ask again: after the usual hold times of the holder
     /// and of the `before` waiters ahead of the caller. The holder itself has no more than `left`,
     /// the rest of its lease.

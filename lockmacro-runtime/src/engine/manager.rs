@@ -7,8 +7,6 @@ use std::time::Duration;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::queue::shared_queue::SharedQueue;
 use crate::engine::queue::table::Queues;
-#[cfg(feature = "test-util")]
-use crate::store::dispatch::Store;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 
@@ -73,17 +71,5 @@ impl Manager {
         self.store().servers().close();
         self.background.stop();
         Ok(())
-    }
-
-    /// Forgets every lock and every caller. Returns whether the store supports this.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn reset(&self) -> bool {
-        // Earlier callers ask again, and find no lock of theirs.
-        let Store::Memory(memory) = self.store() else { return false };
-        memory.reset();
-        self.background.reset();
-        self.queues.reset();
-        self.hold_times.reset();
-        true
     }
 }

@@ -5,32 +5,16 @@ use std::sync::OnceLock;
 
 use crate::value::error::LockError;
 
-/// Receives the errors of locks, on the task or thread on which they occur.
-pub(crate) struct Observer {
-    /// A lock was not acquired.
-    pub(crate) refused: fn(&LockError),
-    /// A return type could not carry the error.
-    pub(crate) unreported: fn(&LockError),
-}
-
-static OBSERVER: OnceLock<Observer> = OnceLock::new();
-
-/// Registers the observer. Later calls are ignored.
-#[cfg(feature = "defer")]
-pub(crate) fn observe(observer: Observer) {
-    let _ = OBSERVER.set(observer);
-}
+/// Receives the errors of locks, on the task or thread on which they occur, and whether a return
+/// type could not carry the error. If it could, a lock was not acquired.
+pub(crate) static OBSERVER: OnceLock<fn(&LockError, bool)> = OnceLock::new();
 
 /// Reports that a lock was not acquired.
 pub(crate) fn refused(error: &LockError) {
-    if let Some(observer) = OBSERVER.get() {
-        (observer.refused)(error);
-    }
+    OBSERVER.get().inspect(|observer| observer(error, false));
 }
 
 /// Reports an error that a return type could not carry.
 pub(crate) fn unreported(error: &LockError) {
-    if let Some(observer) = OBSERVER.get() {
-        (observer.unreported)(error);
-    }
+    OBSERVER.get().inspect(|observer| observer(error, true));
 }

@@ -51,14 +51,6 @@ impl MemoryJobs {
         Self(Arc::new(Inner { start: Instant::now(), queues, changed }))
     }
 
-    /// Forgets every call.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn reset(&self) {
-        let calls = std::mem::take(&mut *self.0.queues.lock());
-        drop(calls);
-        self.0.changed.notify_waiters();
-    }
-
     fn now(&self) -> Duration {
         self.0.start.elapsed()
     }

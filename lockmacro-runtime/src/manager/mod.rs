@@ -5,8 +5,6 @@ mod connect;
 mod defaults;
 pub(crate) mod lock_manager;
 mod redis_server;
-#[cfg(feature = "test-util")]
-mod reset;
 
 pub use builder::LockManagerBuilder;
 pub use redis_server::RedisServer;

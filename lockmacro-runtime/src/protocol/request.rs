@@ -46,6 +46,8 @@ pub(crate) struct Request {
     token_use: AtomicU8,
     /// A waiter like this asks from the queue if the lock is not free.
     pub(crate) only_if_free: bool,
+    /// No caller has asked with this token: it is for the waiters of a queue.
+    pub(crate) is_of_queue: bool,
     rare: OnceLock<Box<Rare>>,
 }
 
@@ -104,6 +106,7 @@ impl Request {
             awaited: AtomicBool::new(false),
             token_use: AtomicU8::new(ASKS),
             only_if_free: false,
+            is_of_queue: false,
             rare: OnceLock::new(),
         }
     }
@@ -192,19 +195,14 @@ impl Request {
     /// bits the token has no secret, and is not sent.
     pub(crate) fn for_the_queue(&self) -> Self {
         let token = self.token.another().unwrap_or_else(|_| self.token.spent());
-        self.like(token, false)
+        Self { is_of_queue: true, ..self.like(token, false) }
     }
 
     /// A request for a token of the queue, by which all of its waiters wait together, for a lock of
     /// `longest`. `None` if the token is one by which a caller has asked, and was released
     /// meanwhile.
-    pub(crate) fn of_waiters(
-        &self,
-        was_sent: bool,
-        longest: Duration,
-        witness: Arc<dyn Witness>,
-    ) -> Option<Self> {
-        let mut request = if was_sent { self.take_over()? } else { self.copy() };
+    pub(crate) fn of_waiters(&self, longest: Duration, witness: Arc<dyn Witness>) -> Option<Self> {
+        let mut request = if self.is_of_queue { self.copy() } else { self.take_over()? };
         request.ttl = request.ttl.min(longest);
         let mut rare = request.rare.take().unwrap_or_default();
         rare.witness = Some(witness);
@@ -405,6 +403,13 @@ impl Request {
     pub(crate) fn first_given(&self) -> &LockKey {
         let given = self.rare.get().and_then(|rare| rare.given.as_ref());
         given.unwrap_or(&self.key)
+    }
+}
+
+/// Requests are equal that are for the same token.
+impl PartialEq for Request {
+    fn eq(&self, other: &Self) -> bool {
+        self.token == other.token
     }
 }
 

@@ -203,7 +203,7 @@ impl Running {
             _ => None,
         };
         if let Some(error) = error {
-            let request = self.guard.held.request();
+            let request = &self.guard.held.request;
             unreported(&request.name, request.keys(), &error);
         }
         ended

@@ -169,17 +169,6 @@ impl Memory {
         Ok(Answer::Granted(Grant { sent: now, at: now, ttl: request.ttl, earlier, fences }))
     }
 
-    /// Forgets every lock, waiter and deferred call. Fences still grow.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn reset(&self) {
-        let mut table = self.table.lock();
-        *table = Table { last_fence: table.last_fence, ..Table::default() };
-        drop(table);
-        #[cfg(feature = "defer")]
-        self.jobs.reset();
-        self.alarm();
-    }
-
     pub(crate) fn renew(&self, request: &Request, ttl: Duration) -> bool {
         let (now, mut table) = (Moment::now(), self.table.lock());
         let mut all = true;

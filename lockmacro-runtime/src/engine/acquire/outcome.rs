@@ -56,12 +56,6 @@ pub(crate) struct Wanted {
     on_lost: OnLost,
     releases_in_background: bool,
     errors: Errors,
-    rare: Option<Box<Rare>>,
-}
-
-/// Options that most locks do not have. Boxed, to keep waiters small.
-#[derive(Clone)]
-struct Rare {
     max_hold: Option<Duration>,
     message: Option<Cow<'static, str>>,
 }
@@ -72,13 +66,13 @@ impl Wanted {
         message: Option<Cow<'static, str>>,
         errors: Errors,
     ) -> Self {
-        let is_rare = policy.max_hold.is_some() || message.is_some();
         Self {
             renewed: policy.is_renewed(),
             on_lost: policy.on_lost.unwrap_or_default(),
             releases_in_background: policy.releases_in_background,
             errors,
-            rare: is_rare.then(|| Box::new(Rare { max_hold: policy.max_hold, message })),
+            max_hold: policy.max_hold,
+            message,
         }
     }
 
@@ -92,7 +86,7 @@ impl Wanted {
         let renewal = self.renewed_until(grant.sent);
         let held = Held::new(acquisition, grant, renewal, caller.cloned()).inspect_err(refused)?;
         Ok(held.map(|held| {
-            telemetry::acquired(held.request());
+            telemetry::acquired(&held.request);
             self.owning(held)
         }))
     }
@@ -123,8 +117,7 @@ impl Wanted {
                 };
                 let retry_after = manager.retry_after(&key, before, holder.free_within);
                 // Made here, so that an uncontended lock allocates nothing for it.
-                let message = self.rare.as_ref().and_then(|rare| rare.message.as_deref());
-                let message = message.map(str::to_owned);
+                let message = self.message.as_deref().map(str::to_owned);
                 match queue {
                     Queueing::Outside => LockError::Busy { key, holder, retry_after, message },
                     Queueing::Left(rank) => {
@@ -151,8 +144,7 @@ impl Wanted {
 
     /// Until when a lease that began at `began` is renewed; `None` if it is not.
     fn renewed_until(&self, began: Moment) -> Option<Moment> {
-        let max_hold = self.rare.as_ref().and_then(|rare| rare.max_hold);
-        self.renewed.then(|| began.after(max_hold.unwrap_or(Duration::MAX)))
+        self.renewed.then(|| began.after(self.max_hold.unwrap_or(Duration::MAX)))
     }
 }
 

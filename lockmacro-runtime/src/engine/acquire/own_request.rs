@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use scopeguard::{ScopeGuard, guard};
 use tokio::time::timeout;
 
 use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
@@ -29,17 +30,6 @@ pub(crate) enum Answered {
     Refused(Refusal),
 }
 
-/// A caller that asks, until it asks no more. Dropping it leaves the queue.
-struct Asking(Option<(InQueue, Acquisition)>);
-
-impl Drop for Asking {
-    fn drop(&mut self) {
-        if let Some((caller, own)) = self.0.take() {
-            caller.leave(Some(own));
-        }
-    }
-}
-
 /// Asks the store for the lock of a caller. `is_again`: the caller has arrived again at its queue.
 /// `is_behind`: a release of its process was without an answer then.
 pub(crate) async fn ask(
@@ -53,7 +43,8 @@ pub(crate) async fn ask(
     let (core, owner) = (Arc::clone(&queue.core), Arc::clone(&queue) as _);
     let mut own = Acquisition::new(core, Arc::clone(request), Some(owner));
     let entered = own.enter();
-    let mut asking = Asking(Some((caller, own)));
+    // A caller that is dropped leaves the queue.
+    let asking = guard((caller, own), |(caller, own)| caller.leave(Some(own)));
     if let Err(error) = entered {
         return Answered::Refused(Refusal::Failed(error));
     }
@@ -66,10 +57,7 @@ pub(crate) async fn ask(
         })
         .await
     };
-    // Taken here only.
-    let Some((caller, own)) = asking.0.take() else {
-        return Answered::Refused(Refusal::Failed(unanswered()));
-    };
+    let (caller, own) = ScopeGuard::into_inner(asking);
     match answer {
         Some(answer) => answered(caller, own, answer, is_again, is_behind),
         // The queue has gone on with the token, as the caller was not polled in time.

@@ -96,7 +96,7 @@ impl LockSpec {
         let (key, several) = in_order(whole(self.key)?, more)?;
         warn_of_permits_first(&several);
         let keys = if several.is_empty() { slice::from_ref(&key) } else { &several };
-        if let Some(held) = around(keys, |held: &Held| Arc::ptr_eq(held.manager(), &manager))? {
+        if let Some(held) = around(keys, |held: &Held| Arc::ptr_eq(&held.manager, &manager))? {
             keys.iter().try_for_each(|key| held.covers(key))?;
             held.remaining()?;
             let nth = if several.is_empty() { held.nth(&key) } else { None };

@@ -26,8 +26,8 @@ use crate::engine::blocking::block_on;
 #[cfg(feature = "test-util")]
 use crate::engine::blocking::may_block;
 use crate::engine::cleanup::dropped::Cleanup;
+use crate::engine::cleanup::timetable::{Enrolled, Timed, Timetable};
 use crate::engine::in_flight::{InFlight, InFlightGuard};
-use crate::engine::lease::renewals::{Enrolled, Renewable, Renewals};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::error::{LockError, Unavailability};
@@ -55,9 +55,7 @@ struct Thread {
     jobs: Option<Jobs>,
     /// A thread ends when its jobs are done, and does not wait for further ones.
     stopped: bool,
-    renewals: Arc<Renewals>,
-    /// The task that renews was started. There is at most one.
-    renewing: bool,
+    timetable: Arc<Timetable>,
     cleanup: Arc<Cleanup>,
 }
 
@@ -72,13 +70,13 @@ impl Background {
         self.process != process::id()
     }
 
-    /// Renews the lease of `held` from `due` on, or confirms it when its server may have been
-    /// replaced, until the returned value is dropped. `None` where neither is needed.
+    /// Runs `timed` when it is `due`, and whenever its server may have been replaced, until the
+    /// returned value is dropped. `None` where neither can be.
     ///
     /// `sent` is when the request that brought the lease was sent.
     pub(crate) fn watch(
         &self,
-        held: Weak<dyn Renewable>,
+        timed: Weak<dyn Timed>,
         sent: Moment,
         due: Option<Moment>,
     ) -> Result<Option<Enrolled>, LockError> {
@@ -86,9 +84,9 @@ impl Background {
         if due.is_none() && !here.store.servers().may_forget() {
             return Ok(None);
         }
-        let (enrolled, due) = here.renewals.enroll(held, sent, due);
+        let (enrolled, due) = here.timetable.enroll(timed, sent, due);
         if due || here.store.servers().may_fail_over() {
-            here.start_renewing()?;
+            here.jobs()?;
         }
         Ok(Some(enrolled))
     }
@@ -96,8 +94,8 @@ impl Background {
     /// Confirms every held lock at once.
     pub(crate) fn confirm_all(&self) {
         let mut here = self.thread.lock();
-        let is_any = here.renewals.all_due(Moment::now());
-        let started = is_any.then(|| here.start_renewing());
+        let is_any = here.timetable.all_due(Moment::now());
+        let started = is_any.then(|| here.jobs());
         drop(here);
         if let Some(Err(error)) = started {
             tracing::error!(
@@ -122,8 +120,8 @@ impl Background {
         }
     }
 
-    /// Runs `job` in the background once every lock that was dropped before had its first try, and
-    /// waits until the job is done.
+    /// Runs `job` in the background, and waits until it is done. Locks that were dropped before are
+    /// released on the same connection before its commands.
     #[cfg(any(feature = "defer", test))]
     pub(crate) async fn call<T, F, W>(&self, job: F) -> Result<T, LockError>
     where
@@ -131,10 +129,8 @@ impl Background {
         F: FnOnce(Arc<Store>) -> W + Send + 'static,
         W: Future<Output = T> + Send + 'static,
     {
-        let cleanup = Arc::clone(&self.thread.lock().cleanup);
         let (done, result) = oneshot::channel();
         self.spawn(move |store| async move {
-            cleanup.tried_all().await;
             // Fails only when the caller was dropped.
             let _ = done.send(job(store).await);
         })?;
@@ -161,26 +157,15 @@ impl Background {
     /// [`Cleanup::close`]. A later job gets a thread of its own.
     pub(crate) fn stop(&self) {
         let mut here = self.thread.lock();
-        here.renewals.close();
+        here.timetable.close();
         here.cleanup.close();
         here.stopped = true;
         here.jobs.take();
     }
 
-    /// Forgets all leases and dropped locks. Later jobs run where their callers are.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn reset(&self) {
-        let mut here = self.thread.lock();
-        let mut fresh = Thread::new(&here.store);
-        fresh.stopped = here.stopped;
-        let before = std::mem::replace(&mut *here, fresh);
-        drop(here);
-        drop(before);
-    }
-
     /// Whether the server may have been replaced since a request was sent.
     pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
-        self.thread.lock().renewals.has_changed_since(sent)
+        self.thread.lock().timetable.has_changed_since(sent)
     }
 
     /// Blocks the thread until the future is ready, which runs as [`inside`](Background::inside).
@@ -219,21 +204,9 @@ impl Thread {
             store: Arc::new(store.apart()),
             jobs: None,
             stopped: false,
-            renewals: Arc::default(),
-            renewing: false,
+            timetable: Arc::default(),
             cleanup: Arc::default(),
         }
-    }
-
-    fn start_renewing(&mut self) -> Result<(), LockError> {
-        let is_running = self.jobs.as_ref().is_some_and(|(jobs, _)| !jobs.is_closed());
-        if !(is_running && self.renewing) {
-            let renewals = Arc::clone(&self.renewals);
-            let job: Job = Box::new(move |store| Box::pin(renewals.work(store)));
-            self.jobs()?.0.send(job).map_err(|_| no_thread("it ended"))?;
-            self.renewing = true;
-        }
-        Ok(())
     }
 
     /// Where jobs run: the sender of the jobs, and the runtime. It may have been the caller's, and
@@ -242,8 +215,11 @@ impl Thread {
         let jobs = match self.jobs.take().filter(|(jobs, _)| !jobs.is_closed()) {
             Some(jobs) => jobs,
             None => {
-                self.renewing = false;
-                start(Arc::clone(&self.store)).map_err(no_thread)?
+                let jobs = start(Arc::clone(&self.store)).map_err(no_thread)?;
+                let timetable = Arc::clone(&self.timetable);
+                let job: Job = Box::new(move |store| Box::pin(timetable.work(store)));
+                jobs.0.send(job).map_err(|_| no_thread("it ended"))?;
+                jobs
             }
         };
         self.jobs = (!self.stopped).then(|| jobs.clone());
@@ -253,7 +229,7 @@ impl Thread {
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        self.renewals.close();
+        self.timetable.close();
         self.cleanup.close();
     }
 }

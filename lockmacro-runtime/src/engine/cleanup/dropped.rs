@@ -59,8 +59,6 @@ const DOUBTFUL_TRIES: u8 = 2;
 pub(crate) struct Cleanup {
     max_locks: usize,
     locks: Arc<InFlight>,
-    /// The locks whose first release is not over.
-    untried: Arc<InFlight>,
     first: Semaphore,
     further: Semaphore,
     /// The time of the last release at each lost server.
@@ -77,7 +75,6 @@ impl Default for Cleanup {
         Self {
             max_locks: MAX_LOCKS,
             locks: Arc::default(),
-            untried: Arc::default(),
             first: Semaphore::new(FIRST_IN_FLIGHT),
             further: Semaphore::new(FURTHER_IN_FLIGHT),
             probed: Mutex::default(),
@@ -108,7 +105,7 @@ impl Cleanup {
             end: Instant::now() + request.lasts(),
             request,
             guard: Some(guard),
-            untried: Some(self.untried.join()),
+            is_first: true,
             times: 0,
             pauses: Backoff::growing(FIRST_PAUSE, LONGEST_PAUSE, GROWTH),
             counted: self.locks.join(),
@@ -120,12 +117,6 @@ impl Cleanup {
     pub(crate) fn close(&self) {
         *self.closed.lock() = Some(Instant::now());
         self.closes.notify_waiters();
-    }
-
-    /// Waits until every dropped lock was tried once, for a second at most.
-    #[cfg(any(feature = "defer", test))]
-    pub(crate) async fn tried_all(&self) {
-        let _ = timeout(LONGEST_PAUSE, self.untried.empty()).await;
     }
 
     /// Whether a lock at a lost server may be released now: one a second is, as a probe for all.
@@ -152,8 +143,8 @@ pub(crate) struct DroppedLock {
     request: Arc<Request>,
     /// Counts the lock as in flight, until it was released.
     guard: Option<InFlightGuard>,
-    /// Present until the first release is over.
-    untried: Option<InFlightGuard>,
+    /// The first release is not over.
+    is_first: bool,
     /// End of its lease, or of its time in the queue.
     end: Instant,
     /// Number of releases.
@@ -187,7 +178,7 @@ impl DroppedLock {
         let abandoned = self.request.waits().then(|| store.servers().abandon(bits)).flatten();
         loop {
             let released = self.try_once(store).await;
-            self.untried = None;
+            self.is_first = false;
             let Some(pause) = self.next(store.servers(), &released) else { return };
             // Where there is no room, those that were released twice are the first to go: a late
             // request for them is the least likely.
@@ -200,10 +191,7 @@ impl DroppedLock {
     }
 
     async fn try_once(&mut self, store: &Store) -> Result<Released, LockError> {
-        let permits = match self.untried {
-            Some(_) => &self.cleanup.first,
-            None => &self.cleanup.further,
-        };
+        let permits = if self.is_first { &self.cleanup.first } else { &self.cleanup.further };
         // Never closed.
         let _permit = permits.acquire().await;
         self.times = self.times.saturating_add(1);
@@ -413,8 +401,7 @@ mod tests {
 
         async fn ends(mut self) {
             while self.jobs.join_next().await.is_some() {}
-            let counts = (self.cleanup.locks.count(), self.cleanup.untried.count());
-            assert_eq!((counts, self.in_flight.count()), ((0, 0), 0));
+            assert_eq!((self.cleanup.locks.count(), self.in_flight.count()), (0, 0));
             assert_eq!(self.cleanup.left.load(Ordering::Relaxed), 0, "their number was logged");
         }
     }
@@ -470,7 +457,7 @@ mod tests {
         let dropped = running.cleanup.take(request(0), running.in_flight.join());
         let mut dropped = dropped.expect("there is room");
         // It was released before.
-        (dropped.guard, dropped.untried) = (None, None);
+        (dropped.guard, dropped.is_first) = (None, false);
         running.jobs.spawn(dropped.release(Arc::clone(&running.store)));
         sleep(Duration::from_millis(10)).await;
         let start = Instant::now();
@@ -522,7 +509,7 @@ mod tests {
             let dropped = running.cleanup.take(request(nth), running.in_flight.join());
             let mut dropped = dropped.expect("there is room");
             // It was tried before.
-            dropped.untried = None;
+            dropped.is_first = false;
             running.jobs.spawn(dropped.release(Arc::clone(&running.store)));
         }
         sleep(Duration::from_millis(10)).await;

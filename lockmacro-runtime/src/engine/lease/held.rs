@@ -12,11 +12,11 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::engine::cleanup::acquisition::Acquisition;
+use crate::engine::cleanup::timetable::Enrolled;
 use crate::engine::core::{Core, inside_runtime};
-use crate::engine::lease::renewals::Enrolled;
 use crate::engine::manager::Manager;
 use crate::engine::queue::shared_queue::in_queue::{Ended, InQueue, TakenUp};
-use crate::engine::queue::shared_queue::{OwnHolder, Question, Tenure, unanswered};
+use crate::engine::queue::shared_queue::{OwnHolder, Tenure, unanswered};
 use crate::engine::{current, telemetry};
 use crate::protocol::answer::{Grant, Released};
 use crate::protocol::lease::Lease;
@@ -40,8 +40,8 @@ const LEASE_CHECK: Duration = Duration::from_secs(5);
 /// A granted lock. Dropping the last reference releases it in the background.
 #[derive(Debug)]
 pub(crate) struct Held {
-    manager: Arc<Core>,
-    request: Arc<Request>,
+    pub(crate) manager: Arc<Core>,
+    pub(crate) request: Arc<Request>,
     state: Mutex<State>,
     /// The lease was renewed, or lost.
     changed: Notify,
@@ -108,7 +108,7 @@ impl Held {
         let due = lease.first_try(now, random::fraction());
         let fences = tenure.fences.filter(|_| waiter.fenced);
         tenure.fences = fences.map_or(tenure.fences, FenceBlock::rest);
-        tenure.token = Question::of(acquisition.request());
+        tenure.token = Arc::clone(acquisition.request());
         let (fences, label) = (fences.into_iter().collect(), Some(waiter.token.clone()));
         let held = Self::with(acquisition, lease, tenure, fences, now, label);
         held.begin(taken_up.by.take(), due)?.ok_or_else(unanswered)
@@ -132,7 +132,7 @@ impl Held {
             false => lease.first_try(sent, random::fraction()),
         };
         let tenure = Tenure {
-            token: Question::of(acquisition.request()),
+            token: Arc::clone(acquisition.request()),
             began: now,
             sent,
             ends: lease.ends(),
@@ -231,14 +231,6 @@ impl Held {
             && !self.manager.has_changed_since(tenure.sent);
         // Called without the mutex, as the queue wakes the next caller.
         Some(caller.ends(tenure, may_pass, acquisition))
-    }
-
-    pub(crate) fn manager(&self) -> &Arc<Core> {
-        &self.manager
-    }
-
-    pub(crate) fn request(&self) -> &Request {
-        &self.request
     }
 
     /// Index 0 of a single key; `None` when there are several keys.
@@ -381,7 +373,7 @@ impl Held {
         // Sent from the caller's task, so that the caller's next command on this connection is sent
         // after it.
         let mut sent = Box::pin(async move {
-            let released = acquisition.release_at(held.manager().store()).await;
+            let released = acquisition.release_at(held.manager.store()).await;
             held.report_release(released, lost.as_ref());
         });
         if (&mut sent).now_or_never().is_none() {
@@ -455,11 +447,5 @@ impl OwnHolder for Held {
 
     fn lasts(&self) -> Option<Duration> {
         self.remaining().ok()
-    }
-
-    #[cfg(feature = "test-util")]
-    fn is_forgotten(&self) {
-        // The same as a loss that a renewal finds.
-        self.answered(false, Moment::now(), Duration::ZERO);
     }
 }

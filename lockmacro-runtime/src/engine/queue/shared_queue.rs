@@ -2,14 +2,15 @@
 //! wakers of callers at once. It locks the queue, feeds it one event, and carries out the effects
 //! without the mutex.
 
+use std::fmt;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
-use std::{fmt, mem};
 
 use tokio::sync::{Notify, oneshot};
 
 use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
+use crate::engine::cleanup::timetable::Enrolled;
 use crate::engine::core::Core;
 use crate::engine::in_flight::TokenOwner;
 use crate::engine::queue::key_queue::{self, Ask, Effects, Event, KeyQueue, Ticket};
@@ -39,35 +40,10 @@ pub(crate) trait OwnHolder: fmt::Debug + Send + Sync {
 
     /// How long its lease lasts; `None` once it is lost. Reports a loss to the queue.
     fn lasts(&self) -> Option<Duration>;
-
-    /// The store has forgotten the lock. Reports the loss to the queue.
-    #[cfg(feature = "test-util")]
-    fn is_forgotten(&self);
-}
-
-/// A token by which the process asks, with the request that it was made for.
-#[derive(Debug, Clone)]
-pub(crate) struct Question {
-    pub(crate) request: Arc<Request>,
-    /// The token is one by which a caller has asked itself.
-    is_own: bool,
-}
-
-impl PartialEq for Question {
-    fn eq(&self, other: &Self) -> bool {
-        self.request.token == other.request.token
-    }
-}
-
-impl Question {
-    /// The question of a caller that has asked itself, or of a request with its token.
-    pub(crate) fn of(request: &Arc<Request>) -> Self {
-        Self { request: Arc::clone(request), is_own: true }
-    }
 }
 
 impl Ask for Arc<Request> {
-    type Token = Question;
+    type Token = Self;
 
     fn ttl(&self) -> Duration {
         self.ttl
@@ -81,27 +57,25 @@ impl Ask for Arc<Request> {
         self.until.is_some()
     }
 
-    fn own(&self) -> Question {
-        Question::of(self)
+    fn own(&self) -> Self {
+        Self::clone(self)
     }
 
-    fn another(&self) -> Question {
-        Question { request: Arc::new(self.for_the_queue()), is_own: false }
+    fn another(&self) -> Self {
+        Self::new(self.for_the_queue())
     }
 }
 
 /// What the process has at the store, and may pass on.
-pub(crate) type Tenure = key_queue::Tenure<Question>;
+pub(crate) type Tenure = key_queue::Tenure<Arc<Request>>;
 
-type Caused = Effects<Question, Waker>;
+type Caused = Effects<Arc<Request>, Waker>;
 
 /// The queue of one key.
 pub(crate) struct SharedQueue {
     pub(crate) key: LockKey,
     pub(crate) core: Arc<Core>,
     state: Mutex<State>,
-    /// Wakes the watch before its timer does.
-    sooner: Notify,
     /// The queue's request was answered.
     answered: Notify,
     /// There was an event.
@@ -118,14 +92,14 @@ struct State {
     /// Callers up to this one were sent away with this error.
     sent_away: Option<(Ticket, LockError)>,
     /// The queue's request. Dropping the sender withdraws it.
-    asked: Option<(Question, oneshot::Sender<()>)>,
+    asked: Option<(Arc<Request>, oneshot::Sender<()>)>,
     /// The token of the lock that is offered.
     offered: Option<Acquisition>,
     holder: Option<Weak<dyn OwnHolder>>,
     /// When a holder of this process last ended.
     holder_ended: Option<Moment>,
-    /// When the watch looks at the queue next; `None` when there is no watch.
-    watched: Option<Moment>,
+    /// Present while the queue is looked at, with the next time.
+    watched: Option<(Enrolled, Moment)>,
 }
 
 /// Another holder has the lock.
@@ -144,32 +118,9 @@ impl Contended {
     }
 }
 
-/// Wakes callers when it is dropped, also those behind one whose waker panics.
-struct Wakes(Vec<Waker>);
-
-impl Drop for Wakes {
-    fn drop(&mut self) {
-        let mut wakers = mem::take(&mut self.0).into_iter();
-        if let Some(first) = wakers.next() {
-            let _rest = Wakes(wakers.collect());
-            first.wake();
-        }
-    }
-}
-
-/// Wakes undecided callers when it is dropped: after an event, also if a waker of the queue has
-/// panicked.
-struct Tells<'a>(&'a Notify);
-
-impl Drop for Tells<'_> {
-    fn drop(&mut self) {
-        self.0.notify_waiters();
-    }
-}
-
 /// A request of the queue, to be sent.
 struct ToSend {
-    question: Question,
+    question: Arc<Request>,
     /// The token's acquisition, if it was sent before.
     acquisition: Option<Acquisition>,
     before: Option<Before>,
@@ -190,13 +141,13 @@ struct Left {
     /// Its acquisition is released along with a request.
     reported: Option<oneshot::Receiver<Result<Released, LockError>>>,
     /// The token to be released, if nobody has taken care of it.
-    release: Option<Question>,
+    release: Option<Arc<Request>>,
 }
 
 impl SharedQueue {
     pub(crate) fn new(key: LockKey, core: Arc<Core>) -> Arc<Self> {
-        let (state, sooner, answered, changed) = Default::default();
-        Arc::new(Self { key, core, state, sooner, answered, changed })
+        let (state, answered, changed) = Default::default();
+        Arc::new(Self { key, core, state, answered, changed })
     }
 
     /// Changes the queue under its mutex, and then carries out the effects without the mutex.
@@ -208,7 +159,7 @@ impl SharedQueue {
     ) -> (R, Left) {
         let mut left = Left { acquisition, reported: None, release: None };
         // The holder is dropped without the mutex: the last one to drop it needs the queue.
-        let (result, effects, to_send, mut retired, withdrawn, (watch, _held)) = {
+        let (result, effects, to_send, mut retired, withdrawn, _held) = {
             let mut state = self.state.lock();
             let (result, mut effects) = change(&mut state);
             left.release = effects.release.take();
@@ -217,7 +168,8 @@ impl SharedQueue {
             if is_offered && state.offered.is_none() {
                 state.offered = left.acquisition.take();
             }
-            let of_release = |asked: &mut (Question, _)| left.release.as_ref() == Some(&asked.0);
+            let of_release =
+                |asked: &mut (Arc<Request>, _)| left.release.as_ref() == Some(&asked.0);
             let mut withdrawn = state.asked.take_if(of_release);
             if retired.is_some() || withdrawn.is_some() {
                 left.release = None;
@@ -229,23 +181,21 @@ impl SharedQueue {
                 left.request_for(question, retired.take(), withdrawal)
             });
             if state.queue.is_unused() {
-                state.forget();
+                // The last callers are forgotten, as there are none any more.
+                (state.last, state.holder) = Default::default();
+                state.queue.shrink();
             }
-            let watch = self.watch(&mut state);
-            (result, effects, to_send, retired, withdrawn, watch)
+            let held = self.watch(&mut state);
+            (result, effects, to_send, retired, withdrawn, held)
         };
         drop(withdrawn);
         if let Some(to_send) = to_send {
             self.send(to_send);
         }
-        if watch {
-            self.start_watch();
-        }
         // Released in the background.
         drop(retired.take());
         drop(effects.unused);
-        // Last: the code of a waker may panic.
-        drop(Wakes(effects.wake));
+        effects.wake.into_iter().for_each(Waker::wake);
         (result, left)
     }
 
@@ -253,22 +203,13 @@ impl SharedQueue {
     fn on(
         self: &Arc<Self>,
         acquisition: Option<Acquisition>,
-        change: impl FnOnce(&mut State) -> Event<Question>,
+        change: impl FnOnce(&mut State) -> Event<Arc<Request>>,
     ) -> Left {
-        self.on_at(Moment::now(), acquisition, change)
-    }
-
-    fn on_at(
-        self: &Arc<Self>,
-        now: Moment,
-        acquisition: Option<Acquisition>,
-        change: impl FnOnce(&mut State) -> Event<Question>,
-    ) -> Left {
-        let _told = Tells(&self.changed);
         let (_, left) = self.with(acquisition, |state| {
             let event = change(state);
-            ((), state.queue.on(event, now))
+            ((), state.queue.on(event, Moment::now()))
         });
+        self.changed.notify_waiters();
         left
     }
 
@@ -289,7 +230,7 @@ impl SharedQueue {
 
     /// The queue's request waits: another holder has the lock, with this number of processes before
     /// this one.
-    fn contended(self: &Arc<Self>, asked: &Question, holder: &Holder, ahead: u32) {
+    fn contended(self: &Arc<Self>, asked: &Arc<Request>, holder: &Holder, ahead: u32) {
         self.on(None, |state| {
             state.last = Some(Ok(Contended::of(holder, ahead)));
             Event::Answered(asked.clone(), true)
@@ -299,7 +240,7 @@ impl SharedQueue {
 
     /// It is not known whether another holder has the lock: there was no answer, or `holder` may
     /// not have it.
-    fn unanswered_by(self: &Arc<Self>, asked: &Question, last: Result<&Holder, LockError>) {
+    fn unanswered_by(self: &Arc<Self>, asked: &Arc<Request>, last: Result<&Holder, LockError>) {
         self.on(None, |state| {
             state.last = Some(last.map(|holder| Contended::of(holder, 0)));
             Event::Answered(asked.clone(), false)
@@ -307,7 +248,7 @@ impl SharedQueue {
     }
 
     /// A release of the token was sent while it was asked for.
-    fn spent(self: &Arc<Self>, asked: Question) {
+    fn spent(self: &Arc<Self>, asked: Arc<Request>) {
         self.on(None, |state| {
             state.asked.take_if(|(question, _)| *question == asked);
             Event::Spent(asked)
@@ -324,7 +265,7 @@ impl SharedQueue {
 
     /// The store refuses the queue's request for good. All waiters are sent away, or those that
     /// need the fence that there is not, or the first one if too few replicas had its lock.
-    fn refused(self: &Arc<Self>, asked: &Question, error: LockError) {
+    fn refused(self: &Arc<Self>, asked: &Arc<Request>, error: LockError) {
         let for_fences = error.is_of_fences();
         self.on(None, |state| {
             if state.asked.as_ref().is_none_or(|(question, _)| question != asked) {
@@ -338,29 +279,6 @@ impl SharedQueue {
             state.sent_away = Some((state.queue.last(), error));
             Event::Closes(for_fences)
         });
-    }
-
-    /// Tells the queue the time, if something is due.
-    fn time(self: &Arc<Self>) {
-        if self.state.lock().queue.due().is_none_or(|due| due > Moment::now()) {
-            return;
-        }
-        let left = self.on(None, |_| Event::Time);
-        // A caller that was not polled has asked with this token, and nobody else wants it.
-        let token = left.release.filter(|question| question.is_own);
-        if let Some(request) = token.and_then(|question| question.request.take_over()) {
-            let (core, owner) = (Arc::clone(&self.core), Arc::clone(self) as _);
-            drop(Acquisition::new(core, Arc::new(request), Some(owner)).counted());
-        }
-    }
-
-    /// Number of waiters.
-    fn waiters(&self) -> usize {
-        self.state.lock().queue.count()
-    }
-
-    fn is_fenced(&self) -> bool {
-        self.state.lock().queue.is_fenced()
     }
 
     /// Once no release is in flight: whether one may have been since `since`.
@@ -418,7 +336,7 @@ impl SharedQueue {
             // A holder is known a moment after it has the lock.
             held.as_ref().map(|held| (held.shown(), Some(held.kept_until()))).unwrap_or_default()
         } else if let Some(tenure) = state.queue.offered() {
-            (tenure.token.request.token.holder(), Some(tenure.kept_until))
+            (tenure.token.token.holder(), Some(tenure.kept_until))
         } else {
             match &state.last {
                 Some(Ok(Contended { holder, until, .. })) => (holder.clone(), *until),
@@ -428,55 +346,15 @@ impl SharedQueue {
         holder.free_within = until.map(|until| until.since(Moment::now()));
         Refusal::Contended { key: self.key.clone(), holder: Box::new(holder), queue }
     }
-
-    /// Returns whether a watch has to be started, and the holder. A watch that would sleep too long
-    /// is woken.
-    fn watch(&self, state: &mut State) -> (bool, Option<Arc<dyn OwnHolder>>) {
-        if state.queue.count() == 0 {
-            return (false, None);
-        }
-        let held = state.queue.holder().and(state.holder.as_ref()).and_then(Weak::upgrade);
-        let due = state.queue.due().or(held.as_ref().map(|held| held.ends()));
-        let is_to_start = match (state.watched, due) {
-            // A caller that asks alone delays nobody.
-            (None, Some(due)) if !state.queue.is_asked_alone() => {
-                state.watched = Some(due);
-                true
-            }
-            (Some(watched), Some(due)) if due < watched => {
-                state.watched = Some(due);
-                self.sooner.notify_one();
-                false
-            }
-            _ => false,
-        };
-        (is_to_start, held)
-    }
-
-    /// Starts a watch, if one is needed, after the last one has ended by a panic.
-    fn watch_again(self: &Arc<Self>) {
-        self.with(None, |state| {
-            state.watched = None;
-            ((), Effects::default())
-        });
-    }
 }
 
 impl TokenOwner for SharedQueue {
     fn gone(self: Arc<Self>, request: &Arc<Request>) {
-        let _told = Tells(&self.changed);
         self.with(None, |state| {
-            state.queue.released(&Question::of(request));
+            state.queue.released(request);
             ((), Effects::default())
         });
-    }
-}
-
-impl State {
-    /// Forgets the last callers, when there are none any more.
-    fn forget(&mut self) {
-        (self.last, self.holder) = Default::default();
-        self.queue.shrink();
+        self.changed.notify_waiters();
     }
 }
 
@@ -484,11 +362,11 @@ impl Left {
     /// The request for `question`. `retired` is the token of an offer that has ended.
     fn request_for(
         &mut self,
-        question: Question,
+        question: Arc<Request>,
         retired: Option<Acquisition>,
         withdrawn: oneshot::Receiver<()>,
     ) -> ToSend {
-        let is_same = |own: &mut Acquisition| own.request().token == question.request.token;
+        let is_same = |own: &mut Acquisition| **own.request() == *question;
         let acquisition = self.acquisition.take_if(is_same);
         let retired = retired.map(|acquisition| Before { acquisition, report: None });
         let before = retired.or_else(|| {

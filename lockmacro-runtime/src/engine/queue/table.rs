@@ -53,20 +53,6 @@ impl Queues {
             queues.iter().for_each(|queue| queue.closes());
         }
     }
-
-    /// Replaces all queues by new ones. The store has forgotten all locks: each holder has lost its
-    /// lock.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn reset(&self) {
-        for table in &self.tables {
-            let queues = std::mem::take(&mut *table.lock()).queues;
-            for queue in queues.into_values() {
-                if let Some(holder) = queue.holder() {
-                    holder.is_forgotten();
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]

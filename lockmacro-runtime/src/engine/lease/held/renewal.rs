@@ -1,14 +1,15 @@
 //! Renewals of a granted lock: the requests, and the effect of each answer.
 
 use std::mem;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::Held;
+use crate::engine::cleanup::timetable::{Over, Timed};
 use crate::engine::core::inside_runtime;
-use crate::engine::lease::renewals::{Over, Renewable};
 use crate::engine::telemetry;
 use crate::store::dispatch::{Renewing, Store};
 use crate::value::backoff::Backoff;
@@ -111,12 +112,8 @@ impl Held {
     }
 }
 
-impl Renewable for Held {
-    fn wants_renewal(&self) -> bool {
-        self.state.lock().lease.wants_renewal()
-    }
-
-    fn renew<'a>(&'a self, store: &'a Store, over: &'a Over<'a>) -> BoxFuture<'a, ()> {
+impl Timed for Held {
+    fn run<'a>(self: Arc<Self>, store: &'a Store, over: &'a Over<'a>) -> BoxFuture<'a, ()> {
         async move {
             let (request, sent) = (&*self.request, Moment::now());
             let (is_renewal, ttl) = {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{Contended, OwnHolder, Question, SharedQueue, State, Tells, Tenure};
+use super::{Contended, OwnHolder, SharedQueue, State, Tenure};
 use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
+use crate::engine::core::turn;
 use crate::engine::in_flight::TokenOwner as _;
 use crate::engine::queue::key_queue::{Arrival, Effects, Event, Found, Ticket};
 use crate::protocol::answer::{Queueing, Released};
@@ -102,7 +103,6 @@ impl InQueue {
     /// The caller has the lock, as `holder`: it was granted, or the caller has taken it up. Returns
     /// false if the queue has gone on with the token.
     pub(crate) fn granted(&self, holder: Weak<dyn OwnHolder>) -> bool {
-        let _told = Tells(&self.queue.changed);
         let (is_ours, _) = self.queue.with(None, |state| {
             let effects = state.queue.granted_to(self.ticket);
             let is_ours = state.queue.holder() == Some(self.ticket);
@@ -111,6 +111,7 @@ impl InQueue {
             }
             (is_ours, effects)
         });
+        self.queue.changed.notify_waiters();
         is_ours
     }
 
@@ -141,7 +142,7 @@ impl InQueue {
     fn asks_no_more(
         &self,
         acquisition: Option<Acquisition>,
-        change: impl FnOnce(&mut State) -> Event<Question>,
+        change: impl FnOnce(&mut State) -> Event<Arc<Request>>,
     ) {
         let mut is_ours = false;
         let left = self.queue.on(acquisition, |state| {
@@ -188,13 +189,15 @@ impl InQueue {
 
     /// The holder ends. The lock is passed on within the turn if it `may_pass`.
     pub(crate) fn ends(&self, tenure: Tenure, may_pass: bool, acquisition: Acquisition) -> Ended {
-        let queue = &self.queue;
-        let now = Moment::now();
-        let left = queue.on_at(now, Some(acquisition), |state| {
-            let passes = may_pass && state.queue.count() > 0 && !queue.core.shutdown.is_closed();
-            let turn = if passes { queue.core.turn(&queue.key) } else { Duration::ZERO };
+        let (queue, core) = (&self.queue, &self.queue.core);
+        let left = queue.on(Some(acquisition), |state| {
+            let passes = may_pass && state.queue.count() > 0 && !core.shutdown.is_closed();
+            let turn = match passes {
+                true => turn(core.defaults.turn, core.store().servers().round_trip(&queue.key)),
+                false => Duration::ZERO,
+            };
             if state.queue.holder() == Some(self.ticket) {
-                state.holder_ended = Some(now);
+                state.holder_ended = Some(Moment::now());
             }
             Event::Ends { by: self.ticket, tenure, turn }
         });
@@ -218,7 +221,7 @@ impl InQueue {
             Event::Ends { by: self.ticket, tenure, turn: Duration::ZERO }
         });
         // No caller waits for a release, which comes with the end of the holder.
-        Arc::clone(&self.queue).gone(&token.request);
+        Arc::clone(&self.queue).gone(&token);
         left.acquisition
     }
 }

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, select};
+use scopeguard::{ScopeGuard, guard};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::{Before, Question, SharedQueue, Tenure, ToSend};
+use super::{Before, SharedQueue, Tenure, ToSend};
 use crate::engine::cleanup::acquisition::{Acquisition, PAUSE, Refusal};
 use crate::engine::in_flight::TokenOwner as _;
 use crate::protocol::answer::{Answer, Grant, Queueing};
 use crate::protocol::lease;
-use crate::protocol::request::Witness;
+use crate::protocol::request::{Request, Witness};
 use crate::store::dispatch::Store;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::holder::Holder;
@@ -28,33 +29,17 @@ const REPEATED: Duration = Duration::from_secs(2);
 impl SharedQueue {
     /// Sends the request of the queue.
     pub(super) fn send(self: &Arc<Self>, to_send: ToSend) {
-        let (queue, question) = (Arc::clone(self), to_send.question.clone());
-        let job = (Open { queue, question, is_over: false }, to_send);
-        // Where there is no thread, the job is dropped.
-        let _ = self.core.background.spawn(move |store| async move {
-            let (mut open, to_send) = job;
-            ask(&open.queue, to_send, &store).await;
-            open.is_over = true;
-        });
-    }
-}
-
-/// A request of the queue, from before it is sent until it is over. If this is dropped earlier, as
-/// by a panic, the waiters are sent away.
-struct Open {
-    queue: Arc<SharedQueue>,
-    question: Question,
-    is_over: bool,
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        if !self.is_over {
+        // If the job is dropped before its end, as where there is no thread, the waiters are sent
+        // away.
+        let open = guard((Arc::clone(self), to_send.question.clone()), |(queue, question)| {
             let detail = "the background thread could not request the lock";
-            let error = LockError::unavailable(Unavailability::Local, detail);
-            self.queue.refused(&self.question, error);
-            Arc::clone(&self.queue).gone(&self.question.request);
-        }
+            queue.refused(&question, LockError::unavailable(Unavailability::Local, detail));
+            queue.gone(&question);
+        });
+        let _ = self.core.background.spawn(move |store| async move {
+            ask(&open.0, to_send, &store).await;
+            ScopeGuard::into_inner(open);
+        });
     }
 }
 
@@ -73,7 +58,7 @@ async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Arc<Store>) {
         Ok(None) => return queue.spent(question),
         Err(error) => {
             queue.refused(&question, error);
-            return Arc::clone(queue).gone(&question.request);
+            return Arc::clone(queue).gone(&question);
         }
     };
     loop {
@@ -118,11 +103,11 @@ async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Arc<Store>) {
 /// caller that has asked it before.
 fn acquisition_of(
     queue: &Arc<SharedQueue>,
-    question: &Question,
+    question: &Arc<Request>,
     sent: Option<Acquisition>,
 ) -> Result<Option<Acquisition>, LockError> {
     // All tokens without random bits are the same one: to the store, two processes were one holder.
-    if question.request.token == question.request.token.spent() {
+    if question.token == question.token.spent() {
         let detail = "the system has no random bits for a token";
         return Err(LockError::unavailable(Unavailability::Local, detail));
     }
@@ -132,21 +117,21 @@ fn acquisition_of(
     let store = queue.core.store();
     let is_for_a_while = !store.servers().are_several() && !store.is_replicated();
     let longest = if is_for_a_while { CONFIRM_WINDOW } else { Duration::MAX };
-    let request = question.request.of_waiters(question.is_own, longest, Arc::new(asked));
+    let request = question.of_waiters(longest, Arc::new(asked));
     let Some(request) = request else { return Ok(None) };
     if let Some(mut sent) = sent {
         return Ok(Some(sent.give_to(Arc::new(request))));
     }
     let (core, owner) = (Arc::clone(&queue.core), Arc::clone(queue) as _);
     let mut acquisition = Acquisition::new(core, Arc::new(request), Some(owner));
-    if question.is_own {
+    if !question.is_of_queue {
         return Ok(Some(acquisition.counted()));
     }
     acquisition.enter()?;
     Ok(Some(acquisition))
 }
 
-fn tenure(token: Question, acquisition: &Acquisition, grant: &Grant) -> Tenure {
+fn tenure(token: Arc<Request>, acquisition: &Acquisition, grant: &Grant) -> Tenure {
     let now = Moment::now();
     Tenure {
         token,
@@ -193,7 +178,7 @@ async fn release(store: Arc<Store>, Before { mut acquisition, report }: Before) 
 #[derive(Debug)]
 struct Asked {
     queue: Arc<SharedQueue>,
-    question: Question,
+    question: Arc<Request>,
 }
 
 impl Witness for Asked {
@@ -206,10 +191,10 @@ impl Witness for Asked {
     }
 
     fn callers(&self) -> usize {
-        self.queue.waiters()
+        self.queue.state.lock().queue.count()
     }
 
     fn is_fenced(&self) -> bool {
-        self.queue.is_fenced()
+        self.queue.state.lock().queue.is_fenced()
     }
 }

@@ -145,6 +145,6 @@ mod tests {
             matches!(waited, Poll::Ready(Waited::Refused(Refusal::Failed(LockError::ShutDown))));
         assert!(is_refused);
         drop(waiting);
-        assert_eq!(queue.waiters(), 1, "only the one that asks is left");
+        assert_eq!(queue.state.lock().queue.count(), 1, "only the one that asks is left");
     }
 }

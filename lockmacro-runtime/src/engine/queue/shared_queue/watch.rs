@@ -1,60 +1,81 @@
-//! The watch of a key queue: the background thread tells the queue the time, and notices holders
-//! that have lost the lock.
+//! The watch of a key queue: while there are waiters, the background thread tells the queue the
+//! time, and notices a holder that has lost the lock.
 
-use std::sync::Arc;
-use std::thread;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::time::timeout;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 
-use super::SharedQueue;
+use super::{OwnHolder, SharedQueue, State};
+use crate::engine::cleanup::acquisition::Acquisition;
+use crate::engine::cleanup::timetable::{Over, Timed};
+use crate::engine::queue::key_queue::Event;
+use crate::store::dispatch::Store;
 use crate::value::time::Moment;
 
 /// Longest time between two checks of a queue with waiters.
 const LOOK: Duration = Duration::from_secs(2);
 
 impl SharedQueue {
-    /// Starts the watch of a queue with waiters.
-    pub(super) fn start_watch(self: &Arc<Self>) {
-        let queue = Arc::clone(self);
-        if self.core.background.spawn(move |_| watch(queue)).is_err() {
-            self.state.lock().watched = None;
+    /// Has the queue looked at when something is due. Returns the holder, if there are waiters.
+    pub(super) fn watch(self: &Arc<Self>, state: &mut State) -> Option<Arc<dyn OwnHolder>> {
+        // A caller that asks alone delays nobody.
+        if state.queue.count() == 0 || state.queue.is_asked_alone() {
+            return None;
+        }
+        let held = state.queue.holder().and(state.holder.as_ref()).and_then(Weak::upgrade);
+        if let Some(due) = state.queue.due().or(held.as_ref().map(|held| held.ends())) {
+            match &mut state.watched {
+                Some((enrolled, next)) if due < *next => {
+                    enrolled.sooner(due);
+                    *next = due;
+                }
+                Some(_) => {}
+                None => {
+                    let (watched, now) = (Arc::downgrade(self) as _, Moment::now());
+                    let enrolled = self.core.background.watch(watched, now, Some(due));
+                    state.watched = enrolled.ok().flatten().map(|enrolled| (enrolled, due));
+                }
+            }
+        }
+        held
+    }
+
+    /// Tells the queue the time, if something is due.
+    fn time(self: &Arc<Self>) {
+        if self.state.lock().queue.due().is_none_or(|due| due > Moment::now()) {
+            return;
+        }
+        let left = self.on(None, |_| Event::Time);
+        // A caller that was not polled has asked with this token, and nobody else wants it.
+        let token = left.release.filter(|question| !question.is_of_queue);
+        if let Some(request) = token.and_then(|question| question.take_over()) {
+            let (core, owner) = (Arc::clone(&self.core), Arc::clone(self) as _);
+            drop(Acquisition::new(core, Arc::new(request), Some(owner)).counted());
         }
     }
 }
 
-/// Watches a queue for as long as there are waiters.
-async fn watch(queue: Arc<SharedQueue>) {
-    let watch = Watch(queue);
-    while let Some(pause) = look(&watch.0) {
-        let _ = timeout(pause, watch.0.sooner.notified()).await;
-    }
-}
-
-/// The watch of a queue. If it ends by a panic, such as one in the code of a waker, another
-/// watch is started.
-struct Watch(Arc<SharedQueue>);
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.watch_again();
+impl Timed for SharedQueue {
+    fn run<'a>(self: Arc<Self>, _: &'a Store, over: &'a Over<'a>) -> BoxFuture<'a, ()> {
+        async move {
+            // `lasts` reports a loss to the queue.
+            self.holder().and_then(|holder| holder.lasts());
+            self.time();
+            let ends = self.holder().map(|holder| holder.ends());
+            let (now, mut state) = (Moment::now(), self.state.lock());
+            let due = state.queue.due().or(ends).map(|due| due.since(now));
+            let next = now.after(due.unwrap_or(LOOK).clamp(Duration::from_millis(1), LOOK));
+            // After a shutdown no caller waits for a lock, even if its future was not polled since.
+            let is_open = state.queue.offered().is_some() || !self.core.shutdown.is_closed();
+            if state.queue.count() == 0 || !is_open {
+                state.watched = None;
+            } else if let Some((_, at)) = &mut state.watched {
+                *at = next;
+                over(Some(next));
+            }
         }
+        .boxed()
     }
-}
-
-/// Checks a queue. Returns the pause until the next check; `None` without waiters, whose watch
-/// ends.
-fn look(queue: &Arc<SharedQueue>) -> Option<Duration> {
-    // `lasts` reports a loss to the queue.
-    queue.holder().and_then(|holder| holder.lasts());
-    queue.time();
-    let ends = queue.holder().map(|holder| holder.ends());
-    let (now, mut state) = (Moment::now(), queue.state.lock());
-    let due = state.queue.due().or(ends).map(|due| due.since(now));
-    let pause = due.unwrap_or(LOOK).clamp(Duration::from_millis(1), LOOK);
-    // After a shutdown no caller waits for a lock, even if its future was not polled since.
-    let is_open = state.queue.offered().is_some() || !queue.core.shutdown.is_closed();
-    state.watched = (state.queue.count() > 0 && is_open).then(|| now.after(pause));
-    state.watched.map(|_| pause)
 }
