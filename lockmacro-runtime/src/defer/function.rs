@@ -222,7 +222,7 @@ impl<A> DeferredFn<A> {
             Err(error) => return error,
         };
         let background = &manager.core().background;
-        let deferrer = manager.core().deferrer_of(&background.store());
+        let deferrer = manager.core().deferrer_of(&background.store);
         deferred(busy, background.block_on(deferrer.put(job)).and_then(|stored| stored))
     }
 

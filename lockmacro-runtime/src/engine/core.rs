@@ -83,8 +83,7 @@ impl Core {
     /// [`ready`](Core::ready) by the background thread, for blocking callers.
     pub(crate) fn ready_blocking(&self) -> Result<(), LockError> {
         may_block()?;
-        let store = self.background.store();
-        self.background.block_on(store.ready())?
+        self.background.block_on(self.background.store.ready())?
     }
 
     /// Checks that the servers are reachable and permit the commands that locks need.
@@ -108,7 +107,7 @@ impl Core {
 
     /// Whether the server may have been replaced since a request was sent.
     pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
-        self.store().servers().may_forget() && self.background.has_changed_since(sent)
+        self.store().servers().may_forget() && self.background.timetable.has_changed_since(sent)
     }
 
     /// The queue of deferred calls: to add calls, to list them, and to retry dead letters.

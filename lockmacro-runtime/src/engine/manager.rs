@@ -61,7 +61,7 @@ impl Manager {
         self.shutdown.close();
         // A woken waiter notices the shutdown.
         self.store().servers().alarm();
-        self.background.store().servers().alarm();
+        self.background.store.servers().alarm();
         self.queues.close();
         let empty = tokio::time::timeout(timeout, self.in_flight.empty()).await;
         let held = self.in_flight.count();

@@ -20,12 +20,6 @@ impl<T> Mutex<T> {
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(sync::PoisonError::into_inner)
     }
-
-    /// Locks the mutex if it is free.
-    #[cfg(test)]
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.0.try_lock().ok()
-    }
 }
 
 /// Waits until `check` has a result: checks now, and whenever all waiters of `changes` are

@@ -30,7 +30,7 @@
 //! |---|---|---|
 //! | `Ask` | `KeyQueue::arrive`, `request`; `shared_queue::request::ask` | `acquire.lua` |
 //! | `AskAgain` | `tick` | `acquire.lua` |
-//! | `Renew` | `renewals.rs`, `Lease::wants_renewal` | `renew.lua` |
+//! | `Renew` | `timetable.rs`, `Lease::wants_renewal` | `renew.lua` |
 //! | `Pass`, `TakeUp` | `KeyQueue::offer`, `poll`; `Tenure::serves` | – |
 //! | `Release` | `Held::pass_on`, `shared_queue::request::release` | `release.lua`, `release_uncontended.lua` |
 //! | `ReleaseAgain` | `DroppedLock::release` | `release.lua` |

@@ -144,7 +144,7 @@ fn begin(
     }
     // The runtime of a blocked thread may be blocked with it.
     let store = match blocks {
-        true => manager.background.store(),
+        true => Arc::clone(&manager.background.store),
         false => Arc::clone(&manager.store),
     };
     ControlFlow::Continue(Caller { manager, store, request, wanted, has_queue })

@@ -45,24 +45,25 @@ type Jobs = (mpsc::UnboundedSender<Job>, Handle);
 pub(crate) struct Background {
     /// The process that made the manager.
     process: u32,
+    /// The store, through the connection of the thread.
+    pub(crate) store: Arc<Store>,
+    pub(crate) timetable: Arc<Timetable>,
+    cleanup: Arc<Cleanup>,
     thread: Mutex<Thread>,
 }
 
-/// The background thread, and its work.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Thread {
-    store: Arc<Store>,
     jobs: Option<Jobs>,
     /// A thread ends when its jobs are done, and does not wait for further ones.
     stopped: bool,
-    timetable: Arc<Timetable>,
-    cleanup: Arc<Cleanup>,
 }
 
 impl Background {
     /// A background thread for the locks of `store`. It starts with the first job.
     pub(crate) fn new(store: &Store) -> Self {
-        Self { process: process::id(), thread: Mutex::new(Thread::new(store)) }
+        let (timetable, cleanup, thread) = Default::default();
+        Self { process: process::id(), store: Arc::new(store.apart()), timetable, cleanup, thread }
     }
 
     /// Whether this process was forked from the one that made the manager.
@@ -80,24 +81,21 @@ impl Background {
         sent: Moment,
         due: Option<Moment>,
     ) -> Result<Option<Enrolled>, LockError> {
-        let mut here = self.thread.lock();
-        if due.is_none() && !here.store.servers().may_forget() {
+        if due.is_none() && !self.store.servers().may_forget() {
             return Ok(None);
         }
-        let (enrolled, due) = here.timetable.enroll(timed, sent, due);
-        if due || here.store.servers().may_fail_over() {
-            here.jobs()?;
+        let (enrolled, due) = self.timetable.enroll(timed, sent, due);
+        if due || self.store.servers().may_fail_over() {
+            self.jobs()?;
         }
         Ok(Some(enrolled))
     }
 
     /// Confirms every held lock at once.
     pub(crate) fn confirm_all(&self) {
-        let mut here = self.thread.lock();
-        let is_any = here.timetable.all_due(Moment::now());
-        let started = is_any.then(|| here.jobs());
-        drop(here);
-        if let Some(Err(error)) = started {
+        if self.timetable.all_due(Moment::now())
+            && let Err(error) = self.jobs()
+        {
             tracing::error!(
                 %error,
                 "held locks are not confirmed at the new server: \
@@ -111,9 +109,7 @@ impl Background {
         if self.is_forked() {
             return;
         }
-        let cleanup = Arc::clone(&self.thread.lock().cleanup);
-        // Kept here: dropping the last reference may start another job, which wants the mutex.
-        let Some(dropped) = cleanup.take(Arc::clone(&request), guard) else { return };
+        let Some(dropped) = self.cleanup.take(Arc::clone(&request), guard) else { return };
         if let Err(error) = self.spawn(move |store| dropped.release(store)) {
             let key = request.listed();
             tracing::error!(%key, %error, "dropped lock not released: it ends with its ttl");
@@ -148,7 +144,7 @@ impl Background {
             return Err(no_thread("this process was forked"));
         }
         // Sent, or dropped, without the mutex, as what a job drops may start another one.
-        let (sender, runtime) = self.thread.lock().jobs()?;
+        let (sender, runtime) = self.jobs()?;
         let sent = sender.send(Box::new(move |store| Box::pin(job(store))));
         sent.map(|()| runtime).map_err(|_| no_thread("it ended"))
     }
@@ -156,16 +152,9 @@ impl Background {
     /// Ends the thread when its work is done: within a few seconds when no lock is held, see
     /// [`Cleanup::close`]. A later job gets a thread of its own.
     pub(crate) fn stop(&self) {
-        let mut here = self.thread.lock();
-        here.timetable.close();
-        here.cleanup.close();
-        here.stopped = true;
-        here.jobs.take();
-    }
-
-    /// Whether the server may have been replaced since a request was sent.
-    pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
-        self.thread.lock().timetable.has_changed_since(sent)
+        self.timetable.close();
+        self.cleanup.close();
+        *self.thread.lock() = Thread { jobs: None, stopped: true };
     }
 
     /// Blocks the thread until the future is ready, which runs as [`inside`](Background::inside).
@@ -192,42 +181,23 @@ impl Background {
         Ok(inside.await)
     }
 
-    /// The store, through the connection of the background thread.
-    pub(crate) fn store(&self) -> Arc<Store> {
-        Arc::clone(&self.thread.lock().store)
-    }
-}
-
-impl Thread {
-    fn new(store: &Store) -> Self {
-        Self {
-            store: Arc::new(store.apart()),
-            jobs: None,
-            stopped: false,
-            timetable: Arc::default(),
-            cleanup: Arc::default(),
-        }
-    }
-
     /// Where jobs run: the sender of the jobs, and the runtime. It may have been the caller's, and
     /// have ended: then the jobs start again.
-    fn jobs(&mut self) -> Result<Jobs, LockError> {
-        let jobs = match self.jobs.take().filter(|(jobs, _)| !jobs.is_closed()) {
-            Some(jobs) => jobs,
-            None => {
-                let jobs = start(Arc::clone(&self.store)).map_err(no_thread)?;
-                let timetable = Arc::clone(&self.timetable);
-                let job: Job = Box::new(move |store| Box::pin(timetable.work(store)));
-                jobs.0.send(job).map_err(|_| no_thread("it ended"))?;
-                jobs
-            }
-        };
-        self.jobs = (!self.stopped).then(|| jobs.clone());
+    fn jobs(&self) -> Result<Jobs, LockError> {
+        let mut here = self.thread.lock();
+        if let Some(jobs) = here.jobs.as_ref().filter(|(jobs, _)| !jobs.is_closed()) {
+            return Ok(jobs.clone());
+        }
+        let jobs = start(Arc::clone(&self.store)).map_err(no_thread)?;
+        let timetable = Arc::clone(&self.timetable);
+        let job: Job = Box::new(move |store| Box::pin(timetable.work(store)));
+        jobs.0.send(job).map_err(|_| no_thread("it ended"))?;
+        here.jobs = (!here.stopped).then(|| jobs.clone());
         Ok(jobs)
     }
 }
 
-impl Drop for Thread {
+impl Drop for Background {
     fn drop(&mut self) {
         self.timetable.close();
         self.cleanup.close();
@@ -271,11 +241,7 @@ fn no_thread(why: impl ToString) -> LockError {
 
 #[cfg(test)]
 mod tests {
-    use crate::protocol::shutdown::Shutdown;
-    use crate::value::token::Token;
     use std::process::Command;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::task::{Context, Wake, Waker};
     use std::time::{Duration, Instant};
 
     use super::*;
@@ -283,32 +249,6 @@ mod tests {
 
     const JOBS: usize = 5_000;
     const MEGABYTE: usize = 1 << 20;
-
-    /// A waker that tries to take the mutex of the background thread, and keeps the result.
-    struct TakesMutex(Arc<Background>, AtomicBool);
-
-    impl Wake for TakesMutex {
-        fn wake(self: Arc<Self>) {
-            self.1.store(self.0.thread.try_lock().is_some(), Ordering::SeqCst);
-        }
-    }
-
-    #[tokio::test]
-    async fn a_waiter_woken_by_an_alarm_may_use_the_background_thread() {
-        let memory = Memory::new();
-        let background = Arc::new(Background::new(&Store::Memory(memory.clone())));
-        let hour = Duration::from_secs(60 * 60);
-        let token = || Token::new("test", "", "").unwrap();
-        let [held, waits] = [(); 2].map(|()| Request::new("order:1".into(), token(), hour));
-        memory.acquire(&held).unwrap();
-        let shutdown = Shutdown::default();
-        let mut waiting = pin!(memory.wait(&waits, hour, &shutdown));
-        let woken = Arc::new(TakesMutex(Arc::clone(&background), AtomicBool::new(false)));
-        let waker = Waker::from(Arc::clone(&woken));
-        assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        background.store().servers().alarm();
-        assert!(woken.1.load(Ordering::SeqCst), "the mutex was held, or no waiter was woken");
-    }
 
     #[tokio::test]
     async fn a_job_after_the_end_of_the_thread_leaves_no_thread() {
@@ -319,7 +259,7 @@ mod tests {
             assert_eq!(background.call(move |_| async move { job }).await, Ok(job));
         }
         // Each thread has the store.
-        let threads = || Arc::strong_count(&background.thread.lock().store) - 1;
+        let threads = || Arc::strong_count(&background.store) - 1;
         let started = Instant::now();
         while threads() > 0 {
             assert!(started.elapsed() < Duration::from_secs(60), "{} left", threads());

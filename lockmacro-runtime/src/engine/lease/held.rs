@@ -340,13 +340,13 @@ impl Held {
         }
         // A lock acquired by a plain thread may be released on another executor than tokio.
         let background = &self.manager.background;
-        background.inside(self.release_at(&background.store())).await?
+        background.inside(self.release_at(&background.store)).await?
     }
 
     /// The same for blocking callers.
     pub(crate) fn release_blocking(&self) -> Result<Released, LockError> {
         let background = &self.manager.background;
-        background.block_on(self.release_at(&background.store()))?
+        background.block_on(self.release_at(&background.store))?
     }
 
     /// The same through this connection to the store.
