@@ -453,8 +453,10 @@ impl<F> Lock<F> {
     /// lock is released in the background.
     ///
     /// A future that is polled once and then neither polled nor dropped, as in a `select!` whose
-    /// other branch awaits for long, may have the lock for its ttl. Callers of the same process
-    /// that wait go on without it after the time of an answer.
+    /// other branch awaits for long, may have been granted the lock. An exclusive lock on one key
+    /// is taken from it: after the time of an answer for callers of the same process that wait, and
+    /// a few seconds after the manager's timeout otherwise. The future asks again when it is polled.
+    /// A shared lock, or a lock on several keys, stays for its ttl.
     ///
     /// # Panics
     /// Panics inside of tokio when the runtime was built without `enable_time` and `enable_io`.

@@ -1,7 +1,9 @@
 //! Ports that nobody else gets, in this process or another.
 
+use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
+use std::sync::{LazyLock, Mutex};
 
 use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
@@ -14,8 +16,19 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// One of the system's choice. Nothing listens there yet.
+    /// One of the system's choice, which this process has not had before: a client of an earlier
+    /// server may still try to connect there. Nothing listens there yet.
     pub(crate) fn any() -> Port {
+        static HAD: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
+        loop {
+            let port = Port::free();
+            if HAD.lock().expect("no panic").insert(port.number) {
+                return port;
+            }
+        }
+    }
+
+    fn free() -> Port {
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
         let socket = socket.expect("a socket");

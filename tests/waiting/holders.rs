@@ -5,6 +5,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use futures::poll;
 use lockmacro_runtime::{Lock, LockGuard, LockManager};
 use lockmacro_tests::queue::Queue;
 use lockmacro_tests::times::IN_TIME;
@@ -15,6 +16,10 @@ use crate::{
     CONFIRM_WINDOW, KEY, LONG_TTL, Locked, POLLED, PUSHED, lock, ms, requests, served,
     timeout_here, waiting,
 };
+
+/// Longer than a caller keeps a lock that it has asked for, alone in its process, without being
+/// polled: the time of an answer, the patience with a late waiter, and the interval of the sweep.
+const ASKED_ALONE: Duration = Duration::from_secs(8);
 
 /// A process that dies leaves a lock that nobody releases.
 fn die(guard: LockGuard) {
@@ -186,5 +191,30 @@ async fn a_waiter_that_is_not_polled_is_passed_over_by_its_process(backend: &Bac
         served(PUSHED, next).await;
         // It has kept its place, and asks when it is polled.
         served(PUSHED, idle).await;
+    }
+}
+
+/// As in a `select!` whose other branch awaits for long. Its process has no other caller.
+#[on(redis, both_runtimes)]
+async fn a_caller_that_has_asked_and_is_not_polled_keeps_the_lock_for_seconds(backend: &Backend) {
+    let ours = backend.manager_from(LockManager::builder()).await;
+    let theirs = backend.manager().await;
+    for waits in [false, true] {
+        let key = backend.key(if waits { "order:42" } else { "order:43" });
+        let caller = if waits { waiting(&ours, &key) } else { lock(&ours, &key) };
+        let mut idle = Box::pin(caller.acquire());
+        assert!(poll!(&mut idle).is_pending(), "it has asked");
+        let has_it = async || backend.admins().iter_mut().any(|admin| admin.get(&key).is_some());
+        eventually("it has the lock", PUSHED, has_it).await;
+        let next = timeout(ASKED_ALONE, waiting(&theirs, &key).acquire()).await.expect("in time");
+        let next = next.expect("served");
+        // It asks again when it is polled.
+        assert_eq!(timeout(ms(50), &mut idle).await.is_err(), waits, "busy");
+        next.release().await.expect("still held");
+        if waits {
+            let guard = timeout(PUSHED, idle).await.expect("in time").expect("served");
+            guard.release().await.expect("still held");
+        }
+        backend.becomes_free(&key, PUSHED).await;
     }
 }

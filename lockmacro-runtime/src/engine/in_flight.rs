@@ -43,15 +43,8 @@ pub(crate) trait TokenOwner: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct InFlightGuard {
     all: Arc<InFlight>,
-    owner: Option<(Arc<dyn TokenOwner>, Arc<Request>)>,
-}
-
-impl InFlightGuard {
-    /// The same guard, whose drop is reported to this owner of the token.
-    pub(crate) fn of_token(mut self, owner: Option<(Arc<dyn TokenOwner>, Arc<Request>)>) -> Self {
-        self.owner = owner;
-        self
-    }
+    /// The owner of its token, to which the drop of this is reported.
+    pub(crate) owner: Option<(Arc<dyn TokenOwner>, Arc<Request>)>,
 }
 
 impl Drop for InFlightGuard {

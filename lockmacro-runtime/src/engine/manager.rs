@@ -17,7 +17,7 @@ static INSTALLED: OnceLock<Arc<Manager>> = OnceLock::new();
 #[derive(Debug)]
 pub(crate) struct Manager {
     core: Arc<Core>,
-    queues: Queues,
+    queues: Arc<Queues>,
 }
 
 impl Deref for Manager {
@@ -30,7 +30,7 @@ impl Deref for Manager {
 
 impl Manager {
     pub(crate) fn new(core: Arc<Core>) -> Arc<Self> {
-        Arc::new(Self { core, queues: Queues::default() })
+        Arc::new(Self { core, queues: Arc::default() })
     }
 
     /// The manager that was installed.

@@ -213,12 +213,12 @@ impl Caller {
     /// Acquires a lock that belongs to no queue, as it is shared or has several keys.
     async fn acquire_outside(&self) -> Result<Acquired, LockError> {
         let request = Arc::clone(&self.request);
-        let mut own = Acquisition::new(Arc::clone(&self.manager), request, None);
-        let answered = match own.enter() {
-            Ok(()) => ask_outside(&self.manager, &mut own, &self.store).await,
-            Err(error) => Err(Refusal::Failed(error)),
+        let guard = match self.manager.enter() {
+            Ok(guard) => guard,
+            Err(error) => return self.refused(Refusal::Failed(error)),
         };
-        match answered {
+        let mut own = Acquisition::new(guard, Arc::clone(&self.manager), request, None);
+        match ask_outside(&self.manager, &mut own, &self.store).await {
             Ok(grant) => self.wanted.granted(own, grant, None)?.ok_or_else(unanswered),
             Err(refusal) => self.wanted.refused(&self.manager, own.request(), refusal),
         }

@@ -41,13 +41,15 @@ pub(crate) async fn ask(
 ) -> Answered {
     let queue = Arc::clone(&caller.queue);
     let (core, owner) = (Arc::clone(&queue.core), Arc::clone(&queue) as _);
-    let mut own = Acquisition::new(core, Arc::clone(request), Some(owner));
-    let entered = own.enter();
+    let own = match core.enter() {
+        Ok(guard) => Acquisition::new(guard, core, Arc::clone(request), Some(owner)),
+        Err(error) => {
+            caller.leave(None);
+            return Answered::Refused(Refusal::Failed(error));
+        }
+    };
     // A caller that is dropped leaves the queue.
     let asking = guard((caller, own), |(caller, own)| caller.leave(Some(own)));
-    if let Err(error) = entered {
-        return Answered::Refused(Refusal::Failed(error));
-    }
     let answer = {
         let _waiting = WaitingGauge::new(&**request);
         let mut asked = asked(store, request, &queue);

@@ -24,8 +24,6 @@ pub(crate) struct Acquisition {
     request: Arc<Request>,
     /// Counts it as in flight, because there may be something to release.
     guard: Option<InFlightGuard>,
-    /// Informed when nothing is left of the token.
-    owner: Option<Arc<dyn TokenOwner>>,
 }
 
 /// Why the lock was not granted.
@@ -36,13 +34,16 @@ pub(crate) enum Refusal {
 }
 
 impl Acquisition {
-    /// An acquisition whose request was not sent yet. `owner`: the queue, if it is in one.
+    /// The acquisition of a token that may be sent from here on. `guard` counts it as in flight.
+    /// `owner`: the queue, if it is in one.
     pub(crate) fn new(
+        mut guard: InFlightGuard,
         manager: Arc<Core>,
         request: Arc<Request>,
         owner: Option<Arc<dyn TokenOwner>>,
     ) -> Self {
-        Self { manager, request, guard: None, owner }
+        guard.owner = owner.map(|owner| (owner, Arc::clone(&request)));
+        Self { manager, request, guard: Some(guard) }
     }
 
     pub(crate) fn manager(&self) -> &Arc<Core> {
@@ -58,39 +59,28 @@ impl Acquisition {
     pub(crate) async fn release_at(&mut self, store: &Store) -> Result<Released, LockError> {
         let found = store.release(&self.request).await?;
         if self.request.applied().is_known() {
-            drop(self.leaves());
+            self.guard = None;
         }
         Ok(found)
     }
 
     /// Takes the token out, for another request with the same token.
     pub(crate) fn give_to(&mut self, request: Arc<Request>) -> Self {
-        let (manager, owner) = (Arc::clone(&self.manager), self.owner.clone());
-        Self { manager, request, guard: self.guard.take(), owner }
+        Self { manager: Arc::clone(&self.manager), request, guard: self.guard.take() }
     }
 
     /// The token is released by another owner of it.
     pub(crate) fn forget(mut self) {
-        self.guard = None;
-    }
-
-    /// From here on the token may be sent, and dropping the acquisition releases it.
-    pub(crate) fn enter(&mut self) -> Result<(), LockError> {
-        self.guard = Some(self.manager.enter()?);
-        Ok(())
-    }
-
-    /// The same for a token that another owner has sent, also after a shutdown.
-    pub(crate) fn counted(mut self) -> Self {
-        self.guard = Some(self.manager.in_flight.join());
-        self
+        if let Some(mut guard) = self.guard.take() {
+            guard.owner = None;
+        }
     }
 
     /// Becomes an acquisition of the same lock with another token.
     pub(crate) fn renew_token(&mut self) -> Result<(), LockError> {
         let request = Arc::new(self.request.with_new_token()?);
-        *self = Self::new(Arc::clone(&self.manager), request, None);
-        self.enter()
+        *self = Self::new(self.manager.enter()?, Arc::clone(&self.manager), request, None);
+        Ok(())
     }
 
     /// Records the outcome of the request, and returns the grant.
@@ -125,15 +115,7 @@ impl Acquisition {
     /// Marks the token as gone, unless there may be something to release. A queue is told of that
     /// by the drop, after it knows the answer.
     fn forget_unless(&mut self, is_left: bool) {
-        if !is_left && self.owner.is_none() {
-            drop(self.leaves());
-        }
-    }
-
-    /// Takes the guard that counts it as in flight; `None` when it was taken before.
-    fn leaves(&mut self) -> Option<InFlightGuard> {
-        let owner = || self.owner.clone().map(|owner| (owner, Arc::clone(&self.request)));
-        self.guard.take().map(|guard| guard.of_token(owner()))
+        drop(self.guard.take_if(|guard| !is_left && guard.owner.is_none()));
     }
 }
 
@@ -142,7 +124,7 @@ impl Drop for Acquisition {
     fn drop(&mut self) {
         // Of several keys, some may be held, or a part may be in a queue, although no request for
         // the other keys was sent.
-        if let Some(guard) = self.leaves()
+        if let Some(guard) = self.guard.take()
             && (self.request.applied().may_be() || !self.request.several().is_empty())
         {
             self.manager.background.clean_up(Arc::clone(&self.request), guard);

@@ -2,23 +2,37 @@
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
+use crate::engine::cleanup::timetable::{Enrolled, Over, Timed};
 use crate::engine::core::Core;
 use crate::engine::queue::shared_queue::SharedQueue;
+use crate::store::dispatch::Store;
 use crate::value::key::LockKey;
 use crate::value::random::{HashMap, Hashing};
 use crate::value::sync::Mutex;
+use crate::value::time::Moment;
 
 /// Number of tables. Callers of different keys seldom contend for the same mutex.
 const TABLES: usize = 16;
 /// Unused queues are kept for later callers up to this number in each table.
 const KEPT: usize = 128;
+/// Interval at which all queues are told the time, for callers that ask alone and are not polled.
+const SWEEP: Duration = Duration::from_secs(1);
 
 /// The queues that are used, and some unused ones.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     tables: [Mutex<Table>; TABLES],
     hasher: Hashing,
+    /// A caller came since the last sweep.
+    is_used: AtomicBool,
+    /// The sweep, which ends after one in which no caller has come or asks.
+    sweep: Mutex<Option<Enrolled>>,
 }
 
 #[derive(Debug, Default)]
@@ -30,7 +44,11 @@ struct Table {
 
 impl Queues {
     /// The queue of a key, which is made if there is none.
-    pub(crate) fn of(&self, key: &LockKey, core: &Arc<Core>) -> Arc<SharedQueue> {
+    pub(crate) fn of(self: &Arc<Self>, key: &LockKey, core: &Arc<Core>) -> Arc<SharedQueue> {
+        if !self.is_used.load(Ordering::Relaxed) {
+            self.is_used.store(true, Ordering::Relaxed);
+            self.plan(core);
+        }
         let hash = self.hasher.hash_one(key.as_str());
         let mut table = self.tables[usize::from(hash as u8) % TABLES].lock();
         if let Some(queue) = table.queues.get(key.as_str()) {
@@ -46,12 +64,41 @@ impl Queues {
         queue
     }
 
+    /// Plans a sweep, unless there is one. A store in memory answers at once: no caller asks for
+    /// long there.
+    fn plan(self: &Arc<Self>, core: &Core) {
+        let mut sweep = self.sweep.lock();
+        if sweep.is_none() && !core.store().servers().answer_time().is_zero() {
+            let (queues, now) = (Arc::downgrade(self) as _, Moment::now());
+            // Fails where there is no thread, and then no caller waits in a queue either.
+            let planned = core.background.watch(queues, now, Some(now.after(SWEEP)));
+            *sweep = planned.ok().flatten();
+        }
+    }
+
     /// The manager is shut down: every waiter is sent away.
     pub(crate) fn close(&self) {
-        for table in &self.tables {
-            let queues: Vec<_> = table.lock().queues.values().cloned().collect();
-            queues.iter().for_each(|queue| queue.closes());
+        self.all().for_each(|queue| queue.closes());
+    }
+
+    fn all(&self) -> impl Iterator<Item = Arc<SharedQueue>> {
+        let all = |table: &Mutex<Table>| table.lock().queues.values().cloned().collect::<Vec<_>>();
+        self.tables.iter().flat_map(all)
+    }
+}
+
+impl Timed for Queues {
+    fn run<'a>(self: Arc<Self>, _: &'a Store, over: &'a Over<'a>) -> BoxFuture<'a, ()> {
+        async move {
+            let mut goes_on = self.is_used.swap(false, Ordering::Relaxed);
+            self.all().for_each(|queue| goes_on |= queue.time());
+            let mut sweep = self.sweep.lock();
+            match goes_on || self.is_used.load(Ordering::Relaxed) {
+                true => over(Some(Moment::now().after(SWEEP))),
+                false => *sweep = None,
+            }
         }
+        .boxed()
     }
 }
 
@@ -73,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_queue_is_used_again_and_many_unused_queues_are_not_kept() {
-        let (queues, core) = (Queues::default(), core());
+        let (queues, core) = (Arc::new(Queues::default()), core());
         let of = |nth: usize| queues.of(&nth.to_string().into(), &core);
         let used: Vec<_> = (0..4 * KEPT).map(of).collect();
         (0..100 * KEPT).for_each(|nth| drop(of(nth)));

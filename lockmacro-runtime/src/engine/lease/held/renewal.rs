@@ -184,8 +184,8 @@ mod tests {
         #[cfg(not(feature = "defer"))]
         let core = Core::over(store, None, defaults);
         let token = Token::new("test", "", "").unwrap();
-        let acquisition =
-            Acquisition::new(core, Arc::new(Request::new("order".into(), token, HOUR)), None);
+        let request = Arc::new(Request::new("order".into(), token, HOUR));
+        let acquisition = Acquisition::new(core.in_flight.join(), core, request, None);
         let now = Moment::now();
         let grant =
             Grant { sent: now, at: now, ttl: HOUR, earlier: Applied::No, fences: Vec::new() };

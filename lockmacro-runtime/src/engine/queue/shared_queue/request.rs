@@ -123,12 +123,9 @@ fn acquisition_of(
         return Ok(Some(sent.give_to(Arc::new(request))));
     }
     let (core, owner) = (Arc::clone(&queue.core), Arc::clone(queue) as _);
-    let mut acquisition = Acquisition::new(core, Arc::new(request), Some(owner));
-    if !question.is_of_queue {
-        return Ok(Some(acquisition.counted()));
-    }
-    acquisition.enter()?;
-    Ok(Some(acquisition))
+    // A token that a caller has sent is looked after even after a shutdown.
+    let guard = if question.is_of_queue { core.enter()? } else { core.in_flight.join() };
+    Ok(Some(Acquisition::new(guard, core, Arc::new(request), Some(owner))))
 }
 
 fn tenure(token: Arc<Request>, acquisition: &Acquisition, grant: &Grant) -> Tenure {

@@ -16,6 +16,8 @@ use crate::value::time::Moment;
 
 /// Longest time between two checks of a queue with waiters.
 const LOOK: Duration = Duration::from_secs(2);
+/// A manager's timeout, in times for one answer.
+const ANSWERS: u32 = 4;
 
 impl SharedQueue {
     /// Has the queue looked at when something is due. Returns the holder, if there are waiters.
@@ -42,18 +44,26 @@ impl SharedQueue {
         held
     }
 
-    /// Tells the queue the time, if something is due.
-    fn time(self: &Arc<Self>) {
-        if self.state.lock().queue.due().is_none_or(|due| due > Moment::now()) {
-            return;
+    /// Tells the queue the time, if something is due. Returns whether a caller asks alone.
+    pub(crate) fn time(self: &Arc<Self>) -> bool {
+        let (due, asks) = {
+            let queue = &self.state.lock().queue;
+            (queue.due(), queue.is_asked_alone())
+        };
+        // One that is polled may repeat its request for as long as the manager's timeout.
+        let more = if asks { self.core.answer_time() * ANSWERS } else { Duration::ZERO };
+        if due.is_none_or(|due| due.after(more) > Moment::now()) {
+            return asks;
         }
         let left = self.on(None, |_| Event::Time);
         // A caller that was not polled has asked with this token, and nobody else wants it.
         let token = left.release.filter(|question| !question.is_of_queue);
         if let Some(request) = token.and_then(|question| question.take_over()) {
             let (core, owner) = (Arc::clone(&self.core), Arc::clone(self) as _);
-            drop(Acquisition::new(core, Arc::new(request), Some(owner)).counted());
+            let guard = core.in_flight.join();
+            drop(Acquisition::new(guard, core, Arc::new(request), Some(owner)));
         }
+        false
     }
 }
 
