@@ -382,7 +382,7 @@ impl LockGuard {
                 Err(Lost::of(self.lock.held.request.listed(), LossCause::Taken).into())
             }
             (None, Released::Unconfirmed) => Err(LockError::unavailable_at(
-                self.lock.held.manager.store().servers().address(&self.lock.held.request),
+                self.lock.held.manager.store.servers().address(&self.lock.held.request),
                 Unavailability::Disconnected,
                 "no answer to the release: the key ends with its ttl at the latest",
             )),

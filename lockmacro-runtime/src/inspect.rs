@@ -163,7 +163,7 @@ impl LockManager {
         // Nothing is granted here: the ttl is never sent.
         let request = Request::new(key.clone(), token.clone(), TTL_MIN);
         // A release without an answer found the lock held.
-        Ok(self.core().store().release(&request).await? != Released::NotHeld)
+        Ok(self.core().store.release(&request).await? != Released::NotHeld)
     }
 
     /// Returns the names of the functions that have deferred calls in the locks' own store, at most
@@ -174,7 +174,7 @@ impl LockManager {
     }
 
     fn server(&self) -> Result<&Arc<Redis>, LockError> {
-        match self.core().store() {
+        match &*self.core().store {
             Store::Redis(redis) => Ok(redis),
             _ => {
                 let detail = "only the locks of one Redis server or cluster can be inspected";

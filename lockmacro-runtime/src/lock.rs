@@ -207,6 +207,7 @@ impl<F> Lock<F> {
     /// of the server and at least a second, and asks again.
     ///
     /// - A release that fails is logged and repeated, as one that the caller waits for.
+    /// - While 64 releases of the manager have no answer, a further call waits for its own.
     /// - [`shutdown`](LockManager::shutdown) waits for the releases in flight. A program that ends
     ///   without it may leave the lock held until its lease is over.
     /// - It applies to the methods that run a body, of the lock and of its guard.

@@ -4,10 +4,15 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::try_join_all;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt, poll};
 use lockmacro_runtime::{Fence, Lock, LockError, LockManager, LockPolicy, distributed_lock};
-use lockmacro_tests::{Backend, Fault, Proxy, drop_after_polls, eventually, on, on_a_plain_thread};
+use lockmacro_tests::{
+    Backend, Fault, Proxy, Server, drop_after_polls, eventually, on, on_a_plain_thread,
+};
+use tokio::sync::Barrier;
+use tokio::time::timeout;
 
 use crate::{LONG_TTL, Locked, TEST_TIMEOUT, lock, ms};
 
@@ -168,6 +173,8 @@ async fn the_next_caller_for_one_of_several_keys_gets_no_busy_error(backend: &Ba
     let network = Network::of(backend).await;
     let keys = [backend.key("a"), backend.key("b")];
     let both = || Lock::many(keys.clone()).ttl(LONG_TTL).manager(&network.manager);
+    // A release whose script the server does not know is sent again, after the next request.
+    both().run(async { Locked::Ok(()) }).await.expect("free");
     both().release_in_background().run(network.body(&keys[1])).await.expect("free");
     assert_eq!(lock(&network.manager, &keys[1]).run(async { Locked::Ok(8) }).await, Ok(8));
     network.arrives().await;
@@ -215,6 +222,9 @@ async fn a_guard_that_is_released_by_hand_waits_for_the_answer(backend: &Backend
 async fn one_call_after_another_never_gets_a_busy_error(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let keys = [key.clone(), backend.key("order:43")];
+    // A release whose script the server does not know is sent again, after the next request.
+    let both = || Lock::many(keys.clone()).ttl(LONG_TTL).manager(&manager);
+    both().run(async { Locked::Ok(()) }).await.expect("free");
     for nth in 0..60 {
         let done = match nth % 3 {
             0 => behind(&manager, &key).run(async { Locked::Ok(nth) }).await,
@@ -222,10 +232,7 @@ async fn one_call_after_another_never_gets_a_busy_error(backend: &Backend) {
                 let lock = behind(&manager, &key);
                 on_a_plain_thread(move || lock.run_blocking(|| Locked::Ok(nth))).await
             }
-            _ => {
-                let both = Lock::many(keys.clone()).ttl(LONG_TTL).manager(&manager);
-                both.release_in_background().run(async { Locked::Ok(nth) }).await
-            }
+            _ => both().release_in_background().run(async { Locked::Ok(nth) }).await,
         };
         assert_eq!(done, Ok(nth));
     }
@@ -361,4 +368,37 @@ async fn the_key_stays_for_its_shortest_hold(backend: &Backend) {
     let next: Result<_, LockError> = lock(&manager, &key).run(async { Ok(()) }).await;
     assert!(next.is_err_and(|error| error.is_busy()), "the hold is not over");
     backend.becomes_free(&key, TEST_TIMEOUT).await;
+}
+
+/// So many callers are no faster with two commands in flight each.
+#[tokio::test]
+async fn while_sixty_four_releases_have_no_answer_a_further_caller_waits_for_its_own() {
+    let server = Server::start();
+    let manager = LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await;
+    let manager = manager.expect("the server is there");
+    let (begun, may_end) = (Barrier::new(66), Barrier::new(66));
+    let mut bodies: FuturesUnordered<_> = (0..65)
+        .map(|nth| {
+            behind(&manager, &format!("order:{nth}")).run(async {
+                begun.wait().await;
+                may_end.wait().await;
+                Locked::Ok(())
+            })
+        })
+        .collect();
+    let stop = async {
+        begun.wait().await;
+        server.pause();
+        may_end.wait().await;
+    };
+    let all_but_one = async {
+        for _ in 0..64 {
+            bodies.next().await.expect("65 of them").expect("it has ended");
+        }
+    };
+    timeout(TEST_TIMEOUT, futures::future::join(stop, all_but_one)).await.expect("in time");
+    assert!(poll!(bodies.next()).is_pending(), "it waits for its release");
+    server.resume();
+    let last = timeout(TEST_TIMEOUT, bodies.next()).await.expect("in time");
+    last.expect("65 of them").expect("it has ended");
 }

@@ -35,6 +35,8 @@ pub(crate) struct Core {
     /// Recent hold times, from which `retry_after` is estimated.
     pub(crate) hold_times: HoldTimes,
     pub(crate) in_flight: Arc<InFlight>,
+    /// The releases that no caller waits for.
+    pub(crate) trailing: Arc<InFlight>,
     pub(crate) shutdown: Arc<Shutdown>,
     /// Where deferred calls are stored, and whether the builder has set it.
     #[cfg(feature = "defer")]
@@ -75,6 +77,7 @@ impl Core {
                 defaults,
                 hold_times: HoldTimes::default(),
                 in_flight: Arc::default(),
+                trailing: Arc::default(),
                 shutdown: Arc::default(),
             }
         })
@@ -99,7 +102,7 @@ impl Core {
     /// Longest time for one answer. A store in memory answers at once, but the background thread
     /// that sends the request may be slower.
     pub(crate) fn answer_time(&self) -> Duration {
-        match self.store().servers().answer_time() {
+        match self.store.servers().answer_time() {
             Duration::ZERO => Duration::from_secs(1),
             answer => answer,
         }
@@ -107,7 +110,7 @@ impl Core {
 
     /// Whether the server may have been replaced since a request was sent.
     pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
-        self.store().servers().may_forget() && self.background.timetable.has_changed_since(sent)
+        self.store.servers().may_forget() && self.background.timetable.has_changed_since(sent)
     }
 
     /// The queue of deferred calls: to add calls, to list them, and to retry dead letters.
@@ -123,10 +126,6 @@ impl Core {
             true => self.deferrer(),
             false => store.deferrer(self.max_deferred_size),
         }
-    }
-
-    pub(crate) fn store(&self) -> &Store {
-        &self.store
     }
 
     /// The label of this process, which every token contains.
@@ -166,7 +165,7 @@ impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockManager")
             .field("label", &self.label)
-            .field("store", self.store())
+            .field("store", &self.store)
             .field("defaults", &self.defaults)
             .field("locks", &self.in_flight.count())
             .finish_non_exhaustive()

@@ -60,7 +60,7 @@ impl Manager {
         inside_runtime()?;
         self.shutdown.close();
         // A woken waiter notices the shutdown.
-        self.store().servers().alarm();
+        self.store.servers().alarm();
         self.background.store.servers().alarm();
         self.queues.close();
         let empty = tokio::time::timeout(timeout, self.in_flight.empty()).await;
@@ -68,7 +68,7 @@ impl Manager {
         if empty.is_err() && held > 0 {
             return Err(LockError::ShutdownTimeout { held });
         }
-        self.store().servers().close();
+        self.store.servers().close();
         self.background.stop();
         Ok(())
     }

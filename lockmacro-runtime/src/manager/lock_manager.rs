@@ -212,7 +212,7 @@ impl LockManager {
     /// assert!(!LockManager::memory().is_disabled());
     /// ```
     pub fn is_disabled(&self) -> bool {
-        self.core().store().excludes_nobody()
+        self.core().store.excludes_nobody()
     }
 
     /// Returns the queue of deferred calls, to store calls, to inspect them, and to have dead

@@ -125,7 +125,7 @@ fn begin(
         Ok(Prepared::ToAsk(manager, request, wanted)) => (manager, request, wanted),
         Err(error) => return ControlFlow::Break(Err(error)),
     };
-    let excludes = !manager.store().excludes_nobody();
+    let excludes = !manager.store.excludes_nobody();
     // Those who share a key, or want several, have a token of their own at the store.
     let has_queue = excludes && request.several().is_empty() && request.key.mode().is_exclusive();
     // The first request does not wait, as a free lock needs no queue.
@@ -133,7 +133,7 @@ fn begin(
     let may_wait = if blocks { may_block() } else { inside_runtime() };
     let checked = may_wait.and_then(|()| match excludes {
         true if manager.shutdown.is_closed() => Err(LockError::ShutDown),
-        true => manager.store().servers().check_request(&request),
+        true => manager.store.servers().check_request(&request),
         false => Ok(()),
     });
     let drawn = checked.and_then(|()| request.token.another());

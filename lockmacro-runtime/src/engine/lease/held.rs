@@ -36,6 +36,9 @@ mod renewal;
 
 /// Longest time between two checks of a lease by [`Held::lost`].
 const LEASE_CHECK: Duration = Duration::from_secs(5);
+/// Most releases without an answer that no caller waits for. More of them make many callers slower:
+/// each would have two commands in flight.
+const TRAILING_MAX: usize = 64;
 
 /// A granted lock. Dropping the last reference releases it in the background.
 #[derive(Debug)]
@@ -296,7 +299,7 @@ impl Held {
         // A body on a blocked thread learns of the loss late. Until then the other nodes may keep
         // others out.
         let is_partly_held =
-            cause == LossCause::Taken && self.manager.store().servers().are_several();
+            cause == LossCause::Taken && self.manager.store.servers().are_several();
         let (caller, acquisition, tenure) = {
             let mut state = self.state.lock();
             let Some(caller) = state.caller.take() else { return };
@@ -336,7 +339,7 @@ impl Held {
     /// Ends the renewal and releases the lock.
     pub(crate) async fn release(&self) -> Result<Released, LockError> {
         if inside_runtime().is_ok() {
-            return self.release_at(self.manager.store()).await;
+            return self.release_at(&self.manager.store).await;
         }
         // A lock acquired by a plain thread may be released on another executor than tokio.
         let background = &self.manager.background;
@@ -369,13 +372,17 @@ impl Held {
             // Released by the background thread.
             return drop(acquisition);
         }
-        let held = Arc::clone(self);
+        let (held, trailing) = (Arc::clone(self), self.manager.trailing.join());
         // Sent from the caller's task, so that the caller's next command on this connection is sent
         // after it.
         let mut sent = Box::pin(async move {
-            let released = acquisition.release_at(held.manager.store()).await;
+            let released = acquisition.release_at(&held.manager.store).await;
             held.report_release(released, lost.as_ref());
+            drop(trailing);
         });
+        if self.manager.trailing.count() > TRAILING_MAX {
+            return sent.await;
+        }
         if (&mut sent).now_or_never().is_none() {
             spawn(sent);
             // The caller may keep this thread busy. Then another worker thread writes the command.
@@ -395,7 +402,7 @@ impl Held {
         match released {
             Ok(Released::NotHeld) if lost.is_none() => telemetry::released_late(&self.request),
             Err(error) if lost.is_none() => {
-                let known = error.is_of_servers() && !self.manager.store().servers().is_news();
+                let known = error.is_of_servers() && !self.manager.store.servers().is_news();
                 telemetry::release_unconfirmed(&self.request, &error, known);
             }
             _ => {}

@@ -68,7 +68,7 @@ impl Queues {
     /// long there.
     fn plan(self: &Arc<Self>, core: &Core) {
         let mut sweep = self.sweep.lock();
-        if sweep.is_none() && !core.store().servers().answer_time().is_zero() {
+        if sweep.is_none() && !core.store.servers().answer_time().is_zero() {
             let (queues, now) = (Arc::downgrade(self) as _, Moment::now());
             // Fails where there is no thread, and then no caller waits in a queue either.
             let planned = core.background.watch(queues, now, Some(now.after(SWEEP)));

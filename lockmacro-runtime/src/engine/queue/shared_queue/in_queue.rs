@@ -79,7 +79,7 @@ impl SharedQueue {
                 let full = self.busy(state, Queueing::Full, &mut held);
                 return (Arrived::Refused(full), Effects::default());
             }
-            let (now, answer) = (Moment::now(), self.core.store().servers().answer_time());
+            let (now, answer) = (Moment::now(), self.core.store.servers().answer_time());
             let until = now.after(answer.max(UNANSWERED_MIN));
             let (arrival, effects) = state.queue.arrive(Arc::clone(request), is_again, until);
             if waits && matches!(arrival, Arrival::Asks(..)) {
@@ -193,7 +193,7 @@ impl InQueue {
         let left = queue.on(Some(acquisition), |state| {
             let passes = may_pass && state.queue.count() > 0 && !core.shutdown.is_closed();
             let turn = match passes {
-                true => turn(core.defaults.turn, core.store().servers().round_trip(&queue.key)),
+                true => turn(core.defaults.turn, core.store.servers().round_trip(&queue.key)),
                 false => Duration::ZERO,
             };
             if state.queue.holder() == Some(self.ticket) {

@@ -114,7 +114,7 @@ fn acquisition_of(
     let asked = Asked { queue: Arc::clone(queue), question: question.clone() };
     // A waiter that dies must not keep the lock for its whole ttl. Several servers do not hand off,
     // and with replicas the lock is confirmed before its body.
-    let store = queue.core.store();
+    let store = &queue.core.store;
     let is_for_a_while = !store.servers().are_several() && !store.is_replicated();
     let longest = if is_for_a_while { CONFIRM_WINDOW } else { Duration::MAX };
     let request = question.of_waiters(longest, Arc::new(asked));

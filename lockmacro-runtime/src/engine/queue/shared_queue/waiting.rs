@@ -1,5 +1,6 @@
 //! A caller that waits in the queue of its key, or for what becomes of it.
 
+use std::convert::identity;
 use std::future::pending;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -72,7 +73,7 @@ async fn over(queue: Arc<SharedQueue>, ticket: Ticket, since: Moment, left: Dura
     sleep(left).await;
     let known = until(&queue.changed, || queue.over(Some(ticket), since).ok());
     let known = Box::pin(timeout(queue.core.answer_time(), known)).await;
-    known.unwrap_or_else(|_| last(queue.over(Some(ticket), since)))
+    known.unwrap_or_else(|_| queue.over(Some(ticket), since).unwrap_or_else(identity))
 }
 
 /// The arrival of a caller that does not wait, once the queue knows whether it is refused.
@@ -87,12 +88,12 @@ pub(crate) async fn decided(queue: &Arc<SharedQueue>, request: &Arc<Request>) ->
     };
     // One answer to another caller's request, and one to a request of the queue after it.
     let longest =
-        match !queue.core.defaults.asks_lost && queue.core.store().servers().is_lost(request) {
+        match !queue.core.defaults.asks_lost && queue.core.store.servers().is_lost(request) {
             true => LOST,
             false => queue.core.answer_time() * 2,
         };
     let arrived = timeout(longest, until(&queue.changed, arrives)).await;
-    arrived.unwrap_or_else(|_| Arrived::Refused(last(queue.over(None, since))))
+    arrived.unwrap_or_else(|_| Arrived::Refused(queue.over(None, since).unwrap_or_else(identity)))
 }
 
 /// Waits for a release of this process that was in flight at `since`, or was sent later. Returns
@@ -100,11 +101,6 @@ pub(crate) async fn decided(queue: &Arc<SharedQueue>, request: &Arc<Request>) ->
 pub(crate) async fn released(queue: &SharedQueue, since: Moment) -> bool {
     let ended = until(&queue.changed, || queue.released_since(since));
     timeout(queue.core.answer_time() * 2, ended).await.unwrap_or(false)
-}
-
-/// The refusal of a caller that waits no longer for a first answer.
-fn last(refusal: Result<Refusal, Refusal>) -> Refusal {
-    refusal.unwrap_or_else(|unanswered| unanswered)
 }
 
 #[cfg(test)]
