@@ -106,6 +106,7 @@ impl Acquisition {
             }
             Ok(Answer::Lost(reported)) => self.take_answer(*reported),
             Err(Failed { error, applied }) => {
+                self.request.set_applied(applied);
                 self.forget_unless(applied.may_be());
                 Err(Refusal::Failed(error))
             }
