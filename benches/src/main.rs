@@ -10,6 +10,7 @@
 //! cargo run --release -p lockmacro-benches -- redlock     # five nodes, and one of them stopped
 //! cargo run --release -p lockmacro-benches -- deferred    # how late deferred calls are run
 //! cargo run --release -p lockmacro-benches -- leases      # 10,000 leases renewed by one manager
+//! cargo run --release -p lockmacro-benches -- instructions # of a free lock, by callgrind
 //! cargo run --release -p lockmacro-benches -- build       # what an annotated function costs a build
 //! ```
 
@@ -18,6 +19,7 @@ mod build;
 mod contention;
 mod deferred;
 mod floor;
+mod instructions;
 mod leases;
 mod measure;
 mod redlock;
@@ -46,6 +48,11 @@ enum Bench {
         #[arg(long, default_value_t = 15)]
         rounds: u32,
     },
+    /// Instructions of a free lock beside the bare commands, counted by callgrind
+    Instructions,
+    /// The process that is counted
+    #[command(hide = true)]
+    Counted(instructions::Counted),
     /// One hot key: waiting in line, `rslock` and a poller
     Contention(contention::Args),
     /// How evenly processes share a hot key
@@ -108,7 +115,12 @@ async fn main() -> Result<(), Failure> {
                 "deferred",
                 "leases",
                 "build",
+                "instructions",
             ] {
+                if bench == "instructions" && !instructions::is_possible() {
+                    println!("\n`instructions` is left out: it needs a build of its own.");
+                    continue;
+                }
                 let status = Command::new(std::env::current_exe()?).arg(bench).status()?;
                 if !status.success() {
                     return Err(format!("{bench} ended with {status}").into());
@@ -117,6 +129,8 @@ async fn main() -> Result<(), Failure> {
             Ok(())
         }
         Some(Bench::Floor { rounds }) => floor::run(&Server::start(), rounds).await,
+        Some(Bench::Instructions) => instructions::run(),
+        Some(Bench::Counted(counted)) => instructions::work(counted),
         Some(Bench::Contention(args)) => contention::run(&args).await,
         Some(Bench::Fairness { rounds }) => contention::fairness::run(rounds).await,
         Some(Bench::Sharing { rounds }) => sharing::run(rounds).await,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lockmacro_runtime::LockManager;
+use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Fault, Proxy, Server, log, on_a_plain_thread};
 
@@ -41,7 +41,7 @@ async fn everybody_is_served_at(
         waiters.push(tokio::spawn(served(5 * each, waiter)));
     }
     let error = lock(&theirs, KEY).wait(ms(50)).acquire().await.expect_err("held");
-    assert!(matches!(error, lockmacro_runtime::LockError::TimedOut { .. }), "{error:?}");
+    assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}");
     guard.release().await.expect("still held");
     for waiter in waiters {
         waiter.await.expect("served");
@@ -76,6 +76,16 @@ async fn our_own_channels_are_all_that_is_needed() {
     let server = everybody_is_served(&rights, PUSHED).await;
     let denied: Vec<redis::Value> = server.admin().ask(&["ACL", "LOG"]);
     assert_eq!(denied, [], "something was denied");
+}
+
+#[tokio::test]
+async fn a_request_that_the_server_has_refused_is_followed_by_no_release() {
+    let (server, locks, _) = with_user(&["~order:*", "~lm1:*", "&lm1:*", "+@all"]).await;
+    let error = lock(&locks, "invoice:1").acquire().await.expect_err("not its own");
+    assert!(matches!(error, LockError::AccessDenied { .. }), "{error:?}");
+    locks.shutdown(LONG_TTL).await.expect("nothing is held");
+    let errors: String = server.admin().ask(&["INFO", "errorstats"]);
+    assert!(errors.contains("errorstat_NOPERM:count=1\r"), "{errors}");
 }
 
 #[tokio::test]
