@@ -56,8 +56,8 @@ pub(crate) struct Wanted {
     on_lost: OnLost,
     releases_in_background: bool,
     errors: Errors,
-    max_hold: Option<Duration>,
-    message: Option<Cow<'static, str>>,
+    /// The longest hold and the message, which most locks do not have. Boxed, to keep waiters small.
+    rare: Option<Box<(Duration, Option<Cow<'static, str>>)>>,
 }
 
 impl Wanted {
@@ -71,8 +71,8 @@ impl Wanted {
             on_lost: policy.on_lost.unwrap_or_default(),
             releases_in_background: policy.releases_in_background,
             errors,
-            max_hold: policy.max_hold,
-            message,
+            rare: (policy.max_hold.is_some() || message.is_some())
+                .then(|| Box::new((policy.max_hold.unwrap_or(Duration::MAX), message))),
         }
     }
 
@@ -117,7 +117,8 @@ impl Wanted {
                 };
                 let retry_after = manager.retry_after(&key, before, holder.free_within);
                 // Made here, so that an uncontended lock allocates nothing for it.
-                let message = self.message.as_deref().map(str::to_owned);
+                let message = self.rare.as_deref().and_then(|(_, message)| message.as_deref());
+                let message = message.map(str::to_owned);
                 match queue {
                     Queueing::Outside => LockError::Busy { key, holder, retry_after, message },
                     Queueing::Left(rank) => {
@@ -144,7 +145,8 @@ impl Wanted {
 
     /// Until when a lease that began at `began` is renewed; `None` if it is not.
     fn renewed_until(&self, began: Moment) -> Option<Moment> {
-        self.renewed.then(|| began.after(self.max_hold.unwrap_or(Duration::MAX)))
+        let max_hold = self.rare.as_deref().map_or(Duration::MAX, |(max_hold, _)| *max_hold);
+        self.renewed.then(|| began.after(max_hold))
     }
 }
 

@@ -71,9 +71,7 @@ impl Acquisition {
 
     /// The token is released by another owner of it.
     pub(crate) fn forget(mut self) {
-        if let Some(mut guard) = self.guard.take() {
-            guard.owner = None;
-        }
+        drop(self.guard.take().map(|mut guard| guard.owner.take()));
     }
 
     /// Becomes an acquisition of the same lock with another token.

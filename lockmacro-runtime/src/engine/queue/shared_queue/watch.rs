@@ -79,7 +79,7 @@ impl Timed for SharedQueue {
             let next = now.after(due.unwrap_or(LOOK).clamp(Duration::from_millis(1), LOOK));
             // After a shutdown no caller waits for a lock, even if its future was not polled since.
             let is_open = state.queue.offered().is_some() || !self.core.shutdown.is_closed();
-            if state.queue.count() == 0 || !is_open {
+            if state.queue.count() == 0 || state.queue.is_asked_alone() || !is_open {
                 state.watched = None;
             } else if let Some((_, at)) = &mut state.watched {
                 *at = next;
