@@ -19,7 +19,7 @@ use crate::{
 
 /// Longer than a caller keeps a lock that it has asked for, alone in its process, without being
 /// polled: the time of an answer, the patience with a late waiter, and the interval of the sweep.
-const ASKED_ALONE: Duration = Duration::from_secs(8);
+const ASKED_ALONE: Duration = Duration::from_secs(20);
 
 /// A process that dies leaves a lock that nobody releases.
 fn die(guard: LockGuard) {
