@@ -9,14 +9,16 @@ use lockmacro_tests::Server;
 const PAIRS: usize = 200;
 
 /// Those of the `redis` crate and of tokio are among them.
+const ALLOCATIONS: usize = if cfg!(feature = "metrics") { 32 } else { 25 };
+
 #[test]
-fn a_free_pair_makes_at_most_thirty_two_allocations() {
+fn a_free_pair_makes_no_more_allocations_than_it_did() {
     let server = Server::start();
     let mut child = Command::new(env!("CARGO_BIN_EXE_free-pairs"));
     let done = child.args([server.url(), PAIRS.to_string()]).output().expect("it starts");
     let each = String::from_utf8_lossy(&done.stdout).trim().parse::<usize>();
     let each = each.unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&done.stderr)));
-    assert!(each <= 32, "{each}");
+    assert!(each <= ALLOCATIONS, "{each}");
 }
 
 #[test]
