@@ -34,11 +34,11 @@ pub(crate) fn shuffle<T>(slice: &mut [T]) {
 
 /// How keys are hashed: unlike in any other process, so that nobody can choose keys that collide.
 #[cfg(not(all(lockmacro_simulation, feature = "test-util")))]
-pub(crate) type Hashing = std::hash::RandomState;
+type Hashing = std::hash::RandomState;
 
 /// The same in every process, so that a simulation has the order of each table again.
 #[cfg(all(lockmacro_simulation, feature = "test-util"))]
-pub(crate) type Hashing = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
+type Hashing = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
 pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, Hashing>;
 pub(crate) type HashSet<K> = std::collections::HashSet<K, Hashing>;

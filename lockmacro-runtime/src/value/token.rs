@@ -2,9 +2,9 @@
 //! has its own. The value of a key that holders share is `label/shared`, with the label of the
 //! holder that came last.
 
-use std::fmt;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::time::{Duration, SystemTime};
+use std::{fmt, mem};
 
 use crate::value::error::LockError;
 use crate::value::escaped::Escaped;
@@ -29,9 +29,6 @@ pub(crate) const TOKEN_MAX: usize = LABEL_MAX + ABOUT_MAX + "/".len() + RANDOM_D
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(Box<str>);
 
-/// The random part of a token that is never sent.
-const NO_RANDOM: &str = "/00000000000000000000000000000000";
-
 impl Token {
     /// A token for the lock `name` of a manager with `label`, with the time and the holder's note.
     /// It is not sent: one with [another](Token::another) random part is.
@@ -41,12 +38,20 @@ impl Token {
         since: Option<SystemTime>,
         note: Option<&str>,
     ) -> Self {
-        let mut named = label.to_owned();
+        // The exact length of most tokens, so that the box needs no second allocation.
+        let marked = |text: &str| text.len() + usize::from(!text.is_empty());
+        let about = since.map_or(0, |_| " t8nxqs".len()) + marked(note.unwrap_or_default());
+        let room = label.len() + marked(name) + about + "/".len() + RANDOM_DIGITS;
+        let mut text = String::with_capacity(room);
+        text.push_str(label);
         if !name.is_empty() {
-            extend(&mut named, ":");
-            extend(&mut named, name);
+            extend(&mut text, ":");
+            extend(&mut text, name);
         }
-        Self(format!("{named}{}{NO_RANDOM}", about(since, note)).into())
+        push_about(&mut text, since, note);
+        text.push('/');
+        push_random(&mut text, 0);
+        Self(text.into())
     }
 
     /// The first token that is sent.
@@ -83,9 +88,18 @@ impl Token {
         self.random() as u64
     }
 
+    /// Replaces the random part.
+    pub(crate) fn draw(&mut self, random: u128) {
+        let mut text = String::from(mem::take(&mut self.0));
+        text.truncate(text.len().saturating_sub(RANDOM_DIGITS));
+        push_random(&mut text, random);
+        self.0 = text.into();
+    }
+
     fn with_random(&self, random: u128) -> Self {
-        let label = self.0.rsplit_once('/').map_or("", |(label, _)| label);
-        Self(format!("{label}/{random:032x}").into())
+        let mut token = self.clone();
+        token.draw(random);
+        token
     }
 
     fn random(&self) -> u128 {
@@ -129,22 +143,22 @@ impl Holder {
     }
 }
 
-/// The part of a token after the label: nothing, or ` <since> <note>`. It begins at the first
-/// space, as a label has none. An unknown time is `-`.
-pub(crate) fn about(since: Option<SystemTime>, note: Option<&str>) -> String {
-    let note = note.map(cut).unwrap_or_default();
-    let since = since.and_then(|since| since.duration_since(SystemTime::UNIX_EPOCH).ok());
-    let mut about = " ".to_owned();
-    match since {
-        Some(since) => push_in_36(&mut about, since.as_secs()),
-        None if note.is_empty() => return String::new(),
-        None => about.push('-'),
+/// Writes the part of a token after the label: nothing, or ` <since> <note>`. It begins at the
+/// first space, as a label has none. An unknown time is `-`.
+fn push_about(text: &mut String, since: Option<SystemTime>, note: Option<&str>) {
+    let note = note.map(cut).filter(|note| !note.is_empty());
+    match since.and_then(|since| since.duration_since(SystemTime::UNIX_EPOCH).ok()) {
+        Some(since) => {
+            text.push(' ');
+            push_in_36(text, since.as_secs());
+        }
+        None if note.is_none() => return,
+        None => text.push_str(" -"),
     }
-    if !note.is_empty() {
-        about.push(' ');
-        about.push_str(&note);
+    if let Some(note) = note {
+        text.push(' ');
+        text.push_str(&note);
     }
-    about
 }
 
 /// The note in one line, cut to the longest length.
@@ -152,6 +166,13 @@ fn cut(note: &str) -> String {
     let line: String = note.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let fits = |(at, c): &(usize, char)| at + c.len_utf8() <= NOTE_MAX;
     line.trim().char_indices().take_while(fits).map(|(_, c)| c).collect()
+}
+
+/// Writes the random part. Without a formatter, as each acquisition has one.
+fn push_random(text: &mut String, random: u128) {
+    let digit = |value: u8| b"0123456789abcdef"[usize::from(value & 15)];
+    let digits = random.to_be_bytes().map(|byte| [digit(byte >> 4), digit(byte)]);
+    text.push_str(str::from_utf8(digits.as_flattened()).unwrap_or_default());
 }
 
 /// Writes a number in base 36.
@@ -263,6 +284,12 @@ mod tests {
         assert_eq!(shown("web", ""), "Token(web)");
         let long = token(&label(Some(&"订".repeat(100))), "f");
         assert!(long.expose().len() <= LABEL_MAX + "/".len() + RANDOM_DIGITS);
+    }
+
+    fn about(since: Option<SystemTime>, note: Option<&str>) -> String {
+        let mut text = String::new();
+        push_about(&mut text, since, note);
+        text
     }
 
     /// The holder with this label in the value of a key.

@@ -22,8 +22,8 @@ const MUTANTS: &[Mutant<&[Invariant]>] = &[
         "a shared caller beside an exclusive holder, where nobody waits",
         &[Limits, Stays],
         AcquireShared,
-        "if string.sub(value, -7) ~= '/shared' or redis",
-        "if redis",
+        "if string.sub(value, -7) ~= '/shared' then\n    return 0",
+        "if false then\n    return 0",
     ),
     (
         "a shared caller that does not look at the queue",
@@ -43,8 +43,15 @@ const MUTANTS: &[Mutant<&[Invariant]>] = &[
         "a key that expires with the lease that began last, where nobody waits",
         &[Marked],
         AcquireShared,
-        "math.max(redis.call('PTTL', lock), tonumber(ttl))",
-        "tonumber(ttl)",
+        "left = math.max(left, tonumber(ttl))",
+        "left = tonumber(ttl)",
+    ),
+    (
+        "a key that expires with the first lease of those who come within a second",
+        &[Marked],
+        AcquireShared,
+        "if value ~= shared or left < tonumber(ttl) then",
+        "if value ~= shared then",
     ),
     (
         "live holders that are removed with the dead ones",

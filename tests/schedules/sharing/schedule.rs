@@ -84,7 +84,8 @@ impl Schedule<'_> {
     fn join(&mut self) -> usize {
         let number = self.world.clients.len();
         self.world.clients.push(Client {
-            token: format!("c{number}/{:032x}", number + 1),
+            // Some have a label in common, like the callers of one function.
+            token: format!("c{}/{:032x}", number % 2, number + 1),
             process: self.rng.usize(..PROCESSES),
             limit: LIMITS[self.rng.usize(..LIMITS.len())],
             fenced: self.rng.bool(),

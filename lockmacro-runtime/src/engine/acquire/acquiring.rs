@@ -1,6 +1,7 @@
 //! Acquiring: from a [`LockSpec`] to a held lock, or to the error that the caller gets. Tasks and
 //! blocked threads poll the same future.
 
+use std::mem;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,23 +19,19 @@ use crate::engine::core::inside_runtime;
 use crate::engine::manager::Manager;
 use crate::engine::observer::refused;
 use crate::engine::queue::shared_queue::in_queue::{Arrived, InQueue, Waited};
-use crate::engine::queue::shared_queue::unanswered;
 use crate::engine::queue::shared_queue::waiting::{Waiting, decided, released};
+use crate::engine::queue::shared_queue::{SharedQueue, unanswered};
 use crate::engine::telemetry::WaitingGauge;
 use crate::protocol::answer::{Answer, Grant};
 use crate::protocol::request::Request;
 use crate::store::dispatch::Store;
 use crate::value::error::LockError;
+use crate::value::random::secret;
 use crate::value::time::Moment;
 
 /// Acquires a lock. Nothing happens before the first poll.
 pub(crate) fn acquire(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Acquiring {
-    Acquiring::Asking(Box::pin(async move {
-        match begin(spec, fenced, errors, false) {
-            ControlFlow::Continue(caller) => caller.asks(false).await,
-            ControlFlow::Break(ended) => Step::Ends(ended),
-        }
-    }))
+    Acquiring::New(spec, fenced, errors)
 }
 
 /// Acquires a lock, and blocks the thread until the answer.
@@ -49,17 +46,23 @@ pub(crate) fn acquire_blocking(
         ControlFlow::Break(ended) => return ended,
     };
     let manager = Arc::clone(&caller.manager);
-    let acquired = manager.background.block_on(Acquiring::Asking(Box::pin(caller.asks(false))));
+    let acquired = manager.background.block_on(Acquiring::Arriving(caller, false));
     acquired.inspect_err(|error| failed(&name, errors, error))?
 }
 
 /// The future of [`acquire`]. Every waiter carries one, so the state that only an asking caller
 /// needs is in a box.
 pub(crate) enum Acquiring {
+    New(Box<LockSpec>, bool, Errors),
+    /// The caller arrives, maybe again.
+    Arriving(Caller, bool),
     Asking(BoxFuture<'static, Step>),
     Waiting(Waiting, Caller),
     Over,
 }
+
+/// The next state of a caller, or the outcome.
+pub(crate) type Step = ControlFlow<Result<Acquired, LockError>, Acquiring>;
 
 impl Future for Acquiring {
     type Output = Result<Acquired, LockError>;
@@ -69,26 +72,22 @@ impl Future for Acquiring {
             let step = match &mut *self {
                 Acquiring::Asking(asks) => ready!(asks.as_mut().poll(cx)),
                 Acquiring::Waiting(waiting, caller) => caller.after(ready!(waiting.poll(cx))),
-                Acquiring::Over => return Poll::Pending,
+                _ => match mem::replace(&mut *self, Acquiring::Over) {
+                    Acquiring::New(spec, fenced, errors) => begin(spec, fenced, errors, false)
+                        .map_continue(|caller| Acquiring::Arriving(caller, false)),
+                    Acquiring::Arriving(caller, is_again) => caller.arrives(is_again),
+                    _ => return Poll::Pending,
+                },
             };
             *self = match step {
-                Step::Waits(waiting, caller) => Acquiring::Waiting(waiting, caller),
-                Step::AsksAgain(caller) => Acquiring::Asking(Box::pin(caller.asks(true))),
-                Step::Ends(acquired) => {
+                ControlFlow::Continue(next) => next,
+                ControlFlow::Break(ended) => {
                     *self = Acquiring::Over;
-                    return Poll::Ready(acquired);
+                    return Poll::Ready(ended);
                 }
             };
         }
     }
-}
-
-/// The next step of a caller.
-pub(crate) enum Step {
-    Ends(Result<Acquired, LockError>),
-    Waits(Waiting, Caller),
-    /// The caller arrives once more, with another token.
-    AsksAgain(Caller),
 }
 
 /// Reports an error that occurs before a lock is asked for.
@@ -136,8 +135,7 @@ fn begin(
         true => manager.store.servers().check_request(&request),
         false => Ok(()),
     });
-    let drawn = checked.and_then(|()| request.token.another());
-    let drawn = drawn.map(|token| request.token = token);
+    let drawn = checked.and_then(|()| secret()).map(|random| request.token.draw(random));
     let request = Arc::new(request);
     if let Err(error) = drawn {
         return ControlFlow::Break(wanted.refused(&manager, &request, Refusal::Failed(error)));
@@ -151,62 +149,64 @@ fn begin(
 }
 
 impl Caller {
-    /// Asks for the lock until the caller has it, is refused, or waits. An exclusive lock on one
-    /// key has a queue, at which the caller arrives: with another token if it does so again.
-    async fn asks(mut self, mut is_again: bool) -> Step {
+    /// Arrives at the queue of its key, if the lock has one: with another token if it does so again.
+    fn arrives(mut self, is_again: bool) -> Step {
         if !self.has_queue {
-            return Step::Ends(self.acquire_outside().await);
+            let outside = async move { Step::Break(self.acquire_outside().await) };
+            return Step::Continue(Acquiring::Asking(Box::pin(outside)));
+        }
+        if is_again {
+            match self.request.with_new_token() {
+                Ok(request) => self.request = Arc::new(request),
+                Err(error) => return self.refused(Refusal::Failed(error)),
+            }
         }
         let queue = self.manager.queue(&self.request.key);
-        let mut next = (!is_again).then(|| queue.arrive(&self.request, false));
-        loop {
-            let arrived = match next {
-                Some(arrived) => arrived,
-                None => match self.request.with_new_token() {
-                    Ok(request) => {
-                        self.request = Arc::new(request);
-                        queue.arrive(&self.request, true)
-                    }
-                    Err(error) => return Step::Ends(self.refused(Refusal::Failed(error))),
-                },
-            };
-            next = match arrived {
-                Arrived::Waits(caller) => return self.waits(caller),
-                Arrived::Refused(refusal) => return Step::Ends(self.refused(refusal)),
-                Arrived::Undecided => Some(decided(&queue, &self.request).await),
-                Arrived::Asks(caller, is_behind) => {
-                    let asked = ask(caller, &self.request, &self.store, is_again, is_behind);
-                    let caller = match asked.await {
-                        Answered::Refused(refusal) => return Step::Ends(self.refused(refusal)),
-                        Answered::GoesOn(caller) => caller,
-                        Answered::Granted(acquisition, grant, caller) => {
-                            match self.wanted.granted(acquisition, grant, Some(&caller)) {
-                                Ok(None) => caller,
-                                Ok(Some(acquired)) => return Step::Ends(Ok(acquired)),
-                                Err(error) => return Step::Ends(Err(error)),
-                            }
-                        }
-                    };
-                    // The queue has gone on with the token.
-                    if self.request.until.is_some() {
-                        return self.waits(caller);
-                    }
-                    is_again = true;
-                    None
+        let arrived = queue.arrive(&self.request, is_again);
+        self.arrived(queue, arrived, is_again)
+    }
+
+    fn arrived(self, queue: Arc<SharedQueue>, arrived: Arrived, is_again: bool) -> Step {
+        let asks: BoxFuture<'_, _> = match arrived {
+            Arrived::Waits(caller) => return self.waits(caller),
+            Arrived::Refused(refusal) => return self.refused(refusal),
+            Arrived::Asks(caller, is_behind) => Box::pin(self.asks(caller, is_again, is_behind)),
+            Arrived::Undecided => Box::pin(async move {
+                let arrived = decided(&queue, &self.request).await;
+                self.arrived(queue, arrived, is_again)
+            }),
+        };
+        Step::Continue(Acquiring::Asking(asks))
+    }
+
+    /// Asks the store for the lock.
+    async fn asks(self, caller: InQueue, is_again: bool, is_behind: bool) -> Step {
+        let caller = match ask(caller, &self.request, &self.store, is_again, is_behind).await {
+            Answered::Refused(refusal) => return self.refused(refusal),
+            Answered::GoesOn(caller) => caller,
+            Answered::Granted(acquisition, grant, caller) => {
+                match self.wanted.granted(acquisition, grant, Some(&caller)).transpose() {
+                    Some(acquired) => return Step::Break(acquired),
+                    None => caller,
                 }
-            };
+            }
+        };
+        // The queue has gone on with the token.
+        match self.request.until.is_some() {
+            true => self.waits(caller),
+            false => Step::Continue(Acquiring::Arriving(self, true)),
         }
     }
 
     fn waits(self, caller: InQueue) -> Step {
-        Step::Waits(Waiting::new(caller, &self.request), self)
+        Step::Continue(Acquiring::Waiting(Waiting::new(caller, &self.request), self))
     }
 
     fn after(&self, waited: Waited) -> Step {
         match waited {
-            Waited::Lock(lock) => Step::Ends(self.wanted.taken_up(lock, &self.request)),
-            Waited::Refused(refusal) => Step::Ends(self.refused(refusal)),
-            Waited::Gone => Step::AsksAgain(self.clone()),
+            Waited::Lock(lock) => Step::Break(self.wanted.taken_up(lock, &self.request)),
+            Waited::Refused(refusal) => self.refused(refusal),
+            Waited::Gone => Step::Continue(Acquiring::Arriving(self.clone(), true)),
         }
     }
 
@@ -215,7 +215,9 @@ impl Caller {
         let request = Arc::clone(&self.request);
         let guard = match self.manager.enter() {
             Ok(guard) => guard,
-            Err(error) => return self.refused(Refusal::Failed(error)),
+            Err(error) => {
+                return self.wanted.refused(&self.manager, &request, Refusal::Failed(error));
+            }
         };
         let mut own = Acquisition::new(guard, Arc::clone(&self.manager), request, None);
         match ask_outside(&self.manager, &mut own, &self.store).await {
@@ -224,8 +226,8 @@ impl Caller {
         }
     }
 
-    fn refused(&self, refusal: Refusal) -> Result<Acquired, LockError> {
-        self.wanted.refused(&self.manager, &self.request, refusal)
+    fn refused(&self, refusal: Refusal) -> Step {
+        Step::Break(self.wanted.refused(&self.manager, &self.request, refusal))
     }
 }
 

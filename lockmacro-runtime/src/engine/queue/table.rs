@@ -1,6 +1,5 @@
 //! The key queues of a manager, by key.
 
-use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use crate::engine::core::Core;
 use crate::engine::queue::shared_queue::SharedQueue;
 use crate::store::dispatch::Store;
 use crate::value::key::LockKey;
-use crate::value::random::{HashMap, Hashing};
+use crate::value::random::HashMap;
 use crate::value::sync::Mutex;
 use crate::value::time::Moment;
 
@@ -28,7 +27,6 @@ const SWEEP: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     tables: [Mutex<Table>; TABLES],
-    hasher: Hashing,
     /// A caller came since the last sweep.
     is_used: AtomicBool,
     /// The sweep, which ends after one in which no caller has come or asks.
@@ -49,8 +47,8 @@ impl Queues {
             self.is_used.store(true, Ordering::Relaxed);
             self.plan(core);
         }
-        let hash = self.hasher.hash_one(key.as_str());
-        let mut table = self.tables[usize::from(hash as u8) % TABLES].lock();
+        let sum = key.as_str().bytes().fold(0, u8::wrapping_add);
+        let mut table = self.tables[usize::from(sum) % TABLES].lock();
         if let Some(queue) = table.queues.get(key.as_str()) {
             return Arc::clone(queue);
         }

@@ -358,7 +358,8 @@ impl Servers for Redis {
     }
 
     fn is_lost(&self, request: &Request) -> bool {
-        self.nodes.nodes_of(request.keys()).iter().any(|node| node.health().is_lost())
+        let mut nodes = request.keys().iter().filter_map(|key| self.nodes.node_of(key));
+        nodes.any(|node| node.health().is_lost())
     }
 
     fn is_news(&self) -> bool {

@@ -13,6 +13,8 @@
 local DEAD_HOLDERS_AT_ONCE = 128
 
 local calls = #KEYS / 3
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local function one(nth)
   local lock, queue, holders = unpack(KEYS, 3 * nth - 2, 3 * nth)
@@ -20,8 +22,7 @@ local function one(nth)
   if redis.call('ZCARD', queue) > 0 then
     return 0
   end
-  local value, time = redis.call('GET', lock), redis.call('TIME')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local value = redis.call('GET', lock)
   local ends = string.format('%.0f', now + ttl)
   local shared = string.gsub(token, '[^/]+$', 'shared')
   if not value then
@@ -35,22 +36,27 @@ local function one(nth)
     redis.call('SET', lock, shared, 'PX', ttl)
     return 1
   end
-  if string.sub(value, -7) ~= '/shared' or redis.call('ZSCORE', holders, token) then
+  if string.sub(value, -7) ~= '/shared' then
     return 0
   end
   local count = redis.call('ZCOUNT', holders, string.format('(%.0f', now), '+inf')
   if count == 0 or limit ~= '0' and count >= tonumber(limit) then
     return 0
   end
-  redis.call('ZADD', holders, ends, token)
+  if redis.call('ZADD', holders, 'NX', ends, token) == 0 then
+    return 0
+  end
   -- While others hold the lock, the set does not expire.
   local dead = redis.call('ZCARD', holders) - count - 1
   if dead > count then
     redis.call('ZPOPMIN', holders, math.min(dead, DEAD_HOLDERS_AT_ONCE))
   end
-  local left = math.max(redis.call('PTTL', lock), tonumber(ttl))
-  redis.call('SET', lock, shared, 'PX', left)
-  redis.call('PEXPIRE', holders, left)
+  local left = redis.call('PTTL', lock)
+  if value ~= shared or left < tonumber(ttl) then
+    left = math.max(left, tonumber(ttl))
+    redis.call('SET', lock, shared, 'PX', left)
+    redis.call('PEXPIRE', holders, left)
+  end
   return 1
 end
 
