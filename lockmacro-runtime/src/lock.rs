@@ -455,8 +455,8 @@ impl<F> Lock<F> {
     ///
     /// A future that is polled once and then neither polled nor dropped, as in a `select!` whose
     /// other branch awaits for long, may have been granted the lock. An exclusive lock on one key
-    /// is taken from it: after the time of an answer for callers of the same process that wait, and
-    /// a few seconds after the manager's timeout otherwise. The future asks again when it is polled.
+    /// is taken from it: after a third of the manager's timeout for other callers of the same
+    /// process, and a few seconds later otherwise. The future asks again when it is polled.
     /// A shared lock, or a lock on several keys, stays for its ttl.
     ///
     /// # Panics

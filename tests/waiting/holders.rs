@@ -210,12 +210,31 @@ async fn a_caller_that_has_asked_and_is_not_polled_keeps_the_lock_for_seconds(ba
         let next = timeout(ASKED_ALONE, waiting(&theirs, &key).acquire()).await.expect("in time");
         let next = next.expect("served");
         // It asks again when it is polled.
-        assert_eq!(timeout(ms(50), &mut idle).await.is_err(), waits, "busy");
+        match waits {
+            true => assert!(timeout(ms(50), &mut idle).await.is_err(), "it waits"),
+            false => assert!(timeout(PUSHED, &mut idle).await.expect("in time").is_err(), "busy"),
+        }
         next.release().await.expect("still held");
         if waits {
             let guard = timeout(PUSHED, idle).await.expect("in time").expect("served");
             guard.release().await.expect("still held");
         }
+        backend.becomes_free(&key, PUSHED).await;
+    }
+}
+
+#[on(redis)]
+async fn a_caller_that_is_not_polled_costs_no_other_one_of_its_process_the_answer(
+    backend: &Backend,
+) {
+    let builder = LockManager::builder().timeout(Duration::from_secs(2));
+    let (manager, key) = (backend.manager_from(builder).await, backend.key("order:42"));
+    for caller in [lock(&manager, &key), waiting(&manager, &key)] {
+        let mut idle = Box::pin(caller.acquire());
+        assert!(poll!(&mut idle).is_pending(), "it has asked");
+        let guard = lock(&manager, &key).acquire().await.expect("the lock of nobody who runs");
+        drop(idle);
+        guard.release().await.expect("still held");
         backend.becomes_free(&key, PUSHED).await;
     }
 }

@@ -9,12 +9,7 @@ use crate::value::error::LockError;
 /// type could not carry the error. If it could, a lock was not acquired.
 pub(crate) static OBSERVER: OnceLock<fn(&LockError, bool)> = OnceLock::new();
 
-/// Reports that a lock was not acquired.
-pub(crate) fn refused(error: &LockError) {
-    OBSERVER.get().inspect(|observer| observer(error, false));
-}
-
-/// Reports an error that a return type could not carry.
-pub(crate) fn unreported(error: &LockError) {
-    OBSERVER.get().inspect(|observer| observer(error, true));
+/// An error that a caller gets, or if it is `unreported`, that a return type cannot carry.
+pub(crate) fn observe(error: &LockError, unreported: bool) {
+    OBSERVER.get().inspect(|observer| observer(error, unreported));
 }

@@ -136,7 +136,7 @@ pub(crate) fn released(request: &Request, since: Moment) {
 pub(crate) fn unreported(name: &str, key: Option<Listed<'_>>, error: &LockError) {
     let key = key.map(tracing::field::display);
     tracing::error!(%name, key, %error, "lock failed in a function that cannot return an error");
-    observer::unreported(error);
+    observer::observe(error, true);
     count_unreported(name);
 }
 

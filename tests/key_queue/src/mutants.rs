@@ -71,7 +71,7 @@ const MUTANTS: &[Mutant] = &[
     mutant("nobody asks for those that woke in a rest", "left",
         "State::Free if self.asleep < self.waiters.len() =>", "State::Free if self.asleep < self.waiters.len() && self.last == 0 =>"),
     // Callers that do not wait.
-    mutant("busy before anybody has answered", "busy", "_ => Arrival::Undecided", "_ => Arrival::Busy"),
+    mutant("busy before anybody has answered", "busy", "}\n                Arrival::Undecided", "}\n                Arrival::Busy"),
     mutant("busy because of a release", "busy",
         "matches!(self.state, Held(_) | Offered { .. } |", "matches!(self.state, Held(_) | State::Releasing(_) | Offered { .. } |"),
     mutant("nothing is behind a release", "busy", "Arrival::Asks(by, was_behind)", "Arrival::Asks(by, false)"),

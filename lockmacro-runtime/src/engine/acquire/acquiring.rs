@@ -17,7 +17,7 @@ use crate::engine::blocking::may_block;
 use crate::engine::cleanup::acquisition::{Acquisition, PAUSE, Refusal};
 use crate::engine::core::inside_runtime;
 use crate::engine::manager::Manager;
-use crate::engine::observer::refused;
+use crate::engine::observer::observe;
 use crate::engine::queue::shared_queue::in_queue::{Arrived, InQueue, Waited};
 use crate::engine::queue::shared_queue::waiting::{Waiting, decided, released};
 use crate::engine::queue::shared_queue::{SharedQueue, unanswered};
@@ -40,14 +40,12 @@ pub(crate) fn acquire_blocking(
     fenced: bool,
     errors: Errors,
 ) -> Result<Acquired, LockError> {
-    let name = spec.name.clone();
     let caller = match begin(spec, fenced, errors, true) {
         ControlFlow::Continue(caller) => caller,
         ControlFlow::Break(ended) => return ended,
     };
-    let manager = Arc::clone(&caller.manager);
-    let acquired = manager.background.block_on(Acquiring::Arriving(caller, false));
-    acquired.inspect_err(|error| failed(&name, errors, error))?
+    let acquired = caller.manager.background.block_on(Acquiring::Arriving(caller.clone(), false));
+    acquired.unwrap_or_else(|error| caller.refused(Refusal::Failed(error)))
 }
 
 /// The future of [`acquire`]. Every waiter carries one, so the state that only an asking caller
@@ -90,14 +88,6 @@ impl Future for Acquiring {
     }
 }
 
-/// Reports an error that occurs before a lock is asked for.
-fn failed(name: &str, errors: Errors, error: &LockError) {
-    refused(error);
-    if errors != Errors::Carried {
-        unreported(name, &[], error);
-    }
-}
-
 /// A caller that has no lock yet. Small, as every waiter has one.
 #[derive(Clone)]
 pub(crate) struct Caller {
@@ -118,11 +108,16 @@ fn begin(
     blocks: bool,
 ) -> ControlFlow<Result<Acquired, LockError>, Caller> {
     let name = spec.name.clone();
-    let prepared = spec.prepare(fenced, errors).inspect_err(|error| failed(&name, errors, error));
-    let (manager, mut request, wanted) = match prepared {
+    let (manager, mut request, wanted) = match spec.prepare(fenced, errors) {
         Ok(Prepared::Joined(acquired)) => return ControlFlow::Break(Ok(acquired)),
         Ok(Prepared::ToAsk(manager, request, wanted)) => (manager, request, wanted),
-        Err(error) => return ControlFlow::Break(Err(error)),
+        Err(error) => {
+            observe(&error, false);
+            if errors != Errors::Carried {
+                unreported(&name, &[], &error);
+            }
+            return ControlFlow::Break(Err(error));
+        }
     };
     let excludes = !manager.store.excludes_nobody();
     // Those who share a key, or want several, have a token of their own at the store.
@@ -141,11 +136,8 @@ fn begin(
         return ControlFlow::Break(wanted.refused(&manager, &request, Refusal::Failed(error)));
     }
     // The runtime of a blocked thread may be blocked with it.
-    let store = match blocks {
-        true => Arc::clone(&manager.background.store),
-        false => Arc::clone(&manager.store),
-    };
-    ControlFlow::Continue(Caller { manager, store, request, wanted, has_queue })
+    let store = if blocks { &manager.background.store } else { &manager.store };
+    ControlFlow::Continue(Caller { store: Arc::clone(store), manager, request, wanted, has_queue })
 }
 
 impl Caller {
@@ -158,7 +150,7 @@ impl Caller {
         if is_again {
             match self.request.with_new_token() {
                 Ok(request) => self.request = Arc::new(request),
-                Err(error) => return self.refused(Refusal::Failed(error)),
+                Err(error) => return Step::Break(self.refused(Refusal::Failed(error))),
             }
         }
         let queue = self.manager.queue(&self.request.key);
@@ -169,7 +161,7 @@ impl Caller {
     fn arrived(self, queue: Arc<SharedQueue>, arrived: Arrived, is_again: bool) -> Step {
         let asks: BoxFuture<'_, _> = match arrived {
             Arrived::Waits(caller) => return self.waits(caller),
-            Arrived::Refused(refusal) => return self.refused(refusal),
+            Arrived::Refused(refusal) => return Step::Break(self.refused(refusal)),
             Arrived::Asks(caller, is_behind) => Box::pin(self.asks(caller, is_again, is_behind)),
             Arrived::Undecided => Box::pin(async move {
                 let arrived = decided(&queue, &self.request).await;
@@ -182,7 +174,7 @@ impl Caller {
     /// Asks the store for the lock.
     async fn asks(self, caller: InQueue, is_again: bool, is_behind: bool) -> Step {
         let caller = match ask(caller, &self.request, &self.store, is_again, is_behind).await {
-            Answered::Refused(refusal) => return self.refused(refusal),
+            Answered::Refused(refusal) => return Step::Break(self.refused(refusal)),
             Answered::GoesOn(caller) => caller,
             Answered::Granted(acquisition, grant, caller) => {
                 match self.wanted.granted(acquisition, grant, Some(&caller)).transpose() {
@@ -205,61 +197,56 @@ impl Caller {
     fn after(&self, waited: Waited) -> Step {
         match waited {
             Waited::Lock(lock) => Step::Break(self.wanted.taken_up(lock, &self.request)),
-            Waited::Refused(refusal) => self.refused(refusal),
+            Waited::Refused(refusal) => Step::Break(self.refused(refusal)),
             Waited::Gone => Step::Continue(Acquiring::Arriving(self.clone(), true)),
         }
     }
 
+    fn refused(&self, refusal: Refusal) -> Result<Acquired, LockError> {
+        self.wanted.refused(&self.manager, &self.request, refusal)
+    }
+
     /// Acquires a lock that belongs to no queue, as it is shared or has several keys.
     async fn acquire_outside(&self) -> Result<Acquired, LockError> {
-        let request = Arc::clone(&self.request);
-        let guard = match self.manager.enter() {
-            Ok(guard) => guard,
-            Err(error) => {
-                return self.wanted.refused(&self.manager, &request, Refusal::Failed(error));
-            }
-        };
-        let mut own = Acquisition::new(guard, Arc::clone(&self.manager), request, None);
-        match ask_outside(&self.manager, &mut own, &self.store).await {
-            Ok(grant) => self.wanted.granted(own, grant, None)?.ok_or_else(unanswered),
-            Err(refusal) => self.wanted.refused(&self.manager, own.request(), refusal),
+        match self.ask_outside().await {
+            Ok((own, grant)) => self.wanted.granted(own, grant, None)?.ok_or_else(unanswered),
+            Err(refusal) => self.refused(refusal),
         }
     }
 
-    fn refused(&self, refusal: Refusal) -> Step {
-        Step::Break(self.wanted.refused(&self.manager, &self.request, refusal))
-    }
-}
-
-/// Asks until the lock is granted or refused. A lock that was lost before its caller had it is
-/// asked for again: until the end of the wait, or once for a caller that does not wait.
-async fn ask_outside(
-    manager: &Manager,
-    own: &mut Acquisition,
-    store: &Arc<Store>,
-) -> Result<Grant, Refusal> {
-    let (mut releases, mut is_first) = (own.request().keys().len(), true);
-    loop {
-        let answer = {
-            let _waiting = WaitingGauge::new(&**own.request());
-            store.acquire(own.request(), &manager.shutdown).await
-        };
-        let goes_on = own.request().until.map_or(is_first, |until| Moment::now() < until);
-        if matches!(answer, Ok(Answer::Lost(_))) && goes_on {
-            // After an error, dropping the replaced acquisition releases it in the background.
-            _ = own.release_at(store).await;
-            sleep(PAUSE).await;
-        } else {
-            let answered = own.take_answer(answer);
-            let Err(Refusal::Contended { key, .. }) = &answered else { return answered };
-            // A release of this process, which no caller waits for, may have been in flight.
-            let asks_again = own.request().until.is_none() && releases > 0;
-            if !asks_again || !released(&manager.queue(key), own.request().asked).await {
-                return answered;
+    /// Asks until the lock is granted or refused. A lock that was lost before its caller had it is
+    /// asked for again: until the end of the wait, or once for a caller that does not wait.
+    async fn ask_outside(&self) -> Result<(Acquisition, Grant), Refusal> {
+        let Self { manager, store, request, .. } = self;
+        let (mut request, until) = (Arc::clone(request), request.until);
+        let (mut releases, mut is_first) = (request.keys().len(), true);
+        loop {
+            let guard = manager.enter().map_err(Refusal::Failed)?;
+            let mut own = Acquisition::new(guard, Arc::clone(manager), Arc::clone(&request), None);
+            let answer = {
+                let _waiting = WaitingGauge::new(&*request);
+                store.acquire(&request, &manager.shutdown).await
+            };
+            let goes_on = until.map_or(is_first, |until| Moment::now() < until);
+            if matches!(answer, Ok(Answer::Lost(_))) && goes_on {
+                // After an error, dropping the acquisition releases it in the background.
+                _ = own.release_at(store).await;
+                sleep(PAUSE).await;
+            } else {
+                let refusal = match own.take_answer(answer) {
+                    Ok(grant) => return Ok((own, grant)),
+                    Err(refusal) => refusal,
+                };
+                let Refusal::Contended { key, .. } = &refusal else { return Err(refusal) };
+                // A release of this process, which no caller waits for, may have been in flight.
+                let asks_again = until.is_none() && releases > 0;
+                if !asks_again || !released(&manager.queue(key), request.asked).await {
+                    return Err(refusal);
+                }
+                releases -= 1;
             }
-            releases -= 1;
+            request = Arc::new(request.with_new_token().map_err(Refusal::Failed)?);
+            is_first = false;
         }
-        own.renew_token().map_err(Refusal::Failed)?;
-        is_first = false;
     }
 }

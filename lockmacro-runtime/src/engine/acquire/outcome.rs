@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
 use crate::engine::core::Core;
 use crate::engine::lease::held::Held;
-use crate::engine::observer::refused;
+use crate::engine::observer::observe;
 use crate::engine::queue::shared_queue::in_queue::{InQueue, TakenUp};
 use crate::engine::telemetry;
 use crate::protocol::answer::{Grant, Queueing};
@@ -84,7 +84,8 @@ impl Wanted {
         caller: Option<&InQueue>,
     ) -> Result<Option<Acquired>, LockError> {
         let renewal = self.renewed_until(grant.sent);
-        let held = Held::new(acquisition, grant, renewal, caller.cloned()).inspect_err(refused)?;
+        let held = Held::new(acquisition, grant, renewal, caller.cloned())
+            .inspect_err(|error| observe(error, false))?;
         Ok(held.map(|held| {
             telemetry::acquired(&held.request);
             self.owning(held)
@@ -99,7 +100,7 @@ impl Wanted {
     ) -> Result<Acquired, LockError> {
         telemetry::acquired(request);
         let held = Held::taken_up(taken_up, request, |now| self.renewed_until(now));
-        held.map(|held| self.owning(held)).inspect_err(refused)
+        held.map(|held| self.owning(held)).inspect_err(|error| observe(error, false))
     }
 
     pub(crate) fn refused(
@@ -134,7 +135,7 @@ impl Wanted {
         if self.errors != Errors::Carried {
             unreported(&request.name, request.keys(), &error);
         }
-        refused(&error);
+        observe(&error, false);
         Err(error)
     }
 

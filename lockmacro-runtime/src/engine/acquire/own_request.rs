@@ -1,6 +1,7 @@
 //! A caller that asks the store itself, because its process has nothing at the store.
 
 use std::future::{poll_fn, ready};
+use std::mem;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -52,10 +53,16 @@ pub(crate) async fn ask(
     let asking = guard((caller, own), |(caller, own)| caller.leave(Some(own)));
     let answer = {
         let _waiting = WaitingGauge::new(&**request);
-        let mut asked = asked(store, request, &queue);
-        poll_fn(|cx| match request.is_taken_over() {
-            true => Poll::Ready(None),
-            false => asked.as_mut().poll(cx).map(Some),
+        let (mut asked, mut is_sent) = (asked(store, request, &queue), false);
+        poll_fn(|cx| {
+            if request.is_taken_over() {
+                return Poll::Ready(None);
+            }
+            let answer = asked.as_mut().poll(cx).map(Some);
+            if mem::replace(&mut is_sent, true) && answer.is_pending() {
+                asking.0.polled();
+            }
+            answer
         })
         .await
     };

@@ -74,13 +74,6 @@ impl Acquisition {
         drop(self.guard.take().map(|mut guard| guard.owner.take()));
     }
 
-    /// Becomes an acquisition of the same lock with another token.
-    pub(crate) fn renew_token(&mut self) -> Result<(), LockError> {
-        let request = Arc::new(self.request.with_new_token()?);
-        *self = Self::new(self.manager.enter()?, Arc::clone(&self.manager), request, None);
-        Ok(())
-    }
-
     /// Records the outcome of the request, and returns the grant.
     pub(crate) fn take_answer(&mut self, answer: Result<Answer, Failed>) -> Result<Grant, Refusal> {
         match answer {

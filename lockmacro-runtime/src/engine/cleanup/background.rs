@@ -199,8 +199,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        self.timetable.close();
-        self.cleanup.close();
+        self.stop();
     }
 }
 

@@ -273,11 +273,9 @@ impl DroppedLock {
             if due > self.end {
                 return false;
             }
-            let granted = async {
-                match abandoned {
-                    Some(token) => token.granted().await,
-                    None => pending().await,
-                }
+            let granted = match abandoned {
+                Some(token) => Either::Left(token.granted()),
+                None => Either::Right(pending()),
             };
             match select(pin!(granted), select(pin!(closes), pin!(sleep_until(due)))).await {
                 // The lock is held by nobody now.

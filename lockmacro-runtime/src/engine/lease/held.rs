@@ -249,20 +249,15 @@ impl Held {
 
     /// The same for a key without the manager's prefix.
     pub(crate) fn nth_named(&self, key: &LockKey) -> Option<u8> {
-        match &*self.manager.defaults.prefix {
-            "" => self.nth(key),
-            prefix => self.nth(&key.clone().under(prefix).ok()?),
-        }
+        self.nth(&key.clone().under(&self.manager.defaults.prefix).ok()?)
     }
 
     /// Checks that the holder may do under `key` what its mode needs.
     pub(crate) fn covers(&self, key: &LockKey) -> Result<(), LockError> {
         let keys = self.request.keys();
         let own = self.nth(key).and_then(|nth| keys.get(usize::from(nth)));
-        match own.is_none_or(|own| own.mode().covers(key.mode())) {
-            true => Ok(()),
-            false => Err(LockError::HeldShared { key: key.clone() }),
-        }
+        let covers = own.is_none_or(|own| own.mode().covers(key.mode()));
+        covers.then_some(()).ok_or_else(|| LockError::HeldShared { key: key.clone() })
     }
 
     pub(crate) fn fence(&self, nth: u8) -> Option<Fence> {

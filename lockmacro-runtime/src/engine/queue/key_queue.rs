@@ -90,10 +90,18 @@ impl<T> Tenure<T> {
 enum State<T> {
     /// Nothing. If there are waiters, they are asleep, or were until a rest began that is not over.
     Free,
-    /// A caller's own request is in flight. At `until` the queue goes on without the caller, which
-    /// may not be polled.
+    /// A caller's own request is in flight. A caller that is polled is so again before `until`, at
+    /// which the queue goes on without it for those who are behind it, or who came meanwhile and do
+    /// not wait (`is_wanted`).
     /// `was_behind`: a release had no answer when the request was sent. `behind`: it has none yet.
-    Asking { by: Ticket, token: T, until: Moment, was_behind: bool, behind: Option<T> },
+    Asking {
+        by: Ticket,
+        token: T,
+        until: Moment,
+        is_wanted: bool,
+        was_behind: bool,
+        behind: Option<T>,
+    },
     /// The queue's request is at the store. `contended`: by its answer another holder has the lock.
     Requested { token: T, contended: bool },
     /// The process has the lock, and none of its callers. The first `to` waiters may take it up,
@@ -224,7 +232,12 @@ impl<A: Ask, W> KeyQueue<A, W> {
             }
             _ if waits => Arrival::Waits(self.enter(ask)),
             _ if self.is_contended() => Arrival::Busy,
-            _ => Arrival::Undecided,
+            _ => {
+                if let State::Asking { is_wanted, .. } = &mut self.state {
+                    *is_wanted = true;
+                }
+                Arrival::Undecided
+            }
         };
         (arrival, effects)
     }
@@ -373,14 +386,21 @@ impl<A: Ask, W> KeyQueue<A, W> {
     /// When [`Event::Time`] has something to do, unless another event comes before.
     pub(crate) fn due(&self) -> Option<Moment> {
         match &self.state {
-            State::Asking { by, until, .. } => {
-                let others_wait = self.waiters.back().is_some_and(|last| last.ticket > *by);
-                let more = if others_wait { Duration::ZERO } else { longest_patience() };
+            State::Asking { until, .. } => {
+                let more = if self.others_wait() { Duration::ZERO } else { longest_patience() };
                 Some(until.after(more))
             }
             State::Free if self.asleep < self.waiters.len() => Some(self.rests_until),
             State::Offered { tenure, widens, .. } => Some(tenure.ends.min(*widens)),
             _ => None,
+        }
+    }
+
+    /// A caller that asks itself was polled.
+    pub(crate) fn polled(&mut self, ticket: Ticket, next: Moment) {
+        match &mut self.state {
+            State::Asking { by, until, .. } if *by == ticket => *until = next,
+            _ => {}
         }
     }
 
@@ -420,10 +440,11 @@ impl<A: Ask, W> KeyQueue<A, W> {
         self.waiters.is_empty() && matches!(self.state, State::Free)
     }
 
-    /// Whether a caller asks itself, and no other one waits.
-    pub(crate) fn is_asked_alone(&self) -> bool {
-        let State::Asking { by, .. } = self.state else { return false };
-        self.waiters.back().is_none_or(|last| last.ticket == by)
+    /// Whether there are callers other than one that asks itself.
+    pub(crate) fn others_wait(&self) -> bool {
+        let last = self.waiters.back();
+        last.is_some_and(|last| !self.is_asking(last.ticket))
+            || matches!(self.state, State::Asking { is_wanted: true, .. })
     }
 
     /// Frees the memory of earlier waiters.
@@ -510,7 +531,8 @@ impl<A: Ask, W> KeyQueue<A, W> {
     fn asks(&mut self, ask: A, until: Moment, behind: Option<A::Token>) -> Arrival {
         let (token, was_behind) = (ask.own(), behind.is_some());
         let by = self.enter(ask);
-        self.state = State::Asking { by, token, until, was_behind, behind };
+        let is_wanted = false;
+        self.state = State::Asking { by, token, until, is_wanted, was_behind, behind };
         Arrival::Asks(by, was_behind)
     }
 

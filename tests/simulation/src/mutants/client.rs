@@ -72,10 +72,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "is_known() {\n            self.guard = None;",
         "is_known() {\n            if MUTANT { std::mem::forget(self.guard.take()) } else { self.guard = None }"),
     mutant("the task that renews goes on for ever", "left", "engine/cleanup/background.rs",
-        "    fn drop(&mut self) {\n        self.timetable.close();",
-        "    fn drop(&mut self) {\n        if !MUTANT { self.timetable.close(); }"),
+        "fn stop(&self) {\n        self.timetable.close();",
+        "fn stop(&self) {\n        if !MUTANT { self.timetable.close(); }"),
     mutant("a token has two owners", "exclusion|lease|token", "engine/acquire/own_request.rs",
-        "match request.is_taken_over() {", "match !MUTANT && request.is_taken_over() {"),
+        "if request.is_taken_over() {", "if !MUTANT && request.is_taken_over() {"),
     mutant("re-entry finds no outer lock", "re-entry", "engine/acquire/reentry.rs",
         "wanted(held) && !held.was_released()", "wanted(held) && held.was_released()"),
     // Replicas.

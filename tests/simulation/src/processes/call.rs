@@ -33,6 +33,8 @@ pub(crate) struct Call {
     pub(crate) sharing: Sharing,
     /// Blocks a thread.
     pub(crate) blocks: bool,
+    /// From which poll on the call is not polled, and for how long.
+    pub(crate) sleeps: Option<(u32, Duration)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +82,7 @@ impl Call {
             defers: false,
             sharing: Sharing::Exclusive,
             blocks: false,
+            sleeps: None,
         }
     }
 
@@ -95,6 +98,15 @@ impl Call {
         if random.u8(..3) > 0 {
             (self.blocks, self.dropped) = (true, None);
             (self.extends, self.shares) = (false, false);
+        }
+    }
+
+    /// Lets some calls not be polled for a while, like one beside a branch of a `select!` that
+    /// awaits something else.
+    pub(crate) fn may_sleep(&mut self, random: &mut Rng) {
+        if !self.blocks && random.u8(..3) == 0 {
+            let time = *pick(random, &[60, 60, 250, 1_000, 2_500, 6_000]);
+            self.sleeps = Some((random.u32(1..8), ms(time)));
         }
     }
 
@@ -142,6 +154,7 @@ impl Call {
             defers: false,
             sharing: Sharing::Exclusive,
             blocks: false,
+            sleeps: None,
         }
     }
 }

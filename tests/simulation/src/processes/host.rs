@@ -54,6 +54,12 @@ impl Host {
         expires.is_none_or(|at| at >= until) && holders.iter().any(keeps)
     }
 
+    /// Whether somebody has a lock at `now`.
+    pub(crate) fn has(&mut self, key: usize, now: Duration) -> bool {
+        let now = self.clock(now);
+        self.server.string(&name_of(key), now).is_some()
+    }
+
     /// The last fence of a lock, as long as the server keeps it.
     pub(crate) fn last_fence(&mut self, key: usize, now: Duration) -> Option<u64> {
         let now = self.clock(now);

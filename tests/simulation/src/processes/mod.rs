@@ -5,6 +5,7 @@ mod sim;
 mod blocking;
 mod bodies;
 mod call;
+mod callers;
 mod deferred;
 mod faults;
 mod host;

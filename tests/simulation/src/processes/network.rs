@@ -253,6 +253,7 @@ impl Network {
 
     fn receive(&self, host: usize, id: ConnectionId, bytes: &[u8]) {
         let outputs = self.hosts.borrow_mut()[host].receive(id, bytes, sim().now());
+        sim().callers.look();
         self.send(host, outputs);
         if self.replicas.are_there() {
             self.replicate();

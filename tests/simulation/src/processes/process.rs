@@ -19,6 +19,9 @@ pub(crate) struct Process {
     pub(crate) nth: usize,
     pub(crate) clock: Clock,
     state: Cell<State>,
+    /// Since when it is frozen, and for how long it was before.
+    frozen_since: Cell<Option<Duration>>,
+    frozen_before: Cell<Duration>,
     /// The tasks that were to be polled while the process was frozen.
     frozen: RefCell<Vec<Waker>>,
     pub(crate) random: RefCell<Rng>,
@@ -62,6 +65,8 @@ impl Process {
             nth,
             clock,
             state: Cell::new(State::Running),
+            frozen_since: Cell::default(),
+            frozen_before: Cell::default(),
             frozen: RefCell::default(),
             random: RefCell::new(random),
             tasks: Cell::new(0),
@@ -110,15 +115,24 @@ impl Process {
         self.state.get()
     }
 
+    /// For how long it was frozen so far.
+    pub(crate) fn frozen_for(&self) -> Duration {
+        let since = self.frozen_since.get();
+        self.frozen_before.get() + since.map_or(Duration::ZERO, |since| sim().now() - since)
+    }
+
     /// Stops its tasks from being polled.
     pub(crate) fn freeze(&self) {
         if self.state.get() == State::Running {
             self.state.set(State::Frozen);
+            self.frozen_since.set(Some(sim().now()));
         }
     }
 
     pub(crate) fn thaw(&self) {
         if self.state.get() == State::Frozen {
+            self.frozen_before.set(self.frozen_for());
+            self.frozen_since.set(None);
             self.state.set(State::Running);
             self.frozen.take().into_iter().for_each(Waker::wake);
         }

@@ -71,6 +71,8 @@ pub fn run_without(seed: u64, without: &[Part], traced: bool) -> Outcome {
     let network = Network::new(hosts, seeded(seed, "network"), scenario.delay, replicas);
     let sim_here = Sim::new(seed, network, !scenario.faults.is_empty(), traced);
     set(Some(sim_here.clone()));
+    sim_here.keeps_keys.set(scenario.keeps_keys());
+    sim_here.sleeps.set(scenario.sleeps);
     if scenario.faults.is_empty() {
         sim_here.waits.limit(scenario.longest_idle(), scenario.keys_without_bodies());
     }

@@ -10,7 +10,7 @@ use crate::processes::faults::{Fault, draw_faults};
 use crate::processes::process::Clock;
 use crate::processes::sim::seeded;
 
-pub(crate) fn ms(millis: u64) -> Duration {
+pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
@@ -31,6 +31,8 @@ pub(crate) struct Scenario {
     pub(crate) calm: Duration,
     /// Whether some calls share their keys.
     pub(crate) shares: bool,
+    /// Whether some callers are not polled for a while.
+    pub(crate) sleeps: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,16 +142,28 @@ impl Scenario {
                 call.may_block(&mut of_blocking);
             }
         }
-        Self { store, delay, hosts, processes, successors, faults, calm, shares }
+        let mut of_sleep = seeded(seed, "callers that are not polled");
+        let sleeps = of_sleep.u8(..6) == 0;
+        if sleeps {
+            let plans = processes.iter_mut().chain(&mut successors);
+            for call in plans.flat_map(|plan| plan.workers.iter_mut().flatten()) {
+                call.may_sleep(&mut of_sleep);
+            }
+        }
+        Self { store, delay, hosts, processes, successors, faults, calm, shares, sleeps }
     }
 
     /// How long a lock that is waited for may be held by no body, if nothing fails.
     pub(crate) fn longest_idle(&self) -> Duration {
-        match self.store {
+        let idle = match self.store {
             Store::One | Store::Replicated { .. } => ms(1_000),
             // Its callers try again at random intervals.
             Store::Redlock(_) => ms(4_000),
-        }
+        };
+        // A caller that is not polled keeps its lock until the sweep after its manager's timeout.
+        let timeouts = self.processes.iter().map(|plan| plan.timeout);
+        let asleep = timeouts.max().unwrap_or_default() + ms(3_000);
+        if self.sleeps { idle + asleep } else { idle }
     }
 
     /// The keys that a call may keep without a body: together with others, or for a `min_hold`.

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::processes::bodies::Bodies;
+use crate::processes::callers::Callers;
 use crate::processes::deferred::Deferred;
 use crate::processes::network::Network;
 use crate::processes::process::{Clock, Process};
@@ -48,6 +49,11 @@ pub(crate) struct Sim {
     pub(crate) network: Network,
     pub(crate) bodies: Bodies,
     pub(crate) waits: Waits,
+    pub(crate) callers: Callers,
+    /// Keys stay for a while after a release.
+    pub(crate) keeps_keys: Cell<bool>,
+    /// Some callers are not polled for a while.
+    pub(crate) sleeps: Cell<bool>,
     pub(crate) traces: Traces,
     pub(crate) deferred: Deferred,
     pub(crate) tokens: Tokens,
@@ -79,6 +85,9 @@ impl Sim {
             network,
             bodies: Bodies::default(),
             waits: Waits::default(),
+            callers: Callers::default(),
+            keeps_keys: Cell::default(),
+            sleeps: Cell::default(),
             traces: Traces::default(),
             deferred: Deferred::default(),
             tokens: Tokens::default(),

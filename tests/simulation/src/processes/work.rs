@@ -2,11 +2,11 @@
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
-use tokio::time::sleep;
+use tokio::time::{Sleep, sleep};
 
 use crate::processes::blocking;
 use crate::processes::call::{Call, How, Sharing, Wait};
@@ -48,7 +48,7 @@ async fn live(store: Store, plan: Arc<Plan>) {
         let work = async move {
             for call in &plan.workers[worker] {
                 sleep(call.pause).await;
-                one_call(worker, call, &locks).await;
+                one_call(worker, call, &locks, plan.timeout).await;
             }
         };
         workers.push(here().spawn(work));
@@ -109,15 +109,20 @@ async fn connect(store: Store, plan: &Plan) -> LockManager {
     }
 }
 
-async fn one_call(worker: usize, call: &Call, locks: &LockManager) {
+async fn one_call(worker: usize, call: &Call, locks: &LockManager, timeout: Duration) {
     trace!("{worker} calls {call:?}");
     here().begins(worker, format!("{call:?}"));
-    if let ([key], true) = (&call.keys[..], call.wait != Wait::No) {
+    let is_awake = call.sleeps.is_none();
+    if let ([key], true) = (&call.keys[..], call.wait != Wait::No && is_awake) {
         sim().waits.begins(worker, *key);
     }
     let began = sim().now();
+    sim().callers.begins(worker, call, timeout);
     let made = DroppedAt { future: Some(Box::pin(make(worker, call, locks))), left: call.dropped };
-    match made.await {
+    let made = Sleeping { future: pin!(made), worker, left: call.sleeps, asleep: None }.await;
+    let failed = made.as_ref().and_then(|made| made.as_ref().err());
+    sim().callers.ends(worker, call, failed);
+    match made {
         Some(Ok(())) => trace!("{worker} is done"),
         Some(Err(error)) => {
             trace!("{worker} fails: {error}");
@@ -136,7 +141,7 @@ async fn one_call(worker: usize, call: &Call, locks: &LockManager) {
 /// While nothing fails, a caller that does not wait is answered in the time of a few requests: of
 /// those of other callers before it, and of its own. At a Redlock each of them may try again.
 fn soon(took: Duration) {
-    if sim().network.hosts.borrow().len() > 1 {
+    if sim().network.hosts.borrow().len() > 1 || sim().sleeps.get() {
         return;
     }
     let most = sim().network.longest_grant() + Duration::from_millis(200);
@@ -162,9 +167,10 @@ fn expected(worker: usize, call: &Call, error: &LockError) {
             _ => false,
         },
         LockError::NoQuorum { .. } => true,
-        // The wait was shorter than the time to connect.
+        // The wait was shorter than the time to connect, or the answer was not looked at in time.
         LockError::Unavailable { .. } => {
             matches!(call.wait, Wait::For(wait) if wait < Duration::from_millis(500))
+                || call.sleeps.is_some()
         }
         _ => false,
     };
@@ -338,7 +344,11 @@ impl Body {
         sim.waits.check();
         let number = sim.bodies.enter(worker, call, left, fences);
         sim.waits.ends(worker);
-        let kept = call.min_hold.map(|min_hold| (call.keys[0], min_hold));
+        sim.callers.enters(worker);
+        sim.callers.look();
+        // The grant may be much older than a body whose caller was not polled.
+        let min_hold = call.min_hold.filter(|_| call.sleeps.is_none());
+        let kept = min_hold.map(|min_hold| (call.keys[0], min_hold));
         Self { number, began: sim.now(), kept }
     }
 
@@ -356,6 +366,38 @@ impl Drop for Body {
             sim.bodies.keeps(key, self.began, min_hold);
         }
         sim.waits.check();
+    }
+}
+
+/// A call that is not polled for a time, from its nth poll on.
+struct Sleeping<'a, F> {
+    future: Pin<&'a mut F>,
+    worker: usize,
+    left: Option<(u32, Duration)>,
+    asleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl<F: Future> Future for Sleeping<'_, F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        if let Some(asleep) = &mut self.asleep {
+            ready!(asleep.as_mut().poll(cx));
+            trace!("{} is polled again", self.worker);
+            self.asleep = None;
+        }
+        let polled = self.future.as_mut().poll(cx);
+        if let (Poll::Pending, Some((left, time))) = (&polled, self.left) {
+            self.left = (left > 1).then_some((left - 1, time));
+            if left == 1 {
+                trace!("{} is not polled for {time:?}", self.worker);
+                sim().callers.sleeps(self.worker, time);
+                let mut asleep = Box::pin(sleep(time));
+                let _ = asleep.as_mut().poll(cx);
+                self.asleep = Some(asleep);
+            }
+        }
+        polled
     }
 }
 

@@ -18,9 +18,8 @@ use crate::value::holder;
 use crate::value::limits::QUEUE_MAX;
 use crate::value::time::Moment;
 
-/// Shortest time for which the own request of a caller may be in flight before the queue goes on
-/// without the caller, whose future may not be polled.
-const UNANSWERED_MIN: Duration = Duration::from_millis(100);
+/// Shortest time without a poll of a caller that asks itself before the queue goes on without it.
+const UNPOLLED_MIN: Duration = Duration::from_millis(100);
 
 /// A caller in the queue of its key.
 #[derive(Debug, Clone)]
@@ -65,6 +64,13 @@ pub(crate) enum Ended {
 }
 
 impl SharedQueue {
+    /// When a caller that asks itself is polled again at the latest: its request has an answer then,
+    /// or is sent again.
+    fn polled_until(&self) -> Moment {
+        let answer = self.core.store.servers().answer_time();
+        Moment::now().after((answer * 5 / 4).max(UNPOLLED_MIN))
+    }
+
     /// A caller arrives, maybe again.
     pub(crate) fn arrive(self: &Arc<Self>, request: &Arc<Request>, is_again: bool) -> Arrived {
         // A holder that has lost the lock delays no other caller, even if it has never checked its
@@ -79,8 +85,7 @@ impl SharedQueue {
                 let full = self.busy(state, Queueing::Full, &mut held);
                 return (Arrived::Refused(full), Effects::default());
             }
-            let (now, answer) = (Moment::now(), self.core.store.servers().answer_time());
-            let until = now.after(answer.max(UNANSWERED_MIN));
+            let until = self.polled_until();
             let (arrival, effects) = state.queue.arrive(Arc::clone(request), is_again, until);
             if waits && matches!(arrival, Arrival::Asks(..)) {
                 // The last answer was to an earlier question, of callers that have left.
@@ -115,6 +120,11 @@ impl InQueue {
         is_ours
     }
 
+    /// The caller, which asks the store itself, was polled and has no answer.
+    pub(crate) fn polled(&self) {
+        self.queue.state.lock().queue.polled(self.ticket, self.queue.polled_until());
+    }
+
     /// The caller has asked the store itself, and was not granted the lock: another `holder` has
     /// it, or nothing is known. `is_behind`: the holder may be a token that this process releases.
     pub(crate) fn not_granted(
@@ -124,9 +134,9 @@ impl InQueue {
         acquisition: Acquisition,
     ) {
         self.asks_no_more(Some(acquisition), |state| {
-            if let Some(holder) = holder.filter(|_| !is_behind) {
+            if let Some(holder) = holder {
                 state.last = Some(Ok(Contended::of(holder, 0)));
-                state.contended_at = Some(Moment::now());
+                state.contended_at = (!is_behind).then(Moment::now).or(state.contended_at);
             }
             Event::NotGrantedTo(self.ticket, holder.is_some())
         });

@@ -16,14 +16,12 @@ use crate::value::time::Moment;
 
 /// Longest time between two checks of a queue with waiters.
 const LOOK: Duration = Duration::from_secs(2);
-/// A manager's timeout, in times for one answer.
-const ANSWERS: u32 = 4;
 
 impl SharedQueue {
     /// Has the queue looked at when something is due. Returns the holder, if there are waiters.
     pub(super) fn watch(self: &Arc<Self>, state: &mut State) -> Option<Arc<dyn OwnHolder>> {
         // A caller that asks alone delays nobody.
-        if state.queue.count() == 0 || state.queue.is_asked_alone() {
+        if !state.queue.others_wait() {
             return None;
         }
         let held = state.queue.holder().and(state.holder.as_ref()).and_then(Weak::upgrade);
@@ -44,16 +42,11 @@ impl SharedQueue {
         held
     }
 
-    /// Tells the queue the time, if something is due. Returns whether a caller asks alone.
+    /// Tells the queue the time, if something is due. Returns whether something will be.
     pub(crate) fn time(self: &Arc<Self>) -> bool {
-        let (due, asks) = {
-            let queue = &self.state.lock().queue;
-            (queue.due(), queue.is_asked_alone())
-        };
-        // One that is polled may repeat its request for as long as the manager's timeout.
-        let more = if asks { self.core.answer_time() * ANSWERS } else { Duration::ZERO };
-        if due.is_none_or(|due| due.after(more) > Moment::now()) {
-            return asks;
+        let due = self.state.lock().queue.due();
+        if due.is_none_or(|due| due > Moment::now()) {
+            return due.is_some();
         }
         let left = self.on(None, |_| Event::Time);
         // A caller that was not polled has asked with this token, and nobody else wants it.
@@ -79,7 +72,7 @@ impl Timed for SharedQueue {
             let next = now.after(due.unwrap_or(LOOK).clamp(Duration::from_millis(1), LOOK));
             // After a shutdown no caller waits for a lock, even if its future was not polled since.
             let is_open = state.queue.offered().is_some() || !self.core.shutdown.is_closed();
-            if state.queue.count() == 0 || state.queue.is_asked_alone() || !is_open {
+            if !state.queue.others_wait() || !is_open {
                 state.watched = None;
             } else if let Some((_, at)) = &mut state.watched {
                 *at = next;
