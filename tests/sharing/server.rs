@@ -48,7 +48,9 @@ async fn a_right_that_is_missing_leaves_no_key_that_nobody_holds() {
 #[tokio::test]
 async fn a_right_that_is_missing_leaves_no_holder_beside_another() {
     for right in ["-zadd", "-set", "-pttl", "-pexpire"] {
-        leaves_nothing(right, |clerk| lock(clerk, KEY).shared(), true).await;
+        // It has to extend what the other one has set.
+        let longer = |clerk: &LockManager| lock(clerk, KEY).shared().ttl(LONG_TTL * 2);
+        leaves_nothing(right, longer, true).await;
     }
 }
 

@@ -196,7 +196,7 @@ async fn a_waiter_that_is_not_polled_is_passed_over_by_its_process(backend: &Bac
 
 /// As in a `select!` whose other branch awaits for long. Its process has no other caller. On one
 /// thread: with more of them, the answer may come while the future is polled first.
-#[on(redis)]
+#[on(slots)]
 async fn a_caller_that_has_asked_and_is_not_polled_keeps_the_lock_for_seconds(backend: &Backend) {
     let ours = backend.manager_from(LockManager::builder()).await;
     let theirs = backend.manager().await;
@@ -223,7 +223,7 @@ async fn a_caller_that_has_asked_and_is_not_polled_keeps_the_lock_for_seconds(ba
     }
 }
 
-#[on(redis)]
+#[on(slots)]
 async fn a_caller_that_is_not_polled_costs_no_other_one_of_its_process_the_answer(
     backend: &Backend,
 ) {

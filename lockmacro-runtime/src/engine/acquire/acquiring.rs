@@ -162,7 +162,7 @@ impl Caller {
         let asks: BoxFuture<'_, _> = match arrived {
             Arrived::Waits(caller) => return self.waits(caller),
             Arrived::Refused(refusal) => return Step::Break(self.refused(refusal)),
-            Arrived::Asks(caller, is_behind) => Box::pin(self.asks(caller, is_again, is_behind)),
+            Arrived::Asks(caller, since) => Box::pin(self.asks(caller, is_again, since)),
             Arrived::Undecided => Box::pin(async move {
                 let arrived = decided(&queue, &self.request).await;
                 self.arrived(queue, arrived, is_again)
@@ -172,8 +172,8 @@ impl Caller {
     }
 
     /// Asks the store for the lock.
-    async fn asks(self, caller: InQueue, is_again: bool, is_behind: bool) -> Step {
-        let caller = match ask(caller, &self.request, &self.store, is_again, is_behind).await {
+    async fn asks(self, caller: InQueue, is_again: bool, since: Option<Moment>) -> Step {
+        let caller = match ask(caller, &self.request, &self.store, is_again, since).await {
             Answered::Refused(refusal) => return Step::Break(self.refused(refusal)),
             Answered::GoesOn(caller) => caller,
             Answered::Granted(acquisition, grant, caller) => {

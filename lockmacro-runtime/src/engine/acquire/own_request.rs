@@ -32,13 +32,13 @@ pub(crate) enum Answered {
 }
 
 /// Asks the store for the lock of a caller. `is_again`: the caller has arrived again at its queue.
-/// `is_behind`: a release of its process was without an answer then.
+/// See [`Arrived::Asks`](crate::engine::queue::shared_queue::in_queue::Arrived) for `since`.
 pub(crate) async fn ask(
     caller: InQueue,
     request: &Arc<Request>,
     store: &Arc<Store>,
     is_again: bool,
-    is_behind: bool,
+    since: Option<Moment>,
 ) -> Answered {
     let queue = Arc::clone(&caller.queue);
     let (core, owner) = (Arc::clone(&queue.core), Arc::clone(&queue) as _);
@@ -68,7 +68,7 @@ pub(crate) async fn ask(
     };
     let (caller, own) = ScopeGuard::into_inner(asking);
     match answer {
-        Some(answer) => answered(caller, own, answer, is_again, is_behind),
+        Some(answer) => answered(caller, own, answer, is_again, since),
         // The queue has gone on with the token, as the caller was not polled in time.
         None => {
             own.forget();
@@ -102,13 +102,13 @@ fn answered(
     mut own: Acquisition,
     answer: Result<Answer, Failed>,
     is_again: bool,
-    is_behind: bool,
+    since: Option<Moment>,
 ) -> Answered {
     let waits = own.request().until.is_some();
     if matches!(answer, Ok(Answer::Lost(_))) && (waits || !is_again) {
         // A request with this token may still arrive.
         own.request().note_released();
-        caller.not_granted(None, false, own);
+        caller.not_granted(None, None, own);
         return Answered::GoesOn(caller);
     }
     let refusal = match own.take_answer(answer) {
@@ -117,12 +117,12 @@ fn answered(
     };
     let is_known = own.request().applied().is_known() && !own.request().only_if_free;
     let (holder, goes_on) = match &refusal {
-        Refusal::Contended { holder, .. } => (Some(&**holder), waits || is_behind),
+        Refusal::Contended { holder, .. } => (Some(&**holder), waits || since.is_none()),
         Refusal::Failed(error) => (None, waits && error.is_transient() && !error.is_of_fences()),
     };
     match waits && !goes_on {
         true => caller.leave(Some(own)),
-        false => caller.not_granted(holder.filter(|_| is_known), is_behind, own),
+        false => caller.not_granted(holder.filter(|_| is_known), since, own),
     }
     match goes_on {
         true => Answered::GoesOn(caller),

@@ -87,7 +87,8 @@ struct State {
     queue: KeyQueue<Arc<Request>, Waker>,
     /// The last answer to the queue's request.
     last: Option<Result<Contended, LockError>>,
-    /// When a caller's own request was last answered: another holder has the lock.
+    /// When the last own request of a caller was sent that was answered: another holder has the
+    /// lock.
     contended_at: Option<Moment>,
     /// Callers up to this one were sent away with this error.
     sent_away: Option<(Ticket, LockError)>,
@@ -290,7 +291,8 @@ impl SharedQueue {
         (!state.queue.is_releasing()).then_some(was)
     }
 
-    /// The refusal of a caller that does not wait, if another holder was known since `since`.
+    /// The refusal of a caller that does not wait, if another holder has the lock by the answer to
+    /// a request that was sent since `since`.
     fn busy_since(&self, since: Moment) -> Option<Refusal> {
         let mut held = None;
         let state = self.state.lock();

@@ -104,9 +104,13 @@ impl Call {
     /// Lets some calls not be polled for a while, like one beside a branch of a `select!` that
     /// awaits something else.
     pub(crate) fn may_sleep(&mut self, random: &mut Rng) {
-        if !self.blocks && random.u8(..3) == 0 {
-            let time = *pick(random, &[60, 60, 250, 1_000, 2_500, 6_000]);
-            self.sleeps = Some((random.u32(1..8), ms(time)));
+        // Other locks stay for their ttl then.
+        let has_queue = self.keys.len() == 1 && self.sharing == Sharing::Exclusive;
+        if has_queue && !self.blocks && random.u8(..3) == 0 {
+            // Most likely after the first poll, in which the call asks.
+            let nth = *pick(random, &[1, 1, 1, 2, 3, 4, 6]);
+            let time = *pick(random, &[60, 60, 250, 1_000, 2_500, 6_000, 6_000]);
+            self.sleeps = Some((nth, ms(time)));
         }
     }
 

@@ -8,12 +8,14 @@ use std::time::Duration;
 use lockmacro_runtime::LockError;
 
 use crate::processes::call::{Call, Sharing, Wait};
-use crate::processes::scenario::ms;
+use crate::processes::scenario::{Plan, ms};
 use crate::processes::sim::sim;
 use crate::processes::work::name_of;
 
 /// How long a caller may take beside its wait and the time of a few answers.
 const MORE: Duration = ms(500);
+/// Longest time for which a caller is not polled whose body has begun.
+const INSIDE_MAX: Duration = ms(2_500);
 /// How long the lock of a call that is over may stay on a server, while nothing fails.
 const RELEASED_MAX: Duration = ms(1_000);
 
@@ -28,6 +30,8 @@ pub(crate) struct Callers {
 
 struct Caller {
     number: u64,
+    /// The number of its manager in its process.
+    manager: usize,
     began: Duration,
     /// For how long its process was frozen before.
     frozen: Duration,
@@ -47,14 +51,14 @@ struct Caller {
 }
 
 impl Callers {
-    /// A worker of the current process makes a call, through a manager with this timeout.
-    pub(crate) fn begins(&self, worker: usize, call: &Call, timeout: Duration) {
+    /// A worker of the current process makes a call.
+    pub(crate) fn begins(&self, worker: usize, call: &Call, plan: &Plan) {
         let (sim, number) = (sim(), self.arrived.replace(self.arrived.get() + 1));
         let process = sim.current().expect("a process");
         self.are_free(&call.keys);
         // An attempt for each key may begin just before the end of the wait, and another one after it.
         let attempts = 2 * u32::try_from(call.keys.len()).expect("few");
-        let more = process.clock.truly(timeout * attempts) + MORE;
+        let more = process.clock.truly(plan.timeout * attempts) + MORE;
         let longest = match call.wait {
             Wait::No => Some(more),
             Wait::For(wait) => Some(process.clock.truly(wait) + more),
@@ -62,6 +66,7 @@ impl Callers {
         };
         let caller = Caller {
             number,
+            manager: worker % plan.managers,
             began: sim.now(),
             frozen: process.frozen_for(),
             slept: Duration::ZERO,
@@ -98,12 +103,15 @@ impl Callers {
         }
     }
 
-    /// The caller is not polled for a time.
-    pub(crate) fn sleeps(&self, worker: usize, time: Duration) {
+    /// The caller is not polled for a time, which is returned: a shorter one where its release may
+    /// be under way, which nobody else sends again.
+    pub(crate) fn sleeps(&self, worker: usize, time: Duration) -> Duration {
         let process = sim().current().expect("a process").nth;
-        if let Some(caller) = self.open.borrow_mut().get_mut(&(process, worker)) {
-            caller.slept += time;
-        }
+        let mut open = self.open.borrow_mut();
+        let caller = open.get_mut(&(process, worker)).expect("it calls");
+        let time = if caller.is_inside { time.min(INSIDE_MAX) } else { time };
+        caller.slept += time;
+        time
     }
 
     /// The body of a call begins.
@@ -112,14 +120,15 @@ impl Callers {
         let at = (sim.current().expect("a process").nth, worker);
         let Some(caller) = open.get_mut(&at) else { return };
         caller.is_inside = true;
-        let (number, keys) = (caller.number, caller.keys.clone());
+        let (number, manager, keys) = (caller.number, caller.manager, caller.keys.clone());
         let is_in_order = caller.is_in_order && !sim.has_faults;
         caller.ends_in_time(at);
         let overtaken = open.iter().find(|((process, _), other)| {
             let is_waiting = other.gives_up.is_none_or(|at| sim.now() < at);
             let waits =
                 other.is_in_order && !other.is_inside && is_waiting && other.number < number;
-            *process == at.0 && waits && other.keys == keys
+            let is_beside = *process == at.0 && other.manager == manager;
+            is_beside && waits && other.keys == keys
         });
         if let Some(((process, other), _)) = overtaken.filter(|_| is_in_order) {
             sim.fails(

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::processes::process::State;
 use crate::processes::scenario::{Scenario, Store, ms, pick};
 use crate::processes::sim::sim;
-use crate::processes::work::start;
+use crate::processes::work::{name_of, start};
 
 /// A fault, or the end of one.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -63,11 +63,42 @@ pub(crate) enum Fault {
     Delete {
         key: usize,
     },
+    /// The server has no room, and gives up the queue of a lock.
+    Evict {
+        key: usize,
+    },
+    /// The server forgets all scripts.
+    Flush {
+        host: usize,
+    },
+    /// The server refuses commands for a time because it reads its data.
+    Load {
+        host: usize,
+        time: Duration,
+    },
+    /// The server refuses writes for a time.
+    ReadOnly {
+        host: usize,
+        time: Duration,
+    },
     /// The server starts again.
     Start {
         host: usize,
         keeps: bool,
     },
+}
+
+impl Fault {
+    /// Whether locks are gone, or nobody releases them.
+    pub(crate) fn loses_locks(self) -> bool {
+        matches!(
+            self,
+            Fault::Kill { .. }
+                | Fault::Delete { .. }
+                | Fault::Failover { .. }
+                | Fault::Start { keeps: false, .. }
+        )
+    }
 }
 
 /// Draws faults that are over at `calm`.
@@ -126,6 +157,25 @@ pub(crate) fn draw_faults(
     }
     faults.sort_by_key(|(at, _)| *at);
     faults
+}
+
+/// Draws what a single server may do, over at `calm`.
+pub(crate) fn draw_refusals(
+    random: &mut Rng,
+    keys: usize,
+    calm: Duration,
+) -> Vec<(Duration, Fault)> {
+    let last = u64::try_from(calm.as_millis()).expect("short");
+    let fault = |random: &mut Rng| {
+        let (host, time) = (0, ms(*pick(random, &[10, 60, 200, 600, 1_500])));
+        match random.u8(..4) {
+            0 => Fault::Evict { key: random.usize(..keys) },
+            1 => Fault::Flush { host },
+            2 => Fault::Load { host, time },
+            _ => Fault::ReadOnly { host, time },
+        }
+    };
+    (0..random.usize(1..4)).map(|_| (ms(random.u64(..last)), fault(random))).collect()
 }
 
 /// Lets the faults happen, and ends them all.
@@ -209,9 +259,27 @@ fn apply(scenario: &Scenario, fault: Fault) {
         Fault::Delete { key } => {
             let (now, mut hosts) = (sim.now(), network.hosts.borrow_mut());
             let last_fence = hosts.iter_mut().filter_map(|host| host.last_fence(key, now)).max();
-            hosts.iter_mut().for_each(|host| host.delete(key, now));
+            hosts.iter_mut().for_each(|host| host.command(&["DEL", &name_of(key)], now));
             drop(hosts);
             sim.bodies.lose_key(key, last_fence.unwrap_or(0));
+        }
+        Fault::Evict { key } => {
+            let (now, queue) = (sim.now(), format!("lm1:wq:{{{}}}", name_of(key)));
+            let mut hosts = network.hosts.borrow_mut();
+            hosts.iter_mut().for_each(|host| host.command(&["DEL", &queue], now));
+            // The model knows of no waiters that are gone from the server.
+            sim.traces.lose();
+        }
+        Fault::Flush { host } => {
+            network.hosts.borrow_mut()[host].command(&["SCRIPT", "FLUSH"], sim.now());
+        }
+        Fault::Load { host, time } => {
+            let until = (sim.now() + time).min(scenario.calm);
+            network.hosts.borrow_mut()[host].loads_until = until;
+        }
+        Fault::ReadOnly { host, time } => {
+            let until = (sim.now() + time).min(scenario.calm);
+            network.hosts.borrow_mut()[host].reads_until = until;
         }
         Fault::Start { host, keeps } => {
             if !keeps && network.voters() == (host..host + 1) {

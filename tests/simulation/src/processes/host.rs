@@ -15,6 +15,10 @@ pub(crate) struct Host {
     clock: Clock,
     /// The server is stopped until then, and its system still takes connections.
     pub(crate) frozen_until: Duration,
+    /// Until when it refuses commands because it reads its data, and writes because it is to be
+    /// replaced.
+    pub(crate) loads_until: Duration,
+    pub(crate) reads_until: Duration,
     pub(crate) down: bool,
     /// When it last lost its data.
     pub(crate) forgot: Option<Duration>,
@@ -23,8 +27,9 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new(nth: usize, clock: Clock) -> Self {
         let server = Server::with_seed(nth as u64);
+        let (frozen_until, loads_until, reads_until, down, forgot) = Default::default();
         let mut host =
-            Self { nth, server, clock, frozen_until: Duration::ZERO, down: false, forgot: None };
+            Self { nth, server, clock, frozen_until, loads_until, reads_until, down, forgot };
         host.server.start(host.clock(Duration::ZERO));
         host
     }
@@ -67,17 +72,21 @@ impl Host {
         fence.parse().ok()
     }
 
-    /// Deletes a lock, as another program does.
-    pub(crate) fn delete(&mut self, key: usize, now: Duration) {
+    /// Sends a command, as another program does.
+    pub(crate) fn command(&mut self, words: &[&str], now: Duration) {
         let client = self.server.connect();
-        let name = name_of(key);
-        let command = format!("*2\r\n$3\r\nDEL\r\n${}\r\n{name}\r\n", name.len());
+        let mut command = format!("*{}\r\n", words.len());
+        words.iter().for_each(|word| command += &format!("${}\r\n{word}\r\n", word.len()));
         drop(self.receive(client, command.as_bytes(), now));
         self.server.disconnect(client);
     }
 
     pub(crate) fn receive(&mut self, id: ConnectionId, bytes: &[u8], now: Duration) -> Vec<Output> {
         let clock = self.clock(now);
+        if self.loads_until > Duration::ZERO || self.reads_until > Duration::ZERO {
+            self.server.set_loading(now < self.loads_until);
+            self.server.set_read_only(now < self.reads_until);
+        }
         let outputs = self.server.receive(id, bytes, clock);
         for served in self.server.take_served() {
             sim().traces.served(self.nth, &served);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use crate::processes::call::{Call, Sharing, Wait};
-use crate::processes::faults::{Fault, draw_faults};
+use crate::processes::faults::{Fault, draw_faults, draw_refusals};
 use crate::processes::process::Clock;
 use crate::processes::sim::seeded;
 
@@ -67,6 +67,10 @@ pub(crate) struct Plan {
     pub(crate) timeout: Duration,
     /// Whether it ends with a shutdown.
     pub(crate) shuts_down: bool,
+    /// When its managers are shut down while it works.
+    pub(crate) ends_early: Option<Duration>,
+    /// Number of its managers, which its workers use in turn.
+    pub(crate) managers: usize,
     pub(crate) workers: Vec<Vec<Call>>,
     /// Whether it runs deferred calls.
     pub(crate) works: bool,
@@ -75,8 +79,10 @@ pub(crate) struct Plan {
     pub(crate) lasts_until: Duration,
 }
 
-/// The longest lease of any call.
+/// The longest lease of any call, but for those that are released in any case.
 pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(6);
+/// The lease of calls in simulations in which no lock is lost and no process dies.
+const LONG_TTL: Duration = Duration::from_secs(300);
 
 impl Scenario {
     pub(crate) fn draw(seed: u64) -> Self {
@@ -108,10 +114,15 @@ impl Scenario {
             0 => Duration::ZERO,
             _ => store.ready() + ms(random.u64(500..6_000)),
         };
-        let faults = match calm.is_zero() {
+        let mut faults = match calm.is_zero() {
             true => Vec::new(),
             false => draw_faults(random, store, (count, keys), calm),
         };
+        let mut of_refusals = seeded(seed, "refusals of a server");
+        if store == Store::One && !calm.is_zero() && of_refusals.u8(..4) == 0 {
+            faults.extend(draw_refusals(&mut of_refusals, keys, calm));
+            faults.sort_by_key(|(at, _)| *at);
+        }
         let mut of_defer = seeded(seed, "deferred calls");
         if store == Store::One && of_defer.u8(..6) == 0 {
             for plan in processes.iter_mut().chain(&mut successors) {
@@ -150,6 +161,21 @@ impl Scenario {
                 call.may_sleep(&mut of_sleep);
             }
         }
+        let mut of_managers = seeded(seed, "managers");
+        for plan in processes.iter_mut().chain(&mut successors).filter(|plan| !plan.lasts) {
+            plan.managers = 1 + usize::from(of_managers.u8(..10) == 0);
+            let ends = plan.starts + ms(of_managers.u64(..3_000));
+            plan.ends_early = (of_managers.u8(..12) == 0 && !plan.works).then_some(ends);
+        }
+        let mut of_long = seeded(seed, "long leases");
+        let is_kept = |(_, fault): &(Duration, Fault)| !fault.loses_locks();
+        let is_long = store == Store::One && faults.iter().all(is_kept) && of_long.u8(..6) == 0;
+        if is_long {
+            let plans = processes.iter_mut().chain(&mut successors);
+            for call in plans.flat_map(|plan| plan.workers.iter_mut().flatten()) {
+                call.ttl = if of_long.bool() { LONG_TTL } else { call.ttl };
+            }
+        }
         Self { store, delay, hosts, processes, successors, faults, calm, shares, sleeps }
     }
 
@@ -160,9 +186,9 @@ impl Scenario {
             // Its callers try again at random intervals.
             Store::Redlock(_) => ms(4_000),
         };
-        // A caller that is not polled keeps its lock until the sweep after its manager's timeout.
+        // A caller that is not polled keeps its lock for an answer, 1.6 s, and until the next sweep.
         let timeouts = self.processes.iter().map(|plan| plan.timeout);
-        let asleep = timeouts.max().unwrap_or_default() + ms(3_000);
+        let asleep = timeouts.max().unwrap_or_default() / 3 + ms(2_700);
         if self.sleeps { idle + asleep } else { idle }
     }
 
@@ -231,6 +257,8 @@ impl Plan {
             turn,
             timeout: ms(*pick(random, &[400, 1_000, 2_000])).max(shortest * 3),
             shuts_down: random.bool(),
+            ends_early: None,
+            managers: 1,
             workers,
             works: false,
             lasts: false,

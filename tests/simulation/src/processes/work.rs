@@ -40,15 +40,27 @@ pub(crate) fn start(scenario: &Scenario, plan: &Plan) {
 async fn live(store: Store, plan: Arc<Plan>) {
     let wait = plan.starts.saturating_sub(sim().now());
     sleep(wait).await;
-    let locks = connect(store, &plan).await;
-    let working = plan.works.then(|| Working::start(&locks));
+    let mut managers = Vec::new();
+    for _ in 0..plan.managers {
+        managers.push(connect(store, &plan).await);
+    }
+    let working = plan.works.then(|| Working::start(&managers[0]));
     let mut workers = Vec::new();
+    if let Some(at) = plan.ends_early {
+        for locks in managers.clone() {
+            workers.push(here().spawn(async move {
+                let wait = at.saturating_sub(sim().now());
+                sleep(wait).await;
+                shut_down(&locks).await;
+            }));
+        }
+    }
     for worker in 0..plan.workers.len() {
-        let (plan, locks) = (Arc::clone(&plan), locks.clone());
+        let (plan, locks) = (Arc::clone(&plan), managers[worker % plan.managers].clone());
         let work = async move {
             for call in &plan.workers[worker] {
                 sleep(call.pause).await;
-                one_call(worker, call, &locks, plan.timeout).await;
+                one_call(worker, call, &locks, &plan).await;
             }
         };
         workers.push(here().spawn(work));
@@ -64,16 +76,20 @@ async fn live(store: Store, plan: Arc<Plan>) {
     if let Some(working) = working {
         working.stop().await;
     }
-    if plan.shuts_down {
-        let ended = locks.shutdown(SHUTDOWN_MAX).await;
-        trace!("shut down: {ended:?}");
-        if let Err(error) = ended {
-            sim().fails("shutdown", error);
-        }
+    for locks in managers.iter().filter(|_| plan.shuts_down) {
+        shut_down(locks).await;
     }
-    drop(locks);
+    drop(managers);
     trace!("is over");
     here().set_over();
+}
+
+async fn shut_down(locks: &LockManager) {
+    let ended = locks.shutdown(SHUTDOWN_MAX).await;
+    trace!("shut down: {ended:?}");
+    if let Err(error) = ended {
+        sim().fails("shutdown", error);
+    }
 }
 
 pub(crate) fn here() -> std::rc::Rc<crate::processes::process::Process> {
@@ -109,7 +125,7 @@ async fn connect(store: Store, plan: &Plan) -> LockManager {
     }
 }
 
-async fn one_call(worker: usize, call: &Call, locks: &LockManager, timeout: Duration) {
+async fn one_call(worker: usize, call: &Call, locks: &LockManager, plan: &Plan) {
     trace!("{worker} calls {call:?}");
     here().begins(worker, format!("{call:?}"));
     let is_awake = call.sleeps.is_none();
@@ -117,7 +133,7 @@ async fn one_call(worker: usize, call: &Call, locks: &LockManager, timeout: Dura
         sim().waits.begins(worker, *key);
     }
     let began = sim().now();
-    sim().callers.begins(worker, call, timeout);
+    sim().callers.begins(worker, call, plan);
     let made = DroppedAt { future: Some(Box::pin(make(worker, call, locks))), left: call.dropped };
     let made = Sleeping { future: pin!(made), worker, left: call.sleeps, asleep: None }.await;
     let failed = made.as_ref().and_then(|made| made.as_ref().err());
@@ -126,7 +142,10 @@ async fn one_call(worker: usize, call: &Call, locks: &LockManager, timeout: Dura
         Some(Ok(())) => trace!("{worker} is done"),
         Some(Err(error)) => {
             trace!("{worker} fails: {error}");
-            expected(worker, call, &error);
+            let is_shut_down = plan.ends_early.is_some() && error == LockError::ShutDown;
+            if !is_shut_down {
+                expected(worker, call, &error);
+            }
             if !sim().has_faults && call.wait == Wait::No && matches!(error, LockError::Busy { .. })
             {
                 soon(sim().now() - began);
@@ -162,7 +181,7 @@ fn expected(worker: usize, call: &Call, error: &LockError) {
             LossCause::Taken => {
                 let is_late = !call.renew && call.body > call.ttl.mul_f64(0.8);
                 let is_over = !call.renew && sim().bodies.last_lease(worker) <= sim().now();
-                is_late || is_over || call.ttl < Duration::from_secs(1)
+                is_late || is_over || call.sleeps.is_some() || call.ttl < Duration::from_secs(1)
             }
             _ => false,
         },
@@ -390,8 +409,8 @@ impl<F: Future> Future for Sleeping<'_, F> {
         if let (Poll::Pending, Some((left, time))) = (&polled, self.left) {
             self.left = (left > 1).then_some((left - 1, time));
             if left == 1 {
+                let time = sim().callers.sleeps(self.worker, time);
                 trace!("{} is not polled for {time:?}", self.worker);
-                sim().callers.sleeps(self.worker, time);
                 let mut asleep = Box::pin(sleep(time));
                 let _ = asleep.as_mut().poll(cx);
                 self.asleep = Some(asleep);

@@ -107,6 +107,11 @@ impl Server {
         self.core.is_loading = is_loading;
     }
 
+    /// Whether the server refuses writes, like a primary that is being replaced.
+    pub fn set_read_only(&mut self, is_read_only: bool) {
+        self.core.replication.primary = is_read_only.then(|| ("elsewhere".to_owned(), 6379));
+    }
+
     /// All data, for a replica that begins to [`follow`](Server::follow).
     pub fn snapshot(&mut self) -> Snapshot {
         self.core.snapshot()

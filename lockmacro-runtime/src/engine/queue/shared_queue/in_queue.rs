@@ -30,8 +30,9 @@ pub(crate) struct InQueue {
 
 /// How a caller begins.
 pub(crate) enum Arrived {
-    /// The caller asks the store itself. See [`Arrival::Asks`] for the flag.
-    Asks(InQueue, bool),
+    /// The caller asks the store itself, from this moment on; `None` while a release of its process
+    /// is without an answer, which may be that of the holder that it finds.
+    Asks(InQueue, Option<Moment>),
     Waits(InQueue),
     /// The caller arrives again after the next event.
     Undecided,
@@ -66,9 +67,9 @@ pub(crate) enum Ended {
 impl SharedQueue {
     /// When a caller that asks itself is polled again at the latest: its request has an answer then,
     /// or is sent again.
-    fn polled_until(&self) -> Moment {
+    fn polled_until(&self, now: Moment) -> Moment {
         let answer = self.core.store.servers().answer_time();
-        Moment::now().after((answer * 5 / 4).max(UNPOLLED_MIN))
+        now.after((answer * 5 / 4).max(UNPOLLED_MIN))
     }
 
     /// A caller arrives, maybe again.
@@ -85,16 +86,17 @@ impl SharedQueue {
                 let full = self.busy(state, Queueing::Full, &mut held);
                 return (Arrived::Refused(full), Effects::default());
             }
-            let until = self.polled_until();
+            let now = Moment::now();
+            let until = self.polled_until(now);
             let (arrival, effects) = state.queue.arrive(Arc::clone(request), is_again, until);
-            if waits && matches!(arrival, Arrival::Asks(..)) {
+            if matches!(arrival, Arrival::Asks(..)) {
                 // The last answer was to an earlier question, of callers that have left.
                 state.last = None;
             }
-            let caller = |ticket| InQueue { queue: Arc::clone(self), ticket };
+            let at = |ticket| InQueue { queue: Arc::clone(self), ticket };
             let arrived = match arrival {
-                Arrival::Asks(ticket, is_behind) => Arrived::Asks(caller(ticket), is_behind),
-                Arrival::Waits(ticket) => Arrived::Waits(caller(ticket)),
+                Arrival::Asks(by, is_behind) => Arrived::Asks(at(by), (!is_behind).then_some(now)),
+                Arrival::Waits(ticket) => Arrived::Waits(at(ticket)),
                 Arrival::Busy => Arrived::Refused(self.busy(state, Queueing::Outside, &mut held)),
                 Arrival::Undecided => Arrived::Undecided,
             };
@@ -122,21 +124,21 @@ impl InQueue {
 
     /// The caller, which asks the store itself, was polled and has no answer.
     pub(crate) fn polled(&self) {
-        self.queue.state.lock().queue.polled(self.ticket, self.queue.polled_until());
+        self.queue.state.lock().queue.polled(self.ticket, self.queue.polled_until(Moment::now()));
     }
 
     /// The caller has asked the store itself, and was not granted the lock: another `holder` has
-    /// it, or nothing is known. `is_behind`: the holder may be a token that this process releases.
+    /// it, or nothing is known. See [`Arrived::Asks`] for `since`.
     pub(crate) fn not_granted(
         &self,
         holder: Option<&holder::Holder>,
-        is_behind: bool,
+        since: Option<Moment>,
         acquisition: Acquisition,
     ) {
         self.asks_no_more(Some(acquisition), |state| {
             if let Some(holder) = holder {
                 state.last = Some(Ok(Contended::of(holder, 0)));
-                state.contended_at = (!is_behind).then(Moment::now).or(state.contended_at);
+                state.contended_at = since.or(state.contended_at);
             }
             Event::NotGrantedTo(self.ticket, holder.is_some())
         });
