@@ -457,7 +457,8 @@ impl<F> Lock<F> {
     /// other branch awaits for long, may have been granted the lock. An exclusive lock on one key
     /// is taken from it: after a third of the manager's timeout for other callers of the same
     /// process, and a few seconds later otherwise. The future asks again when it is polled.
-    /// A shared lock, or a lock on several keys, stays for its ttl.
+    /// A shared lock, or a lock on several keys, stays for its ttl. A release that has to be sent
+    /// again, as after a lost connection, waits for the next poll.
     ///
     /// # Panics
     /// Panics inside of tokio when the runtime was built without `enable_time` and `enable_io`.
