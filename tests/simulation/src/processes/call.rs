@@ -108,7 +108,7 @@ impl Call {
         let has_queue = self.keys.len() == 1 && self.sharing == Sharing::Exclusive;
         if has_queue && !self.blocks && random.u8(..3) == 0 {
             // Most likely after the first poll, in which the call asks.
-            let nth = *pick(random, &[1, 1, 1, 2, 3, 4, 6]);
+            let nth = *pick(random, &[1, 1, 1, 2, 3, 4, 5, 6, 8]);
             let time = *pick(random, &[60, 60, 250, 1_000, 2_500, 6_000, 6_000]);
             self.sleeps = Some((nth, ms(time)));
         }

@@ -24,6 +24,8 @@ pub(crate) struct Callers {
     /// The calls that are not over, by process and worker.
     open: RefCell<BTreeMap<(usize, usize), Caller>>,
     arrived: Cell<u64>,
+    /// When a caller of a key was last polled before it was not for a while.
+    slept: RefCell<BTreeMap<usize, Duration>>,
     /// When the last call of a key was over.
     last: RefCell<BTreeMap<usize, Duration>>,
 }
@@ -111,7 +113,14 @@ impl Callers {
         let caller = open.get_mut(&(process, worker)).expect("it calls");
         let time = if caller.is_inside { time.min(INSIDE_MAX) } else { time };
         caller.slept += time;
+        self.slept.borrow_mut().extend(caller.keys.iter().map(|key| (*key, sim().now())));
         time
+    }
+
+    /// Whether a caller of one of these keys has not been polled from some time after `began` on.
+    pub(crate) fn slept_since(&self, keys: &[usize], began: Duration) -> bool {
+        let slept = self.slept.borrow();
+        keys.iter().any(|key| slept.get(key).is_some_and(|slept| *slept > began))
     }
 
     /// The body of a call begins.

@@ -88,19 +88,6 @@ pub(crate) enum Fault {
     },
 }
 
-impl Fault {
-    /// Whether locks are gone, or nobody releases them.
-    pub(crate) fn loses_locks(self) -> bool {
-        matches!(
-            self,
-            Fault::Kill { .. }
-                | Fault::Delete { .. }
-                | Fault::Failover { .. }
-                | Fault::Start { keeps: false, .. }
-        )
-    }
-}
-
 /// Draws faults that are over at `calm`.
 pub(crate) fn draw_faults(
     random: &mut Rng,

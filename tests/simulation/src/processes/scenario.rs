@@ -81,7 +81,7 @@ pub(crate) struct Plan {
 
 /// The longest lease of any call, but for those that are released in any case.
 pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(6);
-/// The lease of calls in simulations in which no lock is lost and no process dies.
+/// The lease of calls in simulations without faults.
 const LONG_TTL: Duration = Duration::from_secs(300);
 
 impl Scenario {
@@ -168,9 +168,7 @@ impl Scenario {
             plan.ends_early = (of_managers.u8(..12) == 0 && !plan.works).then_some(ends);
         }
         let mut of_long = seeded(seed, "long leases");
-        let is_kept = |(_, fault): &(Duration, Fault)| !fault.loses_locks();
-        let is_long = store == Store::One && faults.iter().all(is_kept) && of_long.u8(..6) == 0;
-        if is_long {
+        if store == Store::One && faults.is_empty() && of_long.u8(..4) == 0 {
             let plans = processes.iter_mut().chain(&mut successors);
             for call in plans.flat_map(|plan| plan.workers.iter_mut().flatten()) {
                 call.ttl = if of_long.bool() { LONG_TTL } else { call.ttl };

@@ -144,7 +144,7 @@ async fn one_call(worker: usize, call: &Call, locks: &LockManager, plan: &Plan) 
             trace!("{worker} fails: {error}");
             let is_shut_down = plan.ends_early.is_some() && error == LockError::ShutDown;
             if !is_shut_down {
-                expected(worker, call, &error);
+                expected(worker, call, &error, began);
             }
             if !sim().has_faults && call.wait == Wait::No && matches!(error, LockError::Busy { .. })
             {
@@ -171,7 +171,7 @@ fn soon(took: Duration) {
 
 /// While nothing fails, a call fails only because of other callers, or because its body takes too
 /// long.
-fn expected(worker: usize, call: &Call, error: &LockError) {
+fn expected(worker: usize, call: &Call, error: &LockError, began: Duration) {
     let is_expected = match error {
         LockError::Busy { .. } | LockError::TimedOut { .. } | LockError::Deferred { .. } => true,
         LockError::Lost(lost) => match lost.cause() {
@@ -186,10 +186,12 @@ fn expected(worker: usize, call: &Call, error: &LockError) {
             _ => false,
         },
         LockError::NoQuorum { .. } => true,
-        // The wait was shorter than the time to connect, or the answer was not looked at in time.
+        // The wait was shorter than the time to connect, or the answer was not looked at in time. Or
+        // one caller after the other was not polled.
         LockError::Unavailable { .. } => {
             matches!(call.wait, Wait::For(wait) if wait < Duration::from_millis(500))
                 || call.sleeps.is_some()
+                || sim().callers.slept_since(&call.keys, began)
         }
         _ => false,
     };
