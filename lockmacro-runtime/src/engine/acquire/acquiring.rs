@@ -141,7 +141,8 @@ fn begin(
 }
 
 impl Caller {
-    /// Arrives at the queue of its key, if the lock has one: with another token if it does so again.
+    /// Arrives at the queue of its key, if the lock has one, and with another token if it arrives
+    /// again.
     fn arrives(mut self, is_again: bool) -> Step {
         if !self.has_queue {
             let outside = async move { Step::Break(self.acquire_outside().await) };

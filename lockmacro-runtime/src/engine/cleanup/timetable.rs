@@ -71,7 +71,7 @@ enum State {
     },
 }
 
-/// What is due, by the number of its entry.
+/// The locks and queues that are due, by the numbers of their entries.
 type Taken = Vec<(u64, Arc<dyn Timed>)>;
 
 /// An entry of the table. Dropping it removes the entry.

@@ -90,9 +90,9 @@ impl<T> Tenure<T> {
 enum State<T> {
     /// Nothing. If there are waiters, they are asleep, or were until a rest began that is not over.
     Free,
-    /// A caller's own request is in flight. A caller that is polled is so again before `until`, at
-    /// which the queue goes on without it for those who are behind it, or who came meanwhile and do
-    /// not wait (`is_wanted`).
+    /// A caller's own request is in flight. Each poll of the caller moves `until` on. At `until`
+    /// the queue goes on without it, for those behind it and for those who have come and do not
+    /// wait (`is_wanted`). A caller that is alone has more time.
     /// `was_behind`: a release had no answer when the request was sent. `behind`: it has none yet.
     Asking {
         by: Ticket,
@@ -396,7 +396,7 @@ impl<A: Ask, W> KeyQueue<A, W> {
         }
     }
 
-    /// A caller that asks itself was polled.
+    /// A caller that asks itself was polled, and has time until `next`.
     pub(crate) fn polled(&mut self, ticket: Ticket, next: Moment) {
         match &mut self.state {
             State::Asking { by, until, .. } if *by == ticket => *until = next,

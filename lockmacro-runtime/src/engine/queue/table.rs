@@ -29,7 +29,7 @@ pub(crate) struct Queues {
     tables: [Mutex<Table>; TABLES],
     /// A caller came since the last sweep.
     is_used: AtomicBool,
-    /// The sweep, which ends after one in which no caller has come or asks.
+    /// The sweep, which ends after one before which no caller has come and in which nothing is due.
     sweep: Mutex<Option<Enrolled>>,
 }
 

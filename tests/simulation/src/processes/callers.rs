@@ -1,5 +1,5 @@
-//! The callers inside processes, and what must be true of them: a refusal was true at some moment of
-//! its call, a wait ends in time, and callers of a process and key begin in the order of arrival.
+//! The callers inside processes, and what must be true of them: a refusal was true at some moment
+//! of its call, a wait ends in time, and callers of a process and key begin in the order of arrival.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +58,8 @@ impl Callers {
         let (sim, number) = (sim(), self.arrived.replace(self.arrived.get() + 1));
         let process = sim.current().expect("a process");
         self.are_free(&call.keys);
-        // An attempt for each key may begin just before the end of the wait, and another one after it.
+        // An attempt for each key may begin just before the end of the wait, and another one after
+        // it.
         let attempts = 2 * u32::try_from(call.keys.len()).expect("few");
         let more = process.clock.truly(plan.timeout * attempts) + MORE;
         let longest = match call.wait {

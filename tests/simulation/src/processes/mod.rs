@@ -13,6 +13,7 @@ pub mod many;
 mod network;
 mod opening;
 pub mod parts;
+mod polls;
 mod process;
 mod replay;
 mod replicas;

@@ -184,7 +184,8 @@ impl Scenario {
             // Its callers try again at random intervals.
             Store::Redlock(_) => ms(4_000),
         };
-        // A caller that is not polled keeps its lock for an answer, 1.6 s, and until the next sweep.
+        // A caller that is not polled keeps its lock for an answer, 1.6 s, and until the next
+        // sweep.
         let timeouts = self.processes.iter().map(|plan| plan.timeout);
         let asleep = timeouts.max().unwrap_or_default() / 3 + ms(2_700);
         if self.sleeps { idle + asleep } else { idle }

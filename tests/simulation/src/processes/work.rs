@@ -1,16 +1,16 @@
 //! What a process does: its workers call the public API, one call after the other.
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
-use tokio::time::{Sleep, sleep};
+use tokio::time::sleep;
 
 use crate::processes::blocking;
 use crate::processes::call::{Call, How, Sharing, Wait};
 use crate::processes::deferred::{self, Working};
+use crate::processes::polls::{DroppedAt, Sleeping};
 use crate::processes::scenario::{LONGEST_TTL, Plan, Scenario, Store};
 use crate::processes::sim::sim;
 
@@ -186,8 +186,8 @@ fn expected(worker: usize, call: &Call, error: &LockError, began: Duration) {
             _ => false,
         },
         LockError::NoQuorum { .. } => true,
-        // The wait was shorter than the time to connect, or the answer was not looked at in time. Or
-        // one caller after the other was not polled.
+        // The wait was shorter than the time to connect, the answer was not looked at in time, or one
+        // caller after the other was not polled.
         LockError::Unavailable { .. } => {
             matches!(call.wait, Wait::For(wait) if wait < Duration::from_millis(500))
                 || call.sleeps.is_some()
@@ -387,60 +387,5 @@ impl Drop for Body {
             sim.bodies.keeps(key, self.began, min_hold);
         }
         sim.waits.check();
-    }
-}
-
-/// A call that is not polled for a time, from its nth poll on.
-struct Sleeping<'a, F> {
-    future: Pin<&'a mut F>,
-    worker: usize,
-    left: Option<(u32, Duration)>,
-    asleep: Option<Pin<Box<Sleep>>>,
-}
-
-impl<F: Future> Future for Sleeping<'_, F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        if let Some(asleep) = &mut self.asleep {
-            ready!(asleep.as_mut().poll(cx));
-            trace!("{} is polled again", self.worker);
-            self.asleep = None;
-        }
-        let polled = self.future.as_mut().poll(cx);
-        if let (Poll::Pending, Some((left, time))) = (&polled, self.left) {
-            self.left = (left > 1).then_some((left - 1, time));
-            if left == 1 {
-                let time = sim().callers.sleeps(self.worker, time);
-                trace!("{} is not polled for {time:?}", self.worker);
-                let mut asleep = Box::pin(sleep(time));
-                let _ = asleep.as_mut().poll(cx);
-                self.asleep = Some(asleep);
-            }
-        }
-        polled
-    }
-}
-
-/// A call that is dropped at its nth poll.
-struct DroppedAt<F> {
-    future: Option<Pin<Box<F>>>,
-    left: Option<u32>,
-}
-
-impl<F: Future> Future for DroppedAt<F> {
-    type Output = Option<F::Output>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(future) = &mut self.future else { return Poll::Ready(None) };
-        let polled = pin!(future).poll(cx);
-        if let (Poll::Pending, Some(left)) = (&polled, &mut self.left) {
-            *left -= 1;
-            if *left == 0 {
-                self.future = None;
-                return Poll::Ready(None);
-            }
-        }
-        polled.map(Some)
     }
 }

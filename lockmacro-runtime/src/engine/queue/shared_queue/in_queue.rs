@@ -65,8 +65,8 @@ pub(crate) enum Ended {
 }
 
 impl SharedQueue {
-    /// When a caller that asks itself is polled again at the latest: its request has an answer then,
-    /// or is sent again.
+    /// When a caller that asks itself is polled again at the latest: its request has an answer by
+    /// then, or is sent again.
     fn polled_until(&self, now: Moment) -> Moment {
         let answer = self.core.store.servers().answer_time();
         now.after((answer * 5 / 4).max(UNPOLLED_MIN))

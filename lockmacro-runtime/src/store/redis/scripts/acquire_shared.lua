@@ -51,6 +51,7 @@ local function one(nth)
   if dead > count then
     redis.call('ZPOPMIN', holders, math.min(dead, DEAD_HOLDERS_AT_ONCE))
   end
+  -- The key need not change for those who come together: most calls are merged.
   local left = redis.call('PTTL', lock)
   if value ~= shared or left < tonumber(ttl) then
     left = math.max(left, tonumber(ttl))
