@@ -50,8 +50,8 @@ async fn a_right_that_is_missing_is_named_when_a_manager_connects() {
     let server = Server::start();
     let line = ACCESS.lines().find(|line| line.starts_with("ACL SETUSER")).expect("it is there");
     let rights = line.split_whitespace().filter(|word| word.starts_with('+'));
-    // A user of every key needs one more.
-    let rights: Vec<_> = rights.chain(["+zcount"]).collect();
+    // A user of every key needs two more.
+    let rights: Vec<_> = rights.chain(["+exists", "+zcount"]).collect();
     // Rights that are checked on other occasions, or that locks can do without.
     let others = ["+ping", "+subscribe", "+publish", "+pubsub|numsub"];
     for right in rights.iter().filter(|right| !others.contains(right)) {

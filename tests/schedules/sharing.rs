@@ -1,5 +1,6 @@
 //! Random schedules of callers that share a lock, and of exclusive ones among them.
 
+mod merged;
 mod model;
 mod mutants;
 mod oracles;

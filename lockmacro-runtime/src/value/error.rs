@@ -250,7 +250,7 @@ pub enum LockError {
     /// Grant these on the lock's keys and on `lm1:*`:
     ///
     /// - always: `+ping +set +get +getex +del +pttl +pexpire +time +evalsha +eval +zadd +zrem
-    ///   +zrange +zrank +zscore +zcard +zcount +zpopmin +zremrangebyscore +hset +hget +hdel`
+    ///   +zrange +zrank +zscore +zcard +zcount +exists +zpopmin +zremrangebyscore +hset +hget +hdel`
     /// - to wait: `+subscribe +publish +pubsub|numsub`, and the channels `&lm1:*`
     /// - to wait in a cluster: `+ssubscribe +spublish +pubsub|shardnumsub` instead
     /// - in a cluster: `+cluster|slots +asking`

@@ -16,47 +16,50 @@ local calls = #KEYS / 3
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
+-- The lock that the call before this one has entered, as most calls are for one lock: its value,
+-- how long it is kept, and the numbers of its holders.
+local known, value, kept, count, dead
+
 local function one(nth)
   local lock, queue, holders = unpack(KEYS, 3 * nth - 2, 3 * nth)
   local token, ttl, limit = unpack(ARGV, 3 * nth - 2, 3 * nth)
-  if redis.call('ZCARD', queue) > 0 then
-    return 0
-  end
-  local value = redis.call('GET', lock)
-  local ends = string.format('%.0f', now + ttl)
-  local shared = string.gsub(token, '[^/]+$', 'shared')
-  if not value then
-    redis.call('ZADD', holders, ends, token)
-    if redis.call('ZCARD', holders) > 1 then
-      -- Another program has deleted the lock of earlier holders.
-      redis.call('DEL', holders)
-      redis.call('ZADD', holders, ends, token)
+  local shared = string.sub(token, 1, -33) .. 'shared'
+  ttl = tonumber(ttl)
+  if lock ~= known then
+    known = nil
+    local keys = redis.call('EXISTS', lock, queue, holders)
+    if keys == 0 then
+      redis.call('ZADD', holders, now + ttl, token)
+      redis.call('PEXPIRE', holders, ttl)
+      redis.call('SET', lock, shared, 'PX', ttl)
+      known, value, kept, count, dead = lock, shared, ttl, 1, 0
+      return 1
     end
-    redis.call('PEXPIRE', holders, ttl)
-    redis.call('SET', lock, shared, 'PX', ttl)
-    return 1
+    -- Two without a queue: a lock, and its holders.
+    value = keys == 2 and redis.call('GET', lock)
+    if not value or string.sub(value, -7) ~= '/shared' then
+      return 0
+    end
+    kept = redis.call('PTTL', lock)
+    count = redis.call('ZCOUNT', holders, string.format('(%.0f', now), '+inf')
+    dead = redis.call('ZCARD', holders) - count
   end
-  if string.sub(value, -7) ~= '/shared' then
-    return 0
-  end
-  local count = redis.call('ZCOUNT', holders, string.format('(%.0f', now), '+inf')
   if count == 0 or limit ~= '0' and count >= tonumber(limit) then
     return 0
   end
-  if redis.call('ZADD', holders, 'NX', ends, token) == 0 then
+  if redis.call('ZADD', holders, 'NX', now + ttl, token) == 0 then
     return 0
   end
+  known, count = lock, count + 1
   -- While others hold the lock, the set does not expire.
-  local dead = redis.call('ZCARD', holders) - count - 1
-  if dead > count then
+  if dead >= count then
     redis.call('ZPOPMIN', holders, math.min(dead, DEAD_HOLDERS_AT_ONCE))
+    dead = 0
   end
-  -- The key need not change for those who come together: most calls are merged.
-  local left = redis.call('PTTL', lock)
-  if value ~= shared or left < tonumber(ttl) then
-    left = math.max(left, tonumber(ttl))
-    redis.call('SET', lock, shared, 'PX', left)
-    redis.call('PEXPIRE', holders, left)
+  if value ~= shared or kept < ttl then
+    value, kept = shared, math.max(kept, ttl)
+    redis.call('SET', lock, value, 'PX', kept)
+    redis.call('PEXPIRE', holders, kept)
   end
   return 1
 end

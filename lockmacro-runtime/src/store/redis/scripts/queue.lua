@@ -177,7 +177,7 @@ local function enter(token, limit, px, held)
   end
   local new = redis.call('ZADD', KEYS[5], micros(now_ms() + px), token)
   counted[KEYS[5]] = counted[KEYS[5]] and counted[KEYS[5]] + new
-  local value = string.gsub(token, '[^/]+$', 'shared')
+  local value = string.sub(token, 1, -33) .. 'shared'
   redis.call('SET', KEYS[1], value, 'PX', keep_holders())
   return value
 end

@@ -23,8 +23,8 @@ local function one(nth)
   if not value or string.sub(value, -7) ~= '/shared' then
     return 0
   end
-  local first_two = redis.call('ZRANGE', holders, 0, 1, 'WITHSCORES')
-  if first_two[1] == token and not first_two[3] then
+  local first_two = redis.call('ZRANGE', holders, 0, 1)
+  if first_two[1] == token and not first_two[2] then
     -- The key is there, so nobody else was let in, even if the lease has just ended.
     redis.call('DEL', lock, holders)
     return 1
