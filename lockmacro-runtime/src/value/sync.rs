@@ -8,6 +8,8 @@ pub(crate) use std::sync::MutexGuard;
 
 use tokio::sync::Notify;
 
+use crate::value::world;
+
 /// A [`std::sync::Mutex`] that ignores poison.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(sync::Mutex<T>);
@@ -18,6 +20,14 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        // Where threads are simulated, another one may have the mutex.
+        while world::switch() {
+            match self.0.try_lock() {
+                Ok(guard) => return guard,
+                Err(sync::TryLockError::Poisoned(poison)) => return poison.into_inner(),
+                Err(sync::TryLockError::WouldBlock) => {}
+            }
+        }
         self.0.lock().unwrap_or_else(sync::PoisonError::into_inner)
     }
 }
@@ -30,7 +40,8 @@ pub(crate) async fn until<T>(changes: &Notify, check: impl Fn() -> Option<T>) ->
         let change = changes.notified();
         match check() {
             Some(result) => return result,
-            None => change.await,
-        }
+            None => drop(world::switch()),
+        };
+        change.await;
     }
 }

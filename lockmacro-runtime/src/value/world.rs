@@ -24,6 +24,11 @@ pub trait World: Send + Sync {
     /// Makes a task one of the process that is running.
     fn adopt(&self, task: Task) -> Task;
 
+    /// Lets another simulated thread go on, if there are threads. Returns whether there are.
+    fn switch(&self) -> bool {
+        false
+    }
+
     /// A waker of the thread that blocks, while it is parked.
     fn unparks_here(&self) -> Waker;
 
@@ -51,6 +56,11 @@ pub type Opening = Pin<Box<dyn Future<Output = io::Result<Pin<Box<dyn Stream>>>>
 #[cfg(not(all(lockmacro_simulation, feature = "test-util")))]
 pub(crate) const fn current() -> Option<std::sync::Arc<dyn World>> {
     None
+}
+
+/// A point at which another thread may go on, where threads are simulated. Returns whether they are.
+pub(crate) fn switch() -> bool {
+    current().is_some_and(|world| world.switch())
 }
 
 #[cfg(all(lockmacro_simulation, feature = "test-util"))]

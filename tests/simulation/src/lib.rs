@@ -8,3 +8,5 @@ pub mod mutants;
 #[cfg(feature = "processes")]
 pub mod processes;
 pub mod server;
+#[cfg(feature = "processes")]
+pub mod threads;

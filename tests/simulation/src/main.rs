@@ -7,7 +7,7 @@ use lockmacro_simulation_tests::processes::many::{self, Many};
 use lockmacro_simulation_tests::processes::parts::{Part, shrink};
 use lockmacro_simulation_tests::processes::run::run_without;
 
-const USAGE: &str = "simulation [--seeds NUMBER] [--from SEED] [--threads NUMBER]
+const USAGE: &str = "simulation [--seeds NUMBER] [--from SEED] [--threads NUMBER] [--interleaved]
 simulation --seed SEED [--trace] [--without fault|process NUMBER]... [--shrink]
 simulation --mutants [NAME]";
 
@@ -41,6 +41,10 @@ fn main() -> ExitCode {
             }
             "--first" => {
                 many.only_first = true;
+                Some(())
+            }
+            "--interleaved" => {
+                many.is_interleaved = true;
                 Some(())
             }
             "--mutants" => return mutants(args.next().as_deref()),

@@ -12,6 +12,13 @@ fn no_simulation_fails() {
     println!("{found}");
 }
 
+#[test]
+fn no_order_of_threads_fails() {
+    let found = run_seeds(Many { seeds: 2_000, is_interleaved: true, ..Many::default() });
+    assert!(found.failures.is_empty(), "{found}");
+    println!("{found}");
+}
+
 /// Seeds that have found something in the engine, and what it was.
 const FOUND: [(u64, &str); 15] = [
     (735, "the keys that were free were released, and asked for again with the same token"),

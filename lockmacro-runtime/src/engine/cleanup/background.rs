@@ -96,11 +96,7 @@ impl Background {
         if self.timetable.all_due(Moment::now())
             && let Err(error) = self.jobs()
         {
-            tracing::error!(
-                %error,
-                "held locks are not confirmed at the new server: \
-                 the background thread could not be started"
-            );
+            tracing::error!(%error, "no thread confirms the held locks at the new server");
         }
     }
 

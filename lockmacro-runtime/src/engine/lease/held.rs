@@ -301,9 +301,11 @@ impl Held {
             let acquisition = state.acquisition.take_if(|_| !is_partly_held);
             (caller, acquisition, state.tenure())
         };
-        let kept = caller.lost(tenure, acquisition);
-        if kept.is_some() {
-            self.state.lock().acquisition = kept;
+        let Some(kept) = caller.lost(tenure, acquisition) else { return };
+        let mut state = self.state.lock();
+        // Else it was released meanwhile, by a thread that has found nothing to release.
+        if state.counted.is_some() {
+            state.acquisition = Some(kept);
         }
     }
 

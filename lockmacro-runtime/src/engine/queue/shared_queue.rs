@@ -12,7 +12,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
 use crate::engine::cleanup::timetable::Enrolled;
 use crate::engine::core::Core;
-use crate::engine::in_flight::TokenOwner;
+use crate::engine::in_flight::{InFlightGuard, TokenOwner};
 use crate::engine::queue::key_queue::{self, Ask, Effects, Event, KeyQueue, Ticket};
 use crate::protocol::answer::{Queueing, Released};
 use crate::protocol::request::Request;
@@ -124,6 +124,8 @@ struct ToSend {
     question: Arc<Request>,
     /// The token's acquisition, if it was sent before.
     acquisition: Option<Acquisition>,
+    /// Counts the token from here on: a caller that has sent it no longer does.
+    guard: InFlightGuard,
     before: Option<Before>,
     withdrawn: oneshot::Receiver<()>,
 }
@@ -169,9 +171,8 @@ impl SharedQueue {
             if is_offered && state.offered.is_none() {
                 state.offered = left.acquisition.take();
             }
-            let of_release =
-                |asked: &mut (Arc<Request>, _)| left.release.as_ref() == Some(&asked.0);
-            let mut withdrawn = state.asked.take_if(of_release);
+            let release = left.release.as_ref();
+            let mut withdrawn = state.asked.take_if(|(asked, _)| release == Some(asked));
             if retired.is_some() || withdrawn.is_some() {
                 left.release = None;
             }
@@ -179,7 +180,8 @@ impl SharedQueue {
                 let (withdraw, withdrawal) = oneshot::channel();
                 let earlier = state.asked.replace((question.clone(), withdraw));
                 withdrawn = withdrawn.take().or(earlier);
-                left.request_for(question, retired.take(), withdrawal)
+                let guard = self.core.in_flight.join();
+                left.request_for(question, retired.take(), withdrawal, guard)
             });
             if state.queue.is_unused() {
                 // The last callers are forgotten, as there are none any more.
@@ -316,12 +318,11 @@ impl SharedQueue {
             Queueing::Left(rank.saturating_add(ahead))
         });
         let refusal = self.busy(&state, queue, &mut held);
-        match (last, state.holder_ended) {
-            (Some(_), _) => Ok(refusal),
-            _ if is_ours => Ok(refusal),
+        match state.holder_ended {
+            _ if is_ours || last.is_some() => Ok(refusal),
             // A caller that came before a holder of its process ended has waited for a busy lock.
-            (None, Some(ended)) if since <= ended => Err(refusal),
-            (None, _) => Err(Refusal::Failed(unanswered())),
+            Some(ended) if since <= ended => Err(refusal),
+            _ => Err(Refusal::Failed(unanswered())),
         }
     }
 
@@ -367,9 +368,9 @@ impl Left {
         question: Arc<Request>,
         retired: Option<Acquisition>,
         withdrawn: oneshot::Receiver<()>,
+        guard: InFlightGuard,
     ) -> ToSend {
-        let is_same = |own: &mut Acquisition| **own.request() == *question;
-        let acquisition = self.acquisition.take_if(is_same);
+        let acquisition = self.acquisition.take_if(|own| *own.request() == question);
         let retired = retired.map(|acquisition| Before { acquisition, report: None });
         let before = retired.or_else(|| {
             let acquisition = self.acquisition.take_if(|_| self.release.is_some())?;
@@ -377,7 +378,7 @@ impl Left {
             (self.reported, self.release) = (Some(reported), None);
             Some(Before { acquisition, report: Some(report) })
         });
-        ToSend { question, acquisition, before, withdrawn }
+        ToSend { question, acquisition, guard, before, withdrawn }
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::VARIABLE;
-use super::client::MUTANTS;
+use super::of_the_client;
 
 /// What the copy needs of the workspace.
 const COPIED: [&str; 5] =
@@ -69,7 +69,7 @@ fn with_few_members(text: &str) -> String {
 
 /// Makes each changed place ask which mutant is tried.
 fn change(sources: &Path) -> io::Result<()> {
-    for mutant in MUTANTS {
+    for mutant in of_the_client() {
         let path = sources.join(mutant.file);
         let text = fs::read_to_string(&path)?;
         // Another mutant may have changed the same place before: the original is there as well.

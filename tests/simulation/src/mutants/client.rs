@@ -2,7 +2,7 @@
 
 use super::{LEASE, Mutant};
 
-const fn mutant(
+pub(super) const fn mutant(
     name: &'static str,
     oracle: &'static str,
     file: &'static str,

@@ -8,6 +8,7 @@
 mod build;
 mod client;
 mod scripts;
+mod threads;
 
 use std::borrow::Cow;
 use std::process::Command;
@@ -15,8 +16,8 @@ use std::sync::LazyLock;
 
 /// The variable that names the mutant to try.
 const VARIABLE: &str = "LOCKMACRO_MUTANT";
-/// Seeds that are tried before a mutant counts as not caught.
-const SEEDS: &str = "10000";
+/// Seeds that are tried before a mutant counts as not caught: of processes, and of threads.
+const SEEDS: [&str; 2] = ["10000", "100000"];
 
 /// A lock is given away while its holder relies on it. That is seen at the server, or when the
 /// next body begins, whichever is first.
@@ -54,10 +55,15 @@ pub(crate) fn changed(script: &[u8]) -> Cow<'_, [u8]> {
 pub(crate) fn expected() -> Option<&'static str> {
     static EXPECTED: LazyLock<Option<&'static str>> = LazyLock::new(|| {
         let name = std::env::var(VARIABLE).ok()?;
-        let mut all = client::MUTANTS.iter().chain(scripts::MUTANTS);
+        let mut all = of_the_client().chain(scripts::MUTANTS);
         all.find(|mutant| mutant.name == name).map(|mutant| mutant.oracle)
     });
     *EXPECTED
+}
+
+/// The mutants of the client.
+fn of_the_client() -> impl Iterator<Item = &'static Mutant> {
+    client::MUTANTS.iter().chain(threads::MUTANTS)
 }
 
 /// Builds all mutants, and prints by which oracle each is caught, and how soon. Returns whether
@@ -70,13 +76,15 @@ pub fn try_all(only: Option<&str>) -> bool {
             return false;
         }
     };
-    let mutants = client::MUTANTS.iter().chain(scripts::MUTANTS);
+    let mutants = of_the_client().chain(scripts::MUTANTS);
     let mutants = mutants.filter(|mutant| only.is_none_or(|only| mutant.name.contains(only)));
     println!("| mutant | should fail | failed | seeds |\n|---|---|---|---|");
     let (mut all, mut caught) = (0, 0);
     for mutant in mutants {
+        let is_of_threads = threads::MUTANTS.iter().any(|other| other.name == mutant.name);
         let output = Command::new(&program)
-            .args(["--seeds", SEEDS, "--first"])
+            .args(["--seeds", SEEDS[usize::from(is_of_threads)], "--first"])
+            .args(is_of_threads.then_some("--interleaved"))
             .env(VARIABLE, mutant.name)
             .output()
             .expect("the program was built");
@@ -105,7 +113,7 @@ mod tests {
     fn every_mutant_has_its_place_in_the_sources() {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lockmacro-runtime/src");
         let read = |path: &str| fs::read_to_string(sources.join(path)).expect(path);
-        for mutant in client::MUTANTS {
+        for mutant in of_the_client() {
             assert!(read(mutant.file).contains(mutant.old), "{}: {}", mutant.name, mutant.file);
         }
         let scripts = texts(&sources);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::processes::run::run;
 pub use crate::processes::sim::Failure;
+use crate::threads;
 
 /// Failures after which no more seeds are tried.
 const FAILURES_MAX: usize = 10;
@@ -23,12 +24,14 @@ pub struct Many {
     pub threads: usize,
     /// Whether to stop at the first failure.
     pub only_first: bool,
+    /// Whether the seeds are those of threads, and not of processes.
+    pub is_interleaved: bool,
 }
 
 impl Default for Many {
     fn default() -> Self {
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        Self { from: 0, seeds: 3_000, threads, only_first: false }
+        Self { from: 0, seeds: 3_000, threads, only_first: false, is_interleaved: false }
     }
 }
 
@@ -55,9 +58,14 @@ pub fn run_seeds(many: Many) -> Found {
             if nth >= many.seeds {
                 return;
             }
-            let outcome = run(many.from + nth, false);
-            polls.fetch_add(outcome.polls, Ordering::Relaxed);
-            if let Some(failure) = outcome.failure {
+            let failure = if many.is_interleaved {
+                threads::run(many.from + nth)
+            } else {
+                let outcome = run(many.from + nth, false);
+                polls.fetch_add(outcome.polls, Ordering::Relaxed);
+                outcome.failure
+            };
+            if let Some(failure) = failure {
                 let mut failures = failures.lock().expect("no panic");
                 failures.push((many.from + nth, failure));
                 if many.only_first || failures.len() >= FAILURES_MAX {
@@ -67,7 +75,8 @@ pub fn run_seeds(many: Many) -> Found {
         }
     };
     thread::scope(|scope| {
-        for _ in 0..many.threads {
+        let threads = if many.is_interleaved { 1 } else { many.threads };
+        for _ in 0..threads {
             scope.spawn(work);
         }
     });
@@ -82,7 +91,7 @@ impl fmt::Display for Found {
         for (seed, failure) in &self.failures {
             writeln!(f, "seed {seed}: {}: {}", failure.oracle, failure.text)?;
         }
-        if let Some((seed, _)) = self.failures.first() {
+        if let Some((seed, _)) = self.failures.first().filter(|_| self.polls > 0) {
             writeln!(f, "read it with `--seed {seed}`; its trace ends like this:")?;
             let trace = run(*seed, true).trace.unwrap_or_default();
             let lines: Vec<_> = trace.lines().collect();

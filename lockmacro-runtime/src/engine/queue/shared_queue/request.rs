@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{Before, SharedQueue, Tenure, ToSend};
 use crate::engine::cleanup::acquisition::{Acquisition, PAUSE, Refusal};
-use crate::engine::in_flight::TokenOwner as _;
+use crate::engine::in_flight::{InFlightGuard, TokenOwner as _};
 use crate::protocol::answer::{Answer, Grant, Queueing};
 use crate::protocol::lease;
 use crate::protocol::request::{Request, Witness};
@@ -45,16 +45,16 @@ impl SharedQueue {
 
 /// Asks the store for the lock, until it is granted or the request is withdrawn.
 async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Arc<Store>) {
-    let ToSend { question, acquisition, mut before, mut withdrawn } = to_send;
+    let ToSend { question, acquisition, guard, mut before, mut withdrawn } = to_send;
+    let acquisition = acquisition_of(queue, &question, acquisition, guard);
     // Several nodes have no common queue that the request could enter before the release.
-    if store.servers().are_several()
+    if (store.servers().are_several() || !matches!(acquisition, Ok(Some(_))))
         && let Some(before) = before.take()
     {
         release(Arc::clone(store), before).await;
     }
-    let mut acquisition = match acquisition_of(queue, &question, acquisition) {
+    let mut acquisition = match acquisition {
         Ok(Some(acquisition)) => acquisition,
-        // The lock of the turn before is released in the background.
         Ok(None) => return queue.spent(question),
         Err(error) => {
             queue.refused(&question, error);
@@ -105,6 +105,7 @@ fn acquisition_of(
     queue: &Arc<SharedQueue>,
     question: &Arc<Request>,
     sent: Option<Acquisition>,
+    guard: InFlightGuard,
 ) -> Result<Option<Acquisition>, LockError> {
     // All tokens without random bits are the same one: to the store, two processes were one holder.
     if question.token == question.token.spent() {
@@ -124,7 +125,9 @@ fn acquisition_of(
     }
     let (core, owner) = (Arc::clone(&queue.core), Arc::clone(queue) as _);
     // A token that a caller has sent is looked after even after a shutdown.
-    let guard = if question.is_of_queue { core.enter()? } else { core.in_flight.join() };
+    if question.is_of_queue && core.shutdown.is_closed() {
+        return Err(LockError::ShutDown);
+    }
     Ok(Some(Acquisition::new(guard, core, Arc::new(request), Some(owner))))
 }
 

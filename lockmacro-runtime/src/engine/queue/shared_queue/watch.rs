@@ -48,12 +48,13 @@ impl SharedQueue {
         if due.is_none_or(|due| due > Moment::now()) {
             return due.is_some();
         }
+        // Before its caller finds out that it has the token no more.
+        let guard = self.core.in_flight.join();
         let left = self.on(None, |_| Event::Time);
         // A caller that was not polled has asked with this token, and nobody else wants it.
         let token = left.release.filter(|question| !question.is_of_queue);
         if let Some(request) = token.and_then(|question| question.take_over()) {
             let (core, owner) = (Arc::clone(&self.core), Arc::clone(self) as _);
-            let guard = core.in_flight.join();
             drop(Acquisition::new(guard, core, Arc::new(request), Some(owner)));
         }
         false
