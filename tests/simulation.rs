@@ -93,7 +93,7 @@ async fn every_stream_is_opened_by_the_simulation() {
 /// When a deferred call that always fails is tried. The pauses between the tries are random.
 async fn run(seed: u64) -> Vec<Duration> {
     let _inside = enter(Replaced::new(seed, None));
-    let (locks, start) = (LockManager::memory(), Instant::now());
+    let (locks, start) = (LockManager::isolated_memory(), Instant::now());
     let (tried, mut times) = unbounded_channel();
     let failing = DeferredFn::new("audit", (argument("id"),), move |(_,): (u64,)| {
         tried.send(start.elapsed()).expect("the test waits");
@@ -123,7 +123,7 @@ async fn the_same_seed_gives_the_same_run() {
 #[tokio::test(start_paused = true)]
 async fn dates_are_those_of_the_simulation() {
     let _inside = enter(Replaced::new(1, None));
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let lock = Lock::new("order:42").manager(&locks);
     let (held, fence) = lock.clone().acquire_fenced().await.expect("free");
     assert_eq!(u64::from(fence) / 1_000_000, DATE.as_secs());
@@ -136,7 +136,7 @@ async fn dates_are_those_of_the_simulation() {
 #[tokio::test(start_paused = true)]
 async fn leases_go_by_the_clock_of_the_simulation() {
     let _inside = enter(Replaced::new(1, None));
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let held = Lock::new("order:42").ttl(LONG_TTL).manager(&locks).acquire().await.expect("free");
     advance(LONG_TTL).await;
     assert!(!held.is_held());

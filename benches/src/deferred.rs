@@ -36,7 +36,7 @@ pub async fn run(server: &Server, calls: usize) -> Result<(), Failure> {
         };
         let delay = Duration::from_millis(delay);
         let due = now() + u64::try_from(delay.as_nanos())?;
-        let deferred = function.clone().delay(delay).manager(&locks).later(busy, (due,)).await;
+        let deferred = function.clone().delay(delay).manager(&locks).defer(busy, (due,)).await;
         let LockError::Deferred { .. } = deferred else { return Err(deferred.into()) };
         sleep(PAUSE).await;
     }

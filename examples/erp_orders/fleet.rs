@@ -68,7 +68,7 @@ async fn open_desk(
             manager = manager.deferrer(LockManager::connect(&calls).await?.deferrer());
         }
         match args.no_lock {
-            true => manager.memory(),
+            true => manager.isolated_memory(),
             false => manager.connect(url.unwrap_or("memory://")).await?,
         }
     };

@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 #[tokio::test]
 async fn the_second_request_is_told_when_to_come_again() {
-    LockManager::memory().install().expect("the first one");
+    LockManager::isolated_memory().install().expect("the first one");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let orders = format!("http://{}/orders", listener.local_addr().expect("bound"));
     tokio::spawn(serve(listener).expect("it listens"));

@@ -29,7 +29,8 @@ async fn the_second_request_is_told_when_to_come_again() {
     use axum::response::IntoResponse as _;
 
     let order = || audit(Path(42));
-    let (one, other) = LockManager::memory().scope(async { tokio::join!(order(), order()) }).await;
+    let (one, other) =
+        LockManager::isolated_memory().scope(async { tokio::join!(order(), order()) }).await;
     assert_eq!(one.into_response().status(), StatusCode::OK);
     let refused = other.into_response();
     assert_eq!(refused.status(), StatusCode::LOCKED);

@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 #[tokio::test]
 async fn the_second_call_is_told_when_to_come_again() {
     use tonic::transport::server::TcpIncoming;
-    LockManager::memory().install().expect("the first one");
+    LockManager::isolated_memory().install().expect("the first one");
     let port = TcpIncoming::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
     let url = format!("http://{}", port.local_addr().expect("bound"));
     tokio::spawn(Server::builder().add_service(OrdersServer::new(Shop)).serve_with_incoming(port));

@@ -33,7 +33,7 @@ fn retry_after(response: &Response) -> Option<u64> {
 
 #[tokio::test]
 async fn two_requests_for_one_order_are_one_ok_and_one_locked_then_it_is_free() {
-    let address = serve(LockManager::memory(), Duration::from_millis(500)).await;
+    let address = serve(LockManager::isolated_memory(), Duration::from_millis(500)).await;
     assert_eq!(audit(&address, "41").await.status(), StatusCode::OK);
 
     // The second request is refused while the first one is at work.
@@ -107,7 +107,7 @@ async fn nodes_without_a_majority_are_no_busy_order() {
 
 #[tokio::test]
 async fn an_order_number_that_is_no_key_is_a_bad_request() {
-    let address = serve(LockManager::memory(), Duration::ZERO).await;
+    let address = serve(LockManager::isolated_memory(), Duration::ZERO).await;
     let response = audit(&address, &"9".repeat(2_000)).await;
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
 }

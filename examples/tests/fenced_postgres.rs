@@ -95,7 +95,7 @@ async fn a_late_writer_is_refused_and_changes_nothing() {
     let Some(server) = Postgres::start().await else { return };
     let mut db = server.connect().await;
     db.batch_execute(TABLES).await.unwrap();
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let (paused, next) = (grant(&locks).await.unwrap(), grant(&locks).await.unwrap());
     // The first holder may write for as long as nobody else has.
     assert!(sell(&mut db, 1, paused).await.unwrap());
@@ -113,7 +113,7 @@ async fn a_late_writer_waits_for_a_write_in_flight_and_is_refused() {
     let Some(server) = Postgres::start().await else { return };
     let (mut newer, mut late) = (server.connect().await, server.connect().await);
     newer.batch_execute(&TABLES.replace(" TEMP ", " ")).await.unwrap();
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let (paused, next) = (grant(&locks).await.unwrap(), grant(&locks).await.unwrap());
     let write = newer.transaction().await.unwrap();
     assert_eq!(write.execute(RAISE, &[&i64::from(next)]).await.unwrap(), 1);

@@ -214,7 +214,7 @@ async fn a_body_joins_its_own_lock_and_what_it_spawns_does_not() {
     async fn inner(locks: &LockManager) -> Result<(), LockError> {
         Ok(())
     }
-    assert_eq!(outer(&LockManager::memory()).await, Ok(true));
+    assert_eq!(outer(&LockManager::isolated_memory()).await, Ok(true));
 }
 
 #[tokio::test]
@@ -224,7 +224,7 @@ async fn of_two_attributes_the_lower_one_locks_first() {
     async fn both(locks: &LockManager) -> Result<Option<String>, LockError> {
         Ok(LockGuard::current().map(|last| last.key().to_string()))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_eq!(both(&locks).await, Ok(Some("upper".to_owned())));
     // The lower lock refused the call, so the upper one was not acquired either.
     let held = Lock::new("lower").manager(&locks).acquire().await.unwrap();
@@ -239,7 +239,7 @@ async fn a_const_key_is_literal_text() {
     async fn constant(locks: &LockManager, id: u64) -> Result<(u64, Option<String>), LockError> {
         Ok((id, LockGuard::current().map(|lock| lock.key().to_string())))
     }
-    let key = constant(&LockManager::memory(), 42).await;
+    let key = constant(&LockManager::isolated_memory(), 42).await;
     assert_eq!(key, Ok((42, Some(KEY.to_owned()))));
 }
 
@@ -250,12 +250,12 @@ fn a_sync_lock_works_in_spawn_blocking_of_a_current_thread_runtime_and_not_besid
         Ok(())
     }
     let call = || async {
-        let blocking = tokio::task::spawn_blocking(|| audit(&LockManager::memory()));
+        let blocking = tokio::task::spawn_blocking(|| audit(&LockManager::isolated_memory()));
         blocking.await.unwrap()
     };
     let here = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     assert_eq!(here.block_on(call()), Ok(()));
-    let beside = here.block_on(async { audit(&LockManager::memory()) });
+    let beside = here.block_on(async { audit(&LockManager::isolated_memory()) });
     assert_eq!(beside, Err(LockError::BlockingInAsync));
     let many = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     assert_eq!(many.block_on(call()), Ok(()));
@@ -286,7 +286,7 @@ async fn a_sync_lock_waits_for_a_stalled_server_up_to_the_timeout() {
 fn a_runtime_without_a_timer_panics_as_tokio_does() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let locked = || {
-        runtime.block_on(order(&LockManager::memory()).run(async {
+        runtime.block_on(order(&LockManager::isolated_memory()).run(async {
             tokio::task::yield_now().await;
             Ok::<_, LockError>(())
         }))
@@ -337,7 +337,7 @@ async fn a_sync_body_finishes_after_its_lease_and_its_caller_gets_lost() {
     }
     let result = on_a_plain_thread(|| {
         let finished = AtomicBool::new(false);
-        let result = audit(&LockManager::memory(), &finished);
+        let result = audit(&LockManager::isolated_memory(), &finished);
         (result, finished.into_inner())
     })
     .await;
@@ -356,7 +356,7 @@ async fn spawned_work_outlives_a_body_that_is_stopped() {
     }
     let finished = Arc::new(AtomicBool::new(false));
     let start = Instant::now();
-    let result = audit(&LockManager::memory(), Arc::clone(&finished)).await;
+    let result = audit(&LockManager::isolated_memory(), Arc::clone(&finished)).await;
     assert!(matches!(result, Err(LockError::Lost(_))), "{result:?}");
     assert!(start.elapsed() >= Duration::from_millis(400));
     eventually("the spawned work is done", Duration::from_secs(20), || async {

@@ -37,7 +37,7 @@ pub enum Command {
         all: bool,
         /// Largest number of locks.
         #[arg(long, default_value_t = 1_000)]
-        most: usize,
+        limit: usize,
     },
     /// The holder and the waiters of a lock. The next waiter is first, and has rank 0.
     Queue {
@@ -45,7 +45,7 @@ pub enum Command {
         key: String,
         /// Largest number of waiters, up to 1,000.
         #[arg(long, default_value_t = 100)]
-        most: usize,
+        limit: usize,
     },
     /// The deferred calls: the number of calls of each function, or the calls of one function.
     Jobs(Jobs),
@@ -94,7 +94,7 @@ pub struct Jobs {
     pub first: usize,
     /// Largest number of calls, up to 1,000.
     #[arg(long, default_value_t = 100, requires = "function")]
-    pub most: usize,
+    pub limit: usize,
 }
 
 #[derive(Subcommand)]

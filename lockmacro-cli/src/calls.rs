@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockmacro_runtime::defer::{JobInfo, JobState};
+use lockmacro_runtime::defer::{JobInfo, JobState, When};
 use lockmacro_runtime::{LockError, LockManager};
 use serde_json::{Value, json};
 
 use crate::args::{Amend, Jobs, Some as Calls};
-use crate::show::{document, odd_json, odd_lines, plain, table, time};
+use crate::show::{document, plain, skipped_json, skipped_lines, table, time};
 use crate::{Failure, Report, is_confirmed};
 
 /// Largest number of functions in the overview.
@@ -27,9 +27,9 @@ pub async fn run(manager: &LockManager, jobs: Jobs, json: bool) -> Result<Report
 }
 
 async fn overview(manager: &LockManager, json: bool) -> Result<Report, Failure> {
-    let seen = manager.deferred_functions(FUNCTIONS).await?;
+    let seen = manager.inspect_deferred_functions(FUNCTIONS).await?;
     let (mut functions, mut broken) = (Vec::new(), Vec::new());
-    for function in seen.found {
+    for function in seen.items {
         match counts(manager, &function).await {
             Ok(counts) => functions.push((function, counts)),
             Err(LockError::KeyNotALock { .. }) => broken.push(function),
@@ -40,9 +40,9 @@ async fn overview(manager: &LockManager, json: bool) -> Result<Report, Failure> 
         let functions = functions.iter().map(|(function, [waiting, running, dead])| {
             json!({ "function": function, "waiting": waiting, "running": running, "dead": dead })
         });
-        let (functions, odd) = (functions.collect::<Value>(), odd_json(&seen.odd));
+        let (functions, skipped) = (functions.collect::<Value>(), skipped_json(&seen.skipped));
         document(&json!({
-            "functions": functions, "broken": broken, "odd": odd, "more": seen.more,
+            "functions": functions, "broken": broken, "skipped": skipped, "truncated": seen.truncated,
         }))
     } else {
         let row = |(function, counts): &(String, [usize; 3])| {
@@ -54,13 +54,13 @@ async fn overview(manager: &LockManager, json: bool) -> Result<Report, Failure> 
             true => "nothing is deferred\n".to_owned(),
             false => table(["FUNCTION", "WAITING", "RUNNING", "DEAD"], &rows),
         };
-        if seen.more {
+        if seen.truncated {
             text.push_str("… and more\n");
         }
         for function in broken {
             text += &format!("! {}: a key of its calls has another type\n", plain(&function));
         }
-        text + &odd_lines(&seen.odd)
+        text + &skipped_lines(&seen.skipped)
     };
     Ok(Report { text, done: true })
 }
@@ -81,9 +81,10 @@ async fn list(
 ) -> Result<Report, Failure> {
     let [waiting, running, dead] = counts(manager, &function).await?;
     let state = JobState::from(jobs.state);
-    let page = manager.deferrer().list(Arc::clone(&function), state, jobs.first, jobs.most).await?;
+    let page =
+        manager.deferrer().list(Arc::clone(&function), state, jobs.first, jobs.limit).await?;
     let end = jobs.first.saturating_add(page.jobs.len());
-    let more = end < page.total && !page.jobs.is_empty();
+    let truncated = end < page.total && !page.jobs.is_empty();
     let done = waiting + running + dead > 0;
     let text = if json {
         let calls: Value = page.jobs.iter().map(as_json).collect();
@@ -95,7 +96,7 @@ async fn list(
             "state": state.name(),
             "first": jobs.first,
             "calls": calls,
-            "more": more,
+            "truncated": truncated,
         }))
     } else if !done {
         format!("no call of `{}` is deferred\n", plain(&function))
@@ -111,7 +112,7 @@ async fn list(
             };
             text += &table(["ID", "KEY", "TRIED", "BUSY", when, "ARGUMENTS", "LAST ERROR"], &rows);
         }
-        if more {
+        if truncated {
             text += &format!("… {} of {}: go on with `--first {end}`\n", state.name(), page.total);
         }
         text
@@ -120,16 +121,11 @@ async fn list(
 }
 
 fn row(call: &JobInfo, state: JobState) -> [String; 7] {
-    let when = match call.in_millis {
-        0 => "now".to_owned(),
-        in_millis => {
-            let (sign, age) = match (in_millis < 0, state) {
-                (true, _) => ("", " ago"),
-                (false, JobState::Running) => ("", ""),
-                (false, _) => ("in ", ""),
-            };
-            format!("{sign}{}{age}", time(Some(Duration::from_millis(in_millis.unsigned_abs()))))
-        }
+    let when = match call.when {
+        When::In(Duration::ZERO) => "now".to_owned(),
+        When::In(left) if state == JobState::Running => time(Some(left)),
+        When::In(left) => format!("in {}", time(Some(left))),
+        When::Ago(age) => format!("{} ago", time(Some(age))),
     };
     let error = call.error.clone().unwrap_or_else(|| "-".to_owned());
     let (id, key, arguments) = (call.id.clone(), call.key.clone(), call.arguments.clone());
@@ -141,12 +137,17 @@ fn as_json(call: &JobInfo) -> Value {
     // Text that is no JSON is shown as a string.
     let arguments = serde_json::from_str(&call.arguments);
     let arguments = arguments.unwrap_or_else(|_| Value::String(call.arguments.clone()));
+    let in_ms = match call.when {
+        When::In(left) => left.as_millis() as i128,
+        When::Ago(age) => -(age.as_millis() as i128),
+    };
+    let in_ms = i64::try_from(in_ms).unwrap_or(i64::MAX);
     json!({
         "id": call.id,
         "key": call.key,
         "attempts": call.attempts,
         "busy": call.busy,
-        "in_ms": call.in_millis,
+        "in_ms": in_ms,
         "arguments": arguments,
         "error": call.error,
     })
@@ -203,10 +204,10 @@ async fn amend_dead(
     let mut left = dead;
     while left > 0 {
         let function = Arc::clone(&function);
-        let most = left.min(AT_ONCE);
+        let limit = left.min(AT_ONCE);
         let amended = match done {
-            "retried" => deferrer.retry_dead(function, most).await?,
-            _ => deferrer.remove_dead(function, most).await?,
+            "retried" => deferrer.retry_dead(function, limit).await?,
+            _ => deferrer.remove_dead(function, limit).await?,
         };
         if amended == 0 {
             break;

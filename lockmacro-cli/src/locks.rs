@@ -6,38 +6,40 @@ use lockmacro_runtime::LockManager;
 use lockmacro_runtime::inspect::{HeldLock, QueuedWaiter};
 use serde_json::{Value, json};
 
-use crate::show::{document, millis, odd_json, odd_lines, plain, table, time};
+use crate::show::{document, millis, plain, skipped_json, skipped_lines, table, time};
 use crate::{Failure, Report, is_confirmed};
 
 pub async fn list(
     manager: &LockManager,
     pattern: &str,
     all: bool,
-    most: usize,
+    limit: usize,
     json: bool,
 ) -> Result<Report, Failure> {
     let seen = match all {
-        true => manager.held_or_foreign(pattern, most).await?,
-        false => manager.held(pattern, most).await?,
+        true => manager.inspect_all(pattern, limit).await?,
+        false => manager.inspect_locks(pattern, limit).await?,
     };
     let text = if json {
-        let locks: Value = seen.found.iter().map(as_json).collect();
-        document(&json!({ "locks": locks, "odd": odd_json(&seen.odd), "more": seen.more }))
+        let locks: Value = seen.items.iter().map(as_json).collect();
+        document(
+            &json!({ "locks": locks, "skipped": skipped_json(&seen.skipped), "truncated": seen.truncated }),
+        )
     } else {
         let row = |lock: &HeldLock| {
             let waiters = lock.waiters.map_or("?".to_owned(), |waiters| waiters.to_string());
             [lock.key.to_string(), owner(lock), time(lock.left), waiters]
         };
-        let rows: Vec<_> = seen.found.iter().map(row).collect();
+        let rows: Vec<_> = seen.items.iter().map(row).collect();
         let mut text = match rows.is_empty() {
-            true if seen.more => String::new(),
+            true if seen.truncated => String::new(),
             true => "nothing is held\n".to_owned(),
             false => table(["KEY", "HOLDER", "LEFT", "WAITERS"], &rows),
         };
-        if seen.more {
-            text.push_str("… and more: give a pattern, or `--most`\n");
+        if seen.truncated {
+            text.push_str("… and more: give a pattern, or `--limit`\n");
         }
-        text + &odd_lines(&seen.odd)
+        text + &skipped_lines(&seen.skipped)
     };
     Ok(Report { text, done: true })
 }
@@ -45,13 +47,13 @@ pub async fn list(
 pub async fn queue(
     manager: &LockManager,
     key: String,
-    most: usize,
+    limit: usize,
     json: bool,
 ) -> Result<Report, Failure> {
-    let holder = manager.holder(&*key).await?;
-    let queue = manager.waiting(&*key, most).await?;
+    let holder = manager.inspect_lock(&*key).await?;
+    let queue = manager.inspect_waiters(&*key, limit).await?;
     let text = if json {
-        let waiters = queue.found.iter().enumerate().map(|(nth, waiter)| {
+        let waiters = queue.items.iter().enumerate().map(|(nth, waiter)| {
             let left = millis(waiter.left);
             let QueuedWaiter { owner, note, callers, .. } = waiter;
             json!({
@@ -63,9 +65,11 @@ pub async fn queue(
             })
         });
         let (holder, waiters) = (holder.as_ref().map(as_json), waiters.collect::<Value>());
-        document(&json!({ "key": key, "lock": holder, "queue": waiters, "more": queue.more }))
+        document(
+            &json!({ "key": key, "lock": holder, "queue": waiters, "truncated": queue.truncated }),
+        )
     } else {
-        let rows = queue.found.iter().enumerate().map(|(nth, waiter)| {
+        let rows = queue.items.iter().enumerate().map(|(nth, waiter)| {
             let owner = waiter.owner.clone().unwrap_or_else(|| "?".to_owned());
             let owner = with_note(owner, waiter.note.as_deref());
             let callers = waiter.callers.map_or("?".to_owned(), |callers| callers.to_string());
@@ -82,7 +86,7 @@ pub async fn queue(
         if !rows.is_empty() {
             text.push_str(&table(["RANK", "WAITER", "CALLERS", "KEPT FOR"], &rows));
         }
-        if queue.more {
+        if queue.truncated {
             text.push_str("… and more\n");
         }
         text
@@ -96,7 +100,7 @@ pub async fn release(
     yes: bool,
     json: bool,
 ) -> Result<Report, Failure> {
-    let Some(lock) = manager.holder(&*key).await? else {
+    let Some(lock) = manager.inspect_lock(&*key).await? else {
         return Ok(outcome(&key, None, false, json));
     };
     if lock.owner.is_none() {
@@ -109,7 +113,7 @@ pub async fn release(
     if !yes && !is_confirmed(&question(), &key)? {
         return Err("that is not the key: nothing was done".into());
     }
-    let taken = manager.take_away(&lock).await?;
+    let taken = manager.force_release(&lock).await?;
     Ok(outcome(&key, Some(&lock), taken, json))
 }
 

@@ -57,10 +57,10 @@ fn run(args: Args) -> Result<Report, Failure> {
     runtime.block_on(async {
         let manager = LockManager::connect(&url).await?;
         match args.command {
-            Command::Locks { pattern, all, most } => {
-                locks::list(&manager, &pattern, all, most, args.json).await
+            Command::Locks { pattern, all, limit } => {
+                locks::list(&manager, &pattern, all, limit, args.json).await
             }
-            Command::Queue { key, most } => locks::queue(&manager, key, most, args.json).await,
+            Command::Queue { key, limit } => locks::queue(&manager, key, limit, args.json).await,
             Command::Release { key, yes, .. } => {
                 locks::release(&manager, key, yes, args.json).await
             }

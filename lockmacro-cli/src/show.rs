@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use lockmacro_runtime::inspect::Odd;
+use lockmacro_runtime::inspect::Skipped;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
@@ -62,13 +62,16 @@ fn fit<const N: usize>(widths: &mut [usize; N], room: usize) {
     }
 }
 
-/// Formats odd keys, a line for each.
-pub fn odd_lines(odd: &[Odd]) -> String {
-    odd.iter().map(|odd| format!("! {}: {}\n", plain(&odd.key), plain(&odd.what))).collect()
+/// Formats skipped keys, a line for each.
+pub fn skipped_lines(skipped: &[Skipped]) -> String {
+    skipped
+        .iter()
+        .map(|skipped| format!("! {}: {}\n", plain(&skipped.key), plain(&skipped.reason)))
+        .collect()
 }
 
-pub fn odd_json(odd: &[Odd]) -> Value {
-    odd.iter().map(|odd| json!({ "key": odd.key, "what": odd.what })).collect()
+pub fn skipped_json(skipped: &[Skipped]) -> Value {
+    skipped.iter().map(|skipped| json!({ "key": skipped.key, "reason": skipped.reason })).collect()
 }
 
 /// Formats JSON for a terminal: characters that [`plain`] escapes are escaped as JSON does.

@@ -21,14 +21,14 @@ use crate::value::loss::{LossCause, Lost};
 /// background within milliseconds. [`release`](LockGuard::release) waits for the release.
 ///
 /// A guard that [joined](LockGuard::is_joined) an outer one, or comes from
-/// [`current`](LockGuard::current) or [`share`](LockGuard::share), refers to the same lock and does
+/// [`current`](LockGuard::current) or [`handle`](LockGuard::handle), refers to the same lock and does
 /// not release it.
 ///
 /// ```
 /// # use std::time::Duration;
 /// # use lockmacro_runtime::{Lock, LockManager, LockError};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-/// let locks = LockManager::memory();
+/// let locks = LockManager::isolated_memory();
 /// let guard = Lock::new("order:42").ttl(Duration::from_secs(30)).manager(&locks).acquire().await?;
 /// assert!(guard.is_held() && guard.remaining() > Duration::from_secs(29));
 /// guard.release().await?;
@@ -55,7 +55,7 @@ impl LockGuard {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// assert!(LockGuard::current().is_none());
     /// Lock::new("order:42").manager(&locks).run(async {
     ///     let lock = LockGuard::current();
@@ -80,7 +80,7 @@ impl LockGuard {
     ///     assert!(LockGuard::of(format!("stock:{id}")).is_some());
     /// }
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// Lock::new("stock:7").manager(&locks).run(async {
     ///     book_stock(7);
     ///     Ok(())
@@ -98,14 +98,14 @@ impl LockGuard {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let guard = Lock::new("order:42").manager(&locks).acquire().await?;
-    /// let shared = guard.share();
+    /// let shared = guard.handle();
     /// drop(shared);
     /// assert!(guard.is_held());
     /// # Ok(()) }
     /// ```
-    pub fn share(&self) -> Self {
+    pub fn handle(&self) -> Self {
         Acquired { held: Arc::clone(&self.lock.held), joined: true, ..self.lock }.into()
     }
 
@@ -114,9 +114,9 @@ impl LockGuard {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let guard = Lock::new("order:42").manager(&locks).acquire().await?;
-    /// assert!(!guard.is_joined() && guard.share().is_joined());
+    /// assert!(!guard.is_joined() && guard.handle().is_joined());
     /// # Ok(()) }
     /// ```
     pub fn is_joined(&self) -> bool {
@@ -128,7 +128,7 @@ impl LockGuard {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let guard = Lock::new("order:42").manager(&locks).acquire().await?;
     /// assert_eq!(guard.key().as_str(), "order:42");
     /// # Ok(()) }
@@ -143,7 +143,7 @@ impl LockGuard {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let guard = Lock::many(["b", "a"]).manager(&locks).acquire().await?;
     /// assert_eq!(guard.keys().iter().map(|key| key.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     /// # Ok(()) }
@@ -159,7 +159,7 @@ impl LockGuard {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let (guard, fence) = Lock::new("stock:7").manager(&locks).acquire_fenced().await?;
     /// assert_eq!(guard.fence(), Some(fence));
     /// # Ok(()) }
@@ -173,7 +173,7 @@ impl LockGuard {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let both = Lock::many(["account:7", "account:3"]).manager(&locks);
     /// let (guard, fences) = both.acquire_fenced().await?;
     /// assert_eq!(guard.fence_of("account:3"), Some(fences[1]));
@@ -192,7 +192,7 @@ impl LockGuard {
     /// # use std::time::Duration;
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let order = Lock::new("order:42").ttl(Duration::from_secs(30)).manager(&locks);
     /// let guard = order.acquire().await?;
     /// assert!(guard.remaining() < Duration::from_secs(30));
@@ -207,9 +207,9 @@ impl LockGuard {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let guard = Lock::new("order:42").manager(&locks).acquire().await?;
-    /// let shared = guard.share();
+    /// let shared = guard.handle();
     /// assert!(shared.is_held());
     /// guard.release().await?;
     /// assert!(!shared.is_held());
@@ -229,7 +229,7 @@ impl LockGuard {
     /// # use std::time::Duration;
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let order = Lock::new("order:42").ttl(Duration::from_millis(50)).manager(&locks);
     /// let guard = order.acquire().await?;
     /// tokio::select! {
@@ -251,7 +251,7 @@ impl LockGuard {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let guard = Lock::new("ledger:7").manager(&locks).acquire().await?;
     /// for step in 0..3 {
     ///     guard.check()?; // still ours
@@ -276,7 +276,7 @@ impl LockGuard {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockGuard, LockManager, LockError};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// Lock::new("stock:7").manager(&locks).run(async {
     ///     let lock = LockGuard::current();
     ///     let task = tokio::spawn(async move {
@@ -306,7 +306,7 @@ impl LockGuard {
     /// # use std::time::Duration;
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let upload = Lock::new("upload:7").ttl(Duration::from_secs(1)).manager(&locks);
     /// let guard = upload.acquire().await?;
     /// guard.extend(Duration::from_secs(60)).await?;
@@ -330,7 +330,7 @@ impl LockGuard {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let guard = Lock::new("order:42").manager(&locks).acquire().await?;
     /// guard.release().await
     /// # }
@@ -357,7 +357,7 @@ impl LockGuard {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let guard = Lock::new("order:42").manager(&locks).acquire_blocking()?;
     /// guard.release_blocking()
     /// # }

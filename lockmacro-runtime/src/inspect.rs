@@ -1,5 +1,5 @@
 //! Inspection of locks from outside: which locks are held, by whom and for how much longer, and who
-//! waits for them. [`LockManager::take_away`] frees a lock by force. The tool `lockmacro`
+//! waits for them. [`LockManager::force_release`] frees a lock by force. The tool `lockmacro`
 //! (package `lockmacro-cli`) does the same from a terminal.
 //!
 //! Keys and patterns are those on the server: they begin with the manager's prefix if it has one.
@@ -14,7 +14,7 @@
 //! #[tokio::main]
 //! async fn main() -> Result<(), LockError> {
 //!     let locks = LockManager::connect("redis://localhost").await?;
-//!     for lock in locks.held("order:*", 100).await?.found {
+//!     for lock in locks.inspect_locks("order:*", 100).await?.items {
 //!         println!("{}: {:?}, for {:?}", lock.key, lock.owner, lock.left);
 //!     }
 //!     Ok(())
@@ -30,7 +30,7 @@ use crate::store::dispatch::Store;
 pub use crate::store::redis::acl::Use;
 use crate::store::redis::store::Redis;
 use crate::value::error::LockError;
-pub use crate::value::inspection::{Found, HeldLock, ODD_MAX, Odd, QueuedWaiter};
+pub use crate::value::inspection::{HeldLock, Listing, QueuedWaiter, SKIPPED_MAX, Skipped};
 use crate::value::key::LockKey;
 use crate::value::limits::TTL_MIN;
 
@@ -57,7 +57,7 @@ pub fn rights(pattern: &str, uses: &[Use]) -> Result<String, LockError> {
     Ok(crate::store::redis::acl::rights(pattern, uses).join(" "))
 }
 
-/// Inspection of locks, with the feature `look`.
+/// Inspection of locks, with the feature `inspect`.
 ///
 /// # Errors
 /// Each of these functions fails with
@@ -69,37 +69,41 @@ pub fn rights(pattern: &str, uses: &[Use]) -> Result<String, LockError> {
 /// # Cancellation
 /// Each of their futures can be dropped at any time.
 impl LockManager {
-    /// Returns the locks whose keys match a glob pattern of Redis (`order:*`), at most `most` of
+    /// Returns the locks whose keys match a glob pattern of Redis (`order:*`), at most `limit` of
     /// them. It visits all keys of the server with SCAN.
     ///
     /// ```no_run
     /// # use lockmacro_runtime::{LockError, LockManager};
-    /// # async fn look(locks: LockManager) -> Result<(), LockError> {
-    /// for lock in locks.held("order:*", 100).await?.found {
+    /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
+    /// for lock in locks.inspect_locks("order:*", 100).await?.items {
     ///     println!("{} is held by {:?}", lock.key, lock.owner);
     /// }
     /// # Ok(()) }
     /// ```
-    pub async fn held(&self, pattern: &str, most: usize) -> Result<Found<HeldLock>, LockError> {
-        self.server()?.held(pattern, false, most).await
+    pub async fn inspect_locks(
+        &self,
+        pattern: &str,
+        limit: usize,
+    ) -> Result<Listing<HeldLock>, LockError> {
+        self.server()?.held(pattern, false, limit).await
     }
 
     /// Returns the same locks, and all other strings whose keys match. Strings that this crate did
     /// not write may be no locks.
-    pub async fn held_or_foreign(
+    pub async fn inspect_all(
         &self,
         pattern: &str,
-        most: usize,
-    ) -> Result<Found<HeldLock>, LockError> {
-        self.server()?.held(pattern, true, most).await
+        limit: usize,
+    ) -> Result<Listing<HeldLock>, LockError> {
+        self.server()?.held(pattern, true, limit).await
     }
 
     /// Returns the lock on a key; `None` when the key is free.
     ///
     /// ```no_run
     /// # use lockmacro_runtime::{LockError, LockManager};
-    /// # async fn look(locks: LockManager) -> Result<(), LockError> {
-    /// if let Some(lock) = locks.holder("order:42").await? {
+    /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
+    /// if let Some(lock) = locks.inspect_lock("order:42").await? {
     ///     println!("held by {:?} for {:?}", lock.owner, lock.left);
     /// }
     /// # Ok(()) }
@@ -107,18 +111,21 @@ impl LockManager {
     ///
     /// # Errors
     /// Also [`LockError::InvalidKey`], and [`LockError::KeyNotALock`] for another type of value.
-    pub async fn holder(&self, key: impl Into<LockKey>) -> Result<Option<HeldLock>, LockError> {
+    pub async fn inspect_lock(
+        &self,
+        key: impl Into<LockKey>,
+    ) -> Result<Option<HeldLock>, LockError> {
         let key = key.into();
         key.check()?;
         self.server()?.holder(&key).await
     }
 
-    /// Returns the waiters of a key, the next one first: at most `most`, and at most 1,000.
+    /// Returns the waiters of a key, the next one first: at most `limit`, and at most 1,000.
     ///
     /// ```no_run
     /// # use lockmacro_runtime::{LockError, LockManager};
-    /// # async fn look(locks: LockManager) -> Result<(), LockError> {
-    /// let waiting = locks.waiting("order:42", 100).await?.found;
+    /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
+    /// let waiting = locks.inspect_waiters("order:42", 100).await?.items;
     /// println!("{} processes wait", waiting.len());
     /// # Ok(()) }
     /// ```
@@ -126,14 +133,14 @@ impl LockManager {
     /// # Errors
     /// Also [`LockError::InvalidKey`], and [`LockError::KeyNotALock`] when the key of the queue has
     /// another type of value.
-    pub async fn waiting(
+    pub async fn inspect_waiters(
         &self,
         key: impl Into<LockKey>,
-        most: usize,
-    ) -> Result<Found<QueuedWaiter>, LockError> {
+        limit: usize,
+    ) -> Result<Listing<QueuedWaiter>, LockError> {
         let key = key.into();
         key.check()?;
-        self.server()?.queue(&key, most).await
+        self.server()?.queue(&key, limit).await
     }
 
     /// Releases a lock in place of its holder, and hands it off to the first waiter. Returns
@@ -147,16 +154,16 @@ impl LockManager {
     ///
     /// ```no_run
     /// # use lockmacro_runtime::{LockError, LockManager};
-    /// # async fn look(locks: LockManager) -> Result<(), LockError> {
-    /// if let Some(lock) = locks.holder("order:42").await? {
-    ///     assert!(locks.take_away(&lock).await?, "its holder has released it meanwhile");
+    /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
+    /// if let Some(lock) = locks.inspect_lock("order:42").await? {
+    ///     assert!(locks.force_release(&lock).await?, "its holder has released it meanwhile");
     /// }
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     /// Also [`LockError::KeyNotALock`] for a value that this crate did not write.
-    pub async fn take_away(&self, lock: &HeldLock) -> Result<bool, LockError> {
+    pub async fn force_release(&self, lock: &HeldLock) -> Result<bool, LockError> {
         self.server()?;
         let HeldLock { key, token, .. } = lock;
         let Some(token) = token else { return Err(LockError::KeyNotALock { key: key.clone() }) };
@@ -169,8 +176,11 @@ impl LockManager {
     /// Returns the names of the functions that have deferred calls in the locks' own store, at most
     /// `most`.
     #[cfg(feature = "defer")]
-    pub async fn deferred_functions(&self, most: usize) -> Result<Found<String>, LockError> {
-        self.server()?.deferred_functions(most).await
+    pub async fn inspect_deferred_functions(
+        &self,
+        limit: usize,
+    ) -> Result<Listing<String>, LockError> {
+        self.server()?.inspect_deferred_functions(limit).await
     }
 
     fn server(&self) -> Result<&Arc<Redis>, LockError> {

@@ -47,7 +47,7 @@
 //!
 //! - `macros` (on by default): the attribute.
 //! - `defer`: `on_busy = defer("30s")`, and the worker for it.
-//! - `look`: inspection of locks, their holders and their waiters. The
+//! - `inspect`: inspection of locks, their holders and their waiters. The
 //!   [tool](guide::operation#tool) shows them in a terminal.
 //! - `axum`: a [`LockError`] is a response of axum 0.8.
 //! - `serde`: a [`Fence`] can be serialized.
@@ -74,7 +74,7 @@ mod expansion;
 mod guard;
 #[cfg(doc)]
 pub mod guide;
-#[cfg(feature = "look")]
+#[cfg(feature = "inspect")]
 pub mod inspect;
 #[cfg(feature = "defer")]
 mod jobs;
@@ -113,11 +113,10 @@ pub use value::loss::{LossCause, Lost, OnLost};
 pub use value::policy::LockPolicy;
 pub use value::template::LockTemplate;
 
-/// Items that expansions of the attribute need beyond the public API. The module is named after the
-/// version of the macro: a macro and a runtime of different versions fail to compile, and the
-/// compiler's message shows this name.
+/// Items that expansions of the attribute need beyond the public API. They belong to the macro of the
+/// same version, which Cargo selects.
 #[doc(hidden)]
-pub mod __same_version_as_lockmacro_0_1_0 {
+pub mod __private {
     pub use crate::expansion::constant_key;
     pub use crate::outcome::outcome;
     use crate::run::report::AnyResult;

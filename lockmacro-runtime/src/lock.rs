@@ -31,7 +31,7 @@ use crate::value::policy::LockPolicy;
 /// # use std::time::Duration;
 /// # use lockmacro_runtime::{Lock, LockManager, LockError};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-/// # let locks = LockManager::memory();
+/// # let locks = LockManager::isolated_memory();
 /// let audited = Lock::new("order:42")
 ///     .ttl(Duration::from_secs(300))
 ///     .manager(&locks)
@@ -73,7 +73,7 @@ impl Lock {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let stock = Lock::new("stock:7").manager(&locks);
     /// let (guard, fence) = stock.clone().acquire_fenced().await?;
     /// guard.release().await?;
@@ -98,7 +98,7 @@ impl Lock {
     /// use lockmacro_runtime::{Lock, LockError, LockManager};
     ///
     /// fn main() -> Result<(), LockError> {
-    ///     let locks = LockManager::memory();
+    ///     let locks = LockManager::isolated_memory();
     ///     let (guard, fence) = Lock::new("stock:7").manager(&locks).acquire_fenced_blocking()?;
     ///     println!("UPDATE … WHERE fence <= {fence}");
     ///     guard.release_blocking()
@@ -175,7 +175,7 @@ impl<F> Lock<F> {
     /// # use std::time::Duration;
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let report = Lock::new("report:7").min_hold(Duration::from_secs(5)).manager(&locks);
     /// report.clone().run(async { Ok::<_, LockError>(()) }).await?;
     /// // The body has ended, and the key stays.
@@ -218,7 +218,7 @@ impl<F> Lock<F> {
     /// # use std::time::Duration;
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let lock = Lock::new("order:42").release_in_background().manager(&locks);
     /// let (first, next) = (lock.clone(), lock);
     /// assert_eq!(first.run(async { Ok::<_, LockError>(1) }).await?, 1);
@@ -250,7 +250,7 @@ impl<F> Lock<F> {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let order = Lock::new("order:42").manager(&locks);
     /// let one = order.clone().shared().acquire().await?;
     /// let other = order.clone().shared().acquire().await?;
@@ -278,7 +278,7 @@ impl<F> Lock<F> {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let printer = Lock::new("printer").permits(2).manager(&locks);
     /// let one = printer.clone().acquire().await?;
     /// let other = printer.clone().acquire().await?;
@@ -314,7 +314,7 @@ impl<F> Lock<F> {
     /// # use std::time::Duration;
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let order = Lock::new("order:42").wait(Duration::from_millis(20)).manager(&locks);
     /// let _guard = order.clone().acquire().await?;
     /// let late = order.acquire().await.expect_err("it is held");
@@ -373,7 +373,7 @@ impl<F> Lock<F> {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let order = Lock::new("order:42").message("order 42 is being processed").manager(&locks);
     /// let _guard = order.clone().acquire().await?;
     /// let busy = order.acquire().await.expect_err("it is held");
@@ -395,7 +395,7 @@ impl<F> Lock<F> {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let lock = Lock::new("order:42").manager(&locks);
     /// let guard = lock.clone().holder_note("Ann, desk 3").acquire().await?;
     /// let busy = lock.acquire().await.expect_err("it is held");
@@ -412,7 +412,7 @@ impl<F> Lock<F> {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let guard = Lock::new("order:42").manager(&locks).acquire().await?;
     /// # drop(guard);
     /// # Ok(()) }
@@ -434,7 +434,7 @@ impl<F> Lock<F> {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let order = Lock::new("order:42").manager(&locks);
     /// let guard = order.clone().acquire().await?;
     /// assert!(order.acquire().await.is_err_and(|error| error.is_busy()));
@@ -481,7 +481,7 @@ impl<F> Lock<F> {
     /// use lockmacro_runtime::{Lock, LockError, LockManager};
     ///
     /// fn main() -> Result<(), LockError> {
-    ///     let locks = LockManager::memory();
+    ///     let locks = LockManager::isolated_memory();
     ///     let guard = Lock::new("order:42").manager(&locks).acquire_blocking()?;
     ///     guard.release_blocking()
     /// }

@@ -24,7 +24,7 @@ impl Lock<Vec<Fence>> {
     /// # use lockmacro_runtime::{Fence, Lock, LockManager, LockError};
     /// # async fn book(_: u64, _: i64, _: Fence) -> Result<(), LockError> { Ok(()) }
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let (from, to) = (7, 3);
     /// let accounts = [from, to].map(|id| format!("account:{id}"));
     /// let both = Lock::many(accounts).wait(Duration::from_secs(5)).manager(&locks);
@@ -65,7 +65,7 @@ impl Lock<Vec<Fence>> {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let accounts = Lock::many(["account:7", "account:3"]).manager(&locks);
     /// let (guard, fences) = accounts.acquire_fenced().await?;
     /// assert_eq!(guard.fence_of("account:7"), Some(fences[0]));
@@ -88,7 +88,7 @@ impl Lock<Vec<Fence>> {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let accounts = Lock::many(["account:7", "account:3"]).manager(&locks);
     /// let (guard, fences) = accounts.acquire_fenced_blocking()?;
     /// assert_eq!(fences.len(), 2);

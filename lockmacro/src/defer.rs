@@ -161,7 +161,7 @@ impl Defer {
         function.call_arguments("defer").map(drop)
     }
 
-    /// Output: `audit_order::deferred().later(error, (id,)).await`
+    /// Output: `audit_order::deferred().defer(error, (id,)).await`
     pub(crate) fn later(
         &self,
         function: &Function,
@@ -178,9 +178,9 @@ impl Defer {
         }
         let arguments = tuple(&arguments, site);
         Ok(if function.is_async() {
-            quote_spanned!(site=> #deferred.later(__error, #arguments).await)
+            quote_spanned!(site=> #deferred.defer(__error, #arguments).await)
         } else {
-            quote_spanned!(site=> #deferred.later_blocking(__error, #arguments))
+            quote_spanned!(site=> #deferred.defer_blocking(__error, #arguments))
         })
     }
 

@@ -122,7 +122,7 @@ impl<'a> Printer<'a> {
     /// The path becomes a `fn(Lost, Ret) -> Ret` first, so that the compiler reports a function of
     /// another type once, at its path, with the expected type.
     fn recovering(&self, path: &ExprPath) -> TokenStream {
-        let (output, module) = (&self.function.output, self.runtime.module(self.site));
+        let (output, module) = (&self.function.output, self.runtime.private(self.site));
         let path = quote_spanned!(self.site=> #module::recover::<#output>(#path));
         self.set("recovering", "on_lost", path)
     }
@@ -132,7 +132,7 @@ impl<'a> Printer<'a> {
     /// Output: `map::<Ret, _>(path)`
     fn map_err(&self) -> Option<TokenStream> {
         let path = self.args.map_err.as_ref()?;
-        let module = self.runtime.module(self.site);
+        let module = self.runtime.private(self.site);
         let output = returns::without_erased_value(&self.function.output);
         // With the span of `run`, so that a type that is no `Result` is reported once.
         let output = respan(output.to_token_stream(), self.site);
@@ -156,7 +156,7 @@ impl<'a> Printer<'a> {
         let guard = self.args.guard.as_ref().map(|guard| {
             let there = guard.span().resolved_at(site);
             // Twice the user's name: the compiler shows it to a body that moves it into a task.
-            quote_spanned!(there=> let #guard = __lock.share(); let #guard = &#guard;)
+            quote_spanned!(there=> let #guard = __lock.handle(); let #guard = &#guard;)
         });
         let (first, acquired) = self.acquired(lock)?;
         let run = self.run(&quote_spanned!(site=> __lock), &self.body());
@@ -296,7 +296,7 @@ impl<'a> Printer<'a> {
     /// the body and `Ok(Box::new(x))` becomes a `Result<Box<dyn Trait>, E>`.
     fn body(&self) -> TokenStream {
         let (site, output) = (self.site, &self.function.output);
-        let module = self.runtime.module(site);
+        let module = self.runtime.private(site);
         let statements = match self.function.shape {
             Shape::Boxed(_) => {
                 boxed::with_uses(self.function.body.stream(), |name| self.uses(name))

@@ -124,7 +124,7 @@ impl Printer<'_> {
             Key::Template(template) => self.template(template),
             Key::Expr(constant) if !names.is_empty() && key.is_constant(&names) => {
                 let site = constant.span().resolved_at(self.site);
-                let module = respan(self.runtime.module(site), site);
+                let module = respan(self.runtime.private(site), site);
                 let names = names.iter().map(|name| name.unraw().to_string());
                 quote_spanned!(site=> #module::constant_key(#constant, &[#(#names),*]))
             }

@@ -28,7 +28,7 @@ impl Printer<'_> {
     pub(crate) fn policy(&self) -> Option<TokenStream> {
         let path = self.args.policy.as_ref()?;
         let (site, there) = (self.site, path.span().resolved_at(self.site));
-        let (runtime, module) = (&self.runtime, self.runtime.module(site));
+        let (runtime, module) = (&self.runtime, self.runtime.private(site));
         let on_busy = self.args.on_busy.word();
         let times = self.times(|time| match time {
             Time::Literal(_) => self.time(time),

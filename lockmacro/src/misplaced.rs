@@ -11,8 +11,8 @@ use crate::runtime;
 /// there. Other compilers refuse the attribute before they reach this error.
 pub(crate) fn as_it_was(item: &TokenStream) -> Option<TokenStream> {
     let statements = Block::parse_within.parse2(item.clone()).ok()?;
-    let (runtime, module) = (runtime::path(Span::call_site()), runtime::module(Span::call_site()));
-    let error = quote!(#runtime::#module::misplaced::<()>(););
+    let runtime = runtime::path(Span::call_site());
+    let error = quote!(#runtime::__private::misplaced::<()>(););
     match statements.as_slice() {
         [Stmt::Expr(_, None)] => Some(quote!({ #error #item })),
         [Stmt::Local(_) | Stmt::Expr(..)] => Some(quote!(#error #item)),

@@ -30,20 +30,18 @@ impl Runtime {
             Found::Elsewhere => {
                 let attribute = Span::mixed_site();
                 let path = parse_quote_spanned!(attribute=> lockmacro_runtime);
-                Ok(Self { path: of_this_version(path), is_checked: true })
+                Ok(Self { path: private(path), is_checked: true })
             }
             Found::Missing => Err(Error::new(Span::call_site(), missing())),
         }
     }
 
-    /// The module of this version.
-    ///
-    /// Output: `::lockmacro_runtime::__same_version_as_lockmacro_0_1_0`
-    pub(crate) fn module(&self, site: Span) -> TokenStream {
-        let (path, module) = (&self.path, module(site));
+    /// Output: `::lockmacro_runtime::__private`
+    pub(crate) fn private(&self, site: Span) -> TokenStream {
+        let path = &self.path;
         match self.is_checked {
             true => path.to_token_stream(),
-            false => quote_spanned!(site=> #path::#module),
+            false => quote_spanned!(site=> #path::__private),
         }
     }
 }
@@ -54,17 +52,9 @@ impl ToTokens for Runtime {
     }
 }
 
-/// The runtime's module for this version of the macro. A runtime of another version has no such
-/// module, and the compiler's message shows this name then.
-pub(crate) fn module(site: Span) -> Ident {
-    let version = env!("CARGO_PKG_VERSION").replace(['.', '-', '+'], "_");
-    Ident::new(&format!("__same_version_as_lockmacro_{version}"), site)
-}
-
-/// The module of this version, which re-exports the whole runtime, at a path.
-pub(crate) fn of_this_version(path: Path) -> Path {
-    let module = module(path.span());
-    parse_quote_spanned!(path.span()=> #path::#module)
+/// The runtime's module for expansions, which re-exports the whole runtime, at a path.
+pub(crate) fn private(path: Path) -> Path {
+    parse_quote_spanned!(path.span()=> #path::__private)
 }
 
 /// `::lockmacro_runtime`, or the runtime's name in Cargo.toml.

@@ -169,7 +169,7 @@ pub(crate) fn parse_runtime(value: Expr) -> Result<Path> {
              my_crate::lockmacro_runtime`"
         }
         false if path.qself.is_none() && is_plain => {
-            return Ok(runtime::of_this_version(path.path));
+            return Ok(runtime::private(path.path));
         }
         false => message,
     };

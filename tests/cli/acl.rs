@@ -74,7 +74,7 @@ async fn all_that_is_deferred(locks: &LockManager) -> Result<(), LockError> {
 async fn the_line_of_the_page_is_what_is_printed() {
     let line = ACCESS.lines().find(|line| line.starts_with("ACL SETUSER shop"));
     assert_eq!(line.map(|line| format!("{line}\n")), Some(printed(&["order:*"]).await));
-    let all = printed(&["order:*", "--features", "wait,defer,look"]).await;
+    let all = printed(&["order:*", "--features", "wait,defer,inspect"]).await;
     for start in ["Deferred calls need", "Inspection needs"] {
         let line = ACCESS.lines().find(|line| line.starts_with(start)).expect("it is there");
         let words = line.split([' ', '`']).map(|word| word.trim_end_matches([',', '.', ':']));
@@ -116,7 +116,7 @@ async fn a_user_made_of_the_line_can_lock_every_kind_of_key_and_leaves_nothing()
 async fn a_user_of_every_key_can_lock_every_kind_of_key() {
     let server = Server::start();
     let mut admin = server.admin();
-    let line = printed(&["*", "--features", "wait,defer,look"]).await;
+    let line = printed(&["*", "--features", "wait,defer,inspect"]).await;
     grant(&mut admin, &line);
     let locks = LockManager::connect(&server.url_as("shop", "password")).await.expect("let in");
     for key in KEYS {
@@ -170,19 +170,19 @@ async fn a_waiter_with_the_rights_of_the_line_gets_a_push_and_does_not_poll() {
 async fn a_user_made_of_the_line_can_defer_and_look() {
     let server = Server::start();
     let mut admin = server.admin();
-    let line = printed(&["order:*", "--features", "wait,defer,look"]).await;
+    let line = printed(&["order:*", "--features", "wait,defer,inspect"]).await;
     grant(&mut admin, &line);
     let locks = LockManager::connect(&server.url_as("shop", "password")).await.expect("let in");
     all_that_is_deferred(&locks).await.expect("enough");
     for key in KEYS {
         let guard = hold(&locks, key).await;
-        assert!(locks.waiting(key, 10).await.expect("enough").found.is_empty());
-        let seen = locks.holder(key).await.expect("enough").expect("held");
-        assert!(locks.take_away(&seen).await.expect("enough"));
+        assert!(locks.inspect_waiters(key, 10).await.expect("enough").items.is_empty());
+        let seen = locks.inspect_lock(key).await.expect("enough").expect("held");
+        assert!(locks.force_release(&seen).await.expect("enough"));
         drop(guard);
     }
-    locks.held("order:*", 10).await.expect("enough");
-    locks.deferred_functions(10).await.expect("enough");
+    locks.inspect_locks("order:*", 10).await.expect("enough");
+    locks.inspect_deferred_functions(10).await.expect("enough");
     nothing_was_denied(&mut admin, &line);
     // Not without the feature.
     grant(&mut admin, &printed(&["order:*"]).await);

@@ -14,7 +14,7 @@ use super::*;
 async fn put(locks: &LockManager, function: &DeferredFn<(u64,)>, key: &str, number: u64) -> String {
     let held = hold(locks, key).await;
     let busy = Lock::new(key).manager(locks).acquire().await.expect_err("it is held");
-    let deferred = function.clone().manager(locks).later(busy, (number,)).await;
+    let deferred = function.clone().manager(locks).defer(busy, (number,)).await;
     held.release().await.expect("released");
     match deferred {
         LockError::Deferred { id, .. } => id.into(),
@@ -54,7 +54,7 @@ async fn dead_letters_are_shown_tried_again_and_removed() {
     let row = &said.rows()[2];
     assert_eq!(row[..5], [&*late, "order:3", "0", "0", "in"]);
 
-    let said = tool(&server, &["jobs", "shop::audit", "--state", "dead", "--most", "1"]).await;
+    let said = tool(&server, &["jobs", "shop::audit", "--state", "dead", "--limit", "1"]).await;
     let row = &said.rows()[2];
     assert!([&*one, &*two].contains(&row[0]) && row[2..4] == ["1", "0"], "{said:?}");
     assert!(said.out.contains("no stock\\u{7}"), "{said:?}");
@@ -62,7 +62,7 @@ async fn dead_letters_are_shown_tried_again_and_removed() {
 
     let words = ["--json", "jobs", "shop::audit", "--state", "dead", "--first", "1"];
     let said = tool(&server, &words).await.json();
-    assert_eq!((&said["dead"], &said["more"]), (&json!(2), &json!(false)));
+    assert_eq!((&said["dead"], &said["truncated"]), (&json!(2), &json!(false)));
     let call = &said["calls"][0];
     assert!(call["arguments"] == json!([1]) || call["arguments"] == json!([2]), "{call}");
     assert!(call["in_ms"].as_i64().unwrap() <= 0, "{call}");
@@ -147,7 +147,7 @@ async fn the_calls_of_an_unknown_function_are_an_error() {
     let said = tool(&server, &["jobs", "typo", "--json"]).await;
     assert_eq!((said.code, &said.json()["waiting"]), (Some(1), &json!(0)));
     // Of which function is not said.
-    for words in [["jobs", "--state", "dead"], ["jobs", "--first", "1"], ["jobs", "--most", "1"]] {
+    for words in [["jobs", "--state", "dead"], ["jobs", "--first", "1"], ["jobs", "--limit", "1"]] {
         let said = tool(&server, &words).await;
         assert_eq!(said.code, Some(2), "{said:?}");
     }

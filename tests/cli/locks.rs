@@ -48,7 +48,7 @@ async fn a_process_is_shown_with_the_number_of_its_callers() {
     let lock = || Lock::new("order:42").wait_forever().manager(&night);
     let more: Vec<_> = (0..2).map(|_| tokio::spawn(lock().acquire())).collect();
     eventually("three callers are shown", IN_TIME, async || {
-        let queue = night.waiting("order:42", 10).await.expect("there").found;
+        let queue = night.inspect_waiters("order:42", 10).await.expect("there").items;
         queue.len() == 1 && queue[0].callers == Some(3)
     })
     .await;
@@ -65,7 +65,7 @@ async fn a_json_document_has_the_same_content() {
     let _order = hold(&desk, "order:42").await;
     let waiting = wait_for(&manager(&server, "night").await, "order:42").await;
     let said = tool(&server, &["--json", "locks", "order:*"]).await.json();
-    assert_eq!((&said["more"], &said["odd"]), (&json!(false), &json!([])));
+    assert_eq!((&said["truncated"], &said["skipped"]), (&json!(false), &json!([])));
     let lock = &said["locks"][0];
     assert_eq!((&lock["key"], &lock["holder"]), (&json!("order:42"), &json!("desk-1")));
     assert_eq!(lock["waiters"], 1);
@@ -88,13 +88,13 @@ async fn a_pattern_chooses_and_what_is_left_out_is_said() {
     let _one = hold(&locks, "order:1").await;
     let _two = hold(&locks, "order:2").await;
     let _other = hold(&locks, "report:1").await;
-    let found = locks.held("order:*", 2).await.unwrap();
-    let keys: Vec<_> = found.found.iter().map(|lock| lock.key.as_str()).collect();
-    assert_eq!((keys.as_slice(), found.more), (["order:1", "order:2"].as_slice(), false));
-    let said = tool(&server, &["locks", "--most", "2"]).await;
+    let found = locks.inspect_locks("order:*", 2).await.unwrap();
+    let keys: Vec<_> = found.items.iter().map(|lock| lock.key.as_str()).collect();
+    assert_eq!((keys.as_slice(), found.truncated), (["order:1", "order:2"].as_slice(), false));
+    let said = tool(&server, &["locks", "--limit", "2"]).await;
     assert_eq!(said.rows().len(), 4);
     assert!(said.out.contains("and more"), "{said:?}");
-    let said = tool(&server, &["locks", "--most", "0"]).await;
+    let said = tool(&server, &["locks", "--limit", "0"]).await;
     assert!(said.out.starts_with("… and more"), "{said:?}");
     let said = tool(&server, &["locks", "nothing:*"]).await;
     assert_eq!((said.code, &*said.out), (Some(0), "nothing is held\n"));
@@ -121,15 +121,15 @@ async fn twenty_thousand_keys_are_looked_through_by_scan() {
     end";
     admin.ask::<()>(&["EVAL", fill, "0"]);
     admin.forget_calls();
-    let said = tool_at(&server.url(), &["--json", "locks", "--most", "20000"]).await.json();
+    let said = tool_at(&server.url(), &["--json", "locks", "--limit", "20000"]).await.json();
     assert_eq!(said["locks"].as_array().unwrap().len(), 10_000);
-    assert_eq!(said["more"], false);
+    assert_eq!(said["truncated"], false);
     let names: Vec<_> = admin.calls().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["eval", "evalsha", "getrange", "pttl", "scan", "zcard"]);
     // A look at a few does not go through all.
     admin.forget_calls();
-    let said = tool_at(&server.url(), &["--json", "locks", "--most", "10"]).await.json();
-    assert_eq!((said["locks"].as_array().unwrap().len(), &said["more"]), (10, &json!(true)));
+    let said = tool_at(&server.url(), &["--json", "locks", "--limit", "10"]).await.json();
+    assert_eq!((said["locks"].as_array().unwrap().len(), &said["truncated"]), (10, &json!(true)));
     assert!(admin.calls().contains(&("scan".to_owned(), 1)));
 }
 
@@ -145,9 +145,9 @@ async fn holders_that_share_a_lock_are_counted_and_taken_away_together() {
     let said = tool(&server, &["--json", "locks"]).await.json();
     assert_eq!(said["locks"][0]["sharing"], 2, "{said}");
     early.release().await.expect("still held");
-    let lock = night.holder("order:42").await.expect("there").expect("one is left");
+    let lock = night.inspect_lock("order:42").await.expect("there").expect("one is left");
     assert_eq!((lock.sharing, lock.owner.as_deref()), (Some(1), Some("night")));
-    assert!(night.take_away(&lock).await.expect("there"));
+    assert!(night.force_release(&lock).await.expect("there"));
     let exclusive = Lock::new("order:42").ttl(LONG_TTL).manager(&desk).acquire().await;
     exclusive.expect("nobody holds it").release().await.expect("still held");
 }

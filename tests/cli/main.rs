@@ -107,5 +107,5 @@ async fn wait_for(locks: &LockManager, key: &'static str) -> JoinHandle<LockGuar
 }
 
 async fn queue_length(locks: &LockManager, key: &str) -> usize {
-    locks.waiting(key, 100).await.expect("answered").found.len()
+    locks.inspect_waiters(key, 100).await.expect("answered").items.len()
 }

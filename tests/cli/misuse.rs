@@ -12,7 +12,7 @@ async fn misuse_ends_with_two_and_a_failure_with_one() {
         assert_eq!(tool_at("", words).await.code, Some(2));
     }
     for words in
-        [&["lock"][..], &[], &["queue"], &["jobs", "retry", "f"], &["locks", "--most", "x"]]
+        [&["lock"][..], &[], &["queue"], &["jobs", "retry", "f"], &["locks", "--limit", "x"]]
     {
         let said = tool_at(nobody, words).await;
         assert_eq!(said.code, Some(2), "{said:?}");
@@ -64,7 +64,7 @@ async fn a_reader_that_closes_the_pipe_is_no_error() {
         redis.call('SET', 'order:' .. n, 'desk/' .. string.format('%032x', n), 'PX', 60000)
     end";
     server.admin().ask::<()>(&["EVAL", fill, "0"]);
-    let mut tool = command(&server.url(), &["locks", "--most", "5000"])
+    let mut tool = command(&server.url(), &["locks", "--limit", "5000"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -22,7 +22,7 @@ async fn odd_keys_are_reported_and_skipped() {
     let keys: Vec<_> = said["locks"].as_array().unwrap().iter().map(|lock| &lock["key"]).collect();
     assert_eq!(keys, ["evil\u{1b}[2J\nkey", "order:1"]);
     assert_eq!(said["locks"][1]["waiters"], json!(null));
-    let odd: Vec<_> = said["odd"].as_array().unwrap().iter().map(|odd| &odd["key"]).collect();
+    let odd: Vec<_> = said["skipped"].as_array().unwrap().iter().map(|odd| &odd["key"]).collect();
     assert_eq!(odd.len(), 4, "{odd:?}");
     for key in [&*long, "", "order:1", "\u{fffd}\u{fffd}"] {
         assert!(odd.contains(&&json!(key)), "{key}: {odd:?}");
@@ -46,7 +46,7 @@ async fn an_odd_entry_in_the_queue_is_shown_as_one() {
     let mut admin = server.admin();
     admin.ask::<()>(&["ZADD", "lm1:wq:{order:1}", "1", "stranger", "2", "web/0a"]);
     admin.ask::<()>(&["HSET", "lm1:ww:{order:1}", "stranger", "no record"]);
-    let found = locks.waiting("order:1", 10).await.unwrap().found;
+    let found = locks.inspect_waiters("order:1", 10).await.unwrap().items;
     assert_eq!(found.len(), 2);
     assert!(
         found.iter().all(|waiter| waiter.owner.is_none() && waiter.left.is_none()),

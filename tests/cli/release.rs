@@ -23,7 +23,7 @@ async fn a_lock_that_is_taken_away_goes_to_the_first_waiter_and_its_holder_notic
     let next = in_time(next).await.unwrap();
     in_time(held.lost()).await;
     assert!(!last.is_finished());
-    let holder = night.holder("order:1").await.unwrap().unwrap();
+    let holder = night.inspect_lock("order:1").await.unwrap().unwrap();
     assert_eq!((holder.owner.as_deref(), holder.waiters), (Some("night"), Some(1)));
     assert!(matches!(held.release().await, Err(LockError::Lost(_))));
     next.release().await.unwrap();
@@ -56,12 +56,12 @@ async fn a_lock_that_changed_hands_meanwhile_stays() {
     let server = Server::start();
     let locks = manager(&server, "desk").await;
     let first = hold(&locks, "order:1").await;
-    let seen = locks.holder("order:1").await.unwrap().unwrap();
+    let seen = locks.inspect_lock("order:1").await.unwrap().unwrap();
     first.release().await.unwrap();
     let second = hold(&locks, "order:1").await;
-    assert!(!locks.take_away(&seen).await.unwrap());
+    assert!(!locks.force_release(&seen).await.unwrap());
     second.release().await.expect("it was not touched");
-    assert!(!locks.take_away(&seen).await.unwrap());
+    assert!(!locks.force_release(&seen).await.unwrap());
     let said = tool(&server, &["release", "order:1", "--force", "--yes", "--json"]).await;
     assert_eq!(said.code, Some(1));
     let nothing = json!({ "key": "order:1", "holder": null, "released": false, "holders": 0 });

@@ -29,7 +29,7 @@ async fn defer_and_run(server: &Server, patience: Duration) -> Result<(), LockEr
     let held = Lock::new("order:1").ttl(LONG_TTL).manager(&locks).acquire().await?;
     let busy =
         Lock::new("order:1").ttl(LONG_TTL).manager(&locks).acquire().await.expect_err("held");
-    let deferred = function.clone().manager(&locks).later(busy, (1,)).await;
+    let deferred = function.clone().manager(&locks).defer(busy, (1,)).await;
     held.release().await?;
     let LockError::Deferred { .. } = deferred else { return Err(deferred) };
     let deferrer = locks.deferrer();
@@ -80,7 +80,7 @@ async fn first_errors(server: &Server, words: &[&str]) -> [String; 2] {
     let busy =
         Lock::new("order:1").ttl(LONG_TTL).manager(&locks).acquire().await.expect_err("held");
     let errors = [
-        function.clone().manager(&locks).later(busy.clone(), (1,)).await,
+        function.clone().manager(&locks).defer(busy.clone(), (1,)).await,
         works.expect_err("a right is missing"),
     ];
     held.release().await.expect("still held");

@@ -9,7 +9,7 @@ use super::*;
 
 /// Why a call is not stored.
 async fn refused(locks: &LockManager, busy: LockError, function: &DeferredFn<(u64,)>) -> String {
-    match function.clone().manager(locks).later(busy, (3,)).await {
+    match function.clone().manager(locks).defer(busy, (3,)).await {
         LockError::Unavailable { reason, detail, .. } => format!("{reason:?}: {detail}"),
         other => panic!("not refused: {other:?}"),
     }
@@ -34,7 +34,7 @@ async fn a_server_without_memory_refuses_calls_and_lets_go_of_those_it_has() {
     calls.reach(1).await;
     nothing_is_left(&locks, "f").await;
     admin.configure("maxmemory", "0");
-    let deferred = function.clone().manager(&locks).later(busy, (2,)).await;
+    let deferred = function.clone().manager(&locks).defer(busy, (2,)).await;
     assert!(matches!(deferred, LockError::Deferred { .. }), "{deferred:?}");
     calls.reach(2).await;
     held.release().await.unwrap();
@@ -55,17 +55,17 @@ async fn a_bounded_number_of_calls_of_a_function_wait() {
         let last = (first + STEP).min(WAITING_MAX) - 1;
         admin.ask::<()>(&["EVAL", FILL, "1", DUE, &first.to_string(), &last.to_string()]);
     }
-    let later = async || function.clone().manager(&locks).later(busy.clone(), (3,)).await;
+    let later = async || function.clone().manager(&locks).defer(busy.clone(), (3,)).await;
     assert!(matches!(later().await, LockError::Deferred { .. }), "one more has room");
     let refusal = refused(&locks, busy.clone(), &function).await;
     assert_eq!(
         refusal,
-        "QueueFull: 1000000 calls of `f` wait already: run more workers, or defer fewer calls"
+        "TooManyDeferred: 1000000 calls of `f` wait already: run more workers, or defer fewer calls"
     );
     let waiting: usize = admin.ask(&["ZCARD", DUE]);
     assert_eq!(waiting, WAITING_MAX);
     // Another function's calls have a queue of their own.
-    let deferred = other.manager(&locks).later(busy.clone(), (3,)).await;
+    let deferred = other.manager(&locks).defer(busy.clone(), (3,)).await;
     assert!(matches!(deferred, LockError::Deferred { .. }), "{deferred:?}");
     // One that is worked off makes room.
     admin.ask::<()>(&["ZREM", DUE, "1"]);

@@ -19,7 +19,7 @@ async fn a_call_that_is_deferred_inside_of_another_is_stored_once(backend: &Back
             for argument in [7, 7, 8] {
                 match Lock::new(key.as_str()).ttl(LONG_TTL).manager(&manager).acquire().await {
                     Ok(lock) => lock.release().await?,
-                    Err(busy) => match inner.clone().later(busy, (argument,)).await {
+                    Err(busy) => match inner.clone().defer(busy, (argument,)).await {
                         LockError::Deferred { .. } => {}
                         other => return Err(other),
                     },
@@ -69,7 +69,7 @@ async fn what_is_deferred_inside_of_another_body_fails_that_one_if_it_is_passed_
             let lock = Lock::new(key).ttl(LONG_TTL).manager(&manager);
             match lock.acquire().await {
                 Ok(lock) => lock.release().await,
-                Err(busy) => Err(inner.later(busy, (number,)).await),
+                Err(busy) => Err(inner.defer(busy, (number,)).await),
             }
         }
     });
@@ -110,7 +110,7 @@ async fn a_call_of_the_same_function_inside_of_its_body_is_stored(backend: &Back
         async move {
             noted.add(number);
             if number > 0 {
-                let deferred = other.later(busy, (number - 1,)).await;
+                let deferred = other.defer(busy, (number - 1,)).await;
                 assert!(matches!(deferred, LockError::Deferred { .. }), "{deferred}");
             }
         }

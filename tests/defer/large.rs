@@ -70,7 +70,7 @@ async fn arguments_over_the_limit_are_refused_with_size_and_limit(backend: &Back
         // A list of one text: four bytes of it are not the text's.
         let later = async |bytes: usize| {
             let (function, text) = (function.clone().manager(&locks), "x".repeat(bytes - 4));
-            function.later(busy.clone(), (text,)).await
+            function.defer(busy.clone(), (text,)).await
         };
         let refused = later(limit + 1).await;
         assert!(

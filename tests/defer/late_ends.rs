@@ -67,11 +67,11 @@ impl Deferrer for LateEnds {
 
 /// Calls in memory whose ends are not taken note of until they were kept so often.
 fn deaf(deaf_for: usize) -> (LockManager, Arc<LateEnds>) {
-    let calls = LockManager::memory().deferrer();
+    let calls = LockManager::isolated_memory().deferrer();
     let (kept, in_vain) = (Mutex::new(None), AtomicUsize::new(0));
     let deaf = Arc::new(LateEnds { calls, deaf_for, kept, in_vain });
     let plugged_in: Arc<dyn Deferrer> = deaf.clone();
-    (patient().deferrer(plugged_in).memory(), deaf)
+    (patient().deferrer(plugged_in).isolated_memory(), deaf)
 }
 
 /// Runs one call, until it is over or was begun twice; gives how often it was begun, and reported

@@ -40,7 +40,7 @@ async fn calls_are_begun_when_they_are_due_and_not_at_a_beat(backend: &Backend) 
             let delay = Duration::from_millis(millis);
             due.push(Instant::now() + delay);
             let stored = function.clone().delay(delay).manager(&locks);
-            stored.later(busy.clone(), (nth as u64,)).await;
+            stored.defer(busy.clone(), (nth as u64,)).await;
             due_at_last.push(Instant::now() + delay);
         }
         let all = async || begun.lock().unwrap().len() == due.len();

@@ -94,7 +94,7 @@ async fn put(locks: &LockManager, function: &DeferredFn<(u64,)>, number: u64) ->
     let key = name("key");
     let held = hold(locks, &key).await;
     let error = busy(locks, &key).await;
-    let deferred = function.clone().manager(locks).later(error, (number,)).await;
+    let deferred = function.clone().manager(locks).defer(error, (number,)).await;
     held.release().await.expect("released");
     match deferred {
         LockError::Deferred { id, .. } => id.into(),

@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use lockmacro_runtime::defer::{Job, NewJob, Settled, TakeOptions};
+use lockmacro_runtime::defer::{Job, NewJob, Settled, TakeOptions, When};
 use lockmacro_tests::{Server, on};
 
 use super::*;
@@ -121,8 +121,9 @@ async fn a_call_that_is_due_at_no_time_at_all_is_listed_and_can_be_removed() {
         write(&server, id, "[0]", "d", at);
     }
     let page = deferrer.list("f".into(), JobState::Waiting, 0, 10).await.unwrap();
-    let listed: Vec<_> = page.jobs.iter().map(|job| (&*job.id, job.in_millis.signum())).collect();
-    assert_eq!((page.total, listed), (3, vec![("ever", -1), ("late", 1), ("never", 1)]));
+    let listed: Vec<_> =
+        page.jobs.iter().map(|job| (&*job.id, matches!(job.when, When::In(_)))).collect();
+    assert_eq!((page.total, listed), (3, vec![("ever", false), ("late", true), ("never", true)]));
     for id in ["never", "ever", "late"] {
         assert!(deferrer.remove("f".into(), id.to_owned()).await.unwrap(), "{id}");
     }
@@ -177,7 +178,7 @@ async fn a_key_beside_the_queue_that_is_of_another_type_loses_no_call() {
         admin.ask::<()>(&["SET", &key, "text"]);
         let job = taken.pop().expect("one");
         let dead = Settled::dead("out of stock");
-        for how in [dead, Settled::Untried, Settled::Done] {
+        for how in [dead, Settled::Returned, Settled::Done] {
             let settled = deferrer.settle(job.clone(), how).await;
             assert!(matches!(settled, Err(LockError::KeyNotALock { .. })), "{key}: {settled:?}");
         }
@@ -185,7 +186,7 @@ async fn a_key_beside_the_queue_that_is_of_another_type_loses_no_call() {
         assert!(matches!(more, Err(LockError::KeyNotALock { .. })), "{key}: {more:?}");
         admin.ask::<()>(&["DEL", &key]);
         admin.ask::<()>(&["EVAL", "redis.pcall('RENAME', 'kept', KEYS[1])", "1", &key]);
-        assert!(deferrer.settle(job, Settled::Untried).await.unwrap(), "{key}");
+        assert!(deferrer.settle(job, Settled::Returned).await.unwrap(), "{key}");
         let total = count(&locks, "f", JobState::Waiting).await
             + count(&locks, "f", JobState::Running).await;
         assert_eq!((total, count(&locks, "f", JobState::Dead).await), (4, 0), "{key}");
@@ -230,7 +231,7 @@ async fn a_queue_that_is_of_another_type_is_asked_now_and_then_and_holds_up_no_o
 async fn busy_deferred(locks: &LockManager, function: &DeferredFn<(u64,)>) -> LockError {
     let held = hold(locks, "k").await;
     let error = busy(locks, "k").await;
-    let deferred = function.clone().manager(locks).later(error, (1,)).await;
+    let deferred = function.clone().manager(locks).defer(error, (1,)).await;
     held.release().await.unwrap();
     deferred
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use lockmacro_runtime::Unavailability;
 use lockmacro_runtime::defer::{
-    Answer, Deferrer, Job, JobInfo, NewJob, Page, Settled, StopWaiting, Stored, TakeOptions,
+    Answer, Deferrer, Job, JobInfo, NewJob, Page, Settled, StopWaiting, Stored, TakeOptions, When,
 };
 use lockmacro_tests::{Server, on};
 use tokio::sync::Notify;
@@ -48,7 +48,10 @@ impl Shelf {
             return Ok(Stored::new(there.job.id.clone(), due));
         }
         if calls.len() == MOST {
-            return Err(LockError::unavailable(Unavailability::QueueFull, "the shelf is full"));
+            return Err(LockError::unavailable(
+                Unavailability::TooManyDeferred,
+                "the shelf is full",
+            ));
         }
         let NewJob { function, id, arguments, key, delay, unique, .. } = new;
         let job = Job::new(function, id.clone(), arguments, key);
@@ -69,9 +72,9 @@ impl Shelf {
             }
             if call.at > now {
                 again = again.min(call.at);
-            } else if taken.len() < order.most {
+            } else if taken.len() < order.limit {
                 call.job.attempt += 1;
-                call.job.taken += 1;
+                call.job.claim += 1;
                 (call.state, call.at) = (JobState::Running, now + order.lease);
                 taken.push(call.job.clone());
             }
@@ -102,7 +105,7 @@ impl Shelf {
         job: Job,
         change: impl FnOnce(&mut Call) -> Option<()> + 'static,
     ) -> Answer<'_, bool> {
-        let turn = |job: &Job| (job.function.clone(), job.id.clone(), job.taken);
+        let turn = |job: &Job| (job.function.clone(), job.id.clone(), job.claim);
         let is_it =
             move |call: &Call| call.state == JobState::Running && turn(&call.job) == turn(&job);
         self.change(is_it, change)
@@ -145,7 +148,7 @@ impl Deferrer for Shelf {
             (call.state, call.at) = (JobState::Waiting, now);
             match how {
                 Settled::Done => return None,
-                Settled::Untried => call.job.attempt -= 1,
+                Settled::Returned => call.job.attempt -= 1,
                 Settled::Again { delay, error, .. } => {
                     (call.at, call.error) = (now + delay, Some(error))
                 }
@@ -165,13 +168,13 @@ impl Deferrer for Shelf {
     fn list(&self, of: Arc<str>, state: JobState, first: usize, most: usize) -> Answer<'_, Page> {
         let (mut calls, now) = (self.calls.lock().unwrap(), Instant::now());
         calls.sort_by_key(|call| call.at);
-        let in_millis = |at: Instant| match at.checked_duration_since(now) {
-            Some(left) => left.as_millis() as i64,
-            None => -((now - at).as_millis() as i64),
+        let when = |at: Instant| match at.checked_duration_since(now) {
+            Some(left) => When::In(left),
+            None => When::Ago(now - at),
         };
         let listed = calls.iter().filter(|call| call.job.function == of && call.state == state);
         let jobs = listed.clone().skip(first).take(most).map(|call| {
-            let mut info = JobInfo::new(call.job.clone(), in_millis(call.at));
+            let mut info = JobInfo::new(call.job.clone(), when(call.at));
             info.error.clone_from(&call.error);
             info
         });
@@ -241,7 +244,7 @@ async fn a_custom_queue_keeps_the_calls(backend: &Backend) {
     let held = hold(&locks, &key).await;
     let busy = busy(&locks, &key).await;
     let later = async |function: &DeferredFn<(u64,)>, number: u64| {
-        function.clone().delay(LONG_TTL).manager(&locks).later(busy.clone(), (number,)).await
+        function.clone().delay(LONG_TTL).manager(&locks).defer(busy.clone(), (number,)).await
     };
     for _click in 0..10 {
         let deferred = later(&function.clone().unique(), 3).await;
@@ -252,7 +255,7 @@ async fn a_custom_queue_keeps_the_calls(backend: &Backend) {
     }
     let full = later(&function, 9).await;
     let LockError::Unavailable { reason, .. } = full else { panic!("{full:?}") };
-    assert_eq!(reason, Unavailability::QueueFull);
+    assert_eq!(reason, Unavailability::TooManyDeferred);
     assert_eq!(count(&locks, "f", JobState::Waiting).await, MOST);
     held.release().await.unwrap();
     other.shutdown(TEST_TIMEOUT).await.unwrap();

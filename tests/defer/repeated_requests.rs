@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use lockmacro_runtime::defer::{Job, JobInfo, NewJob, Settled, TakeOptions};
+use lockmacro_runtime::defer::{Job, JobInfo, NewJob, Settled, TakeOptions, When};
 use lockmacro_tests::{Fault, Proxy, Server, on};
 
 use super::*;
@@ -87,7 +87,9 @@ async fn lose(answers: usize, timeout: Duration, fault: Fault, functions: &[&str
 
     put(&other, &function, 1).await;
     eventually("it is due", TEST_TIMEOUT, async || {
-        first(&other, "f", JobState::Waiting).await.is_some_and(|call| call.in_millis < 0)
+        first(&other, "f", JobState::Waiting)
+            .await
+            .is_some_and(|call| matches!(call.when, When::Ago(_)))
     })
     .await;
     let working = functions.iter().fold(worker(&locks, &function), |worker, also| {
@@ -155,7 +157,7 @@ async fn an_end_that_is_reported_twice_counts_once() {
         (Settled::Done, None),
         (Settled::Done, None),
         (Settled::again(LONG_TTL, error()), Some((JobState::Waiting, 2))),
-        (Settled::Untried, Some((JobState::Waiting, 1))),
+        (Settled::Returned, Some((JobState::Waiting, 1))),
         (Settled::busy(LONG_TTL, error()), Some((JobState::Waiting, 1))),
         (Settled::dead(error()), Some((JobState::Dead, 2))),
     ];
@@ -188,7 +190,7 @@ async fn returned_jobs(locks: &LockManager, function: &DeferredFn<(u64,)>) -> (J
     put(locks, function, 2).await;
     for state in [JobState::Running, JobState::Waiting] {
         eventually("its time is over", TEST_TIMEOUT, async || {
-            first(locks, name, state).await.is_some_and(|call| call.in_millis < 0)
+            first(locks, name, state).await.is_some_and(|call| matches!(call.when, When::Ago(_)))
         })
         .await;
     }
@@ -239,10 +241,10 @@ async fn a_late_worker_learns_that_another_one_has_ended_its_call(backend: &Back
     let mut taken = take(&locks, &name, LONG_TTL).await;
     assert_eq!(taken.id, silent.id);
     assert!(deferrer.settle(taken.clone(), Settled::Done).await.unwrap());
-    for how in [Settled::Done, late(), Settled::Untried] {
+    for how in [Settled::Done, late(), Settled::Returned] {
         assert_eq!(deferrer.settle(silent.clone(), how).await, Ok(false), "another one's turn");
     }
-    taken.taken += 1;
+    taken.claim += 1;
     assert_eq!(deferrer.settle(taken, Settled::Done).await, Ok(false), "nobody's turn");
     assert!(deferrer.settle(other, Settled::Done).await.unwrap());
 

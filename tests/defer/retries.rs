@@ -118,7 +118,7 @@ async fn a_call_that_is_busy_again_is_stored_once_whatever_its_arguments(backend
                     Ok(lock) => lock.run(async { Ok(()) }).await,
                     Err(busy) => {
                         let again = function(name, key, manager.clone()).manager(&manager);
-                        Err(again.later(busy, (stock,)).await)
+                        Err(again.defer(busy, (stock,)).await)
                     }
                 }
             }
@@ -129,7 +129,7 @@ async fn a_call_that_is_busy_again_is_stored_once_whatever_its_arguments(backend
     let held = hold(&locks, &key).await;
     let stock: Stock = (0..20).map(|nth| (format!("sku-{nth}"), nth)).collect();
     let error = busy(&locks, &key).await;
-    function.clone().manager(&locks).later(error, (stock,)).await;
+    function.clone().manager(&locks).defer(error, (stock,)).await;
     let working = tokio::spawn(worker(&locks, &function).run());
     let deferrer = locks.deferrer();
     eventually("it was busy again", TEST_TIMEOUT, async || {

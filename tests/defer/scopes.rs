@@ -16,7 +16,7 @@ async fn services_with_prefixes_do_not_run_each_others_calls(backend: &Backend) 
     let held = hold(&shop, &key).await;
     for number in [7, 8] {
         let error = busy(&shop, &key).await;
-        let error = ours.clone().manager(&shop).later(error, (number,)).await;
+        let error = ours.clone().manager(&shop).defer(error, (number,)).await;
         let LockError::Deferred { key: stored, .. } = &error else { panic!("{error}") };
         assert_eq!(stored.as_str(), format!("shop:{key}"));
     }
@@ -61,7 +61,7 @@ fn scoped_blocking(id: u64) -> Result<(), LockError> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_in_a_scope_runs_calls_in_it() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let test = locks.scope(async {
         let held = [hold(&locks, "scoped:1").await, hold(&locks, "scoped:2").await];
         assert!(matches!(scoped(1).await, Err(LockError::Deferred { .. })));

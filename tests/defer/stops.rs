@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::sync::atomic::AtomicBool;
 
-use lockmacro_runtime::defer::{Settled, TakeOptions};
+use lockmacro_runtime::defer::{Settled, TakeOptions, When};
 use tokio::sync::oneshot;
 
 use super::*;
@@ -153,14 +153,14 @@ async fn a_call_that_blocks_its_thread_is_kept(backend: &Backend) {
     put(&locks, &blocks.clone().delay(SHORT_DELAY), 5).await;
     let lease = Duration::from_secs(3);
     let working = tokio::spawn(worker(&locks, &blocks).lease(lease).run());
-    let seen = Mutex::new((i64::MAX, 0));
+    let seen = Mutex::new((Duration::MAX, 0));
     let twice = async || {
         let (deferrer, of) = (locks.deferrer(), name.as_str().into());
         let page = deferrer.list(of, JobState::Running, 0, 1).await.unwrap();
-        if let Some(job) = page.jobs.first() {
+        if let Some(When::In(now)) = page.jobs.first().map(|job| job.when) {
             let (left, times) = *seen.lock().unwrap();
-            let is_more = u32::from(job.in_millis > left);
-            *seen.lock().unwrap() = (job.in_millis, times + is_more);
+            let is_more = u32::from(now > left);
+            *seen.lock().unwrap() = (now, times + is_more);
         }
         seen.lock().unwrap().1 >= 2
     };
@@ -221,7 +221,7 @@ async fn a_call_that_went_to_another_worker_is_settled_by_that_one(backend: &Bac
         taken.pop().expect("one")
     };
     // The first worker is not heard of any more, or gives it back and says so twice.
-    for ends in [None, Some(Settled::Untried)] {
+    for ends in [None, Some(Settled::Returned)] {
         let first = take(SHORT_DELAY).await;
         if let Some(back) = ends.clone() {
             assert!(deferrer.settle(first.clone(), back).await.unwrap());
@@ -232,7 +232,7 @@ async fn a_call_that_went_to_another_worker_is_settled_by_that_one(backend: &Bac
         assert!(!deferrer.settle(first.clone(), late).await.unwrap(), "it is not its own any more");
         assert!(!deferrer.keep(first, LONG_TTL).await.unwrap());
         assert!(deferrer.keep(second.clone(), LONG_TTL).await.unwrap());
-        assert!(deferrer.settle(second, Settled::Untried).await.unwrap());
+        assert!(deferrer.settle(second, Settled::Returned).await.unwrap());
     }
     let last = take(LONG_TTL).await;
     assert!(deferrer.settle(last, Settled::Done).await.unwrap());

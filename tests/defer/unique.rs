@@ -15,7 +15,7 @@ async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
     let mut ids = std::collections::HashSet::new();
     for click in 0..1_000_u64 {
         let error = busy(&locks, &key).await;
-        match function.clone().manager(&locks).later(error, (click,)).await {
+        match function.clone().manager(&locks).defer(error, (click,)).await {
             LockError::Deferred { id, due, .. } => {
                 assert!(due <= SHORT_DELAY);
                 ids.insert(id);
@@ -38,7 +38,7 @@ async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
     // A call that is done does not count any more.
     let held = hold(&locks, &key).await;
     let error = busy(&locks, &key).await;
-    let again = function.clone().manager(&locks).later(error, (8,)).await;
+    let again = function.clone().manager(&locks).defer(error, (8,)).await;
     assert!(matches!(again, LockError::Deferred { .. }));
     held.release().await.unwrap();
     calls.reach(3).await;
@@ -117,7 +117,7 @@ async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Back
     // Its worker gives it back, or is not heard of, or it was given up and a person has it tried
     // again.
     for (nth, how) in
-        [Some(Settled::Untried), None, Some(Settled::dead("no"))].into_iter().enumerate()
+        [Some(Settled::Returned), None, Some(Settled::dead("no"))].into_iter().enumerate()
     {
         let (one, other) = (format!("one{nth}"), format!("other{nth}"));
         click(deferrer, &name, &one, Duration::ZERO).await;

@@ -43,7 +43,7 @@ struct Noting {
 impl Noting {
     fn note_loss(&self, job: &Job) {
         let kept = self.kept.lock().expect("nobody panics");
-        let until = kept.get(&(job.id.clone(), job.taken));
+        let until = kept.get(&(job.id.clone(), job.claim));
         let is_over = until.is_none_or(|until| Instant::now() > *until);
         self.record.note(if is_over { "lost" } else { "taken-away" }, &job.arguments);
     }
@@ -64,7 +64,7 @@ impl Deferrer for Noting {
             let kept = self.queue.keep(job.clone(), lease).await;
             match kept {
                 Ok(true) => {
-                    let its = (job.id, job.taken);
+                    let its = (job.id, job.claim);
                     self.kept.lock().expect("nobody panics").insert(its, asked + lease);
                 }
                 Ok(false) => self.note_loss(&job),

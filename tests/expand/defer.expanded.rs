@@ -12,7 +12,7 @@ pub async fn audit_order(id: u64, note: String) -> Result<Receipt, OrderError> {
         ::core::result::Result::Ok(__held) => __held,
         ::core::result::Result::Err(__error) if __error.is_busy() => {
             return ::lockmacro_runtime::LockOutcome::from_lock_error(
-                audit_order::deferred().later(__error, (id, note)).await,
+                audit_order::deferred().defer(__error, (id, note)).await,
             );
         }
         ::core::result::Result::Err(__error) => {
@@ -65,7 +65,7 @@ fn report(day: String) {
         ::core::result::Result::Err(__error) if __error.is_busy() => {
             return ::lockmacro_runtime::SkipOutcome::refused(
                 "reports",
-                report::deferred().manager(&locks()).later_blocking(__error, (day,)),
+                report::deferred().manager(&locks()).defer_blocking(__error, (day,)),
             );
         }
         ::core::result::Result::Err(__error) => {

@@ -14,7 +14,7 @@ async fn audit(id: u64) -> Result<Receipt, OrderError> {
             return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
     };
-    let lease = __lock.share();
+    let lease = __lock.handle();
     let lease = &lease;
     __lock
         .run({

@@ -276,9 +276,7 @@ fn a_constant_is_looked_at_when_it_runs() {
         let names = r#"& ["id" , "tenant"]"#;
         assert_eq!(
             key(constant),
-            Ok(format!(
-                "new (__same_version_as_lockmacro_0_1_0 :: constant_key ({name} , {names}))"
-            ))
+            Ok(format!("new (__private :: constant_key ({name} , {names}))"))
         );
     }
     assert_eq!(key(quote!(tenant)), Ok("new (tenant)".to_owned()));

@@ -3,8 +3,8 @@ impl Orders {
     where
         T: Send,
     {
-        let __acquired = erp::lock::__same_version_as_lockmacro_0_1_0::Lock::new(
-                erp::lock::__same_version_as_lockmacro_0_1_0::LockKey::template(
+        let __acquired = erp::lock::__private::Lock::new(
+                erp::lock::__private::LockKey::template(
                         "<self.tenant>:order:<ids[0].sn>",
                     )
                     .value(&self.tenant)
@@ -25,9 +25,7 @@ impl Orders {
                 };
             }
             ::core::result::Result::Err(__error) => {
-                return erp::lock::__same_version_as_lockmacro_0_1_0::LockOutcome::from_lock_error(
-                    __error,
-                );
+                return erp::lock::__private::LockOutcome::from_lock_error(__error);
             }
         };
         __lock
@@ -37,7 +35,7 @@ impl Orders {
                         return <Result<
                             _,
                             Error,
-                        > as erp::lock::__same_version_as_lockmacro_0_1_0::LockOutcome>::outcome();
+                        > as erp::lock::__private::LockOutcome>::outcome();
                     }
                     self.run(ids).await
                 }

@@ -5,7 +5,7 @@ async fn audit(id: u64) -> Result<Receipt, OrderError> {
                 .value(&id),
         )
         .policy({
-            const __POLICY: ::lockmacro_runtime::LockPolicy = ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::checked(
+            const __POLICY: ::lockmacro_runtime::LockPolicy = ::lockmacro_runtime::__private::checked(
                 orders::AUDITS,
                 ::lockmacro_runtime::LockPolicy::new(),
                 "error",
@@ -35,7 +35,7 @@ impl Orders {
             )
             .wait(::core::time::Duration::ZERO)
             .policy(const {
-                ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::checked(
+                ::lockmacro_runtime::__private::checked(
                     Self::POLICY,
                     ::lockmacro_runtime::LockPolicy::new()
                         .ttl(::core::time::Duration::MAX)
@@ -58,7 +58,7 @@ impl Orders {
                 );
             }
         };
-        let lock = __lock.share();
+        let lock = __lock.handle();
         let lock = &lock;
         __lock
             .run_or_skip({

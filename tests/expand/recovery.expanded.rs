@@ -8,7 +8,7 @@ impl Orders {
             .ttl(::core::time::Duration::from_secs(300))
             .name(::core::concat!(::core::module_path!(), "::assign"))
             .recovering(
-                ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::recover::<
+                ::lockmacro_runtime::__private::recover::<
                     Result<Receipt, OrderError>,
                 >(Self::rollback),
             )
@@ -35,7 +35,7 @@ impl Orders {
             .ttl(::core::time::Duration::from_secs(300))
             .name(::core::concat!(::core::module_path!(), "::assign_now"))
             .recovering(
-                ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::recover::<
+                ::lockmacro_runtime::__private::recover::<
                     Result<Receipt, OrderError>,
                 >(Self::rollback),
             )

@@ -36,7 +36,7 @@ fn report(order: &Order) -> Option<Report> {
             );
         }
     };
-    let lock = __lock.share();
+    let lock = __lock.handle();
     let lock = &lock;
     __lock
         .run_blocking_or_skip(move || {

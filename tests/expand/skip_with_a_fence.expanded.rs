@@ -40,14 +40,10 @@ fn nightly_report_now() -> Option<Report> {
             );
         }
     };
-    let lock = __lock.share();
+    let lock = __lock.handle();
     let lock = &lock;
     __lock
-        .recovering(
-            ::lockmacro_runtime::__same_version_as_lockmacro_0_1_0::recover::<
-                Option<Report>,
-            >(discard),
-        )
+        .recovering(::lockmacro_runtime::__private::recover::<Option<Report>>(discard))
         .run_blocking_or_skip(move || {
             if false {
                 return <Option<Report> as ::lockmacro_runtime::SkipOutcome>::outcome();

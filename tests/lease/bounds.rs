@@ -250,7 +250,7 @@ async fn lost_wakes_at_the_end_of_the_lease(backend: &Backend) {
     let start = Instant::now();
     let guard = Lock::new(&*key).ttl(ms(900)).manager(&manager).acquire().await.expect("free");
     guard.extend(ms(1_200)).await.expect("ours");
-    let others: Vec<_> = (0..3).map(|_| guard.share()).collect();
+    let others: Vec<_> = (0..3).map(|_| guard.handle()).collect();
     let all = futures::future::join_all(others.iter().map(|guard| guard.lost())).await;
     assert!(all.iter().all(|lost| lost.cause() == LossCause::Expired), "{all:?}");
     assert!(all.iter().all(|lost| lost.key().to_string() == key));
@@ -263,7 +263,7 @@ async fn lost_wakes_at_the_release(backend: &Backend) {
     let key = backend.key("order:42");
     for dropped in [false, true] {
         let guard = lock(&manager, &key).acquire().await.expect("free");
-        let shared = guard.share();
+        let shared = guard.handle();
         let waiting = spawn_polled(async move { (shared.lost().await, shared.check()) }).await;
         if dropped {
             drop(guard)

@@ -85,7 +85,7 @@ fn named(manager: &LockManager, key: &str) -> Lock {
 #[tokio::test]
 async fn acquired_and_busy_locks_are_logged_with_name_and_template() {
     listen();
-    let (ours, theirs) = (LockManager::memory(), LockManager::memory());
+    let (ours, theirs) = (LockManager::isolated_memory(), LockManager::isolated_memory());
     let guard = named(&ours, "acquired").acquire().await.expect("free");
     assert!(named(&ours, "acquired").acquire().await.is_err());
     guard.release().await.expect("ours");
@@ -104,7 +104,7 @@ async fn acquired_and_busy_locks_are_logged_with_name_and_template() {
 #[tokio::test]
 async fn a_renewal_is_logged() {
     listen();
-    let manager = LockManager::memory();
+    let manager = LockManager::isolated_memory();
     let guard = named(&manager, "renewed").ttl(ms(1_200)).renew().acquire().await.expect("free");
     let renewed = event(Level::TRACE, "lock renewed");
     let logged = async || messages("events:renewed").contains(&renewed);
@@ -115,7 +115,7 @@ async fn a_renewal_is_logged() {
 #[tokio::test]
 async fn a_loss_is_reported_with_its_cause_under_every_policy() {
     listen();
-    let manager = LockManager::memory();
+    let manager = LockManager::isolated_memory();
     for on_lost in [OnLost::Cancel, OnLost::Error, OnLost::Finish] {
         let key = format!("lost-{on_lost:?}");
         let lock = named(&manager, &key).ttl(ms(60)).on_lost(on_lost);
@@ -136,7 +136,7 @@ async fn a_loss_is_reported_with_its_cause_under_every_policy() {
 #[tokio::test]
 async fn a_lost_guard_is_reported_too() {
     listen();
-    let manager = LockManager::memory();
+    let manager = LockManager::isolated_memory();
     for released in [true, false] {
         let key = format!("guard-{released}");
         let guard = named(&manager, &key).ttl(ms(60)).acquire().await.expect("free");
@@ -186,7 +186,7 @@ async fn a_release_without_an_answer_is_reported() {
 #[tokio::test]
 async fn entering_again_is_not_logged() {
     listen();
-    let manager = LockManager::memory();
+    let manager = LockManager::isolated_memory();
     let inner = || named(&manager, "inner").run(async { Locked::Ok(7) });
     named(&manager, "inner").run(async { inner().await }).await.expect("free");
     assert_eq!(messages("events:inner"), [event(Level::DEBUG, "lock acquired")]);

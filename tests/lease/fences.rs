@@ -308,8 +308,8 @@ async fn how_long_fences_are_kept_is_said_by_the_builder_or_the_url() {
     for backend in [Backend::redis(), slots, Backend::redlock()] {
         let and = if backend.url().contains('?') { '&' } else { '?' };
         let urls = [backend.url().to_owned(), format!("{}{and}fence_retention=40d", backend.url())];
-        // A day at least, and the URL goes before the builder.
-        for (said, url, days) in [(2, 0, 2), (0, 0, 1), (2, 1, 40)] {
+        // The URL goes before the builder.
+        for (said, url, days) in [(2, 0, 2), (1, 0, 1), (2, 1, 40)] {
             let manager = builder().fence_retention(said * DAY).connect(&urls[url]).await;
             let manager = manager.expect("there");
             let (guard, _) = lock(&manager, "order:42").acquire_fenced().await.expect("free");

@@ -81,7 +81,7 @@ fn named(manager: &LockManager, name: &'static str) -> Lock {
 
 #[tokio::test]
 async fn a_prefix_is_a_part_of_the_template_and_a_note_of_nothing() {
-    let manager = LockManager::builder().key_prefix("shop:").memory();
+    let manager = LockManager::builder().key_prefix("shop:").isolated_memory();
     let lock = || named(&manager, "numbers-prefix").holder_note("secret-note");
     let guard = lock().acquire().await.expect("free");
     lock().acquire().await.expect_err("held");
@@ -136,7 +136,7 @@ async fn held_and_waiting_locks_are_gauged_and_return_to_zero() {
 
     let guard = named(&manager, name).acquire().await.expect("free");
     assert_eq!(gauges(), (1.0, 0.0));
-    let shared = guard.share();
+    let shared = guard.handle();
     server.pause();
     let other = LockManager::builder().timeout(SOON).lazy().connect(&server.url()).await;
     let waiting = tokio::spawn(named(&other.expect("lazy"), name).acquire());
@@ -218,7 +218,7 @@ async fn renewals_are_counted_by_outcome() {
 
 #[tokio::test]
 async fn entering_again_is_not_counted() {
-    let manager = LockManager::memory();
+    let manager = LockManager::isolated_memory();
     let name = "numbers-inner";
     let inner = || named(&manager, name).run(async { Locked::Ok(value(name, "lockmacro_held")) });
     let held = named(&manager, name).run(async { inner().await }).await;

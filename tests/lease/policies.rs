@@ -259,7 +259,7 @@ async fn a_loss_is_visible_to_the_work_that_a_body_spawned(backend: &Backend) {
     let manager = backend.manager().await;
     let guard = short(&manager, &backend.key("order:42"), OnLost::Cancel).acquire().await;
     let guard = guard.expect("free");
-    let watched = guard.share();
+    let watched = guard.handle();
     let work = tokio::spawn(async move {
         tokio::select! {
             () = tokio::time::sleep(AFTER_TTL * 10) => None,

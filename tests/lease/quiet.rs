@@ -54,7 +54,7 @@ async fn nothing_is_renewed_after_a_release_a_drop_or_a_panic() {
 
     let guard = lock().acquire().await.expect("free");
     renewal(&mut admin).await;
-    let shared = guard.share();
+    let shared = guard.handle();
     drop(guard);
     is_quiet(&server, "drop").await;
     assert!(!shared.is_held(), "one that looks at it does not keep it");

@@ -172,7 +172,7 @@ async fn one_answer_that_does_not_come_costs_no_other_lease() {
 
 #[tokio::test]
 async fn a_long_lease_delays_no_short_one() {
-    let manager = LockManager::memory();
+    let manager = LockManager::isolated_memory();
     let long = Lock::new("long").ttl(LONG_TTL).renew().manager(&manager);
     let long = long.acquire().await.expect("free");
     // Time for the task that renews to fall asleep, until 20 s from now unless it is woken. Nothing

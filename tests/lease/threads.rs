@@ -41,7 +41,7 @@ async fn nested_sync_bodies_are_one_lock(backend: &Backend) {
 
 #[tokio::test]
 async fn a_task_that_moves_between_threads_stays_inside() {
-    let manager = LockManager::memory();
+    let manager = LockManager::isolated_memory();
     let mut task = Box::pin(async move {
         let outer = async {
             let mut threads = std::collections::HashSet::new();
@@ -91,7 +91,7 @@ async fn a_sync_function_inside_an_async_one_is_inside() {
 
 #[tokio::test]
 async fn a_sync_function_inside_an_async_one_needs_no_second_thread() {
-    let manager = LockManager::memory();
+    let manager = LockManager::isolated_memory();
     // Nothing is asked for, so there is nothing to block on.
     let outer = async { lock(&manager, "order:42").run_blocking(|| Locked::Ok(7)) };
     assert_eq!(lock(&manager, "order:42").run(outer).await, Ok(7));
@@ -104,7 +104,7 @@ async fn an_async_function_inside_a_sync_one_is_inside() {
     let value = on_a_plain_thread(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime");
-        let manager = LockManager::memory();
+        let manager = LockManager::isolated_memory();
         lock(&manager, "order:42").run_blocking(|| {
             runtime
                 .block_on(async { lock(&manager, "order:42").run(async { Locked::Ok(7) }).await })

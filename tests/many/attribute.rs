@@ -23,7 +23,7 @@ struct Bank {
 
 impl Bank {
     fn new() -> Self {
-        Self { name: "north", locks: LockManager::memory(), cents: Mutex::default() }
+        Self { name: "north", locks: LockManager::isolated_memory(), cents: Mutex::default() }
     }
 
     /// Books what comes with no smaller fence than the account has seen.
@@ -175,7 +175,7 @@ async fn a_locked_function_of_several_keys_can_be_spawned() {
     }
     static NAMES: Mutex<Vec<String>> = Mutex::new(Vec::new());
     NAMES.lock().expect("names").extend(["b".to_owned(), "a".to_owned()]);
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let sorted = tokio::spawn(sort(locks.clone(), &NAMES)).await.expect("no panic");
     assert_eq!(sorted, Ok(4));
     let (ids, keys) =

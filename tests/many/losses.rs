@@ -167,7 +167,7 @@ async fn a_body_that_runs_to_its_end_can_see_the_loss() {
     let mut admin = backend.admin().expect("a server");
     let lock = many(&manager, &keys).ttl(TTL).renew().on_lost(OnLost::Error);
     let guard = lock.acquire().await.expect("free");
-    let seen = guard.share();
+    let seen = guard.handle();
     let body = async {
         steal(&mut admin, &keys[1], &[]);
         Locked::Ok(seen.lost().await.cause())

@@ -188,12 +188,17 @@ async fn settings_that_cannot_be_are_refused_by_name(backend: &Backend) {
         (builder().key_prefix("{shop}:"), "key_prefix"),
         (builder().key_prefix("shop}"), "key_prefix"),
         (builder().key_prefix("lm1:shop:"), "key_prefix"),
+        (builder().timeout(ms(19)), "timeout"),
+        (builder().timeout(Duration::MAX), "timeout"),
+        (builder().fence_retention(day - ms(1)), "fence_retention"),
+        (builder().longest_ttl(day + ms(1)), "longest_ttl"),
+        (builder().node_timeout(Duration::ZERO), "node_timeout"),
     ] {
         let error = bad.clone().connect(backend.url()).await.expect_err("refused");
         let LockError::InvalidSetting { setting, .. } = &error else { panic!("{error:?}") };
         assert_eq!(*setting, name);
         // A manager that is made without asking anybody gives no lock.
-        let error = unnamed(&bad.memory(), "x").acquire().await.expect_err("refused");
+        let error = unnamed(&bad.isolated_memory(), "x").acquire().await.expect_err("refused");
         assert!(matches!(error, LockError::InvalidSetting { .. }), "{error:?}");
     }
     let (url, and) = (backend.url(), if backend.url().contains('?') { '&' } else { '?' });

@@ -178,7 +178,7 @@ async fn loss_ends_only_the_lock_that_was_lost(backend: &Backend) {
 #[cfg(not(feature = "test-util"))]
 #[tokio::test(start_paused = true)]
 async fn a_lease_ends_by_the_real_clock_and_not_by_paused_time() {
-    let manager = LockManager::memory();
+    let manager = LockManager::isolated_memory();
     let long = lock(&manager, "order:42").run(async {
         tokio::time::sleep(LONG_TTL * 2).await;
         Locked::Ok(7)

@@ -64,7 +64,7 @@ async fn nobody_has_to_retry_later_than_the_lease_ends(backend: &Backend) {
     let error = refused(brief).await;
     assert_eq!(error.retry_after(), error.free_within(), "{error}");
     guard.release().await.ok();
-    let bad = builder().retry_after(LONG_TTL..=ms(1)).memory();
+    let bad = builder().retry_after(LONG_TTL..=ms(1)).isolated_memory();
     let error = lock(&bad, "x").acquire().await.expect_err("refused");
     assert!(matches!(error, LockError::InvalidSetting { setting: "retry_after", .. }), "{error:?}");
 }

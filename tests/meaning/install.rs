@@ -26,7 +26,7 @@ async fn install(url: &str) {
     assert_eq!(audit(0).await, Err(LockError::NotInstalled));
     let manager = LockManager::builder().label("first").connect(url).await.expect("there");
     manager.install().expect("the first");
-    let second = LockManager::memory();
+    let second = LockManager::isolated_memory();
     assert_eq!(second.install(), Err(LockError::AlreadyInstalled));
 }
 
@@ -98,7 +98,7 @@ async fn a_lock_without_a_manager_uses_the_installed_one() {
 #[tokio::test]
 async fn a_scope_goes_before_the_installed_manager() {
     LazyLock::force(&SERVER);
-    let own = LockManager::memory();
+    let own = LockManager::isolated_memory();
     let held = own.scope(Lock::new("count:8").acquire()).await.expect("free");
     assert_eq!(SERVER.admin().get("count:8"), None);
     let busy = on_a_plain_thread(move || own.scope_blocking(|| count(8))).await;
@@ -110,7 +110,7 @@ async fn a_scope_goes_before_the_installed_manager() {
 #[tokio::test]
 async fn managers_that_are_gone_leave_no_thread() {
     for _ in 0..20 {
-        let own = LockManager::memory();
+        let own = LockManager::isolated_memory();
         let lock = Lock::new("order:7").ttl(LONG_TTL).manager(&own);
         drop(lock.acquire().await.expect("free"));
     }

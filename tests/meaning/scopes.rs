@@ -72,10 +72,11 @@ async fn tests_side_by_side_do_not_see_each_other() {
             audit(42).await
         })
     };
-    let both = tokio::join!(test(LockManager::memory()), test(LockManager::memory()));
+    let both =
+        tokio::join!(test(LockManager::isolated_memory()), test(LockManager::isolated_memory()));
     assert_eq!(both, (Ok(true), Ok(true)));
     // A task of its own for each works as well.
-    let tasks = [(); 4].map(|()| tokio::spawn(test(LockManager::memory())));
+    let tasks = [(); 4].map(|()| tokio::spawn(test(LockManager::isolated_memory())));
     for task in tasks {
         assert_eq!(task.await.expect("no panic"), Ok(true));
     }
@@ -84,7 +85,7 @@ async fn tests_side_by_side_do_not_see_each_other() {
 
 #[tokio::test]
 async fn the_innermost_scope_holds_and_a_named_manager_goes_before_it() {
-    let (outer, inner) = (LockManager::memory(), LockManager::memory());
+    let (outer, inner) = (LockManager::isolated_memory(), LockManager::isolated_memory());
     outer
         .scope(async {
             assert!(is_inside(&outer).await);
@@ -101,7 +102,7 @@ async fn the_innermost_scope_holds_and_a_named_manager_goes_before_it() {
 
 #[tokio::test]
 async fn a_scope_ends_when_its_work_is_dropped_or_panics() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     drop_after_polls(locks.scope(pending::<()>()), 1).await;
     assert!(is_outside());
     let panics = locks.scope(async {
@@ -117,7 +118,7 @@ async fn a_scope_ends_when_its_work_is_dropped_or_panics() {
 
 #[tokio::test]
 async fn what_a_body_hands_on_by_its_guard_is_inside_and_what_it_spawns_is_not() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let body = async {
         let lock = LockGuard::current().expect("it has the lock");
         let bare = tokio::spawn(async { is_outside() });
@@ -133,7 +134,7 @@ async fn what_a_body_hands_on_by_its_guard_is_inside_and_what_it_spawns_is_not()
     assert_eq!(done, Ok(()));
     // A scope of the task itself goes before the guard's.
     let guard = locks.scope(Lock::new("order:42").acquire()).await.expect("free");
-    let other = LockManager::memory();
+    let other = LockManager::isolated_memory();
     other.scope(guard.scope(async { assert!(is_inside(&other).await) })).await;
     guard.scope(async { assert!(is_inside(&locks).await) }).await;
     guard.release().await.expect("still held");
@@ -141,7 +142,7 @@ async fn what_a_body_hands_on_by_its_guard_is_inside_and_what_it_spawns_is_not()
 
 #[tokio::test]
 async fn another_task_that_is_polled_within_is_outside() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let local = LocalSet::new();
     let (asked, answer) = oneshot::channel();
     local.spawn_local(async move { asked.send(is_outside()) });
@@ -151,7 +152,7 @@ async fn another_task_that_is_polled_within_is_outside() {
 
 #[tokio::test]
 async fn a_future_that_moves_to_another_task_takes_its_scope_along() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let mut work = Box::pin(locks.scope(async {
         tokio::task::yield_now().await;
         audit(42).await
@@ -163,13 +164,13 @@ async fn a_future_that_moves_to_another_task_takes_its_scope_along() {
 
 #[tokio::test]
 async fn blocking_code_has_a_scope_too() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     on_a_plain_thread(move || {
         let held = locks.scope_blocking(|| Lock::new("order:42").acquire_blocking()).expect("free");
         assert!(locks.scope_blocking(|| audit_blocking(42)).expect_err("held").is_busy());
         held.release_blocking().expect("still held");
         assert_eq!(locks.scope_blocking(|| audit_blocking(42)), Ok(true));
-        let inner = LockManager::memory();
+        let inner = LockManager::isolated_memory();
         locks.scope_blocking(|| {
             assert_eq!(inner.scope_blocking(|| audit_blocking(42)), Ok(true));
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

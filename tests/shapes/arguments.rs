@@ -33,7 +33,7 @@ struct Order {
 }
 
 fn witnesses() -> (LockManager, Seen, impl Fn() -> Witness) {
-    let (locks, seen) = (LockManager::memory(), Seen::default());
+    let (locks, seen) = (LockManager::isolated_memory(), Seen::default());
     let (of, by) = (locks.clone(), Arc::clone(&seen));
     (locks, seen, move || Witness { locks: of.clone(), seen: Arc::clone(&by) })
 }
@@ -185,7 +185,7 @@ mod names_of_ours {
 
 #[tokio::test]
 async fn constants_and_structs_may_have_any_name() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_eq!(names_of_ours::audit(&locks, "7".to_owned()).await.unwrap(), 1);
     let _guard = probe(&locks, "stock").acquire().await.unwrap();
     assert_eq!(names_of_ours::audit(&locks, "7".to_owned()).await.unwrap(), 9);
@@ -217,7 +217,7 @@ async fn branches_and_failures_may_give_the_manager() {
             Ok(())
         }
     }
-    let shops = Shops { eu: LockManager::memory(), us: LockManager::memory() };
+    let shops = Shops { eu: LockManager::isolated_memory(), us: LockManager::isolated_memory() };
     let _guard = probe(&shops.eu, KEY).acquire().await.unwrap();
     assert!(shops.audit(7).await.unwrap_err().is_busy());
     assert_eq!(shops.audit(10).await, Err(LockError::NotInstalled));
@@ -242,7 +242,7 @@ async fn a_message_is_written_for_a_busy_lock_and_not_before() {
         let _ = order;
         Ok(())
     }
-    let (locks, times) = (LockManager::memory(), AtomicUsize::new(0));
+    let (locks, times) = (LockManager::isolated_memory(), AtomicUsize::new(0));
     audit(&locks, Counted(&times)).await.unwrap();
     assert_eq!(times.load(Ordering::Relaxed), 0);
     let _guard = probe(&locks, KEY).acquire().await.unwrap();
@@ -286,7 +286,7 @@ fn a_silent_function_without_a_runtime_panics_and_its_body_does_not_run() {
     async fn tidy(locks: LockManager) {
         RAN.store(true, Ordering::Relaxed);
     }
-    let outside = || futures::executor::block_on(tidy(LockManager::memory()));
+    let outside = || futures::executor::block_on(tidy(LockManager::isolated_memory()));
     let panic = std::thread::spawn(outside).join().unwrap_err();
     let text = panic.downcast_ref::<String>().unwrap();
     assert!(text.contains("tokio runtime"), "{text}");
@@ -310,7 +310,7 @@ async fn a_silent_sync_function_on_the_thread_of_a_runtime_panics_and_its_body_d
         RAN.store(true, Ordering::Relaxed);
         Ok(())
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let (one, other) = (locks.clone(), locks.clone());
     let panics = [
         tokio::spawn(async { tidy(one) }).await.unwrap_err().into_panic(),
@@ -336,7 +336,7 @@ fn a_fallback_may_take_types_with_hidden_lifetimes() {
     fn audit(locks: &LockManager, context: Context, id: u64) -> Result<usize, LockError> {
         Ok(context.0.len() + 100)
     }
-    let (locks, text) = (LockManager::memory(), "four".to_owned());
+    let (locks, text) = (LockManager::isolated_memory(), "four".to_owned());
     assert_eq!(audit(&locks, Context(&text), 7), Ok(104));
     let _guard = probe(&locks, KEY).acquire_blocking().unwrap();
     assert_eq!(audit(&locks, Context(&text), 7), Ok(4));
@@ -364,7 +364,7 @@ async fn a_key_may_take_an_argument_or_a_part_of_it() {
         Ok(7)
     }
     let line = || Line { sku: "7".to_owned(), note: "late".to_owned() };
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_eq!(audit(&locks, line()).await.unwrap(), "late");
     let sync = move || (book(&locks, line()), count(&locks, Some("7".to_owned())));
     let (booked, counted) = std::thread::spawn(sync).join().unwrap();
@@ -380,5 +380,5 @@ async fn a_placeholder_may_take_an_argument() {
     async fn audit(locks: &LockManager, name: String) -> Result<bool, LockError> {
         Ok(crate::held(locks, KEY).await)
     }
-    assert!(audit(&LockManager::memory(), "seven!!".to_owned()).await.unwrap());
+    assert!(audit(&LockManager::isolated_memory(), "seven!!".to_owned()).await.unwrap());
 }

@@ -13,7 +13,7 @@ fn a_plain_one() {
     fn audit(locks: &LockManager, id: u64) -> Result<bool, LockError> {
         Ok(held_blocking(locks, "order:42") && id == 42)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(blocking, &locks, "order:42", audit(&locks, 42).unwrap());
 }
 
@@ -30,7 +30,7 @@ fn generics_lifetimes_where_and_a_returned_borrow() {
     {
         Ok((held_blocking(locks, &format!("{prefix}:{id}")), prefix))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let (held, prefix) = audit(&locks, "order", 7).unwrap();
     assert_eq!(prefix, "order");
     assert_locked!(blocking, &locks, "order:7", held);
@@ -38,7 +38,7 @@ fn generics_lifetimes_where_and_a_returned_borrow() {
 
 #[test]
 fn a_borrow_with_no_name_is_returned() {
-    #[distributed_lock(key = "<name>", ttl = "30s", manager = &LockManager::memory())]
+    #[distributed_lock(key = "<name>", ttl = "30s", manager = &LockManager::isolated_memory())]
     fn first(name: &mut String) -> Result<&str, LockError> {
         name.push('!');
         Ok(name)
@@ -60,7 +60,7 @@ fn patterns_and_impl_trait_arguments() {
         count += 1;
         Ok((held_blocking(locks, "order:42"), count))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let (held, count) = audit(&locks, Path(42), 1).unwrap();
     assert_eq!(count, 2);
     assert_locked!(blocking, &locks, "order:42", held);
@@ -77,7 +77,7 @@ fn early_return_and_question_mark() {
         let number: u32 = id.parse().map_err(|_| OrderError::Unknown)?;
         Ok(number)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let inside = Cell::new(false);
     assert_eq!(audit(&locks, "9", &inside).unwrap(), 0);
     assert_locked!(blocking, &locks, "order:9", inside.take());
@@ -96,7 +96,7 @@ fn recursion_under_different_keys() {
             _ => descend(locks, level - 1),
         }
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_eq!(descend(&locks, 3).unwrap(), 4);
     assert!(!held_blocking(&locks, "level:3"));
 }
@@ -111,7 +111,7 @@ fn boxes_of_traits_and_impl_traits_are_returned() {
     fn opaque(locks: &LockManager) -> Result<impl Display + use<>, OrderError> {
         Ok(held_blocking(locks, "opaque"))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(blocking, &locks, "boxed", boxed(&locks).unwrap().to_string() == "true");
     assert_locked!(blocking, &locks, "opaque", opaque(&locks).unwrap().to_string() == "true");
 }
@@ -128,6 +128,6 @@ fn docs_and_attributes_on_both_sides() {
         #![allow(clippy::needless_return)]
         return Ok(held_blocking(locks, "order:42"));
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(blocking, &locks, "order:42", audit(&locks, 42).unwrap());
 }

@@ -8,7 +8,7 @@ use crate::{OrderError, ms, probe};
 
 /// A manager whose locks wait longer than any test does.
 fn patient() -> LockManager {
-    LockManager::builder().default_wait(Duration::from_secs(60)).memory()
+    LockManager::builder().default_wait(Duration::from_secs(60)).isolated_memory()
 }
 
 fn is_busy_at_once<T: std::fmt::Debug>(result: Result<T, OrderError>, start: Instant) {
@@ -105,7 +105,7 @@ async fn a_holder_leaves_a_note_made_of_its_arguments() {
         ended.await.map_err(|_| OrderError::Unknown)?;
         Ok(id)
     }
-    let locks = LockManager::builder().label("web-3").memory();
+    let locks = LockManager::builder().label("web-3").isolated_memory();
     let ann = User { name: "Ann Example".to_owned() };
     let (end, ended) = tokio::sync::oneshot::channel();
     let holding = audit(&locks, 42, &ann, ended);

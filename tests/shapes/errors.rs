@@ -28,7 +28,7 @@ async fn grow(locks: &LockManager, id: u64) -> io::Result<bool> {
 
 #[tokio::test]
 async fn an_error_of_another_crate_is_made_by_a_function() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert!(grow(&locks, 7).await.unwrap());
     let guard = probe(&locks, KEY).acquire().await.unwrap();
     assert!(is_busy(&grow(&locks, 7).await.unwrap_err()));
@@ -62,7 +62,7 @@ async fn it_is_made_beside_every_other_policy() {
     fn undoing(locks: &LockManager) -> io::Result<u64> {
         Ok(3)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_eq!(skipped(&locks).await.unwrap(), Some(1));
     assert_eq!(fenced(&locks, 7).await.unwrap(), 7);
     assert_eq!(elsewhere(&locks).await.unwrap(), 1);
@@ -90,7 +90,7 @@ async fn a_value_of_an_unnamed_type_may_stand_beside_it() {
     fn skipped(locks: &LockManager) -> io::Result<Option<impl Display>> {
         Ok(Some(7))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_eq!(plain(&locks).await.unwrap().to_string(), "7");
     assert_eq!(fenced(&locks).await.unwrap().0.to_string(), "0");
     let _guard = probe(&locks, KEY).acquire().await.unwrap();
@@ -110,7 +110,7 @@ async fn a_lost_lock_is_reported_by_it_and_the_bodys_own_error_stays() {
         tokio::time::sleep(Duration::from_millis(80)).await;
         own.map_or(Ok(()), |own| Err(own.into()))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let error = late(&locks, None).await.unwrap_err();
     let lost = error.get_ref().and_then(|error| error.downcast_ref());
     assert!(matches!(lost, Some(LockError::Lost(_))), "{error}");
@@ -135,7 +135,7 @@ async fn the_name_is_the_functions_path_or_what_is_given() {
             other => panic!("it is held: {other:?}"),
         }
     }
-    let locks = LockManager::builder().label("shop").memory();
+    let locks = LockManager::builder().label("shop").isolated_memory();
     assert_eq!(by_path(&locks).await.unwrap().unwrap(), "shop:shapes::errors::by_path");
     assert_eq!(by_name(&locks).await.unwrap().unwrap(), "shop:disks.grow");
 }

@@ -13,14 +13,14 @@ async fn a_plain_one() {
     async fn audit(locks: &LockManager, id: u64) -> Result<bool, LockError> {
         Ok(held(locks, "order:42").await && !held(locks, "order:43").await && id == 42)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(&locks, "order:42", audit(&locks, 42).await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_module_without_a_prelude() {
     use crate::without_a_prelude::{audit, book, count, skip, transfer};
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let id = || "7".to_owned();
     let all = async {
         assert_eq!(audit(id(), false).await, Ok(1));
@@ -48,7 +48,7 @@ async fn generics_lifetimes_and_where() {
         let held = held(locks, &format!("{prefix}:{id}")).await;
         Ok((held, prefix, rest.into_iter().sum()))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let (held, prefix, sum) = audit(&locks, "order", 7, [1, 2, 3]).await.unwrap();
     assert_eq!((prefix, sum), ("order", 6));
     assert_locked!(&locks, "order:7", held);
@@ -65,7 +65,7 @@ async fn impl_trait_arguments() {
         drop(id);
         Ok(check(locks).await)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let check = async |locks: &LockManager| held(locks, "order:SO-1").await;
     assert_locked!(&locks, "order:SO-1", audit(&locks, "SO-1", check).await.unwrap());
 }
@@ -88,7 +88,7 @@ async fn arguments_that_are_patterns() {
         total += 1;
         Ok((held(locks, "acme:42:1").await, total))
     }
-    let state = State { locks: LockManager::memory(), tenant: "acme" };
+    let state = State { locks: LockManager::isolated_memory(), tenant: "acme" };
     let (held, total) = audit(Path(42), &state, (1, 9), "unused").await.unwrap();
     assert_eq!(total, 10);
     assert_locked!(&state.locks, "acme:42:1", held);
@@ -109,7 +109,7 @@ async fn early_return_and_question_mark() {
         let number: u32 = id.parse().map_err(|_| OrderError::Unknown)?;
         Ok(number)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let mut inside = false;
     assert_eq!(audit(&locks, "7", &mut inside).await.unwrap(), 7);
     assert_locked!(&locks, "order:7", inside);
@@ -132,7 +132,7 @@ async fn recursion_under_different_keys() {
         }
         Box::pin(descend(locks, level - 1)).await
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_eq!(descend(&locks, 3).await.unwrap(), 4);
     assert!(!held(&locks, "level:3").await && !held(&locks, "level:0").await);
 }
@@ -153,7 +153,7 @@ async fn docs_and_attributes_on_both_sides() {
         let held = held(locks, "order:42").await;
         Ok(held)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(&locks, "order:42", audit(&locks, 42).await.unwrap());
 }
 
@@ -166,7 +166,7 @@ async fn a_borrow_is_returned() {
         }
         Ok(name)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let mut name = "ab".to_owned();
     assert_locked!(&locks, "ab", first(&locks, &mut name).await.unwrap() == "ab!");
 }
@@ -180,7 +180,7 @@ async fn a_box_of_a_trait_is_returned() {
         }
         Ok(Box::new(held(locks, "order:42").await))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(&locks, "order:42", audit(&locks, 42).await.unwrap().to_string() == "true");
 }
 
@@ -190,7 +190,7 @@ async fn an_impl_trait_is_returned() {
     async fn audit(locks: &LockManager, id: u64) -> Result<impl Display + use<>, OrderError> {
         Ok(format!("{} {id}", held(locks, "order:42").await))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(&locks, "order:42", audit(&locks, 42).await.unwrap().to_string() == "true 42");
 }
 
@@ -208,7 +208,7 @@ async fn the_future_stays_send_with_a_cell_across_an_await() {
         tokio::task::yield_now().await;
         Ok(count.get())
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let counted = assert_send(count(&locks, Cell::new(41))).await.unwrap();
     assert_locked!(&locks, "41", counted == 42);
 }
@@ -226,7 +226,7 @@ async fn a_mutex_guard_in_the_key_does_not_live_on() {
         let key = id.try_lock().map(|id| id.to_string());
         Ok(held(locks, &key.unwrap()).await)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let id = Mutex::new(7);
     assert_locked!(&locks, "7", assert_send(audit(&locks, &id)).await.unwrap());
 }
@@ -244,7 +244,7 @@ async fn an_argument_is_dropped_before_the_lock_is_free() {
     async fn audit(argument: Dropped) -> Result<bool, LockError> {
         Ok(held(&argument.0, "order").await)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let held_at_drop = std::sync::Arc::default();
     let argument = Dropped(locks.clone(), std::sync::Arc::clone(&held_at_drop));
     let inside = tokio::spawn(audit(argument)).await.unwrap().unwrap();
@@ -260,7 +260,7 @@ async fn an_attribute_inside_the_body() {
         let mut held = held(locks, "order").await;
         Ok(held)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(&locks, "order", audit(&locks).await.unwrap());
 }
 
@@ -280,7 +280,7 @@ mod named_by_a_macro {
 
     #[tokio::test]
     async fn a_function_made_by_a_macro() {
-        let locks = LockManager::memory();
+        let locks = LockManager::isolated_memory();
         assert_locked!(&locks, "order:42", r#move(&locks, 42).await.unwrap());
     }
 }

@@ -19,7 +19,7 @@ async fn the_guard_is_there_in_the_body() {
         lock.check()?;
         Ok(held(locks, "order:42").await)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(&locks, "order:42", audit(&locks, 42).await.unwrap());
 }
 
@@ -31,7 +31,7 @@ fn the_guard_is_there_in_a_sync_body() {
         lock.check()?;
         Ok(lock.is_held() && held_blocking(locks, "order:42"))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(blocking, &locks, "order:42", audit(&locks, 42).unwrap());
 }
 
@@ -41,7 +41,7 @@ async fn fences_grow_from_call_to_call() {
     async fn write(locks: &LockManager) -> Result<(bool, Fence), LockError> {
         Ok((held(locks, "order").await, fence))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let mut last = None;
     for _ in 0..3 {
         let (held, fence) = write(&locks).await.unwrap();
@@ -61,7 +61,7 @@ fn fences_grow_from_sync_call_to_sync_call() {
         assert_eq!(lock.fence(), Some(token));
         Ok(token.into())
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let first = write(&locks).unwrap();
     assert!(write(&locks).unwrap() > first);
 }
@@ -76,7 +76,7 @@ async fn skip_goes_with_a_guard_and_a_fence() {
     async fn guarded(locks: &LockManager) {
         assert!(lock.is_held());
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let first = fenced(&locks).await.unwrap();
     assert!(fenced(&locks).await.unwrap() > first);
     guarded(&locks).await;
@@ -93,7 +93,7 @@ fn skip_goes_with_a_guard_and_a_fence_in_sync_functions() {
         lock.check()?;
         Ok(Some(lock.fence() == Some(fence)))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_eq!(job(&locks).unwrap(), Some(true));
     let guard = probe(&locks, "job").acquire_blocking().unwrap();
     assert_eq!(job(&locks).unwrap(), None);
@@ -116,7 +116,7 @@ fn a_fallback_goes_with_a_guard_and_a_fence() {
     fn later(_: &LockManager, id: String) -> Result<String, LockError> {
         Ok(format!("{id} later"))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_eq!(write(&locks, "7".to_owned()).unwrap(), "7 true");
     let guard = probe(&locks, "order:7").acquire_blocking().unwrap();
     assert_eq!(write(&locks, "7".to_owned()).unwrap(), "7 later");
@@ -161,7 +161,7 @@ impl Write for Orders {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn methods_have_them_too() {
-    let mut orders = Orders { locks: LockManager::memory(), written: Vec::new() };
+    let mut orders = Orders { locks: LockManager::isolated_memory(), written: Vec::new() };
     orders.write().await.unwrap();
     orders.write_boxed().await.unwrap();
     let written = tokio::task::block_in_place(|| orders.write_blocking()).unwrap();
@@ -179,7 +179,7 @@ async fn the_future_stays_send() {
         tokio::task::yield_now().await;
         Ok(free && lock.fence() == Some(fence))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert!(assert_send(audit(&locks, &std::sync::Mutex::new(7))).await.unwrap());
 }
 
@@ -195,7 +195,7 @@ guarded!(named_by_a_macro, lock, fence, lock.fence() == Some(fence));
 
 #[tokio::test]
 async fn names_come_through_a_macro() {
-    assert!(named_by_a_macro(&LockManager::memory()).await.unwrap());
+    assert!(named_by_a_macro(&LockManager::isolated_memory()).await.unwrap());
 }
 
 /// Says whether it is called under the lock on `key`.
@@ -211,7 +211,7 @@ async fn a_callee_finds_the_lock() {
         tokio::task::yield_now().await;
         Ok([is_under("order:42"), is_under("order:43"), elsewhere.await.unwrap()])
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert!(!is_under("order:42"));
     assert_eq!(audit(&locks, 42).await.unwrap(), [true, false, true]);
     assert!(LockGuard::current().is_none());
@@ -223,7 +223,7 @@ fn a_callee_of_a_sync_function_finds_the_lock() {
     fn audit(locks: &LockManager, id: u64) -> Result<bool, LockError> {
         Ok(is_under("order:42") && is_under(lock.key().as_str()))
     }
-    assert!(audit(&LockManager::memory(), 42).unwrap());
+    assert!(audit(&LockManager::isolated_memory(), 42).unwrap());
     assert!(!is_under("order:42"));
 }
 
@@ -240,7 +240,7 @@ async fn recursion_under_one_key_joins() {
         fences.push(fence);
         Ok(fences)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let fences = descend(&locks, 3).await.unwrap();
     assert!(fences.len() == 4 && fences.iter().all(|fence| *fence == fences[0]), "{fences:?}");
     assert!(!held(&locks, "order").await);
@@ -253,7 +253,7 @@ fn sync_recursion_under_one_key_joins() {
         let below = if level == 0 { 0 } else { descend(locks, level - 1)? };
         Ok(below + u32::from(held_blocking(locks, "order")))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_eq!(descend(&locks, 3).unwrap(), 4);
     assert!(!held_blocking(&locks, "order"));
 }
@@ -263,7 +263,7 @@ async fn a_spawned_task_joins_in_the_scope_of_the_guard() {
     #[distributed_lock(key = "order", ttl = "30s", guard = lock, manager = locks)]
     async fn outer(locks: &LockManager) -> Result<(bool, bool), LockError> {
         let busy = tokio::spawn(inner(locks.clone())).await.unwrap();
-        let (shared, locks) = (lock.share(), locks.clone());
+        let (shared, locks) = (lock.handle(), locks.clone());
         let joined = tokio::spawn(async move { shared.scope(inner(locks)).await }).await.unwrap();
         Ok((busy.is_err_and(|error| error.is_busy()), joined?))
     }
@@ -271,7 +271,7 @@ async fn a_spawned_task_joins_in_the_scope_of_the_guard() {
     async fn inner(locks: LockManager) -> Result<bool, LockError> {
         Ok(held(&locks, "order").await)
     }
-    assert_eq!(outer(&LockManager::memory()).await.unwrap(), (true, true));
+    assert_eq!(outer(&LockManager::isolated_memory()).await.unwrap(), (true, true));
 }
 
 #[tokio::test]
@@ -284,7 +284,7 @@ async fn a_fence_asked_for_inside_of_a_lock_without_one_is_an_error() {
     async fn inner(locks: &LockManager) -> Result<Fence, LockError> {
         Ok(fence)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert!(matches!(outer(&locks).await, Err(LockError::NoFence { .. })));
     assert!(inner(&locks).await.is_ok());
 }

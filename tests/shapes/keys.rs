@@ -37,7 +37,7 @@ async fn expressions() {
     ) -> Result<bool, LockError> {
         Ok(held(locks, key.as_str()).await)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let order = Order { sn: "SO-1", lines: vec![(1, String::new())] };
     assert_locked!(&locks, "order:SO-1", by_function(&locks, &order).await.unwrap());
     assert_locked!(
@@ -58,7 +58,7 @@ async fn templates() {
     async fn audit(locks: &LockManager, order: &Order, at: &usize) -> Result<bool, LockError> {
         Ok(held(locks, "{SO-1}:<7:ab%3Ac").await)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let order = Order { sn: "SO-1", lines: vec![(7, "AB:C".to_owned())] };
     assert_locked!(&locks, "{SO-1}:<7:ab%3Ac", audit(&locks, &order, &0).await.unwrap());
 }
@@ -77,7 +77,7 @@ async fn a_runtime_under_another_path() {
     async fn audit(locks: &LockManager, id: u64) -> Result<bool, LockError> {
         Ok(held(locks, "order:42").await)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(&locks, "order:42", audit(&locks, 42).await.unwrap());
 }
 
@@ -89,7 +89,7 @@ async fn the_manager_of_the_scope() {
     }
     assert!(matches!(audit(42).await, Err(LockError::NotInstalled)));
     // An installed one stays for the life of the process, which other tests are in as well.
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(&locks, "order:42", locks.scope(audit(42)).await.unwrap());
 }
 
@@ -111,7 +111,7 @@ async fn arguments_may_have_any_name() {
     async fn later(_: &LockManager, _: u8, guard: u8, error: &str) -> Result<bool, LockError> {
         Ok(guard == 0 && error.is_empty())
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(&locks, "1:2:3", audit(&locks, 1, 2, "abc").await.unwrap());
 }
 
@@ -145,7 +145,7 @@ async fn text_in_parentheses_is_filled_in_and_branches_make_keys() {
         let expected = tenant.map_or("order:7".to_owned(), |tenant| format!("{tenant}:7"));
         Ok(held(locks, &expected).await && !held(locks, &format!("{expected}0")).await)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(&locks, "order:7", in_parentheses(&locks, 7).await.unwrap());
     assert_locked!(&locks, "large:7", by_a_branch(&locks, &7).await.unwrap());
     assert_locked!(&locks, "acme:7", by_a_match(&locks, 7, Some("acme")).await.unwrap());
@@ -170,7 +170,7 @@ async fn placeholders_may_be_computed() {
             Ok(held(locks, "stock:2:h12").await && lines.len() == N)
         }
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(&locks, "stock:2:h12", Shard::count(&locks, 7, [1, 2]).await.unwrap());
 }
 
@@ -197,7 +197,7 @@ async fn a_placeholder_may_be_a_constant_of_a_type_parameter() {
     async fn audit<K: Kind>(locks: &LockManager, kind: &K, id: u64) -> Result<bool, LockError> {
         Ok(held(locks, "7:bin%3Aa").await && kind.is())
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let stock = Stock(5);
     assert_locked!(&locks, "bin%3Aa:7", stock.count(&locks, 7).await.unwrap());
     assert_locked!(&locks, "7:bin%3Aa", audit(&locks, &5, 7).await.unwrap());
@@ -224,7 +224,7 @@ async fn a_key_may_format_a_constant() {
             Ok(held(locks, "shelf:3:7").await)
         }
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(&locks, "shop:acme:{order}:7", audit(&locks, 7).await.unwrap());
     assert_locked!(&locks, "shelf:3:7", Shelf::<3>.count(&locks, 7).await.unwrap());
 }
@@ -243,7 +243,7 @@ async fn a_constant_that_looks_like_a_template_is_logged_once() {
         Ok(held(locks, "constant:<other>").await && id > 0)
     }
     lockmacro_tests::log::start();
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     for id in 1..4 {
         assert!(audit(&locks, id).await.unwrap());
         assert!(assign(&locks, id).await.unwrap());

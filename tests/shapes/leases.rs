@@ -23,7 +23,7 @@ async fn a_renewed_lock_outlives_its_ttl() {
         }
         Ok(attempts)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert!(audit(&locks).await.unwrap() > 3);
     assert!(!held(&locks, "order").await);
 }
@@ -41,7 +41,7 @@ fn a_renewed_lock_of_a_sync_function_outlives_its_ttl() {
         }
         Ok(attempts)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert!(audit(&locks).unwrap() > 3);
     assert!(!held_blocking(&locks, "order"));
 }
@@ -53,7 +53,7 @@ async fn without_ttl_the_lease_is_the_runtimes() {
         let left = LockGuard::current().map(|lock| lock.remaining());
         Ok((held(locks, "order:42").await && id == 42, left.unwrap_or_default()))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let (held_inside, left) = audit(&locks, 42).await.unwrap();
     assert!(held_inside && !held(&locks, "order:42").await);
     assert!((25..30).contains(&left.as_secs()), "{left:?}");
@@ -68,7 +68,7 @@ async fn without_ttl_renewal_goes_on_to_max_hold() {
     fn longest() -> Duration {
         Duration::from_millis(100)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     // Without renewal `max_hold` would mean nothing, and the lease ends after 30 s.
     let ended = tokio::time::timeout(TEST_TIMEOUT, audit(&locks)).await.unwrap();
     assert_eq!(cause(ended), LossCause::Expired);
@@ -80,7 +80,7 @@ async fn max_hold_is_the_end_of_renewal() {
     async fn audit(locks: &LockManager) -> Result<(), LockError> {
         pending().await
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let start = Instant::now();
     assert_eq!(cause(audit(&locks).await), LossCause::Expired);
     assert!(start.elapsed() > Duration::from_millis(1_300), "{:?}", start.elapsed());
@@ -93,7 +93,7 @@ async fn ttl_is_the_longest_hold_without_renew() {
     async fn audit(locks: &LockManager) -> Result<(), LockError> {
         pending().await
     }
-    assert_eq!(cause(audit(&LockManager::memory()).await), LossCause::Expired);
+    assert_eq!(cause(audit(&LockManager::isolated_memory()).await), LossCause::Expired);
 }
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn min_hold_keeps_the_key_after_a_short_body() {
     async fn job(locks: &LockManager) -> Option<Instant> {
         Some(Instant::now())
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let first = job(&locks).await.unwrap();
     assert_eq!(job(&locks).await, None, "a second machine has run the job too");
     // Long before the ttl.
@@ -124,7 +124,7 @@ fn min_hold_keeps_the_key_after_a_short_sync_body() {
     fn job(locks: &LockManager) -> Result<(), LockError> {
         Ok(())
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     job(&locks).unwrap();
     assert!(job(&locks).unwrap_err().is_busy());
 }
@@ -152,6 +152,6 @@ async fn every_argument_of_a_lease_at_once() {
             Ok(u64::from(fence).min(id))
         }
     }
-    let orders = Orders { locks: LockManager::memory(), longest: Duration::from_secs(60) };
+    let orders = Orders { locks: LockManager::isolated_memory(), longest: Duration::from_secs(60) };
     assert_eq!(orders.audit(42).await.unwrap(), 42);
 }

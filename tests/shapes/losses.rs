@@ -51,7 +51,7 @@ mod cancel {
 
     #[tokio::test]
     async fn drops_the_body() {
-        let locks = LockManager::memory();
+        let locks = LockManager::isolated_memory();
         let dropped = Cell::new(false);
         assert_eq!(cause(audit(&locks, &dropped).await), LossCause::Expired);
         assert!(dropped.take());
@@ -94,7 +94,7 @@ mod error {
 
     #[tokio::test]
     async fn lets_the_body_finish_and_fails() {
-        let locks = LockManager::memory();
+        let locks = LockManager::isolated_memory();
         let done = Cell::new(false);
         assert_eq!(cause(audit(&locks, Ok(7), &done).await), LossCause::Expired);
         assert!(done.get());
@@ -102,14 +102,14 @@ mod error {
 
     #[tokio::test]
     async fn keeps_the_bodys_own_error() {
-        let locks = LockManager::memory();
+        let locks = LockManager::isolated_memory();
         let own = audit(&locks, Err(OrderError::Unknown), &Cell::new(false)).await;
         assert!(matches!(own, Err(OrderError::Unknown)));
     }
 
     #[test]
     fn is_what_sync_functions_do() {
-        let locks = LockManager::memory();
+        let locks = LockManager::isolated_memory();
         for audit in [audit_blocking, audit_by_default] {
             assert_eq!(cause(audit(&locks, Ok(7))), LossCause::Expired);
             assert!(matches!(audit(&locks, Err(OrderError::Unknown)), Err(OrderError::Unknown)));
@@ -143,14 +143,14 @@ mod finish {
 
     #[tokio::test]
     async fn lets_the_value_stand() {
-        let locks = LockManager::memory();
+        let locks = LockManager::isolated_memory();
         assert_eq!(audit(&locks).await.unwrap(), 7);
         assert_eq!(skipping(&locks).await, Some(7));
     }
 
     #[test]
     fn lets_the_value_of_a_sync_function_stand() {
-        assert_eq!(audit_blocking(&LockManager::memory()).unwrap(), 7);
+        assert_eq!(audit_blocking(&LockManager::isolated_memory()).unwrap(), 7);
     }
 }
 
@@ -165,7 +165,7 @@ mod recovery {
 
     impl Order {
         fn new() -> Self {
-            Self { locks: LockManager::memory(), steps: Vec::new() }
+            Self { locks: LockManager::isolated_memory(), steps: Vec::new() }
         }
 
         #[distributed_lock(
@@ -256,7 +256,7 @@ mod recovery {
 
     #[tokio::test]
     async fn goes_with_a_fallback_a_guard_and_a_fence() {
-        let locks = LockManager::memory();
+        let locks = LockManager::isolated_memory();
         assert_eq!(assign(&locks, "SO-1", false).await.unwrap(), ("SO-1", true));
         assert_eq!(cause(assign(&locks, "SO-1", true).await), LossCause::Expired);
         crate::until("the key is gone", async || !crate::held(&locks, "order").await).await;
@@ -289,7 +289,7 @@ mod recovery {
 
     #[tokio::test]
     async fn goes_with_skip() {
-        let locks = LockManager::memory();
+        let locks = LockManager::isolated_memory();
         assert_eq!(job(&locks, false).await, Some(7));
         assert_eq!(job(&locks, true).await, Some(42));
         crate::until("the key is gone", async || !crate::held(&locks, "job").await).await;
@@ -300,7 +300,7 @@ mod recovery {
 
     #[test]
     fn goes_with_skip_in_a_sync_function() {
-        assert_eq!(job_blocking(&LockManager::memory()), Some(42));
+        assert_eq!(job_blocking(&LockManager::isolated_memory()), Some(42));
     }
 
     #[async_trait]
@@ -335,7 +335,7 @@ mod recovery {
 
     #[tokio::test]
     async fn goes_with_async_trait() {
-        let assign: Box<dyn Assign + Send> = Box::new(LockManager::memory());
+        let assign: Box<dyn Assign + Send> = Box::new(LockManager::isolated_memory());
         assert_eq!(assign.assign(42).await.unwrap(), "42 assigned, undone: order:42");
     }
 
@@ -357,7 +357,7 @@ mod recovery {
 
     #[tokio::test]
     async fn an_argument_is_dropped_before_the_lock_is_free() {
-        let locks = LockManager::memory();
+        let locks = LockManager::isolated_memory();
         let held_at_drop = std::sync::Arc::default();
         let argument = Argument(locks.clone(), std::sync::Arc::clone(&held_at_drop));
         assert!(tokio::spawn(consume(argument)).await.unwrap().unwrap());

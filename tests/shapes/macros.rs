@@ -29,7 +29,7 @@ async fn the_body_is_a_block() {
         assert_eq!(id, 7);
         Ok((held(locks, "order:7").await, held(locks, "order:8").await))
     });
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_apart!(&locks, "order:7", audit(&locks, 7).await);
 }
 
@@ -42,7 +42,7 @@ fn the_body_of_a_sync_function_is_a_block() {
         };
     }
     locked!({ Ok(5) });
-    assert_eq!(audit(&LockManager::memory(), 7).unwrap(), 5);
+    assert_eq!(audit(&LockManager::isolated_memory(), 7).unwrap(), 5);
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn keys_are_expressions_and_literals() {
     locked!(by_expr_in_parentheses, expr("order:<id>"));
     locked!(by_literal, literal "order:<id>");
     locked!(by_list, list "order:<id>", "audit:<id>");
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_apart!(&locks, "order:7", by_expr(&locks, 7).await);
     assert_apart!(&locks, "order:7", by_expr_in_parentheses(&locks, 7).await);
     assert_apart!(&locks, "order:7", by_literal(&locks, 7).await);
@@ -102,7 +102,7 @@ async fn policies_are_paths_and_durations_are_expressions() {
         }
     }
     locked!(orders::later, orders::undo, Duration::from_secs(10) * 3, "1ms", locks, locks);
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_eq!(audit(&locks, 7).await.unwrap(), 7);
     let other = crate::probe(&locks, "order:7").acquire().await.unwrap();
     assert_eq!(audit(&locks, 7).await.unwrap(), 107);
@@ -123,7 +123,7 @@ async fn a_return_type_is_a_type() {
     locked!(result, Result<Option<Box<dyn std::fmt::Debug + Send>>, LockError>, {
         Ok(Some(Box::new(5)))
     });
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let other = crate::probe(&locks, "order:7").acquire().await.unwrap();
     nothing(&locks, 7).await;
     assert_eq!(option(&locks, 7).await, None);

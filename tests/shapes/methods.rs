@@ -16,7 +16,7 @@ struct Orders {
 
 impl Orders {
     fn new() -> Self {
-        Self { locks: LockManager::memory(), tenant: "acme", audited: Vec::new() }
+        Self { locks: LockManager::isolated_memory(), tenant: "acme", audited: Vec::new() }
     }
 
     #[distributed_lock(key = "<self.tenant>:<id>", ttl = "30s", manager = self.locks)]

@@ -53,7 +53,7 @@ macro_rules! plain_levels {
 
 /// A manager for functions that are spawned with a borrow of it.
 fn memory() -> &'static LockManager {
-    Box::leak(Box::new(LockManager::memory()))
+    Box::leak(Box::new(LockManager::isolated_memory()))
 }
 
 fn instead(_: &'static LockManager) -> std::future::Ready<Result<usize, LockError>> {
@@ -175,7 +175,7 @@ async fn sixteen_levels_can_be_spawned() {
 
 fn shared() -> &'static LockManager {
     static LOCKS: OnceLock<LockManager> = OnceLock::new();
-    LOCKS.get_or_init(LockManager::memory)
+    LOCKS.get_or_init(LockManager::isolated_memory)
 }
 
 /// Each before the one that it calls, as the compiler then looks at all of them at once.

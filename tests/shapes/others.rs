@@ -8,13 +8,13 @@ use crate::held;
 /// A manager, where the lock is one that is waited for without a thread.
 fn inside() -> LockManager {
     assert!(Handle::try_current().is_ok(), "the lock is taken before there is a runtime");
-    LockManager::memory()
+    LockManager::isolated_memory()
 }
 
 /// A manager, where the lock is that of a sync function.
 fn outside() -> LockManager {
     assert!(Handle::try_current().is_err(), "the lock is taken in a runtime");
-    LockManager::memory()
+    LockManager::isolated_memory()
 }
 
 #[distributed_lock(key = "above", ttl = "30s", manager = inside(), guard = lock)]
@@ -38,7 +38,7 @@ fn below_main_of_tokio_a_lock_is_held_around_the_whole_runtime() {
     async fn audit(locks: &LockManager, id: u64) -> Result<bool, LockError> {
         Ok(held(locks, &format!("order:{id}")).await)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert!(audit(&locks, 7).unwrap());
     assert!(Lock::new("order:7").manager(&locks).acquire_blocking().is_ok());
 }

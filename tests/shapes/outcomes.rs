@@ -17,7 +17,7 @@ async fn busy_is_an_error_with_the_message() {
     async fn audit(locks: &LockManager, id: u64, who: &str) -> Result<bool, OrderError> {
         Ok(held(locks, "order:42").await && who == "ann")
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(&locks, "order:42", audit(&locks, 42, "ann").await.unwrap());
 
     let guard = probe(&locks, "order:42").acquire().await.unwrap();
@@ -63,7 +63,7 @@ async fn skip_result_of_option(
 
 #[tokio::test]
 async fn busy_is_skipped_in_four_return_types() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     skip_unit(&locks).await;
     assert_eq!(skip_option(&locks).await, Some(1));
     skip_result(&locks).await.unwrap();
@@ -86,7 +86,7 @@ fn busy_is_skipped_in_sync_functions() {
     fn skipped(locks: &LockManager) -> Option<bool> {
         Some(held_blocking(locks, "job"))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(blocking, &locks, "job", skipped(&locks).unwrap());
     let guard = probe(&locks, "job").acquire_blocking().unwrap();
     assert_eq!(skipped(&locks), None);
@@ -122,7 +122,7 @@ mod later {
 
     #[tokio::test]
     async fn busy_calls_another_function() {
-        let locks = LockManager::memory();
+        let locks = LockManager::isolated_memory();
         assert_eq!(assign(&locks, 42, "north".to_owned()).await.unwrap(), "north now");
         let guard = probe(&locks, "order:42").acquire().await.unwrap();
         assert_eq!(assign(&locks, 42, "north".to_owned()).await.unwrap(), "north later 42");
@@ -169,7 +169,7 @@ impl Orders {
 
 #[tokio::test]
 async fn busy_calls_another_method() {
-    let mut orders = Orders { locks: LockManager::memory(), seen: Vec::new() };
+    let mut orders = Orders { locks: LockManager::isolated_memory(), seen: Vec::new() };
     assert_eq!(orders.audit(1_u32).await.unwrap(), 1);
     let guard = probe(&orders.locks, "order").acquire().await.unwrap();
     assert_eq!(orders.audit(1_u32).await.unwrap(), 101);
@@ -179,7 +179,7 @@ async fn busy_calls_another_method() {
 
 #[test]
 fn busy_calls_another_sync_method() {
-    let orders = Orders { locks: LockManager::memory(), seen: Vec::new() };
+    let orders = Orders { locks: LockManager::isolated_memory(), seen: Vec::new() };
     assert_eq!(orders.audit_blocking(1).unwrap(), 1);
     let guard = probe(&orders.locks, "order").acquire_blocking().unwrap();
     assert_eq!(orders.audit_blocking(1).unwrap(), 101);
@@ -209,7 +209,7 @@ async fn a_custom_type_says_busy() {
     async fn handler(locks: &LockManager, id: u64) -> Response {
         Response::Ok(held(locks, "order:42").await)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_locked!(&locks, "order:42", handler(&locks, 42).await == Response::Ok(true));
     let guard = probe(&locks, "order:42").acquire().await.unwrap();
     assert_eq!(handler(&locks, 42).await, Response::Locked);

@@ -47,7 +47,7 @@ const POLICY: LockPolicy = LockPolicy::new().ttl(Duration::from_secs(30)).renew(
 
 fn installed() -> &'static LockManager {
     static LOCKS: OnceLock<LockManager> = OnceLock::new();
-    LOCKS.get_or_init(LockManager::memory)
+    LOCKS.get_or_init(LockManager::isolated_memory)
 }
 
 fn other() -> &'static LockManager {

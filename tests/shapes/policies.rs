@@ -27,7 +27,7 @@ async fn a_policy_sets_what_the_attribute_does_not_name() {
     async fn longer(locks: &LockManager, id: u64) -> Result<(Duration, u64), LockError> {
         Ok((remaining(), id))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_eq!(cause(audit(&locks, 42).await), LossCause::Expired);
     let (remaining, _) = longer(&locks, 42).await.unwrap();
     assert!(remaining > Duration::from_secs(50), "{remaining:?}");
@@ -39,7 +39,7 @@ fn a_sync_function_has_it_too() {
     fn audit(locks: &LockManager) -> Result<Duration, LockError> {
         Ok(remaining())
     }
-    let remaining = audit(&LockManager::memory()).unwrap();
+    let remaining = audit(&LockManager::isolated_memory()).unwrap();
     assert!(remaining > Duration::ZERO && remaining <= ms(100), "{remaining:?}");
 }
 
@@ -64,7 +64,7 @@ async fn a_policy_that_renews_renews_a_ttl_of_the_attribute() {
     async fn export(locks: &LockManager) -> Result<(), LockError> {
         pending().await
     }
-    let (locks, start) = (LockManager::memory(), Instant::now());
+    let (locks, start) = (LockManager::isolated_memory(), Instant::now());
     assert_eq!(tokio::join!(audit(&locks), import(&locks)), (Ok(7), Ok(7)));
     let exported = tokio::time::timeout(TEST_TIMEOUT, export(&locks)).await;
     assert_eq!(cause(exported.expect("cancelled")), LossCause::Expired);
@@ -85,7 +85,7 @@ async fn a_wait_of_the_attribute_wins() {
     async fn briefly(locks: &LockManager) -> Result<u32, LockError> {
         Ok(7)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let guard = probe(&locks, "order").acquire().await.unwrap();
     let start = Instant::now();
     assert!(matches!(never(&locks).await, Err(LockError::Busy { .. })));
@@ -119,7 +119,7 @@ async fn jobs_that_are_skipped_when_busy_wait_as_their_policy_says() {
     fn briefly(locks: &LockManager) -> Option<u32> {
         Some(7)
     }
-    let locks = LockManager::builder().default_wait(Duration::from_secs(60)).memory();
+    let locks = LockManager::builder().default_wait(Duration::from_secs(60)).isolated_memory();
     let held = probe(&locks, "job").acquire().await.unwrap();
     let start = Instant::now();
     assert_eq!(at_once(&locks).await, None);
@@ -161,7 +161,7 @@ async fn a_loss_is_handled_as_the_policy_or_the_attribute_says() {
     fn undone(_: lockmacro_runtime::Lost, _: Result<u64, LockError>) -> Result<u64, LockError> {
         Ok(0)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let other = locks.clone();
     let blocking = std::thread::spawn(move || error(other, 3));
     let cancelled = tokio::time::timeout(TEST_TIMEOUT, cancel(&locks, 2));
@@ -182,7 +182,7 @@ async fn a_computed_ttl_wins_over_that_of_a_policy() {
     async fn audit(locks: &LockManager, ttl: Duration) -> Result<Duration, LockError> {
         Ok(remaining())
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert!(audit(&locks, Duration::from_secs(60)).await.unwrap() > Duration::from_secs(50));
     assert!(held(&locks, "order").await, "`min_hold` is 30 s");
 }
@@ -224,8 +224,10 @@ async fn visit<S: Store>(shop: &S) -> Result<Duration, LockError> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_may_belong_to_a_type() {
-    let (one, two) =
-        (Shop::<40> { locks: LockManager::memory() }, Shop::<50> { locks: LockManager::memory() });
+    let (one, two) = (
+        Shop::<40> { locks: LockManager::isolated_memory() },
+        Shop::<50> { locks: LockManager::isolated_memory() },
+    );
     let blocking = tokio::task::block_in_place(|| one.open_blocking());
     for remaining in [one.open().await, visit(&one).await, blocking] {
         assert_eq!(remaining.unwrap().as_secs(), 39);
@@ -247,14 +249,14 @@ audited!(by_a_macro, SHORT);
 
 #[tokio::test]
 async fn a_policy_comes_through_a_macro() {
-    assert!(by_a_macro(&LockManager::memory()).await.unwrap() <= ms(100));
+    assert!(by_a_macro(&LockManager::isolated_memory()).await.unwrap() <= ms(100));
 }
 
 /// The attribute would not compile with it.
 #[tokio::test]
 async fn a_wrong_policy_by_hand_is_the_error_of_the_setting() {
     const WRONG: LockPolicy = LockPolicy::new().ttl(Duration::ZERO);
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let lock = Lock::new("order").policy(WRONG).manager(&locks);
     let by_policy = lock.acquire().await.unwrap_err();
     let by_setting = Lock::new("order").ttl(Duration::ZERO).manager(&locks).acquire().await;

@@ -44,7 +44,7 @@ async fn the_second_caller_waits_and_gets_it() {
         end.await.map_err(|_| OrderError::Unknown)?;
         Ok((held(locks, "account:42").await, entered, id))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let (first_in, first_is_in) = oneshot::channel();
     let (second_in, mut second_is_in) = oneshot::channel();
     let (end_first, first_ends) = oneshot::channel();
@@ -74,7 +74,7 @@ fn the_second_caller_of_a_sync_function_waits_and_gets_it() {
     fn book(locks: &LockManager, id: u64) -> Result<(bool, Instant), OrderError> {
         Ok((held_blocking(locks, &format!("account:{id}")), Instant::now()))
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let guard = hold_blocking(&locks, "account:7");
     let (done, result) = mpsc::channel();
     let waiting = {
@@ -96,7 +96,7 @@ async fn a_wait_that_runs_out_reports_the_holder_and_the_rank() {
     async fn book(locks: &LockManager) -> Result<(), OrderError> {
         unreachable!("somebody else has it")
     }
-    let locks = LockManager::builder().label("desk").memory();
+    let locks = LockManager::builder().label("desk").isolated_memory();
     let guard = hold(&locks, "account").await;
     let start = Instant::now();
     assert_eq!(holder_and_rank(book(&locks).await), ("desk:holder".to_owned(), 0));
@@ -104,7 +104,7 @@ async fn a_wait_that_runs_out_reports_the_holder_and_the_rank() {
     guard.release().await.unwrap();
     assert!(!held(&locks, "account").await);
     // Another one in the queue counts.
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let guard = hold(&locks, "account").await;
     let mut first = Box::pin(probe(&locks, "account").wait_forever().acquire());
     assert!(futures::poll!(&mut first).is_pending());
@@ -121,7 +121,7 @@ fn a_wait_of_a_sync_function_runs_out_too() {
     fn book(locks: &LockManager) -> Result<(), OrderError> {
         unreachable!("somebody else has it")
     }
-    let locks = LockManager::builder().label("desk").memory();
+    let locks = LockManager::builder().label("desk").isolated_memory();
     let guard = hold_blocking(&locks, "account");
     let start = Instant::now();
     assert_eq!(holder_and_rank(book(&locks)), ("desk:holder".to_owned(), 0));
@@ -141,7 +141,7 @@ async fn a_wait_that_runs_out_shows_the_message() {
     async fn book(locks: &LockManager, id: u64) -> Result<(), LockError> {
         unreachable!("somebody else has it")
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let _guard = hold(&locks, "account").await;
     assert_eq!(book(&locks, 7).await.unwrap_err().message(), Some("account 7 is booked"));
 }
@@ -152,7 +152,7 @@ async fn skip_comes_after_the_wait() {
     async fn job(locks: &LockManager) -> Option<u32> {
         Some(7)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let guard = hold(&locks, "job").await;
     let start = Instant::now();
     assert_eq!(job(&locks).await, None);
@@ -169,7 +169,7 @@ fn skip_comes_after_the_wait_of_a_sync_function() {
     fn job(locks: &LockManager) -> Option<u32> {
         Some(7)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let guard = hold_blocking(&locks, "job");
     let start = Instant::now();
     assert_eq!(job(&locks), None);
@@ -199,7 +199,7 @@ async fn a_fallback_comes_after_the_wait() {
             if id == 7 { Ok("later") } else { Err(OrderError::Unknown) }
         }
     }
-    let desk = Desk { locks: LockManager::memory(), patience: SHORT * 6 };
+    let desk = Desk { locks: LockManager::isolated_memory(), patience: SHORT * 6 };
     let guard = hold(&desk.locks, "account:7").await;
     let start = Instant::now();
     assert_eq!(desk.book(7).await.unwrap(), "later");
@@ -225,7 +225,7 @@ fn a_sync_fallback_comes_after_the_wait() {
     fn later(_: &LockManager) -> Result<bool, OrderError> {
         Ok(false)
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let guard = hold_blocking(&locks, "account");
     assert!(!book(&locks).unwrap());
     guard.release_blocking().unwrap();
@@ -241,7 +241,7 @@ async fn a_waiter_with_a_guard_and_a_fence_gets_its_own() {
         lock.check()?;
         Ok(fence.into())
     }
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let (guard, before) = probe(&locks, "account").acquire_fenced().await.unwrap();
     let (fence, released) = tokio::join!(book(&locks), guard.release());
     released.unwrap();

@@ -11,7 +11,7 @@ use super::*;
 /// The clock stands still while `spawn_blocking` works, unless the test moves it on.
 #[tokio::test(start_paused = true)]
 async fn a_blocking_wait_ends_by_virtual_time() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let held = acquired(lock(&locks, 2 * HOUR)).await;
     let waiting = lock(&locks, MINUTE).wait(HOUR);
     let waiter = spawn_blocking(move || waiting.acquire_blocking());
@@ -26,7 +26,7 @@ async fn a_blocking_wait_ends_by_virtual_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_blocking_caller_holds_a_lease_of_virtual_time() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let (begun, has_begun) = oneshot::channel();
     let (go_on, waits) = mpsc::channel();
     let wanted = lock(&locks, HOUR);
@@ -48,7 +48,7 @@ async fn a_blocking_caller_holds_a_lease_of_virtual_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_guard_is_not_released_by_blocking_the_thread_of_the_runtime() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let refused = acquired(lock(&locks, HOUR)).await.release_blocking();
     assert_eq!(refused, Err(LockError::BlockingInAsync));
     // It is released in the background instead.
@@ -59,7 +59,7 @@ async fn a_guard_is_not_released_by_blocking_the_thread_of_the_runtime() {
 /// The caller is not polled, but its thread is blocked, so it is there.
 #[tokio::test(start_paused = true)]
 async fn a_blocking_caller_of_several_keys_keeps_its_first_one() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let held = acquired(Lock::new("b").ttl(HOUR).manager(&locks)).await;
     let both = Lock::many(["a", "b"]).ttl(HOUR).wait(2 * HOUR).manager(&locks);
     let both = spawn_blocking(move || both.acquire_blocking());

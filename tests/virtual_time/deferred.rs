@@ -25,7 +25,7 @@ async fn waiting(locks: &LockManager) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_deferred_call_runs_when_it_is_due() {
-    let (locks, start) = (LockManager::memory(), Instant::now());
+    let (locks, start) = (LockManager::isolated_memory(), Instant::now());
     let ran = Arc::new(AtomicU64::new(0));
     let (seen, manager) = (Arc::clone(&ran), locks.clone());
     let audits = DeferredFn::new("orders::audit", (argument("id"),), move |(id,): (u64,)| {
@@ -55,7 +55,7 @@ async fn a_deferred_call_runs_when_it_is_due() {
 #[tokio::test(start_paused = true)]
 async fn dead_letters_of_one_moment_are_in_the_order_in_which_they_were_given_up() {
     const IDS: [&str; 6] = ["e", "b", "f", "a", "d", "c"];
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let (deferrer, function) = (locks.deferrer(), Arc::<str>::from("orders::dead"));
     for id in IDS {
         let new = NewJob::new(Arc::clone(&function), id, "[42]", "order:42");

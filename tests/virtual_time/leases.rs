@@ -10,7 +10,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_of_an_hour_ends_by_an_hour_of_virtual_time() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let guard = acquired(lock(&locks, HOUR)).await;
     advance(HOUR - MINUTE).await;
     assert!(guard.is_held() && guard.remaining() < MINUTE);
@@ -24,7 +24,7 @@ async fn a_lease_of_an_hour_ends_by_an_hour_of_virtual_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_ends_with_its_lease() {
-    let (locks, start) = (LockManager::memory(), Instant::now());
+    let (locks, start) = (LockManager::isolated_memory(), Instant::now());
     let lost: Locked<()> = lock(&locks, HOUR).run(pending()).await;
     let Err(LockError::Lost(lost)) = lost else { panic!("{lost:?}") };
     assert_eq!(lost.cause(), LossCause::Expired);
@@ -34,7 +34,7 @@ async fn a_body_ends_with_its_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn a_renewed_lock_is_kept_for_hours() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let kept = lock(&locks, 10 * SECOND).renew().run(async {
         for _ in 0..3 {
             sleep(HOUR).await;
@@ -48,7 +48,7 @@ async fn a_renewed_lock_is_kept_for_hours() {
 
 #[tokio::test(start_paused = true)]
 async fn renewal_ends_with_the_longest_hold() {
-    let (locks, start) = (LockManager::memory(), Instant::now());
+    let (locks, start) = (LockManager::isolated_memory(), Instant::now());
     let hanging: Locked<()> = lock(&locks, 10 * SECOND).renew().max_hold(HOUR).run(pending()).await;
     assert!(matches!(hanging, Err(LockError::Lost(_))), "{hanging:?}");
     let after = start.elapsed();
@@ -58,7 +58,7 @@ async fn renewal_ends_with_the_longest_hold() {
 /// As on a machine that was suspended: time has gone by before any renewal could be sent.
 #[tokio::test(start_paused = true)]
 async fn a_renewed_lock_is_lost_by_a_jump_over_its_lease() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let guard = acquired(lock(&locks, 10 * SECOND).renew()).await;
     advance(HOUR).await;
     assert!(!guard.is_held());
@@ -67,7 +67,7 @@ async fn a_renewed_lock_is_lost_by_a_jump_over_its_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_with_a_shortest_hold_is_kept_until_then() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let held = lock(&locks, HOUR).min_hold(MINUTE).run(async {
         sleep(20 * SECOND).await;
         Locked::Ok(())
@@ -81,7 +81,7 @@ async fn a_lock_with_a_shortest_hold_is_kept_until_then() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_lock_is_released_at_once() {
-    let (locks, start) = (LockManager::memory(), Instant::now());
+    let (locks, start) = (LockManager::isolated_memory(), Instant::now());
     drop(acquired(lock(&locks, HOUR)).await);
     let next = lock(&locks, HOUR).wait(MINUTE).acquire().await.expect("released");
     assert!(start.elapsed() < 3 * SECOND, "{:?}", start.elapsed());
@@ -90,7 +90,7 @@ async fn a_dropped_lock_is_released_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_waits_by_virtual_time() {
-    let (locks, start) = (LockManager::memory(), Instant::now());
+    let (locks, start) = (LockManager::isolated_memory(), Instant::now());
     let guard = acquired(lock(&locks, 2 * HOUR)).await;
     let late = locks.shutdown(HOUR).await;
     assert!(matches!(late, Err(LockError::ShutdownTimeout { held: 1, .. })), "{late:?}");
@@ -101,7 +101,7 @@ async fn a_shutdown_waits_by_virtual_time() {
 /// Tests run side by side, each by its own clock.
 #[tokio::test]
 async fn a_clock_that_runs_is_the_real_one() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let guard = acquired(lock(&locks, HOUR)).await;
     let elsewhere = std::thread::spawn(|| {
         paused().block_on(async { sleep(10 * HOUR).await });
@@ -114,7 +114,7 @@ async fn a_clock_that_runs_is_the_real_one() {
 /// A test that pauses its clock only after its locks were made goes on by the time it had.
 #[tokio::test]
 async fn a_clock_is_paused_later_and_runs_on() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let guard = acquired(lock(&locks, HOUR)).await;
     tokio::time::pause();
     advance(HOUR / 2).await;
@@ -129,7 +129,7 @@ async fn a_clock_is_paused_later_and_runs_on() {
 /// It begins again after the runtime that it was on.
 #[test]
 fn background_work_outlives_a_runtime() {
-    static LOCKS: LazyLock<LockManager> = LazyLock::new(LockManager::memory);
+    static LOCKS: LazyLock<LockManager> = LazyLock::new(LockManager::isolated_memory);
     for _ in 0..3 {
         paused().block_on(async {
             drop(acquired(lock(&LOCKS, HOUR).wait(MINUTE).renew()).await);

@@ -6,7 +6,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_by_virtual_time() {
-    let (locks, start) = (LockManager::memory(), Instant::now());
+    let (locks, start) = (LockManager::isolated_memory(), Instant::now());
     let held = acquired(lock(&locks, 2 * HOUR)).await;
     let late = lock(&locks, MINUTE).wait(HOUR).acquire().await;
     assert!(matches!(late, Err(LockError::TimedOut { .. })), "{late:?}");
@@ -18,7 +18,7 @@ async fn a_wait_ends_by_virtual_time() {
 /// Both are callers of one manager: the lock is passed on inside the process.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_has_the_lock_when_the_holder_releases_it() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     hand_off(&locks, &locks).await;
 }
 
@@ -55,7 +55,7 @@ async fn hand_off(one: &LockManager, other: &LockManager) {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_has_the_lock_when_the_lease_ends() {
-    let (locks, start) = (LockManager::memory(), Instant::now());
+    let (locks, start) = (LockManager::isolated_memory(), Instant::now());
     let lost = acquired(lock(&locks, HOUR)).await;
     let next = lock(&locks, HOUR).wait(2 * HOUR).acquire().await.expect("free after an hour");
     let after = start.elapsed();
@@ -82,7 +82,7 @@ async fn a_dead_holder_of_another_manager_is_succeeded_when_its_lease_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn waiters_have_the_lock_in_their_order() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     let held = acquired(lock(&locks, HOUR)).await;
     let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
     for nth in 0..20 {
@@ -104,7 +104,7 @@ async fn waiters_have_the_lock_in_their_order() {
 /// long as it waits for another one: in the queue of that key, and at the store.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_waits_for_its_second_key_keeps_its_first_line() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     for is_lost in [false, true] {
         // A lease that its holder does not check ends unnoticed by the queue.
         let held = acquired(Lock::new("b").ttl(HOUR).manager(&locks)).await;

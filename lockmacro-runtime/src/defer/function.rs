@@ -196,27 +196,27 @@ impl<A> DeferredFn<A> {
     /// # use lockmacro_runtime::defer::{DeferredFn, argument};
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// # let audits = DeferredFn::new("orders.audit", (argument("id"),), |(_,): (u64,)| async {});
     /// let order = Lock::new("order:42").manager(&locks);
     /// let _guard = order.clone().acquire().await?;
     /// let busy = order.acquire().await.expect_err("it is held");
-    /// let stored = audits.manager(&locks).later(busy, (42,)).await;
+    /// let stored = audits.manager(&locks).defer(busy, (42,)).await;
     /// assert!(matches!(stored, LockError::Deferred { .. }));
     /// # Ok(()) }
     /// ```
     ///
     /// # Cancellation
     /// When the future is dropped, the call may have been stored.
-    pub async fn later(self, busy: LockError, arguments: A) -> LockError {
+    pub async fn defer(self, busy: LockError, arguments: A) -> LockError {
         match self.new_job(&busy, &arguments) {
             Ok((manager, job)) => deferred(busy, manager.deferrer().put(job).await),
             Err(error) => error,
         }
     }
 
-    /// Stores a call as [`later`](DeferredFn::later) does, in code that is not async.
-    pub fn later_blocking(self, busy: LockError, arguments: A) -> LockError {
+    /// Stores a call as [`defer`](DeferredFn::defer) does, in code that is not async.
+    pub fn defer_blocking(self, busy: LockError, arguments: A) -> LockError {
         let (manager, job) = match self.new_job(&busy, &arguments) {
             Ok(new) => new,
             Err(error) => return error,

@@ -76,7 +76,7 @@ impl JobRun {
                     // A call that blocks cannot be stopped: its lease expires later.
                     _ = interrupt.wait_for(|interrupt| *interrupt) => match self.function.blocking {
                         true => return,
-                        false => Settled::Untried,
+                        false => Settled::Returned,
                     },
                 },
             }
@@ -97,7 +97,7 @@ impl JobRun {
         match ended {
             CallEnd::Done => Settled::Done,
             // The shutdown may be the reason of the failure.
-            _ if self.manager.core().shutdown.is_closed() => Settled::Untried,
+            _ if self.manager.core().shutdown.is_closed() => Settled::Returned,
             CallEnd::Busy { error, left } => match self.function.when_busy(busy, left) {
                 Some(delay) => Settled::Busy { delay, error: shortened(error) },
                 None => dead(format!("its lock could not be acquired {busy} times: {error}")),
@@ -163,7 +163,7 @@ impl JobRun {
 
     async fn settle_once(&self, how: Settled) -> Result<bool, LockError> {
         let job = self.job.clone();
-        if how != Settled::Untried || self.manager.core().jobs.1 {
+        if how != Settled::Returned || self.manager.core().jobs.1 {
             return self.deferrer.settle(job, how).await;
         }
         // The background thread releases the locks of the body first, so that on the same server

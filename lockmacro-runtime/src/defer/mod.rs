@@ -64,6 +64,8 @@ pub use function::DeferredFn;
 pub use outcome::JobOutcome;
 pub use worker::Worker;
 
-pub use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions};
+pub use crate::jobs::call::{
+    Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions, When,
+};
 pub use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 pub use crate::jobs::limits::{DEAD_MAX, WAITING_MAX};

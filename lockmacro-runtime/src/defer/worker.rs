@@ -52,7 +52,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// # use lockmacro_runtime::defer::{DeferredFn, Worker, argument};
 /// # async fn audit_order(id: u64) -> Result<(), LockError> { Ok(()) }
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-/// # let locks = LockManager::memory();
+/// # let locks = LockManager::isolated_memory();
 /// let audits = DeferredFn::new("orders::audit", (argument("id"),), |(id,)| audit_order(id));
 /// let worker = Worker::new(&locks)
 ///     .register(audits)
@@ -82,7 +82,7 @@ impl Worker {
     /// ```
     /// # use lockmacro_runtime::defer::Worker;
     /// # use lockmacro_runtime::LockManager;
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let worker = Worker::new(&locks).concurrency(4);
     /// ```
     pub fn new(manager: &LockManager) -> Self {
@@ -97,7 +97,7 @@ impl Worker {
     /// ```
     /// # use lockmacro_runtime::LockManager;
     /// # use lockmacro_runtime::defer::{DeferredFn, Worker, argument};
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let audits = DeferredFn::new("orders.audit", (argument("id"),), |(id,): (u64,)| async move {
     ///     println!("order {id}");
     /// });
@@ -116,7 +116,7 @@ impl Worker {
     /// ```
     /// # use lockmacro_runtime::defer::Worker;
     /// # use lockmacro_runtime::LockManager;
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let worker = Worker::new(&locks).concurrency(8);
     /// ```
     pub fn concurrency(mut self, most: usize) -> Self {
@@ -131,7 +131,7 @@ impl Worker {
     /// # use std::time::Duration;
     /// # use lockmacro_runtime::defer::Worker;
     /// # use lockmacro_runtime::LockManager;
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let worker = Worker::new(&locks).lease(Duration::from_secs(120));
     /// ```
     pub fn lease(mut self, lease: Duration) -> Self {
@@ -148,7 +148,7 @@ impl Worker {
     /// # use std::time::Duration;
     /// # use lockmacro_runtime::defer::Worker;
     /// # use lockmacro_runtime::LockManager;
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let worker = Worker::new(&locks).grace(Duration::from_secs(10));
     /// ```
     pub fn grace(mut self, grace: Duration) -> Self {
@@ -163,7 +163,7 @@ impl Worker {
     /// # use lockmacro_runtime::defer::Worker;
     /// # use lockmacro_runtime::{LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let working = tokio::spawn(Worker::new(&locks).run());
     /// locks.shutdown(Duration::from_secs(5)).await?; // ends the worker as well
     /// # drop(working);
@@ -251,7 +251,7 @@ impl Worker {
                 permit = Arc::clone(&free).acquire_owned() => permit.ok(),
             };
             let (functions, most) = (functions.clone(), 1 + free.available_permits());
-            let options = TakeOptions { functions, most, lease: self.lease };
+            let options = TakeOptions { functions, limit: most, lease: self.lease };
             let mut stop_waiting = stopped.clone();
             let stop_waiting = async move {
                 // An error means that the sender is gone: the worker stops then as well.

@@ -94,16 +94,16 @@ pub struct Job {
     /// The key that was busy.
     pub key: String,
     /// The number of attempts, this one included. An attempt that was settled as
-    /// [`Busy`](Settled::Busy) or [`Untried`](Settled::Untried) does not count.
+    /// [`Busy`](Settled::Busy) or [`Returned`](Settled::Returned) does not count.
     pub attempt: u32,
     /// How often its lock was not acquired before.
     pub busy: u32,
     /// How often it was taken, or any other number that is different each time the call is taken.
-    pub taken: u64,
+    pub claim: u64,
 }
 
 impl Job {
-    /// Makes a call that was never taken: `attempt`, `busy` and `taken` are 0. Set them before a
+    /// Makes a call that was never taken: `attempt`, `busy` and `claim` are 0. Set them before a
     /// worker is given the call.
     ///
     /// ```
@@ -111,7 +111,7 @@ impl Job {
     ///
     /// let mut job = Job::new("orders::audit", "7f3a", "[42]", "order:42");
     /// job.attempt += 1;
-    /// job.taken += 1;
+    /// job.claim += 1;
     /// ```
     pub fn new(
         function: impl Into<Arc<str>>,
@@ -121,7 +121,7 @@ impl Job {
     ) -> Self {
         let (function, id) = (function.into(), id.into());
         let (arguments, key) = (arguments.into(), key.into());
-        Self { function, id, arguments, key, attempt: 0, busy: 0, taken: 0 }
+        Self { function, id, arguments, key, attempt: 0, busy: 0, claim: 0 }
     }
 }
 
@@ -132,7 +132,7 @@ pub struct TakeOptions {
     /// The functions whose calls are taken.
     pub functions: Vec<Arc<str>>,
     /// The largest number of calls.
-    pub most: usize,
+    pub limit: usize,
     /// How long the calls belong to the worker, unless it renews the lease.
     pub lease: Duration,
 }
@@ -149,10 +149,10 @@ impl TakeOptions {
     /// ```
     pub fn new(
         functions: impl IntoIterator<Item: Into<Arc<str>>>,
-        most: usize,
+        limit: usize,
         lease: Duration,
     ) -> Self {
-        Self { functions: functions.into_iter().map(Into::into).collect(), most, lease }
+        Self { functions: functions.into_iter().map(Into::into).collect(), limit, lease }
     }
 }
 
@@ -186,7 +186,7 @@ pub enum Settled {
         error: String,
     },
     /// It is due again at once, and does not count as tried: `attempt` is one less.
-    Untried,
+    Returned,
 }
 
 impl Settled {
@@ -248,6 +248,22 @@ impl JobState {
     }
 }
 
+/// A moment, as seen from now. The variants are complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// It is now, or this long from now.
+    In(Duration),
+    /// It was this long ago.
+    Ago(Duration),
+}
+
+impl When {
+    pub(crate) fn from_millis(millis: i64) -> Self {
+        let distance = Duration::from_millis(millis.unsigned_abs());
+        if millis < 0 { When::Ago(distance) } else { When::In(distance) }
+    }
+}
+
 /// A call in a list. Its `Debug` shows the length of the arguments, and not the arguments.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -266,25 +282,25 @@ pub struct JobInfo {
     pub busy: u32,
     /// The last error; a long one is cut to about 2 KiB.
     pub error: Option<String>,
-    /// The time from now in milliseconds: until a waiting call is due, until the lease of a running
-    /// call ends, or, negative, since a call became a dead letter.
-    pub in_millis: i64,
+    /// When a waiting call is due, the lease of a running call ends, or a call became a dead letter.
+    pub when: When,
 }
 
 impl JobInfo {
     /// Makes the entry of a call in a list, without an error. Set the error if there was one.
     ///
     /// ```
-    /// use lockmacro_runtime::defer::{Job, JobInfo, Page};
+    /// # use std::time::Duration;
+    /// use lockmacro_runtime::defer::{Job, JobInfo, Page, When};
     ///
     /// let waiting = Job::new("orders::audit", "7f3a", "[42]", "order:42");
-    /// let mut info = JobInfo::new(waiting, 30_000);
+    /// let mut info = JobInfo::new(waiting, When::In(Duration::from_secs(30)));
     /// info.error = Some("out of stock".to_owned());
     /// let page = Page::new(1, vec![info]);
     /// ```
-    pub fn new(job: Job, in_millis: i64) -> Self {
-        let Job { function, id, arguments, key, attempt, busy, taken: _ } = job;
-        Self { function, id, arguments, key, attempts: attempt, busy, error: None, in_millis }
+    pub fn new(job: Job, when: When) -> Self {
+        let Job { function, id, arguments, key, attempt, busy, claim: _ } = job;
+        Self { function, id, arguments, key, attempts: attempt, busy, error: None, when }
     }
 }
 
@@ -302,9 +318,10 @@ impl Page {
     /// Makes a page of a list of `total` calls.
     ///
     /// ```
-    /// # use lockmacro_runtime::defer::{Job, JobInfo, Page};
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::defer::{Job, JobInfo, Page, When};
     /// let first = Job::new("orders::audit", "7f3a", "[42]", "order:42");
-    /// let page = Page::new(10, vec![JobInfo::new(first, 0)]);
+    /// let page = Page::new(10, vec![JobInfo::new(first, When::In(Duration::ZERO))]);
     /// # assert_eq!(page.jobs.len(), 1);
     /// ```
     pub fn new(total: usize, jobs: Vec<JobInfo>) -> Self {
@@ -330,8 +347,8 @@ macro_rules! without_arguments {
 
 without_arguments! {
     NewJob { function, id, key, delay, unique, attempts }
-    Job { function, id, key, attempt, busy, taken }
-    JobInfo { function, id, key, attempts, busy, error, in_millis }
+    Job { function, id, key, attempt, busy, claim }
+    JobInfo { function, id, key, attempts, busy, error, when }
 }
 
 #[cfg(test)]
@@ -358,7 +375,7 @@ mod tests {
             key: key(),
             attempt: 1,
             busy: 0,
-            taken: 1,
+            claim: 1,
         };
         let info = JobInfo {
             function: function(),
@@ -368,7 +385,7 @@ mod tests {
             attempts: 1,
             busy: 0,
             error: None,
-            in_millis: 0,
+            when: When::from_millis(0),
         };
         for shown in [format!("{new:?}"), format!("{job:?}"), format!("{info:?}")] {
             assert!(!shown.contains("secret"), "{shown}");

@@ -30,7 +30,7 @@ pub type StopWaiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 ///
 /// - A stored call is given to workers until one of them has settled it, so it runs at least once.
 /// - No call is given to a second worker while the lease of the first one lasts.
-/// - A worker that has lost a call, which [`Job::taken`] shows, cannot change the call any more.
+/// - A worker that has lost a call, which [`Job::claim`] shows, cannot change the call any more.
 /// - Only the queue's own clock decides. The clocks of clients do not.
 ///
 /// Any number of callers may call the methods at the same time. A caller may repeat a call with the
@@ -72,11 +72,11 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     /// call that always fails still ends.
     ///
     /// # Errors
-    /// [`Unavailability::QueueFull`](crate::Unavailability::QueueFull) when too many calls wait.
+    /// [`Unavailability::TooManyDeferred`](crate::Unavailability::TooManyDeferred) when too many calls wait.
     fn put(&self, job: NewJob) -> Answer<'_, Stored>;
 
     /// Takes calls that are due, the earliest first: at least one, and at most
-    /// [`most`](TakeOptions::most).
+    /// [`limit`](TakeOptions::limit).
     ///
     /// It waits until a call is due. When `stop` is ready, it returns the calls that it has, which
     /// may be none. A call whose lease has ended is due again, or becomes a dead letter when its
@@ -96,7 +96,7 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     /// was removed.
     fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool>;
 
-    /// Lists up to `most` calls of a function in the order of their times, after skipping `first`
+    /// Lists up to `limit` calls of a function in the order of their times, after skipping `first`
     /// of them.
     ///
     /// Fewer calls are listed where they are large, but at least one if there is one. Continue
@@ -106,7 +106,7 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
         function: Arc<str>,
         state: JobState,
         first: usize,
-        most: usize,
+        limit: usize,
     ) -> Answer<'_, Page>;
 
     /// Makes a dead letter or a waiting call due at once, with all its attempts. Returns whether
@@ -116,23 +116,23 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     /// Removes a dead letter or a waiting call. Returns whether there was such a call.
     fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool>;
 
-    /// Makes up to `most` dead letters due at once as [`retry`](Deferrer::retry) does, the oldest
+    /// Makes up to `limit` dead letters due at once as [`retry`](Deferrer::retry) does, the oldest
     /// first and at most 1,000. Returns their number.
     ///
     /// To retry all of them, repeat the call until the numbers add up to their
     /// [total](Page::total).
     ///
     /// The default implementation retries one after another.
-    fn retry_dead(&self, function: Arc<str>, most: usize) -> Answer<'_, usize> {
-        Box::pin(amend_dead(self, function, most, Self::retry))
+    fn retry_dead(&self, function: Arc<str>, limit: usize) -> Answer<'_, usize> {
+        Box::pin(amend_dead(self, function, limit, Self::retry))
     }
 
-    /// Removes up to `most` dead letters, the oldest first and at most 1,000. Returns their number.
+    /// Removes up to `limit` dead letters, the oldest first and at most 1,000. Returns their number.
     ///
     /// The queues of this crate also remove dead letters whose id is not UTF-8, which only another
     /// program can have written. The default implementation removes one after another.
-    fn remove_dead(&self, function: Arc<str>, most: usize) -> Answer<'_, usize> {
-        Box::pin(amend_dead(self, function, most, Self::remove))
+    fn remove_dead(&self, function: Arc<str>, limit: usize) -> Answer<'_, usize> {
+        Box::pin(amend_dead(self, function, limit, Self::remove))
     }
 }
 
@@ -140,11 +140,11 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
 async fn amend_dead<D: Deferrer + ?Sized>(
     deferrer: &D,
     function: Arc<str>,
-    most: usize,
+    limit: usize,
     amend: for<'a> fn(&'a D, Arc<str>, String) -> Answer<'a, bool>,
 ) -> Result<usize, LockError> {
-    let most = most.min(AMENDED_MAX);
-    let dead = deferrer.list(Arc::clone(&function), JobState::Dead, 0, most).await?;
+    let limit = limit.min(AMENDED_MAX);
+    let dead = deferrer.list(Arc::clone(&function), JobState::Dead, 0, limit).await?;
     let mut done = 0;
     for job in dead.jobs {
         done += usize::from(amend(deferrer, Arc::clone(&function), job.id).await?);

@@ -11,7 +11,7 @@ use tokio::select;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
-use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions};
+use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions, When};
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{DEAD_MAX, WAITING_MAX, abandoned, full, note_abandoned};
 use crate::value::error::LockError;
@@ -77,7 +77,7 @@ impl MemoryJobs {
         for function in &options.functions {
             let Some(queue) = queues.get_mut(function) else { continue };
             dead.extend(queue.lapse(now).into_iter().map(|(id, times)| (function, id, times)));
-            taken.extend(queue.take(options.most - taken.len(), options.lease, now));
+            taken.extend(queue.take(options.limit - taken.len(), options.lease, now));
             again = again.into_iter().chain(queue.next_due()).min();
         }
         drop(queues);
@@ -136,10 +136,10 @@ impl Deferrer for MemoryJobs {
         function: Arc<str>,
         state: JobState,
         first: usize,
-        most: usize,
+        limit: usize,
     ) -> Answer<'_, Page> {
         let (now, queues) = (self.now(), self.0.queues.lock());
-        let page = queues.get(&function).map(|queue| queue.list(state, first, most, now));
+        let page = queues.get(&function).map(|queue| queue.list(state, first, limit, now));
         Box::pin(ready(Ok(page.unwrap_or_else(|| Page::new(0, Vec::new())))))
     }
 
@@ -175,7 +175,7 @@ struct Call {
     unique: bool,
     /// How often the call may be taken without being settled, and once more.
     attempts: u32,
-    /// The value of `job.taken` when it was settled last.
+    /// The value of `job.claim` when it was settled last.
     settled: u64,
     error: Option<String>,
 }
@@ -210,7 +210,7 @@ impl Queue {
         while let Some(id) = self.due(JobState::Running, now)
             && let Some(call) = self.calls.get(&id)
         {
-            let unsettled = call.job.taken - call.settled;
+            let unsettled = call.job.claim - call.settled;
             if unsettled <= u64::from(call.attempts) {
                 self.set_state(&id, JobState::Waiting, now, now);
             } else {
@@ -221,16 +221,16 @@ impl Queue {
         dead
     }
 
-    /// Takes up to `most` calls that are due.
-    fn take(&mut self, most: usize, lease: Duration, now: Duration) -> Vec<Job> {
+    /// Takes up to `limit` calls that are due.
+    fn take(&mut self, limit: usize, lease: Duration, now: Duration) -> Vec<Job> {
         let mut taken = Vec::new();
-        while taken.len() < most
+        while taken.len() < limit
             && let Some(due) = self.due(JobState::Waiting, now)
         {
             self.set_state(&due, JobState::Running, now, now + lease.min(FAR));
             if let Some(Call { job, .. }) = self.calls.get_mut(&due) {
                 job.attempt += 1;
-                job.taken += 1;
+                job.claim += 1;
                 taken.push(job.clone());
             }
         }
@@ -253,16 +253,16 @@ impl Queue {
 
     fn settle(&mut self, job: &Job, how: Settled, now: Duration) -> bool {
         let Some(call) = self.taken(job) else { return false };
-        call.settled = job.taken;
+        call.settled = job.claim;
         let is_busy = matches!(how, Settled::Busy { .. });
         call.job.busy += u32::from(is_busy);
-        if is_busy || how == Settled::Untried {
+        if is_busy || how == Settled::Returned {
             call.job.attempt = call.job.attempt.saturating_sub(1);
         }
         match how {
             Settled::Done => drop(self.remove(&job.id, now)),
             Settled::Dead { error } => self.make_dead(&job.id, error, now),
-            Settled::Untried => self.set_state(&job.id, JobState::Waiting, now, now),
+            Settled::Returned => self.set_state(&job.id, JobState::Waiting, now, now),
             Settled::Again { delay, error } | Settled::Busy { delay, error } => {
                 call.error = Some(error);
                 self.set_state(&job.id, JobState::Waiting, now, now + delay.min(FAR));
@@ -271,10 +271,11 @@ impl Queue {
         true
     }
 
-    fn list(&self, state: JobState, first: usize, most: usize, now: Duration) -> Page {
+    fn list(&self, state: JobState, first: usize, limit: usize, now: Duration) -> Page {
         let listed = self.of(state).filter_map(|(_, id)| self.calls.get(id));
-        let jobs = listed.skip(first).take(most).map(|call| {
-            let info = JobInfo::new(call.job.clone(), millis(call.at) - millis(now));
+        let jobs = listed.skip(first).take(limit).map(|call| {
+            let info =
+                JobInfo::new(call.job.clone(), When::from_millis(millis(call.at) - millis(now)));
             JobInfo { error: call.error.clone(), ..info }
         });
         Page { total: self.of(state).count(), jobs: jobs.collect() }
@@ -285,8 +286,8 @@ impl Queue {
         let Some(call) = self.idle(id) else { return false };
         (call.job.attempt, call.job.busy) = (0, 0);
         // A worker that lost the call cannot settle it any more.
-        call.job.taken += 1;
-        call.settled = call.job.taken;
+        call.job.claim += 1;
+        call.settled = call.job.claim;
         self.set_state(id, JobState::Waiting, now, now);
         true
     }
@@ -304,7 +305,7 @@ impl Queue {
     /// taken it since. A unique call is excluded then, because other callers may count on it.
     fn taken(&mut self, job: &Job) -> Option<&mut Call> {
         let call = self.calls.get_mut(&job.id)?;
-        let is_its_own = call.job.taken == job.taken && call.settled != job.taken;
+        let is_its_own = call.job.claim == job.claim && call.settled != job.claim;
         (is_its_own && (call.state == JobState::Running || !call.unique)).then_some(call)
     }
 

@@ -37,6 +37,7 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
 const LONGEST_TTL: Duration = Duration::from_secs(10 * 60);
 /// Default timeout of one node of a Redlock.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+const NODE_TIMEOUT_MIN: Duration = Duration::from_millis(1);
 
 /// A builder for a [`LockManager`], from [`LockManager::builder`].
 #[derive(Debug, Clone)]
@@ -84,7 +85,7 @@ impl LockManagerBuilder {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// let locks = LockManager::builder().label("web-3").memory();
+    /// let locks = LockManager::builder().label("web-3").isolated_memory();
     /// let order = Lock::new("order:42").name("audit").manager(&locks);
     /// let _guard = order.clone().acquire().await?;
     /// let busy = order.acquire().await.expect_err("it is held");
@@ -97,7 +98,8 @@ impl LockManagerBuilder {
     }
 
     /// Sets how long a caller waits at most for a server that fails or does not answer, by default
-    /// 2 s. At least 20 ms, at most an hour.
+    /// 2 s and from 20 ms to an hour. Another time is an error when the manager is made, as for every
+    /// setting: [`LockError::InvalidSetting`].
     ///
     /// - A caller that waits for its lock waits for the server as long as for the lock.
     /// - A single command is given up after a quarter of this timeout.
@@ -114,7 +116,10 @@ impl LockManagerBuilder {
     /// # Ok(()) }
     /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout.clamp(TIMEOUT_MIN, TIMEOUT_MAX);
+        match (TIMEOUT_MIN..=TIMEOUT_MAX).contains(&timeout) {
+            true => self.timeout = timeout,
+            false => self.defaults.refuse("timeout", "set a time from 20ms to 1h"),
+        }
         self
     }
 
@@ -171,8 +176,8 @@ impl LockManagerBuilder {
     }
 
     /// Sets how long the server keeps the last [fence](crate::value::fence) of a key after the
-    /// key's last grant with a fence, by default a week. At least a day, at most ten years. Use the
-    /// same value in every process.
+    /// key's last grant with a fence, by default a week and from a day to ten years. Use the same value
+    /// in every process.
     ///
     /// Until then, each key that was locked with a fence takes about 145 bytes, and one more for
     /// each byte of the key beyond ten: a million different keys take 145 MB. After that, the next
@@ -185,11 +190,14 @@ impl LockManagerBuilder {
     /// # use std::time::Duration;
     /// # use lockmacro_runtime::LockManager;
     /// const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-    /// let locks = LockManager::builder().fence_retention(30 * DAY).memory();
+    /// let locks = LockManager::builder().fence_retention(30 * DAY).isolated_memory();
     /// # let _ = locks;
     /// ```
     pub fn fence_retention(mut self, retention: Duration) -> Self {
-        self.rules.fence_retention = retention.clamp(RETENTION_MIN, RETENTION_MAX);
+        match (RETENTION_MIN..=RETENTION_MAX).contains(&retention) {
+            true => self.rules.fence_retention = retention,
+            false => self.defaults.refuse("fence_retention", "set a time from 1d to 3650d"),
+        }
         self
     }
 
@@ -248,7 +256,7 @@ impl LockManagerBuilder {
     }
 
     /// For Redlock: sets the longest ttl of any lock of any process on these nodes, by default 10
-    /// minutes. Use the same value in every process.
+    /// minutes and from 50 ms to a day. Use the same value in every process.
     ///
     /// A node that was started less than this time ago does not vote, because it may have forgotten
     /// a lock that is still held. So after a restart a node does not vote for this time, and
@@ -262,11 +270,15 @@ impl LockManagerBuilder {
     /// let builder = LockManager::builder().longest_ttl(Duration::from_secs(30));
     /// ```
     pub fn longest_ttl(mut self, longest_ttl: Duration) -> Self {
-        self.rules.longest_ttl = longest_ttl.clamp(TTL_MIN, TTL_MAX);
+        match (TTL_MIN..=TTL_MAX).contains(&longest_ttl) {
+            true => self.rules.longest_ttl = longest_ttl,
+            false => self.defaults.refuse("longest_ttl", "set a time from 50ms to 24h"),
+        }
         self
     }
 
-    /// For Redlock: sets how long a node may take to answer, by default 50 ms and at least 1 ms.
+    /// For Redlock: sets how long a node may take to answer, by default 50 ms and from 1 ms to
+    /// a day.
     ///
     /// A node is never given longer than a tenth of the ttl, nor longer than a single command has
     /// by [`timeout`](LockManagerBuilder::timeout). The timeout has to be several times as long as
@@ -280,7 +292,10 @@ impl LockManagerBuilder {
     /// let builder = LockManager::builder().node_timeout(Duration::from_millis(20));
     /// ```
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
-        self.rules.node = node_timeout.max(Duration::from_millis(1));
+        match (NODE_TIMEOUT_MIN..=TTL_MAX).contains(&node_timeout) {
+            true => self.rules.node = node_timeout,
+            false => self.defaults.refuse("node_timeout", "set a time from 1ms to 24h"),
+        }
         self
     }
 
@@ -425,14 +440,14 @@ impl LockManagerBuilder {
         Ok(self.with(store))
     }
 
-    /// Makes a manager with locks of its own in memory, as [`LockManager::memory`] does.
+    /// Makes a manager with locks of its own in memory, as [`LockManager::isolated_memory`] does.
     /// [`replicated`](LockManagerBuilder::replicated) has no effect on it.
     ///
     /// ```
     /// # use lockmacro_runtime::LockManager;
-    /// let locks = LockManager::builder().label("web-3").memory();
+    /// let locks = LockManager::builder().label("web-3").isolated_memory();
     /// ```
-    pub fn memory(self) -> LockManager {
+    pub fn isolated_memory(self) -> LockManager {
         self.with(Store::Memory(Memory::new()))
     }
 

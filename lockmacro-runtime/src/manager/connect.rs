@@ -126,20 +126,20 @@ impl LockManager {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// let (one, other) = (LockManager::memory(), LockManager::memory());
+    /// let (one, other) = (LockManager::isolated_memory(), LockManager::isolated_memory());
     /// let _guard = Lock::new("order:42").manager(&one).acquire().await?;
     /// assert!(Lock::new("order:42").manager(&other).acquire().await.is_ok());
     /// # Ok(()) }
     /// ```
-    pub fn memory() -> Self {
-        Self::builder().memory()
+    pub fn isolated_memory() -> Self {
+        Self::builder().isolated_memory()
     }
 
     /// Returns a builder for a manager with other settings than the default ones.
     ///
     /// ```
     /// # use lockmacro_runtime::LockManager;
-    /// let locks = LockManager::builder().label("web-3").memory();
+    /// let locks = LockManager::builder().label("web-3").isolated_memory();
     /// ```
     pub fn builder() -> LockManagerBuilder {
         LockManagerBuilder::new()

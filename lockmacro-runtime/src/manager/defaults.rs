@@ -46,7 +46,7 @@ impl LockManagerBuilder {
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// let builder = LockManager::builder().default_wait(Duration::from_millis(20));
-    /// let locks = builder.memory();
+    /// let locks = builder.isolated_memory();
     /// let held = Lock::new("report").manager(&locks).acquire().await?;
     /// let waited = Lock::new("report").manager(&locks).acquire().await;
     /// assert!(matches!(waited, Err(LockError::TimedOut { .. })));
@@ -93,7 +93,7 @@ impl LockManagerBuilder {
     ///   metrics, in [`LockGuard::key`](crate::LockGuard::key), and in the names of deferred
     ///   functions.
     /// - Code names keys without the prefix, also in [`LockGuard::of`](crate::LockGuard::of).
-    ///   Inspection (the tool `lockmacro`, `LockManager::held`) takes the whole key.
+    ///   Inspection (the tool `lockmacro`, `LockManager::inspect_locks`) takes the whole key.
     /// - It has at most 256 bytes, which count for the key's limit of 1,024 bytes. It contains no
     ///   `{` and `}`, which would move every key to one slot of a cluster, and does not begin with
     ///   `lm1:`. With any other prefix connecting fails with
@@ -125,7 +125,7 @@ impl LockManagerBuilder {
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// let at_most = Duration::from_secs(2);
-    /// let locks = LockManager::builder().retry_after(Duration::ZERO..=at_most).memory();
+    /// let locks = LockManager::builder().retry_after(Duration::ZERO..=at_most).isolated_memory();
     /// let lock = Lock::new("report").manager(&locks);
     /// let held = lock.clone().acquire().await?;
     /// let busy = lock.acquire().await.expect_err("it is held");

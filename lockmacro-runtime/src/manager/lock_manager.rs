@@ -87,7 +87,7 @@ impl LockManager {
     /// # use lockmacro_runtime::{LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// assert_eq!(LockManager::installed().err(), Some(LockError::NotInstalled));
-    /// LockManager::memory().scope(async { assert!(LockManager::installed().is_ok()) }).await;
+    /// LockManager::isolated_memory().scope(async { assert!(LockManager::installed().is_ok()) }).await;
     /// # Ok(()) }
     /// ```
     ///
@@ -108,7 +108,7 @@ impl LockManager {
     /// # use std::time::Duration;
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let guard = Lock::new("order:42").manager(&locks).acquire().await?;
     /// drop(guard); // released in the background
     /// locks.shutdown(Duration::from_secs(5)).await?;
@@ -151,7 +151,7 @@ impl LockManager {
     /// }
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// let locks = LockManager::memory();
+    /// let locks = LockManager::isolated_memory();
     /// locks.scope(async {
     ///     let held = Lock::new("order:42").acquire().await?;
     ///     assert!(audit_order(42).await.is_err_and(|error| error.is_busy()));
@@ -172,7 +172,7 @@ impl LockManager {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # fn main() -> Result<(), LockError> {
-    /// let locks = LockManager::memory();
+    /// let locks = LockManager::isolated_memory();
     /// let guard = locks.scope_blocking(|| Lock::new("order:42").acquire_blocking())?;
     /// guard.release_blocking()
     /// # }
@@ -209,7 +209,7 @@ impl LockManager {
     /// ```
     /// # use lockmacro_runtime::LockManager;
     /// assert!(LockManager::disabled().is_disabled());
-    /// assert!(!LockManager::memory().is_disabled());
+    /// assert!(!LockManager::isolated_memory().is_disabled());
     /// ```
     pub fn is_disabled(&self) -> bool {
         self.core().store.excludes_nobody()
@@ -221,7 +221,7 @@ impl LockManager {
     /// ```no_run
     /// # use lockmacro_runtime::defer::JobState;
     /// # use lockmacro_runtime::{LockError, LockManager};
-    /// # async fn look(locks: LockManager) -> Result<(), LockError> {
+    /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
     /// let dead = locks.deferrer().list("orders.audit".into(), JobState::Dead, 0, 100).await?;
     /// println!("{} dead letters", dead.total);
     /// # Ok(()) }

@@ -20,7 +20,7 @@ impl<F> Lock<F> {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let audited = Lock::new("order:42").manager(&locks).run(async { Ok::<_, LockError>(7) });
     /// assert_eq!(audited.await?, 7);
     /// # Ok(()) }
@@ -46,7 +46,7 @@ impl<F> Lock<F> {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let order = Lock::new("order:42").manager(&locks);
     /// let _guard = order.clone().acquire().await?;
     /// assert_eq!(order.run_or_skip(async { Some(7) }).await, None);
@@ -66,7 +66,7 @@ impl<F> Lock<F> {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let order = Lock::new("order:42").manager(&locks);
     /// assert_eq!(order.run_blocking(|| Ok::<_, LockError>(7))?, 7);
     /// # Ok(()) }
@@ -80,7 +80,7 @@ impl<F> Lock<F> {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let order = Lock::new("order:42").manager(&locks);
     /// let _guard = order.clone().acquire_blocking()?;
     /// assert_eq!(order.run_blocking_or_skip(|| Some(7)), None);
@@ -101,7 +101,7 @@ impl<F> Lock<F> {
     /// # use std::time::Duration;
     /// # use lockmacro_runtime::{Lock, LockManager, LockError, Lost};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// fn cancel_booking(lost: Lost, booked: Result<u32, LockError>) -> Result<u32, LockError> {
     ///     // … undo the booking …
     ///     booked.and(Err(lost.into()))
@@ -123,7 +123,7 @@ impl<F> Lock<F> {
     /// # use std::io;
     /// # use lockmacro_runtime::{Lock, LockManager, LockError};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> io::Result<()> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let size = Lock::new("disk:7")
     ///     .manager(&locks)
     ///     .map_err(io::Error::other)

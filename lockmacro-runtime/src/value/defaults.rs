@@ -137,7 +137,8 @@ impl Defaults {
         }
     }
 
-    fn refuse(&mut self, setting: &'static str, hint: &str) {
+    /// Notes that a setting has an invalid value, for [`usable`](Defaults::usable).
+    pub(crate) fn refuse(&mut self, setting: &'static str, hint: &str) {
         let fault = LockError::InvalidSetting { setting, detail: hint.to_owned() };
         self.fault.get_or_insert_with(|| Box::new(fault));
     }

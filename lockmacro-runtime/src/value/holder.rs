@@ -17,7 +17,7 @@ use crate::value::escaped::Escaped;
 /// ```
 /// # use lockmacro_runtime::{Lock, LockError, LockManager};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-/// let locks = LockManager::builder().label("web-3").memory();
+/// let locks = LockManager::builder().label("web-3").isolated_memory();
 /// let lock = Lock::new("order:42").name("audit").manager(&locks);
 /// let guard = lock.clone().holder_note("Ann Example").acquire().await?;
 /// let Err(LockError::Busy { holder, .. }) = lock.acquire().await else { panic!("it is held") };

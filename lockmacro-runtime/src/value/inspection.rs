@@ -5,62 +5,62 @@ use std::time::{Duration, SystemTime};
 use crate::value::key::LockKey;
 use crate::value::token::Token;
 
-/// Most odd keys in a result.
-pub const ODD_MAX: usize = 100;
+/// Most skipped keys in a listing.
+pub const SKIPPED_MAX: usize = 100;
 
 /// The result of a search for locks or waiters.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Found<T> {
+pub struct Listing<T> {
     /// Locks by key, or waiters by rank.
-    pub found: Vec<T>,
-    /// Keys that were skipped, or have an unexpected value: the first [`ODD_MAX`].
-    pub odd: Vec<Odd>,
+    pub items: Vec<T>,
+    /// Keys that were skipped, or have an unexpected value: the first [`SKIPPED_MAX`].
+    pub skipped: Vec<Skipped>,
     /// Whether there are more than the caller's limit.
-    pub more: bool,
+    pub truncated: bool,
 }
 
-impl<T> Found<T> {
-    /// Makes a complete result without odd keys, for tests of code that handles one.
+impl<T> Listing<T> {
+    /// Makes a complete result without skipped keys, for tests of code that handles one.
     ///
     /// ```
-    /// use lockmacro_runtime::inspect::{Found, HeldLock};
+    /// use lockmacro_runtime::inspect::{Listing, HeldLock};
     ///
-    /// fn shown(held: &Found<HeldLock>) -> String {
-    ///     format!("{} locks{}", held.found.len(), if held.more { ", and more" } else { "" })
+    /// fn shown(held: &Listing<HeldLock>) -> String {
+    ///     format!("{} locks{}", held.items.len(), if held.truncated { ", and more" } else { "" })
     /// }
     ///
-    /// let mut held = Found::new(vec![HeldLock::new("order:42")]);
-    /// held.more = true;
+    /// let mut held = Listing::new(vec![HeldLock::new("order:42")]);
+    /// held.truncated = true;
     /// assert_eq!(shown(&held), "1 locks, and more");
     /// ```
-    pub fn new(found: Vec<T>) -> Self {
-        Self { found, odd: Vec::new(), more: false }
+    pub fn new(items: Vec<T>) -> Self {
+        Self { items, skipped: Vec::new(), truncated: false }
     }
 }
 
 /// A key with an unexpected value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Odd {
+pub struct Skipped {
     /// The key. Bytes that are no text are replaced.
     pub key: String,
     /// The unexpected finding.
-    pub what: String,
+    pub reason: String,
 }
 
-impl Odd {
-    /// Makes an odd key, for tests of code that handles one.
+impl Skipped {
+    /// Makes a skipped key, for tests of code that handles one.
     ///
     /// ```
-    /// use lockmacro_runtime::inspect::{Found, Odd};
+    /// use lockmacro_runtime::inspect::{Listing, Skipped};
     ///
-    /// let mut functions = Found::new(vec!["orders::audit".to_owned()]);
-    /// functions.odd.push(Odd::new("lm1:jobs:x", "it is a list"));
-    /// assert_eq!(functions.odd[0].what, "it is a list");
+    /// let mut functions = Listing::new(vec!["orders::audit".to_owned()]);
+    /// functions.skipped.push(Skipped::new("lm1:jobs:x", "it is a list"));
+    /// assert_eq!(functions.skipped[0].reason, "it is a list");
     /// ```
-    pub fn new(key: impl Into<String>, what: impl Into<String>) -> Self {
-        Self { key: key.into(), what: what.into() }
+    pub fn new(key: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { key: key.into(), reason: reason.into() }
     }
 }
 
@@ -92,7 +92,7 @@ pub struct HeldLock {
 
 impl HeldLock {
     /// Makes a lock of which nothing but its key is known, for tests of code that handles one. As
-    /// no holder is known, [`take_away`](crate::LockManager::take_away) refuses it with
+    /// no holder is known, [`force_release`](crate::LockManager::force_release) refuses it with
     /// [`LockError::KeyNotALock`](crate::LockError::KeyNotALock).
     ///
     /// ```

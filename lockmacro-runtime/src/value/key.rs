@@ -71,7 +71,7 @@ impl LockKey {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let book = |account: &str| {
     ///     Lock::many([LockKey::from("rates").shared(), account.into()]).manager(&locks)
     /// };
@@ -135,7 +135,7 @@ impl LockKey {
     }
 
     /// A key that was read from a server; `None` for one of the engine's own.
-    #[cfg(feature = "look")]
+    #[cfg(feature = "inspect")]
     pub(crate) fn found(text: String) -> Option<Self> {
         let extra = Extra { whole: Some("".into()), ..Extra::default() };
         (!text.starts_with(RESERVED)).then(|| Self { extra: Some(Box::new(extra)), ..text.into() })

@@ -9,7 +9,7 @@ use crate::value::key::{Listed, LockKey};
 /// # use std::time::Duration;
 /// # use lockmacro_runtime::{Lock, LockError, LockManager};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-/// # let locks = LockManager::memory();
+/// # let locks = LockManager::isolated_memory();
 /// let order = Lock::new("order:42").ttl(Duration::from_millis(50)).manager(&locks);
 /// let body = async {
 ///     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -98,7 +98,7 @@ impl LossCause {
 /// # use std::time::Duration;
 /// # use lockmacro_runtime::{Lock, LockError, LockManager, OnLost};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-/// # let locks = LockManager::memory();
+/// # let locks = LockManager::isolated_memory();
 /// let order = Lock::new("order:42").ttl(Duration::from_millis(50)).manager(&locks);
 /// let late = async {
 ///     tokio::time::sleep(Duration::from_millis(80)).await;

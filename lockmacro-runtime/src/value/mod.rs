@@ -8,7 +8,7 @@ pub(crate) mod error;
 pub(crate) mod escaped;
 pub mod fence;
 pub(crate) mod holder;
-#[cfg(feature = "look")]
+#[cfg(feature = "inspect")]
 pub(crate) mod inspection;
 pub(crate) mod key;
 pub(crate) mod limits;

@@ -32,7 +32,7 @@ use crate::value::mode::{Mode, PERMITS_MAX};
 /// pub const DRAFTS: LockPolicy = ORDERS.wait(Duration::ZERO);
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-/// # let locks = LockManager::memory();
+/// # let locks = LockManager::isolated_memory();
 /// let guard = Lock::new("order:42").policy(ORDERS).manager(&locks).acquire().await?;
 /// let busy = Lock::new("order:42").policy(DRAFTS).manager(&locks).acquire().await;
 /// assert!(matches!(busy, Err(LockError::Busy { .. })));

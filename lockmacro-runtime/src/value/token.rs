@@ -61,7 +61,7 @@ impl Token {
     }
 
     /// A token read from a server; `None` for a value of another format.
-    #[cfg(feature = "look")]
+    #[cfg(feature = "inspect")]
     pub(crate) fn found(stored: &[u8]) -> Option<Self> {
         label_of(stored)
             .and_then(|_| std::str::from_utf8(stored).ok())

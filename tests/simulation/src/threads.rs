@@ -84,7 +84,7 @@ impl Seen {
 
     /// Handles of all holders until now.
     fn handles(&self) -> Vec<LockGuard> {
-        self.holders.lock().expect("no panic").iter().map(LockGuard::share).collect()
+        self.holders.lock().expect("no panic").iter().map(LockGuard::handle).collect()
     }
 }
 
@@ -174,7 +174,7 @@ fn call(seen: &Seen, locks: &LockManager, key: &str, may_be_lost: bool, random: 
             None => continue,
         };
         let others = seen.handles();
-        seen.holders.lock().expect("no panic").push(guard.share());
+        seen.holders.lock().expect("no panic").push(guard.handle());
         if others.iter().any(LockGuard::is_held) && guard.is_held() {
             seen.fails("exclusion", "two callers hold the lock");
         }

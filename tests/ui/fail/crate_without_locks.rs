@@ -17,16 +17,4 @@ async fn crate_that_has_no_locks(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-mod older {
-    #[allow(unused_imports)]
-    pub use lockmacro_runtime::{Lock, LockKey};
-
-    pub mod __same_version_as_lockmacro_0_0_9 {}
-}
-
-#[distributed_lock(key = "order:<id>", ttl = "300s", crate = crate::older)]
-async fn runtime_of_another_version(id: u64) -> Result<u64, LockError> {
-    Ok(id)
-}
-
 fn main() {}

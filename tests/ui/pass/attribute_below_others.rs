@@ -3,13 +3,13 @@
 use lockmacro_runtime::{LockError, LockManager, distributed_lock};
 
 /// The whole program under one lock.
-#[distributed_lock(key = "migration", ttl = "30s", manager = &LockManager::memory())]
+#[distributed_lock(key = "migration", ttl = "30s", manager = &LockManager::isolated_memory())]
 #[tokio::main]
 async fn main() -> Result<(), LockError> {
     inner().await
 }
 
-#[distributed_lock(key = "migration", ttl = "30s", manager = &LockManager::memory())]
+#[distributed_lock(key = "migration", ttl = "30s", manager = &LockManager::isolated_memory())]
 async fn inner() -> Result<(), LockError> {
     Ok(())
 }

@@ -24,7 +24,7 @@ async unsafe fn audit_async(locks: &LockManager) -> Result<bool, LockError> {
 
 #[test]
 fn an_unsafe_function_is_locked() {
-    let locks = LockManager::memory();
+    let locks = LockManager::isolated_memory();
     assert_eq!(unsafe { audit(&locks, &42) }.unwrap(), (true, 42));
     assert_eq!(unsafe { audit(&locks, &42) }.unwrap(), (true, 42));
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -43,7 +43,7 @@ uses! {
     "fence" "Locks have fences. This needs no further right." => Fence,
     "several" "Locks have several keys. This needs no further right." => Several,
     "defer" "Busy calls of any function are deferred and run by workers." => Defer,
-    "look" "Locks are inspected, and deferred calls if these are used." => Look,
+    "inspect" "Locks are inspected, and deferred calls if these are used." => Inspect,
     "replicated" "Locks count once replicas have acknowledged them." => ReplicaAcks,
     "redlock" "The server is a node of a Redlock." => Redlock,
     "cluster" "The server is a node of a cluster." => Cluster,
@@ -73,7 +73,7 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
         }
         called.extend(scripts::jobs::ALL);
     }
-    if has(Use::Look) {
+    if has(Use::Inspect) {
         called.extend(scripts::inspect::ALL);
     }
     let receives = has(Use::Wait) || has(Use::Defer);
@@ -82,7 +82,7 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
     }
     let more: [(bool, &[&str]); 6] = [
         (receives, &OF_WAITERS[usize::from(has(Use::Cluster))]),
-        (has(Use::Look), &["scan"]),
+        (has(Use::Inspect), &["scan"]),
         (has(Use::Cluster), &["cluster|slots", "asking"]),
         (has(Use::Database), &["select"]),
         (has(Use::Redlock), &["info"]),

@@ -1,6 +1,6 @@
 //! Locks on one Redis server, or on a cluster.
 
-#[cfg(feature = "look")]
+#[cfg(feature = "inspect")]
 pub(crate) mod acl;
 pub(crate) mod client;
 mod reply;

@@ -114,7 +114,7 @@ pub(crate) mod jobs {
 }
 
 /// The scripts that read locks.
-#[cfg(feature = "look")]
+#[cfg(feature = "inspect")]
 pub(crate) mod inspect {
     use super::Script;
 

@@ -34,7 +34,7 @@ use crate::value::time::{Instant, Moment};
 #[cfg(test)]
 use crate::value::url::Url;
 
-#[cfg(feature = "look")]
+#[cfg(feature = "inspect")]
 mod inspect;
 #[cfg(feature = "defer")]
 pub(crate) mod jobs;
@@ -292,7 +292,7 @@ impl Redis {
     }
 
     /// Calls a script until it is answered, or the budget is used up.
-    #[cfg(any(feature = "defer", feature = "look"))]
+    #[cfg(any(feature = "defer", feature = "inspect"))]
     async fn eval_until<T: redis::FromRedisValue>(
         &self,
         call: ScriptCall<'_>,

@@ -19,7 +19,7 @@ impl LockError {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let order = Lock::new("order:42").manager(&locks);
     /// let _guard = order.clone().acquire().await?;
     /// assert!(order.acquire().await.is_err_and(|error| error.is_busy()));
@@ -67,7 +67,7 @@ impl LockError {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockManager, LockError};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// # let _guard = Lock::new("order:42").manager(&locks).acquire().await?;
     /// # let id = 42;
     /// let busy = Lock::new(format!("order:{id}")).manager(&locks).acquire().await.unwrap_err();
@@ -101,7 +101,7 @@ impl LockError {
     /// # use std::time::Duration;
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// let locks = LockManager::memory();
+    /// let locks = LockManager::isolated_memory();
     /// let lock = Lock::new("order:42").ttl(Duration::from_secs(300)).manager(&locks);
     /// let guard = lock.clone().acquire().await?;
     /// let busy = lock.clone().acquire().await.expect_err("it is held");
@@ -131,7 +131,7 @@ impl LockError {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let order = Lock::new("order:42").manager(&locks);
     /// let _guard = order.clone().acquire().await?;
     /// let busy = order.acquire().await.expect_err("it is held");
@@ -153,7 +153,7 @@ impl LockError {
     /// # use std::time::Duration;
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let order = Lock::new("order:42").ttl(Duration::from_secs(300)).manager(&locks);
     /// let _guard = order.clone().acquire().await?;
     /// let busy = order.acquire().await.expect_err("it is held");
@@ -173,7 +173,7 @@ impl LockError {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// let locks = LockManager::builder().label("web-3:4711").memory();
+    /// let locks = LockManager::builder().label("web-3:4711").isolated_memory();
     /// let order = Lock::new("order:42").name("audit_order").manager(&locks);
     /// let _guard = order.clone().acquire().await?;
     /// let busy = order.acquire().await.expect_err("it is held");
@@ -190,7 +190,7 @@ impl LockError {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let order = Lock::new("order:42").holder_note("Ann Example").manager(&locks);
     /// let _guard = order.clone().acquire().await?;
     /// let busy = order.acquire().await.expect_err("it is held");
@@ -211,7 +211,7 @@ impl LockError {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::memory();
+    /// # let locks = LockManager::isolated_memory();
     /// let order = Lock::new("order:42").manager(&locks);
     /// let _guard = order.clone().acquire().await?;
     /// let busy = order.acquire().await.expect_err("it is held");
@@ -228,7 +228,7 @@ impl LockError {
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// let locks = LockManager::builder().label("web-3").memory();
+    /// let locks = LockManager::builder().label("web-3").isolated_memory();
     /// let lock = Lock::new("order:42").message("order 42 is being processed").manager(&locks);
     /// let guard = lock.clone().acquire().await?;
     /// let busy = lock.acquire().await.expect_err("it is held");

@@ -59,7 +59,7 @@ pub enum Unavailability {
     Restarted,
     /// The queue of deferred calls is full.
     #[error("its queue of deferred calls is full")]
-    QueueFull,
+    TooManyDeferred,
     /// The client's machine has no random numbers or no thread left, which a lock needs.
     #[error("this machine is out of resources")]
     Local,

@@ -150,7 +150,7 @@ pub(crate) async fn later(locks: &LockManager, busy: LockError, key: usize) -> L
     trace!("defers the call {number} under {key}");
     let began = sim().now();
     sim().deferred.calls.borrow_mut().entry(number).or_default().began = began;
-    let stored = function(locks).manager(locks).later(busy, (number, key as u64)).await;
+    let stored = function(locks).manager(locks).defer(busy, (number, key as u64)).await;
     if let LockError::Deferred { .. } = stored {
         trace!("the call {number} is stored");
         // The answer may be older than a loss.

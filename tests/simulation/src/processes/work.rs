@@ -281,7 +281,7 @@ async fn hold(
         return guard.release().await;
     }
     let body = Body::enter(worker, call, guard.remaining(), fences);
-    let shared = call.shares.then(|| guard.share());
+    let shared = call.shares.then(|| guard.handle());
     let end = tokio::time::Instant::now() + call.body;
     if call.extends {
         let extended = guard.extend(call.ttl).await;

@@ -18,7 +18,7 @@ use crate::store::redis::scripts::inspect;
 use crate::store::redis::store::jobs::CALLS;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
-use crate::value::inspection::{Found, HeldLock, ODD_MAX, Odd, QueuedWaiter};
+use crate::value::inspection::{HeldLock, Listing, QueuedWaiter, SKIPPED_MAX, Skipped};
 use crate::value::key::LockKey;
 use crate::value::token::{TOKEN_MAX, Token};
 
@@ -35,30 +35,30 @@ impl Redis {
         &self,
         pattern: &str,
         foreign: bool,
-        most: usize,
-    ) -> Result<Found<HeldLock>, LockError> {
-        let (mut locks, mut odd) = (BTreeMap::new(), Vec::new());
+        limit: usize,
+    ) -> Result<Listing<HeldLock>, LockError> {
+        let (mut locks, mut skipped) = (BTreeMap::new(), Vec::new());
         let mut scan = pin!(self.scan(pattern, "string").await?);
-        while locks.len() <= most
+        while locks.len() <= limit
             && let Some(names) = scan.try_next().await?
         {
             let keys: Vec<_> =
-                names.into_iter().filter_map(|name| usable(name, &mut odd)).collect();
-            for lock in self.look_at(&keys, &mut odd).await? {
+                names.into_iter().filter_map(|name| usable(name, &mut skipped)).collect();
+            for lock in self.look_at(&keys, &mut skipped).await? {
                 if foreign || lock.token.is_some() {
                     locks.insert(lock.key.clone(), lock);
                 }
             }
         }
-        let more = locks.len() > most;
-        Ok(Found { found: locks.into_values().take(most).collect(), odd, more })
+        let truncated = locks.len() > limit;
+        Ok(Listing { items: locks.into_values().take(limit).collect(), skipped, truncated })
     }
 
     /// The holder of one key.
     pub(crate) async fn holder(&self, key: &LockKey) -> Result<Option<HeldLock>, LockError> {
-        let mut odd = Vec::new();
-        let lock = self.look_at(slice::from_ref(key), &mut odd).await?.pop();
-        match odd.pop() {
+        let mut skipped = Vec::new();
+        let lock = self.look_at(slice::from_ref(key), &mut skipped).await?.pop();
+        match skipped.pop() {
             Some(_) if lock.is_none() => Err(LockError::KeyNotALock { key: key.clone() }),
             _ => Ok(lock),
         }
@@ -68,10 +68,10 @@ impl Redis {
     pub(crate) async fn queue(
         &self,
         key: &LockKey,
-        most: usize,
-    ) -> Result<Found<QueuedWaiter>, LockError> {
-        let most = most.clamp(1, WAITERS_MAX);
-        let (keys, args) = (slice::from_ref(key), [&*most.to_string()]);
+        limit: usize,
+    ) -> Result<Listing<QueuedWaiter>, LockError> {
+        let limit = limit.clamp(1, WAITERS_MAX);
+        let (keys, args) = (slice::from_ref(key), [&*limit.to_string()]);
         let reply: Result<(usize, Vec<WaiterReply>), _> =
             self.eval_until(inspect::QUEUE.with(keys, &args), self.budget()).await;
         let (total, waiters) = reply.map_err(|error| error.into_error(key))?;
@@ -79,32 +79,35 @@ impl Redis {
             let Holder { owner, note, .. } = Holder::of(&token, None);
             QueuedWaiter { owner, note, left: left.map(Duration::from_millis), callers }
         });
-        let found: Vec<_> = waiters.collect();
-        let more = total > found.len();
-        Ok(Found { found, odd: Vec::new(), more })
+        let items: Vec<_> = waiters.collect();
+        let truncated = total > items.len();
+        Ok(Listing { items, skipped: Vec::new(), truncated })
     }
 
     /// The functions that have deferred calls.
     #[cfg(feature = "defer")]
-    pub(crate) async fn deferred_functions(&self, most: usize) -> Result<Found<String>, LockError> {
-        let (mut functions, mut odd) = (std::collections::BTreeSet::new(), Vec::new());
+    pub(crate) async fn inspect_deferred_functions(
+        &self,
+        limit: usize,
+    ) -> Result<Listing<String>, LockError> {
+        let (mut functions, mut skipped) = (std::collections::BTreeSet::new(), Vec::new());
         let pattern = [CALLS, "*"].concat();
         let mut scan = pin!(self.scan(&pattern, "hash").await?);
-        while functions.len() <= most
+        while functions.len() <= limit
             && let Some(names) = scan.try_next().await?
         {
-            let names = names.into_iter().filter_map(|name| text(name, &mut odd));
+            let names = names.into_iter().filter_map(|name| text(name, &mut skipped));
             functions.extend(names.filter_map(|name| Some(name.strip_prefix(CALLS)?.to_owned())));
         }
-        let more = functions.len() > most;
-        Ok(Found { found: functions.into_iter().take(most).collect(), odd, more })
+        let truncated = functions.len() > limit;
+        Ok(Listing { items: functions.into_iter().take(limit).collect(), skipped, truncated })
     }
 
     /// Reads the locks on some keys; keys that are gone are left out.
     async fn look_at(
         &self,
         keys: &[LockKey],
-        odd: &mut Vec<Odd>,
+        skipped: &mut Vec<Skipped>,
     ) -> Result<Vec<HeldLock>, LockError> {
         let (mut locks, mut left) = (Vec::new(), keys);
         while !left.is_empty() {
@@ -117,7 +120,8 @@ impl Redis {
                 Err(CallError::CrossSlot) if self.at_once(few) < now.len() => continue,
                 replies => replies.map_err(|error| error.into_error(&now[0]))?,
             };
-            locks.extend(now.iter().zip(replies).filter_map(|(key, lock)| read(key, lock, odd)));
+            locks
+                .extend(now.iter().zip(replies).filter_map(|(key, lock)| read(key, lock, skipped)));
             left = &left[now.len()..];
         }
         Ok(locks)
@@ -156,16 +160,16 @@ type WaiterReply = (Vec<u8>, Option<u64>, Option<usize>);
 type LockReply = (Option<Vec<u8>>, i64, Option<usize>, usize);
 
 /// The name of a key, noted where it is not UTF-8.
-fn text(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<String> {
-    let note = |name: FromUtf8Error| note(odd, &name.into_bytes(), "its name is not UTF-8");
+fn text(name: Vec<u8>, skipped: &mut Vec<Skipped>) -> Option<String> {
+    let note = |name: FromUtf8Error| note(skipped, &name.into_bytes(), "its name is not UTF-8");
     String::from_utf8(name).map_err(note).ok()
 }
 
 /// The name of a key as the key of a lock. Notes a name that cannot be one; leaves out the engine's
 /// own keys.
-fn usable(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<LockKey> {
-    let key = LockKey::found(text(name, odd)?)?;
-    let note = |error| note(odd, key.as_str().as_bytes(), &LockError::from(error).to_string());
+fn usable(name: Vec<u8>, skipped: &mut Vec<Skipped>) -> Option<LockKey> {
+    let key = LockKey::found(text(name, skipped)?)?;
+    let note = |error| note(skipped, key.as_str().as_bytes(), &LockError::from(error).to_string());
     key.check().map_err(note).ok().map(|()| key)
 }
 
@@ -173,17 +177,17 @@ fn usable(name: Vec<u8>, odd: &mut Vec<Odd>) -> Option<LockKey> {
 fn read(
     key: &LockKey,
     (value, left, waiters, sharing): LockReply,
-    odd: &mut Vec<Odd>,
+    skipped: &mut Vec<Skipped>,
 ) -> Option<HeldLock> {
     let Some(value) = value else {
-        note(odd, key.as_str().as_bytes(), "it holds another type of value");
+        note(skipped, key.as_str().as_bytes(), "it holds another type of value");
         return None;
     };
     if left == -2 {
         return None;
     }
     if waiters.is_none() {
-        note(odd, key.as_str().as_bytes(), "its queue key holds another type of value");
+        note(skipped, key.as_str().as_bytes(), "its queue key holds another type of value");
     }
     let token = Token::found(&value);
     // It is negative for a key that does not expire.
@@ -193,8 +197,11 @@ fn read(
     Some(HeldLock { key: key.clone(), owner, note, since, left, sharing, waiters, token })
 }
 
-fn note(odd: &mut Vec<Odd>, key: &[u8], what: &str) {
-    if odd.len() < ODD_MAX {
-        odd.push(Odd { key: String::from_utf8_lossy(key).into_owned(), what: what.to_owned() });
+fn note(skipped: &mut Vec<Skipped>, key: &[u8], reason: &str) {
+    if skipped.len() < SKIPPED_MAX {
+        skipped.push(Skipped {
+            key: String::from_utf8_lossy(key).into_owned(),
+            reason: reason.to_owned(),
+        });
     }
 }

@@ -15,7 +15,7 @@ use tokio::select;
 use tokio::time::timeout;
 
 use super::Redis;
-use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions};
+use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions, When};
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{ABANDONED, DEAD_MAX, WAITING_MAX, check_size, full, note_abandoned};
 use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
@@ -83,7 +83,7 @@ impl RedisJobs {
         nth: usize,
         options: &TakeOptions,
     ) -> Result<(Vec<Job>, Duration), LockError> {
-        let (most, lease) = (options.most.min(TAKEN_MAX), options.lease);
+        let (most, lease) = (options.limit.min(TAKEN_MAX), options.lease);
         let (id, asked) = looks.open_request(nth);
         let Look { function, waiter, .. } = &looks.functions[nth];
         // Other functions must not be delayed.
@@ -162,7 +162,7 @@ impl Deferrer for RedisJobs {
 
     fn take<'a>(&'a self, options: TakeOptions, mut stop: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
         Box::pin(async move {
-            if options.most == 0 {
+            if options.limit == 0 {
                 return Ok(Vec::new());
             }
             let mut looks = self.looks(&options.functions);
@@ -209,9 +209,9 @@ impl Deferrer for RedisJobs {
                 Settled::Again { delay, error } => ("again", delay, error),
                 Settled::Dead { error } => ("dead", Duration::ZERO, error),
                 Settled::Busy { delay, error } => ("busy", delay, error),
-                Settled::Untried => ("back", Duration::ZERO, String::new()),
+                Settled::Returned => ("back", Duration::ZERO, String::new()),
             };
-            let (taken, delay) = (job.taken.to_string(), millis(delay));
+            let (taken, delay) = (job.claim.to_string(), millis(delay));
             let args = [&*job.id, &taken, how, &delay, &error, &DEAD_MAX.to_string()];
             self.redis.ask_queue(&jobs::SETTLE, &job.function, &args, self.redis.budget()).await
         })
@@ -231,7 +231,7 @@ impl Deferrer for RedisJobs {
             let (total, calls): (_, Vec<ListedCall>) =
                 self.redis.ask_queue(&jobs::LIST, &function, &args, budget).await?;
             let info =
-                |(id, arguments, key, [attempts, busy], error, in_millis): ListedCall| JobInfo {
+                |(id, arguments, key, [attempts, busy], error, millis): ListedCall| JobInfo {
                     function: Arc::clone(&function),
                     id: id.0,
                     arguments: arguments.0,
@@ -239,7 +239,7 @@ impl Deferrer for RedisJobs {
                     attempts: attempts.0.parse().unwrap_or_default(),
                     busy: busy.0.parse().unwrap_or_default(),
                     error: Some(error.0).filter(|error| !error.is_empty()),
-                    in_millis,
+                    when: When::from_millis(millis),
                 };
             Ok(Page { total, jobs: calls.into_iter().map(info).collect() })
         })
@@ -443,7 +443,7 @@ impl Redis {
         }
         let job = |(Text(id), Text(arguments), Text(key), attempt, taken, busy)| {
             let function = Arc::clone(function);
-            Job { function, id, arguments, key, attempt, busy, taken }
+            Job { function, id, arguments, key, attempt, busy, claim: taken }
         };
         Ok((calls.into_iter().map(job).collect(), Duration::from_millis(again).min(tick)))
     }
@@ -463,7 +463,7 @@ impl Redis {
         lease: Duration,
         budget: Budget,
     ) -> Result<bool, LockError> {
-        let args = [&*job.id, &job.taken.to_string(), &millis(lease)];
+        let args = [&*job.id, &job.claim.to_string(), &millis(lease)];
         self.ask_queue(&jobs::KEEP, &job.function, &args, budget).await
     }
 
