@@ -5,6 +5,7 @@ use std::cell::RefCell;
 
 use futures::future::join_all;
 use futures::poll;
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, on, spawn_polled};
 use tokio::time::timeout;
 
@@ -17,11 +18,8 @@ async fn callers_of_several_keys_are_served_in_the_order_of_arrival_beside_those
 ) {
     let manager = backend.manager().await;
     let keys = keys::<3>(backend);
-    // From now on the server knows the scripts: those that wait for one to be sent may be overtaken.
-    let guard = many(&manager, &keys).acquire().await.expect("free");
-    guard.release().await.expect("still held");
     let guard = lock(&manager, &keys[0]).acquire().await.expect("free");
-    let served = RefCell::new(Vec::new());
+    let (served, mut queue) = (RefCell::new(Vec::new()), Queue::of(backend, &keys[0]));
     let mut waiters = Vec::new();
     for nth in 0..6 {
         let (served, mut keys) = (&served, keys.to_vec());
@@ -31,9 +29,8 @@ async fn callers_of_several_keys_are_served_in_the_order_of_arrival_beside_those
         };
         // Every other caller wants the first key alone.
         keys.truncate(if nth % 2 == 0 { 3 } else { 1 });
-        let mut waiter = Box::pin(many(&manager, keys).wait(LONG_TTL).run(body));
-        assert!(poll!(&mut waiter).is_pending(), "busy");
-        waiters.push(waiter);
+        // Two that come within a round trip may overtake each other.
+        waiters.push(queue.join(many(&manager, keys).wait(LONG_TTL).run(body)).await);
     }
     guard.release().await.expect("still held");
     for ended in timeout(IN_TIME, join_all(waiters)).await.expect("in time") {
