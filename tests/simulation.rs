@@ -125,8 +125,8 @@ async fn dates_are_those_of_the_simulation() {
     let _inside = enter(Replaced::new(1, None));
     let locks = LockManager::isolated_memory();
     let lock = Lock::new("order:42").manager(&locks);
-    let (held, fence) = lock.clone().acquire_fenced().await.expect("free");
-    assert_eq!(u64::from(fence) / 1_000_000, DATE.as_secs());
+    let (held, fences) = lock.clone().acquire_fenced().await.expect("free");
+    assert_eq!(u64::from(fences[0]) / 1_000_000, DATE.as_secs());
     let busy = tokio::spawn(lock.acquire()).await.expect("no panic").expect_err("it is held");
     let since = busy.held_since().expect("known").duration_since(UNIX_EPOCH).ok();
     assert_eq!(since.map(|since| since.as_secs()), Some(DATE.as_secs()));

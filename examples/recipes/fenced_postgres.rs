@@ -37,9 +37,9 @@ pub async fn sell(db: &mut Client, sold: i64, fence: Fence) -> Result<bool, Erro
 
 /// Stands for a holder.
 pub async fn grant(locks: &LockManager) -> Result<Fence, LockError> {
-    let (guard, fence) = Lock::new("stock:7").manager(locks).acquire_fenced().await?;
+    let (guard, fences) = Lock::new("stock:7").manager(locks).acquire_fenced().await?;
     guard.release().await?;
-    Ok(fence)
+    Ok(fences[0])
 }
 
 #[tokio::main]

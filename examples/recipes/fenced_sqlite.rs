@@ -31,9 +31,9 @@ fn sell(db: &mut Connection, sold: i64, fence: Fence) -> Result<bool> {
 }
 
 async fn grant(locks: &LockManager) -> std::result::Result<Fence, LockError> {
-    let (guard, fence) = Lock::new("stock:7").manager(locks).acquire_fenced().await?;
+    let (guard, fences) = Lock::new("stock:7").manager(locks).acquire_fenced().await?;
     guard.release().await?;
-    Ok(fence)
+    Ok(fences[0])
 }
 
 #[tokio::main]

@@ -9,6 +9,7 @@ use crate::engine::acquire::outcome::Acquired;
 use crate::engine::acquire::reentry::Scope;
 use crate::engine::current;
 use crate::protocol::answer::Released;
+use crate::run_policy::RunPolicy;
 use crate::value::defaults::check_ttl;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::Fence;
@@ -34,15 +35,18 @@ use crate::value::loss::{LossCause, Lost};
 /// guard.release().await?;
 /// # Ok(()) }
 /// ```
+///
+/// `P` is the policy of [`run`](LockGuard::run), which the guard has from its [`Lock`](crate::Lock).
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as its guard is dropped"]
-pub struct LockGuard {
+pub struct LockGuard<P = RunPolicy> {
     pub(crate) lock: Acquired,
+    pub(crate) policy: P,
 }
 
 impl From<Acquired> for LockGuard {
     fn from(lock: Acquired) -> Self {
-        Self { lock }
+        Self { lock, policy: RunPolicy::default() }
     }
 }
 
@@ -92,7 +96,9 @@ impl LockGuard {
         let held = Scope::find(|held| held.nth_named(&key).is_some() && held.remaining().is_ok())?;
         Some(Acquired::joining(held.nth_named(&key), held, None).into())
     }
+}
 
+impl<P> LockGuard<P> {
     /// Returns another guard of the same lock, which does not release it.
     ///
     /// ```
@@ -105,7 +111,7 @@ impl LockGuard {
     /// assert!(guard.is_held());
     /// # Ok(()) }
     /// ```
-    pub fn handle(&self) -> Self {
+    pub fn handle(&self) -> LockGuard {
         Acquired { held: Arc::clone(&self.lock.held), joined: true, ..self.lock }.into()
     }
 
@@ -160,8 +166,8 @@ impl LockGuard {
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::isolated_memory();
-    /// let (guard, fence) = Lock::new("stock:7").manager(&locks).acquire_fenced().await?;
-    /// assert_eq!(guard.fence(), Some(fence));
+    /// let (guard, fences) = Lock::new("stock:7").manager(&locks).acquire_fenced().await?;
+    /// assert_eq!(guard.fence(), Some(fences[0]));
     /// # Ok(()) }
     /// ```
     pub fn fence(&self) -> Option<Fence> {

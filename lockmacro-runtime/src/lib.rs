@@ -79,10 +79,10 @@ pub mod inspect;
 #[cfg(feature = "defer")]
 mod jobs;
 mod lock;
-mod many;
 mod outcome;
 mod protocol;
 mod run;
+mod run_policy;
 mod store;
 mod value;
 
@@ -104,7 +104,7 @@ pub use manager::LockManagerBuilder;
 pub use manager::RedisServer;
 pub use manager::lock_manager::LockManager;
 pub use outcome::{LockOutcome, SkipOutcome};
-pub use run::{MapErr, Recovering};
+pub use run_policy::{MapErr, Recovering, Report, Returnable, RunPolicy, Skip};
 pub use value::error::{LockError, NodeReply, Unavailability};
 pub use value::fence::{self, Fence};
 pub use value::holder::Holder;
@@ -119,7 +119,7 @@ pub use value::template::LockTemplate;
 pub mod __private {
     pub use crate::expansion::constant_key;
     pub use crate::outcome::outcome;
-    use crate::run::report::AnyResult;
+    use crate::run_policy::AnyResult;
     pub use crate::value::policy::checked;
     // For `crate = path`: a wrong path gives one error message, at the path.
     pub use crate::*;

@@ -1,7 +1,6 @@
-//! The builder of a lock on one key. Long, because its items have examples.
+//! The builder of a lock. Long, because its items have examples.
 
 use std::borrow::Cow;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use crate::engine::acquire::outcome::Errors;
 use crate::engine::acquire::spec::LockSpec;
 use crate::guard::LockGuard;
 use crate::manager::lock_manager::LockManager;
+use crate::run_policy::RunPolicy;
 use crate::value::error::LockError;
 use crate::value::fence::Fence;
 use crate::value::key::LockKey;
@@ -41,14 +41,15 @@ use crate::value::policy::LockPolicy;
 /// # Ok(()) }
 /// ```
 ///
-/// `F` is what [`acquire_fenced`](Lock::acquire_fenced) returns beside the guard: one fence, or the
-/// fences of [several keys](Lock::many).
+/// `P` is what [`run`](Lock::run) returns when the lock is busy or lost:
+/// [`skip_when_busy`](Lock::skip_when_busy), [`recovering`](Lock::recovering) and
+/// [`map_err`](Lock::map_err) change it.
 #[derive(Debug, Clone)]
 #[must_use = "a lock does nothing until it is run or acquired"]
-pub struct Lock<F = Fence> {
+pub struct Lock<P = RunPolicy> {
     /// Boxed, so that a setter moves a pointer, and the futures that hold a `Lock` stay small.
     pub(crate) spec: Box<LockSpec>,
-    fences: PhantomData<fn() -> F>,
+    pub(crate) policy: P,
 }
 
 impl Lock {
@@ -67,57 +68,62 @@ impl Lock {
         Self::on(key.into(), Box::default())
     }
 
-    /// Acquires the lock as [`acquire`](Lock::acquire) does, with a [`Fence`] for the resource that
-    /// the lock protects.
+    /// Creates a lock on all of `keys`, or on none of them, for work that touches several things at
+    /// once.
+    ///
+    /// - `keys` are 1 to 128 keys in any order. A key that is given twice counts once.
+    /// - Without a key, acquiring fails with [`LockError::InvalidKey`], because a body under no key
+    ///   would run beside every other one.
+    /// - The keys are renewed, extended and released together. The lock is lost when any of its
+    ///   keys is lost.
+    /// - [`LockError::Busy`] and [`LockError::TimedOut`] name the key that somebody else holds.
     ///
     /// ```
-    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Fence, Lock, LockManager, LockError};
+    /// # async fn book(_: u64, _: i64, _: Fence) -> Result<(), LockError> { Ok(()) }
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::isolated_memory();
-    /// let stock = Lock::new("stock:7").manager(&locks);
-    /// let (guard, fence) = stock.clone().acquire_fenced().await?;
-    /// guard.release().await?;
-    /// let (_guard, later) = stock.acquire_fenced().await?;
-    /// assert!(later > fence);
-    /// # Ok(()) }
+    /// let (from, to) = (7, 3);
+    /// let accounts = [from, to].map(|id| format!("account:{id}"));
+    /// let both = Lock::many(accounts).wait(Duration::from_secs(5)).manager(&locks);
+    /// let (guard, fences) = both.acquire_fenced().await?;
+    /// book(from, -100, fences[0]).await?;
+    /// book(to, 100, fences[1]).await?;
+    /// guard.release().await
+    /// # }
     /// ```
     ///
-    /// # Errors
-    /// As [`acquire`](Lock::acquire), and [`LockError::NoFence`] when the call would join a lock
-    /// that was acquired without a fence.
+    /// # Waiting
+    /// When all keys are free, they are acquired at once. A caller that has to
+    /// [`wait`](Lock::wait) acquires the keys in the order of their bytes. It waits for each key in
+    /// that key's queue, and holds the keys before it meanwhile. So two callers that name the same
+    /// keys in opposite orders never deadlock, and no caller is overtaken for ever.
+    ///
+    /// The price is that a key may be busy while no body runs under it. If the waiter dies, that
+    /// lasts 5 s at most.
+    ///
+    /// This order covers the keys of one lock. Locks that are acquired inside of another lock's
+    /// body need an order of their own, which the program has to keep.
+    ///
+    /// # Inside of a body
+    /// When one lock around the call holds all of the keys, the new lock joins it. When only some
+    /// of the keys are held, or several locks hold them, acquiring fails with
+    /// [`LockError::PartlyHeld`].
     ///
     /// # Cancellation
-    /// As [`acquire`](Lock::acquire).
-    pub async fn acquire_fenced(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(acquire(self.spec, true, Errors::Carried).await?.into())
+    /// Dropping one of its futures at any point leaves none of the keys locked.
+    pub fn many(keys: impl IntoIterator<Item: Into<LockKey>>) -> Self {
+        let mut keys = keys.into_iter().map(Into::into);
+        Self::on(keys.next().unwrap_or_else(LockKey::none), keys.collect())
     }
 
-    /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
-    ///
-    /// ```
-    /// use lockmacro_runtime::{Lock, LockError, LockManager};
-    ///
-    /// fn main() -> Result<(), LockError> {
-    ///     let locks = LockManager::isolated_memory();
-    ///     let (guard, fence) = Lock::new("stock:7").manager(&locks).acquire_fenced_blocking()?;
-    ///     println!("UPDATE … WHERE fence <= {fence}");
-    ///     guard.release_blocking()
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`acquire_fenced`](Lock::acquire_fenced) and
-    /// [`acquire_blocking`](Lock::acquire_blocking).
-    pub fn acquire_fenced_blocking(self) -> Result<(LockGuard, Fence), LockError> {
-        fenced(acquire_blocking(self.spec, true, Errors::Carried)?.into())
+    fn on(key: LockKey, more: Box<[LockKey]>) -> Self {
+        Self { spec: LockSpec::new(key, more), policy: RunPolicy::default() }
     }
 }
 
-impl<F> Lock<F> {
-    pub(crate) fn on(key: LockKey, more: Box<[LockKey]>) -> Self {
-        Self { spec: LockSpec::new(key, more), fences: PhantomData }
-    }
-
+impl<P> Lock<P> {
     /// Sets how long the lock may be held at most. With [`renew`](Lock::renew): how long after the
     /// death of its holder the server frees it.
     ///
@@ -462,8 +468,9 @@ impl<F> Lock<F> {
     ///
     /// # Panics
     /// Panics inside of tokio when the runtime was built without `enable_time` and `enable_io`.
-    pub fn acquire(self) -> impl Future<Output = Result<LockGuard, LockError>> {
-        acquire(self.spec, false, Errors::Carried).map_ok(LockGuard::from)
+    pub fn acquire(self) -> impl Future<Output = Result<LockGuard<P>, LockError>> {
+        let Self { spec, policy } = self;
+        acquire(spec, false, Errors::Carried).map_ok(|lock| LockGuard { lock, policy })
     }
 
     /// Acquires the lock as [`acquire`](Lock::acquire) does, in code that is not async.
@@ -490,16 +497,76 @@ impl<F> Lock<F> {
     /// # Errors
     /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] on the thread of a
     /// current-thread runtime. The `spawn_blocking` threads of such a runtime are fine.
-    pub fn acquire_blocking(self) -> Result<LockGuard, LockError> {
-        acquire_blocking(self.spec, false, Errors::Carried).map(LockGuard::from)
+    pub fn acquire_blocking(self) -> Result<LockGuard<P>, LockError> {
+        let lock = acquire_blocking(self.spec, false, Errors::Carried)?;
+        Ok(LockGuard { lock, policy: self.policy })
+    }
+
+    /// Acquires the lock as [`acquire`](Lock::acquire) does, with a [`Fence`] for each key, in the
+    /// order in which the keys were given. A key that was given twice has the same fence twice.
+    ///
+    /// The resource that the lock protects can refuse the writes of an earlier holder by it.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::isolated_memory();
+    /// let stock = Lock::new("stock:7").manager(&locks);
+    /// let (guard, first) = stock.clone().acquire_fenced().await?;
+    /// assert_eq!(guard.fence(), Some(first[0]));
+    /// guard.release().await?;
+    /// let (_guard, later) = stock.acquire_fenced().await?;
+    /// assert!(later[0] > first[0]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`acquire`](Lock::acquire), and [`LockError::NoFence`] when the call would join a lock
+    /// that was acquired without a fence.
+    ///
+    /// # Cancellation
+    /// As [`acquire`](Lock::acquire).
+    pub async fn acquire_fenced(self) -> Result<(LockGuard<P>, Vec<Fence>), LockError> {
+        let Self { spec, policy } = self;
+        let given = spec.keys().cloned().collect();
+        let lock = acquire(spec, true, Errors::Carried).await?;
+        fenced(LockGuard { lock, policy }, given)
+    }
+
+    /// [`acquire_fenced`](Lock::acquire_fenced) for code that is not async.
+    ///
+    /// ```
+    /// use lockmacro_runtime::{Lock, LockError, LockManager};
+    ///
+    /// fn main() -> Result<(), LockError> {
+    ///     let locks = LockManager::isolated_memory();
+    ///     let (guard, fences) = Lock::new("stock:7").manager(&locks).acquire_fenced_blocking()?;
+    ///     println!("UPDATE … WHERE fence <= {}", fences[0]);
+    ///     guard.release_blocking()
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`acquire_fenced`](Lock::acquire_fenced) and
+    /// [`acquire_blocking`](Lock::acquire_blocking).
+    pub fn acquire_fenced_blocking(self) -> Result<(LockGuard<P>, Vec<Fence>), LockError> {
+        let given = self.spec.keys().cloned().collect();
+        let lock = acquire_blocking(self.spec, true, Errors::Carried)?;
+        fenced(LockGuard { lock, policy: self.policy }, given)
     }
 }
 
-fn fenced(guard: LockGuard) -> Result<(LockGuard, Fence), LockError> {
-    match guard.fence() {
-        Some(fence) => Ok((guard, fence)),
-        None => Err(LockError::NoFence { key: guard.key().clone() }),
-    }
+fn fenced<P>(
+    guard: LockGuard<P>,
+    keys: Vec<LockKey>,
+) -> Result<(LockGuard<P>, Vec<Fence>), LockError> {
+    let prefix = &guard.lock.held.manager.defaults.prefix;
+    let fence_of = |key: LockKey| {
+        let key = key.under(prefix)?;
+        guard.fence_of(&key).ok_or(LockError::NoFence { key })
+    };
+    let fences = keys.into_iter().map(fence_of).collect::<Result<_, _>>()?;
+    Ok((guard, fences))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::boxed;
 use crate::check;
 use crate::defer::says_nothing;
 use crate::item::{Function, Shape, braces};
+use crate::key::Key;
 use crate::misplaced;
 use crate::path::{is_owned, is_place, mentions};
 use crate::policy::{OnBusy, OnLost};
@@ -67,7 +68,8 @@ impl<'a> Printer<'a> {
     /// Output: `Lock::new(key).ttl(ttl).name("module::function").run(async move { body }).await`
     fn locked(&self) -> Result<TokenStream> {
         let site = self.site;
-        let lock = self.lock();
+        let (lock, policy) = (self.lock(), self.run_policy());
+        let lock = quote_spanned!(site=> #lock #policy);
         // A temporary of an expression, such as a mutex guard, must not live as long as the body.
         let binding = match self.manager_first() {
             Some(manager) => Some(quote_spanned! {site=>
@@ -78,7 +80,7 @@ impl<'a> Printer<'a> {
         };
         let lock = if binding.is_some() { quote_spanned!(site=> __lock) } else { lock };
         let call = match self.is_one_call() {
-            true => self.run(&lock, &self.body()),
+            true => self.call("run", &lock, &self.body()),
             false => self.acquire_and_run(&lock)?,
         };
         Ok(quote_spanned!(site=> #binding #call))
@@ -106,15 +108,17 @@ impl<'a> Printer<'a> {
         self.args.message.as_ref().filter(|message| message.as_plain().is_none())
     }
 
-    /// Output: `lock.recovering(path).map_err(path).run(body).await`
-    fn run(&self, lock: &TokenStream, body: &TokenStream) -> TokenStream {
-        let method = if self.is_silent() { "run_or_skip" } else { "run" };
+    /// What `run` returns when the lock is busy or lost.
+    ///
+    /// Output: `.skip_when_busy().recovering(path).map_err(path)`
+    fn run_policy(&self) -> TokenStream {
+        let skip = self.is_silent().then(|| quote_spanned!(self.site=> .skip_when_busy()));
         let recovering = match &self.args.on_lost {
             Some(OnLost::Recover(path)) => Some(self.recovering(path)),
             _ => None,
         };
         let map_err = self.map_err().map(|map| self.set("map_err", "map_err", map));
-        self.call(method, &quote_spanned!(self.site=> #lock #recovering #map_err), body)
+        quote_spanned!(self.site=> #skip #recovering #map_err)
     }
 
     /// Output: `.recovering(recover::<Ret>(path))`
@@ -143,15 +147,19 @@ impl<'a> Printer<'a> {
     /// lock.run(body).await`
     fn acquire_and_run(&self, lock: &TokenStream) -> Result<TokenStream> {
         let site = self.site;
-        let (held, fences) = match &self.args.fence {
-            Some(Fences::Name(fence)) => (quote_spanned!(site=> (__lock, #fence)), None),
-            Some(Fences::Each(names)) => {
+        let (held, fences) = match (&self.args.fence, &self.args.key) {
+            (None, _) => (quote_spanned!(site=> __lock), None),
+            // As many as there are keys, which is known at run time.
+            (Some(Fences::Name(fences)), Key::Keys(_)) => {
+                (quote_spanned!(site=> (__lock, #fences)), None)
+            }
+            (Some(fences), _) => {
+                let names = fences.names();
                 let nth = (0..names.len()).map(Literal::usize_unsuffixed);
                 // One by one: of an array, clippy would say how a body makes a tuple.
                 let fences = quote_spanned!(site=> #(let #names = __fences[#nth];)*);
                 (quote_spanned!(site=> (__lock, __fences)), Some(fences))
             }
-            None => (quote_spanned!(site=> __lock), None),
         };
         let guard = self.args.guard.as_ref().map(|guard| {
             let there = guard.span().resolved_at(site);
@@ -159,7 +167,7 @@ impl<'a> Printer<'a> {
             quote_spanned!(there=> let #guard = __lock.handle(); let #guard = &#guard;)
         });
         let (first, acquired) = self.acquired(lock)?;
-        let run = self.run(&quote_spanned!(site=> __lock), &self.body());
+        let run = self.call("run", &quote_spanned!(site=> __lock), &self.body());
         Ok(quote_spanned!(site=> #first let #held = #acquired; #fences #guard #run))
     }
 
@@ -251,12 +259,8 @@ impl<'a> Printer<'a> {
 
     /// Output: `lock.run(argument).await`, or `lock.run_blocking(argument)` in a sync function
     fn call(&self, method: &str, lock: &TokenStream, argument: &TokenStream) -> TokenStream {
-        let method = match (method, method.strip_prefix("run")) {
-            (method, _) if self.is_async => method.to_owned(),
-            (_, Some(kind)) => format!("run_blocking{kind}"),
-            (method, None) => format!("{method}_blocking"),
-        };
-        let method = Ident::new(&method, self.site);
+        let ending = if self.is_async { "" } else { "_blocking" };
+        let method = Ident::new(&format!("{method}{ending}"), self.site);
         let suffix = self.is_async.then(|| quote_spanned!(self.site=> .await));
         quote_spanned!(self.site=> #lock.#method(#argument) #suffix)
     }

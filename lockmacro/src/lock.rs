@@ -73,13 +73,7 @@ impl Printer<'_> {
             }
             one => {
                 let key = self.key(one);
-                let there = self.there("key");
-                let new = match runtime.is_checked {
-                    // An error about a path belongs to the path.
-                    true => quote_spanned!(site=> #runtime::Lock::new),
-                    false => respan(quote_spanned!(site=> #runtime::Lock::new), there),
-                };
-                quote_spanned!(site=> #new(#key))
+                quote_spanned!(site=> #runtime::Lock::new(#key))
             }
         }
     }
@@ -187,8 +181,8 @@ impl Printer<'_> {
         }
     }
 
-    /// The wait of a lock without one, where it is not that of the manager. `run_or_skip` does not
-    /// wait by default.
+    /// The wait of a lock without one, where it is not that of the manager. A `run` that skips does
+    /// not wait by default.
     pub(crate) fn default_wait(&self) -> Option<TokenStream> {
         let is_none = matches!(self.args.on_busy, OnBusy::Skip) && !self.is_one_call();
         is_none.then(|| self.wait_never())

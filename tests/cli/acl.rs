@@ -2,8 +2,8 @@
 
 use std::future::pending;
 
+use lockmacro_runtime::LockError;
 use lockmacro_runtime::defer::{JobState, NewJob, Settled, TakeOptions};
-use lockmacro_runtime::{Fence, LockError};
 use lockmacro_tests::Backend;
 
 use super::*;
@@ -45,7 +45,7 @@ async fn plain(locks: &LockManager, key: &str) -> Result<(), LockError> {
 async fn all_that_wait(locks: &LockManager, key: &str) -> Result<(), LockError> {
     plain(locks, key).await?;
     let lock = || Lock::new(key).ttl(LONG_TTL).wait(LONG_TTL).manager(locks);
-    let (guard, _): (_, Fence) = lock().acquire_fenced().await?;
+    let (guard, _) = lock().acquire_fenced().await?;
     // Another process waits, and one gives up.
     let gone = tokio::time::timeout(Duration::from_millis(50), lock().acquire()).await;
     assert!(gone.is_err(), "it is held");

@@ -61,7 +61,7 @@ async fn an_error_that_the_return_type_cannot_carry_is_a_failure(backend: &Backe
     let silent = DeferredFn::new(&*name, (argument("number"),), move |(_,): (u64,)| {
         let manager = manager.clone();
         // No key can be empty.
-        async move { Lock::new("").manager(&manager).run_or_skip(async {}).await }
+        async move { Lock::new("").manager(&manager).skip_when_busy().run(async {}).await }
     });
     let silent = silent.delay(SHORT_DELAY).attempts(1);
     put(&locks, &silent, 1).await;
@@ -87,7 +87,7 @@ async fn a_body_that_goes_on_without_an_inner_lock_is_done(backend: &Backend) {
         async move {
             let body = async {
                 noted.add(number);
-                Lock::new("").manager(&manager).run_or_skip(async {}).await;
+                Lock::new("").manager(&manager).skip_when_busy().run(async {}).await;
                 Ok::<(), LockError>(())
             };
             Lock::new(key).manager(&manager).run(body).await

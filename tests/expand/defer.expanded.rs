@@ -59,7 +59,8 @@ fn report(day: String) {
         )
         .ttl(::core::time::Duration::from_secs(600))
         .name("reports")
-        .manager(&locks());
+        .manager(&locks())
+        .skip_when_busy();
     let __lock = match __lock.acquire_blocking() {
         ::core::result::Result::Ok(__held) => __held,
         ::core::result::Result::Err(__error) if __error.is_busy() => {
@@ -73,7 +74,7 @@ fn report(day: String) {
         }
     };
     __lock
-        .run_blocking_or_skip(move || {
+        .run_blocking(move || {
             if false {
                 return <() as ::lockmacro_runtime::SkipOutcome>::outcome();
             }

@@ -1,5 +1,5 @@
 async fn audit(id: u64) -> Result<Receipt, OrderError> {
-    let (__lock, fence) = match ::lockmacro_runtime::Lock::new(
+    let (__lock, __fences) = match ::lockmacro_runtime::Lock::new(
             ::lockmacro_runtime::LockKey::template("order:<id>")
                 .literal("order:")
                 .value(&id),
@@ -14,6 +14,7 @@ async fn audit(id: u64) -> Result<Receipt, OrderError> {
             return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
     };
+    let fence = __fences[0];
     let lease = __lock.handle();
     let lease = &lease;
     __lock

@@ -47,6 +47,7 @@ impl Orders {
             .min_hold(::core::time::Duration::from_secs(5))
             .on_lost(::lockmacro_runtime::OnLost::Cancel)
             .name(::core::concat!(::core::module_path!(), "::assign"))
+            .skip_when_busy()
             .acquire()
             .await
         {
@@ -61,7 +62,7 @@ impl Orders {
         let lock = __lock.handle();
         let lock = &lock;
         __lock
-            .run_or_skip({
+            .run({
                 async move {
                     if false {
                         return <() as ::lockmacro_runtime::SkipOutcome>::outcome();

@@ -26,6 +26,7 @@ fn report(order: &Order) -> Option<Report> {
         .wait(::core::time::Duration::ZERO)
         .release_in_background()
         .name(::core::concat!(::core::module_path!(), "::report"))
+        .skip_when_busy()
         .acquire_blocking()
     {
         ::core::result::Result::Ok(__held) => __held,
@@ -39,7 +40,7 @@ fn report(order: &Order) -> Option<Report> {
     let lock = __lock.handle();
     let lock = &lock;
     __lock
-        .run_blocking_or_skip(move || {
+        .run_blocking(move || {
             if false {
                 return <Option<Report> as ::lockmacro_runtime::SkipOutcome>::outcome();
             }

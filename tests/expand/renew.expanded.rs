@@ -27,9 +27,10 @@ fn report(order: &Order) -> Option<Report> {
     let __lock = ::lockmacro_runtime::Lock::new("report")
         .max_hold(longest(order))
         .on_lost(::lockmacro_runtime::OnLost::Finish)
-        .name(::core::concat!(::core::module_path!(), "::report"));
+        .name(::core::concat!(::core::module_path!(), "::report"))
+        .skip_when_busy();
     __lock
-        .run_blocking_or_skip(move || {
+        .run_blocking(move || {
             if false {
                 return <Option<Report> as ::lockmacro_runtime::SkipOutcome>::outcome();
             }

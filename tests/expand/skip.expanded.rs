@@ -5,7 +5,8 @@ async fn nightly_report() {
     ::lockmacro_runtime::Lock::new("nightly-report")
         .ttl(::core::time::Duration::from_secs(3600))
         .name(::core::concat!(::core::module_path!(), "::nightly_report"))
-        .run_or_skip({
+        .skip_when_busy()
+        .run({
             async move {
                 if false {
                     return <() as ::lockmacro_runtime::SkipOutcome>::outcome();
@@ -19,7 +20,8 @@ fn nightly_report_now() -> Option<Report> {
     ::lockmacro_runtime::Lock::new("nightly-report")
         .ttl(::core::time::Duration::from_secs(3600))
         .name(::core::concat!(::core::module_path!(), "::nightly_report_now"))
-        .run_blocking_or_skip(move || {
+        .skip_when_busy()
+        .run_blocking(move || {
             if false {
                 return <Option<Report> as ::lockmacro_runtime::SkipOutcome>::outcome();
             }

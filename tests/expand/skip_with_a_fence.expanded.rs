@@ -1,8 +1,9 @@
 async fn nightly_report() {
-    let (__lock, fence) = match ::lockmacro_runtime::Lock::new("nightly-report")
+    let (__lock, __fences) = match ::lockmacro_runtime::Lock::new("nightly-report")
         .ttl(::core::time::Duration::from_secs(3600))
         .wait(::core::time::Duration::ZERO)
         .name(::core::concat!(::core::module_path!(), "::nightly_report"))
+        .skip_when_busy()
         .acquire_fenced()
         .await
     {
@@ -14,8 +15,9 @@ async fn nightly_report() {
             );
         }
     };
+    let fence = __fences[0];
     __lock
-        .run_or_skip({
+        .run({
             async move {
                 if false {
                     return <() as ::lockmacro_runtime::SkipOutcome>::outcome();
@@ -26,10 +28,12 @@ async fn nightly_report() {
         .await
 }
 fn nightly_report_now() -> Option<Report> {
-    let (__lock, fence) = match ::lockmacro_runtime::Lock::new("nightly-report")
+    let (__lock, __fences) = match ::lockmacro_runtime::Lock::new("nightly-report")
         .ttl(::core::time::Duration::from_secs(3600))
         .wait(::core::time::Duration::ZERO)
         .name(::core::concat!(::core::module_path!(), "::nightly_report_now"))
+        .skip_when_busy()
+        .recovering(::lockmacro_runtime::__private::recover::<Option<Report>>(discard))
         .acquire_fenced_blocking()
     {
         ::core::result::Result::Ok(__held) => __held,
@@ -40,11 +44,11 @@ fn nightly_report_now() -> Option<Report> {
             );
         }
     };
+    let fence = __fences[0];
     let lock = __lock.handle();
     let lock = &lock;
     __lock
-        .recovering(::lockmacro_runtime::__private::recover::<Option<Report>>(discard))
-        .run_blocking_or_skip(move || {
+        .run_blocking(move || {
             if false {
                 return <Option<Report> as ::lockmacro_runtime::SkipOutcome>::outcome();
             }

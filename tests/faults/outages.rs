@@ -39,7 +39,7 @@ async fn a_function_without_a_result_does_not_run_when_the_server_is_down() {
     let manager = manager(&server.url()).await;
     server.kill();
     let mut ran = false;
-    lock(&manager).run_or_skip(async { ran = true }).await;
+    lock(&manager).skip_when_busy().run(async { ran = true }).await;
     assert!(!ran);
 }
 

@@ -13,9 +13,9 @@ async fn no_log_line_shows_a_token_or_a_password() {
     let manager = builder.connect(&server.url()).await.expect("there");
     let guard = lock(&manager).acquire().await.expect("free");
     let token = server.admin().get(KEY).expect("held");
-    lock(&manager).run_or_skip(async {}).await;
+    lock(&manager).skip_when_busy().run(async {}).await;
     server.admin().ask::<()>(&["SET", KEY, "foreign-secret", "PX", "60000"]);
-    lock(&manager).run_or_skip(async {}).await;
+    lock(&manager).skip_when_busy().run(async {}).await;
     let _ = guard.release().await;
     server.admin().ask::<()>(&["DEL", KEY]);
     let lost =
@@ -25,7 +25,7 @@ async fn no_log_line_shows_a_token_or_a_password() {
     let second = server.admin().get(KEY).expect("held");
     server.kill();
     drop(held);
-    lock(&manager).run_or_skip(async {}).await;
+    lock(&manager).skip_when_busy().run(async {}).await;
     drop(LockManager::builder().timeout(TIMEOUT).connect(&server.url()).await);
 
     let log = log::so_far();
@@ -73,7 +73,7 @@ async fn a_server_without_a_command_shows_no_token() {
         assert_discreet(&error);
         // The lock that could not be released is still held, and requested again.
         assert_discreet(&lock(&manager).acquire().await.expect_err(command));
-        lock(&manager).run_or_skip(async {}).await;
+        lock(&manager).skip_when_busy().run(async {}).await;
     }
     let log = log::so_far();
     let line = log.lines().find(|line| shows_a_token(line) || line.contains("with args"));

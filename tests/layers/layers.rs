@@ -25,7 +25,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "defer/",
         ],
     ),
-    ("manager", &["guard.rs", "outcome.rs", "manager/"]),
+    ("manager", &["guard.rs", "outcome.rs", "run_policy.rs", "manager/"]),
     ("engine", &["engine/"]),
     (
         "store",

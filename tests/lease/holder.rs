@@ -33,7 +33,7 @@ async fn main() -> Done {
         ["clock", ..] => lock.renew().run(clock()).await,
         [.., database] => {
             let (guard, fence) = lock.on_lost(OnLost::Finish).acquire_fenced().await?;
-            guard.run(write(url, database.as_ref(), fence)).await?;
+            guard.run(write(url, database.as_ref(), fence[0])).await?;
             return Ok(());
         }
         [] => unreachable!("an order was found"),

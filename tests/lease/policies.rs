@@ -100,12 +100,12 @@ async fn book(time: Duration) -> Locked<Vec<String>> {
 async fn a_handler_gets_the_loss_and_the_value(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
-    let guard = short(&manager, &key, OnLost::Cancel).acquire().await.expect("free");
-    let written = guard.recovering(roll_back).run(book(AFTER_TTL)).await.expect("it recovers");
+    let lock = short(&manager, &key, OnLost::Cancel).recovering(roll_back);
+    let guard = lock.acquire().await.expect("free");
+    let written = guard.run(book(AFTER_TTL)).await.expect("it recovers");
     assert_eq!(written, ["written".to_owned(), format!("rolled back: {key} Expired")]);
     assert!(backend.is_free(&key).await);
 
-    let guard = short(&manager, &key, OnLost::Cancel).acquire().await.expect("free");
     let failed = async {
         tokio::time::sleep(AFTER_TTL).await;
         Err(Failure::Own)
@@ -114,15 +114,16 @@ async fn a_handler_gets_the_loss_and_the_value(backend: &Backend) {
         assert_eq!(result, Err(Failure::Own), "the body's own");
         result
     };
-    assert_eq!(guard.recovering(recover).run(failed).await, Err(Failure::Own));
+    let lock = short(&manager, &key, OnLost::Cancel).recovering(recover);
+    assert_eq!(lock.run(failed).await, Err(Failure::Own));
 }
 
 #[on(memory, redis, both_runtimes)]
 async fn a_handler_of_a_lock_that_was_not_lost_is_not_called(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
-    let guard = crate::lock(&manager, &key).acquire().await.expect("free");
-    let written = guard.recovering(roll_back).run(book(ms(1))).await;
+    let guard = crate::lock(&manager, &key).recovering(roll_back).acquire().await.expect("free");
+    let written = guard.run(book(ms(1))).await;
     assert_eq!(written, Ok(vec!["written".to_owned()]));
     assert!(backend.is_free(&key).await);
 }
@@ -133,17 +134,20 @@ async fn a_lock_that_is_lost_before_the_body_has_nothing_to_recover(backend: &Ba
     for on_lost in [OnLost::Cancel, OnLost::Error, OnLost::Finish] {
         let key = backend.key(&format!("{on_lost:?}"));
         for recovering in [false, true] {
-            let guard = short(&manager, &key, on_lost).acquire().await.expect("free");
-            guard.lost().await;
             let mut ran = false;
             let body = async {
                 ran = true;
                 Locked::Ok(())
             };
             let never = |_, _| panic!("nothing was done");
+            let lock = short(&manager, &key, on_lost);
             let result = if recovering {
-                guard.recovering(never).run(body).await
+                let guard = lock.recovering(never).acquire().await.expect("free");
+                guard.lost().await;
+                guard.run(body).await
             } else {
+                let guard = lock.acquire().await.expect("free");
+                guard.lost().await;
                 guard.run(body).await
             };
             assert_eq!(cause(result), LossCause::Expired);
@@ -176,31 +180,33 @@ async fn a_skipped_function_has_the_policies_too(backend: &Backend) {
     let lock = |name: &str, on_lost| short(&manager, &backend.key(name), on_lost);
 
     let cancelled: Result<Option<u32>, Failure> = lock("one", OnLost::Cancel)
-        .run_or_skip(async {
+        .skip_when_busy()
+        .run(async {
             late().await;
             Ok(Some(7))
         })
         .await;
     assert!(matches!(cancelled, Err(Failure::Lock(_))), "{cancelled:?}");
-    let option = lock("two", OnLost::Error).run_or_skip(async {
+    let option = lock("two", OnLost::Error).skip_when_busy().run(async {
         late().await;
         Some(7)
     });
     assert_eq!(option.await, None, "it cannot carry the error, which is logged");
-    let option = lock("three", OnLost::Finish).run_or_skip(async {
+    let option = lock("three", OnLost::Finish).skip_when_busy().run(async {
         late().await;
         Some(7)
     });
     assert_eq!(option.await, Some(7));
     let own: Result<(), Failure> = lock("four", OnLost::Error)
-        .run_or_skip(async {
+        .skip_when_busy()
+        .run(async {
             late().await;
             Err(Failure::Own)
         })
         .await;
     assert_eq!(own, Err(Failure::Own));
     let mut ended = false;
-    let nothing = lock("five", OnLost::Cancel).run_or_skip(async {
+    let nothing = lock("five", OnLost::Cancel).skip_when_busy().run(async {
         late().await;
         ended = true;
     });
@@ -238,17 +244,15 @@ async fn a_sync_body_ends_first_whatever_the_policy(backend: &Backend) {
 async fn a_handler_recovers_a_sync_body(backend: &Backend) {
     let manager = backend.manager().await;
     let lock = short(&manager, &backend.key("order:42"), OnLost::Error);
+    let lock = lock.recovering(|lost: Lost, value: Locked<u32>| {
+        assert_eq!(lost.cause(), LossCause::Expired);
+        value.map(|value| value + 1)
+    });
     let value = on_a_plain_thread(move || {
-        let guard = lock.acquire_blocking().expect("free");
-        guard
-            .recovering(|lost: Lost, value: Locked<u32>| {
-                assert_eq!(lost.cause(), LossCause::Expired);
-                value.map(|value| value + 1)
-            })
-            .run_blocking(|| {
-                std::thread::sleep(AFTER_TTL);
-                Ok(1)
-            })
+        lock.acquire_blocking().expect("free").run_blocking(|| {
+            std::thread::sleep(AFTER_TTL);
+            Ok(1)
+        })
     });
     assert_eq!(value.await, Ok(2));
 }

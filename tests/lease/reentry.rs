@@ -263,7 +263,7 @@ async fn a_guard_that_runs_no_body_is_not_entered(backend: &Backend) {
 async fn an_inner_skip_is_not_skipped(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
-    let inner = || lock(&manager, &key).run_or_skip(async { Some(7) });
+    let inner = || lock(&manager, &key).skip_when_busy().run(async { Some(7) });
     let outer = async { Locked::Ok(inner().await) };
     assert_eq!(lock(&manager, &key).run(outer).await, Ok(Some(7)));
 }
@@ -316,7 +316,7 @@ async fn entering_again_is_no_traffic() {
     let outer = async {
         admin.forget_calls();
         recurse(&manager, "order:42", 5).await?;
-        lock(&manager, "order:42").run_or_skip(async { Some(()) }).await;
+        lock(&manager, "order:42").skip_when_busy().run(async { Some(()) }).await;
         lock(&manager, "order:42").acquire().await?.release().await?;
         drop(lock(&manager, "order:42").acquire().await?);
         // Nothing comes of the drop, for as long as a release in the background would take.

@@ -77,7 +77,7 @@ async fn a_process_that_was_stopped_past_its_lease_writes_nothing_any_more() {
     assert_eq!(holder.next_line(), "1 1", "written while it was held");
 
     holder.stop();
-    let (guard, fence) = {
+    let (guard, fences) = {
         drop(next(&rival, KEY).await);
         loop {
             // The drop above is carried out in the background.
@@ -88,6 +88,7 @@ async fn a_process_that_was_stopped_past_its_lease_writes_nothing_any_more() {
             tokio::time::sleep(ms(2)).await;
         }
     };
+    let fence = fences[0];
     assert!(u64::from(fence) > old);
     let number = fence.to_string();
     let script = lockmacro_runtime::fence::WRITE;

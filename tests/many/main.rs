@@ -19,7 +19,7 @@ mod waits;
 
 use std::pin::Pin;
 
-use lockmacro_runtime::{Fence, Lock, LockError, LockGuard, LockKey, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockGuard, LockKey, LockManager};
 use lockmacro_tests::times::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, ms};
 use lockmacro_tests::{Admin, Backend, eventually};
 
@@ -31,10 +31,7 @@ fn lock(manager: &LockManager, key: &str) -> Lock {
 }
 
 /// A lock on several.
-fn many<K: Into<LockKey>>(
-    manager: &LockManager,
-    keys: impl IntoIterator<Item = K>,
-) -> Lock<Vec<Fence>> {
+fn many<K: Into<LockKey>>(manager: &LockManager, keys: impl IntoIterator<Item = K>) -> Lock {
     Lock::many(keys).ttl(LONG_TTL).manager(manager)
 }
 

@@ -158,8 +158,8 @@ async fn a_sync_body_may_be_skipped(backend: &Backend) {
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let skipped = on_a_plain_thread(move || {
         let mut ran = false;
-        lock(&theirs, &key).run_blocking_or_skip(|| ran = true);
-        (ran, lock(&theirs, &key).run_blocking_or_skip(|| Some(7)))
+        lock(&theirs, &key).skip_when_busy().run_blocking(|| ran = true);
+        (ran, lock(&theirs, &key).skip_when_busy().run_blocking(|| Some(7)))
     });
     assert_eq!(skipped.await, (false, None));
     guard.release().await.expect("released");
@@ -200,17 +200,23 @@ async fn a_lost_guard_runs_no_sync_body_and_recovers_nothing(backend: &Backend) 
             value
         }
     };
+    macro_rules! late {
+        ($lock:expr) => {{
+            let guard = $lock.acquire().await.expect("free");
+            backend.becomes_free(&key, TEST_TIMEOUT).await;
+            guard
+        }};
+    }
     for way in 0..6 {
-        let guard = Lock::new(&*key).ttl(ms(60)).manager(&manager).acquire().await.expect("free");
-        backend.becomes_free(&key, TEST_TIMEOUT).await;
+        let lock = Lock::new(&*key).ttl(ms(60)).manager(&manager);
         let recover = recover(Arc::clone(&recovered));
         let result = match way {
-            0 => guard.run_blocking(run),
-            1 => guard.run_blocking_or_skip(run),
-            2 => guard.recovering(recover).run_blocking(run),
-            3 => guard.recovering(recover).run_blocking_or_skip(run),
-            4 => guard.recovering(recover).run(async { run() }).await,
-            _ => guard.recovering(recover).run_or_skip(async { run() }).await,
+            0 => late!(lock).run_blocking(run),
+            1 => late!(lock.skip_when_busy()).run_blocking(run),
+            2 => late!(lock.recovering(recover)).run_blocking(run),
+            3 => late!(lock.recovering(recover).skip_when_busy()).run_blocking(run),
+            4 => late!(lock.recovering(recover)).run(async { run() }).await,
+            _ => late!(lock.skip_when_busy().recovering(recover)).run(async { run() }).await,
         };
         let Err(LockError::Lost(lost)) = result else { panic!("way {way}: {result:?}") };
         assert_eq!(lost.cause(), LossCause::Expired);

@@ -150,19 +150,20 @@ async fn what_is_skipped_when_busy_does_not_wait_by_itself(backend: &Backend) {
     let key = backend.key("report");
     let patient = backend.manager_from(builder().default_wait(LONG_TTL)).await;
     let held = lock(&patient, &key).acquire().await.expect("free");
-    let skipped = lock(&patient, &key).run_or_skip(async { Some(1) });
+    let skipped = lock(&patient, &key).skip_when_busy().run(async { Some(1) });
     let done = timeout(TEST_TIMEOUT, skipped).await.expect("it does not wait");
     assert_eq!(done, None, "another machine does it right now");
     let keep = |_: Lost, value: Option<u32>| value;
-    let skipped = lock(&patient, &key).recovering(keep).run_or_skip(async { Some(1) });
+    let skipped = lock(&patient, &key).recovering(keep).skip_when_busy().run(async { Some(1) });
     let done = timeout(TEST_TIMEOUT, skipped).await.expect("it does not wait");
     assert_eq!(done, None, "nor where a loss is recovered from");
     let body = async { Ok::<_, String>(Some(1)) };
-    let skipped = lock(&patient, &key).map_err(|error| error.to_string()).run_or_skip(body);
+    let skipped =
+        lock(&patient, &key).skip_when_busy().map_err(|error| error.to_string()).run(body);
     let done = timeout(TEST_TIMEOUT, skipped).await.expect("it does not wait");
     assert_eq!(done, Ok(None), "nor where errors are mapped");
     // A job that says so waits.
-    let waiting = lock(&patient, &key).wait(LONG_TTL).run_or_skip(async { Some(1) });
+    let waiting = lock(&patient, &key).wait(LONG_TTL).skip_when_busy().run(async { Some(1) });
     let mut waiting = tokio::spawn(waiting);
     timeout(ms(30), &mut waiting).await.expect_err("it waits");
     held.release().await.expect("released");

@@ -12,18 +12,18 @@ async fn a_skipped_body_is_nothing_in_every_return_type(backend: &Backend) {
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let mut runs = 0;
 
-    lock(&theirs, &key).run_or_skip(async { runs += 1 }).await;
-    let option = lock(&theirs, &key).run_or_skip(async {
+    lock(&theirs, &key).skip_when_busy().run(async { runs += 1 }).await;
+    let option = lock(&theirs, &key).skip_when_busy().run(async {
         runs += 1;
         Some(7)
     });
     assert_eq!(option.await, None);
-    let result = lock(&theirs, &key).run_or_skip(async {
+    let result = lock(&theirs, &key).skip_when_busy().run(async {
         runs += 1;
         Err::<(), _>(Failure::Own)
     });
     assert_eq!(result.await, Ok(()));
-    let both = lock(&theirs, &key).run_or_skip(async {
+    let both = lock(&theirs, &key).skip_when_busy().run(async {
         runs += 1;
         Ok::<_, Failure>(Some(7))
     });
@@ -38,10 +38,11 @@ async fn a_body_that_is_not_skipped_gives_its_value(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("job");
     let mut runs = 0;
-    lock(&manager, &key).run_or_skip(async { runs += 1 }).await;
+    lock(&manager, &key).skip_when_busy().run(async { runs += 1 }).await;
     assert_eq!(runs, 1);
-    assert_eq!(lock(&manager, &key).run_or_skip(async { Some(7) }).await, Some(7));
-    let error = lock(&manager, &key).run_or_skip(async { Err::<Option<u32>, _>(Failure::Own) });
+    assert_eq!(lock(&manager, &key).skip_when_busy().run(async { Some(7) }).await, Some(7));
+    let error =
+        lock(&manager, &key).skip_when_busy().run(async { Err::<Option<u32>, _>(Failure::Own) });
     assert_eq!(error.await, Err(Failure::Own));
     assert!(backend.is_free(&key).await);
 }
@@ -51,13 +52,14 @@ async fn skip_does_not_hide_other_errors(backend: &Backend) {
     let manager = backend.manager().await;
     let mut ran = false;
     let result: Result<Option<u32>, Failure> = lock(&manager, "")
-        .run_or_skip(async {
+        .skip_when_busy()
+        .run(async {
             ran = true;
             Ok(Some(7))
         })
         .await;
     assert!(matches!(result, Err(Failure::Lock(LockError::InvalidKey { .. }))), "{result:?}");
-    lock(&manager, "").run_or_skip(async { ran = true }).await;
+    lock(&manager, "").skip_when_busy().run(async { ran = true }).await;
     assert!(!ran);
 }
 
@@ -112,13 +114,13 @@ async fn a_skippable_value_that_comes_after_the_loss_is_not_given(backend: &Back
     let manager = backend.manager().await;
     let key = backend.key("job");
     let short = || Lock::new(&*key).ttl(ms(60)).manager(&manager);
-    let option = short().run_or_skip(async { late(Some(7)) }).await;
+    let option = short().skip_when_busy().run(async { late(Some(7)) }).await;
     assert_eq!(option, None);
-    let result: Locked<()> = short().run_or_skip(async { late(Ok(())) }).await;
+    let result: Locked<()> = short().skip_when_busy().run(async { late(Ok(())) }).await;
     assert!(matches!(result, Err(LockError::Lost(_))), "{result:?}");
-    let both: Locked<Option<u32>> = short().run_or_skip(async { late(Ok(Some(7))) }).await;
+    let both: Locked<Option<u32>> = short().skip_when_busy().run(async { late(Ok(Some(7))) }).await;
     assert!(matches!(both, Err(LockError::Lost(_))), "{both:?}");
-    let own = short().run_or_skip(async { late(Err::<(), _>(Failure::Own)) }).await;
+    let own = short().skip_when_busy().run(async { late(Err::<(), _>(Failure::Own)) }).await;
     assert_eq!(own, Err(Failure::Own));
 }
 

@@ -142,8 +142,8 @@ async fn ask(manager: LockManager, granted: Arc<AtomicUsize>, over: Arc<AtomicBo
         let (ttl, late) = if fastrand::u32(..500) == 0 { (200, 220) } else { (5_000, 0) };
         let asked = Instant::now();
         let lock = Lock::new(key(nth)).ttl(ms(ttl)).manager(&manager);
-        let Ok((guard, fence)) = lock.acquire_fenced().await else { continue };
-        seen.push(Seen { key: nth, asked, granted: Instant::now(), fence: fence.into() });
+        let Ok((guard, fences)) = lock.acquire_fenced().await else { continue };
+        seen.push(Seen { key: nth, asked, granted: Instant::now(), fence: fences[0].into() });
         granted.fetch_add(1, SeqCst);
         sleep(ms(late)).await;
         // It may be lost by now.

@@ -18,7 +18,7 @@ async fn manager(server: &Server) -> LockManager {
 /// Takes this lock as a user who is denied a command after connecting, beside other holders on the
 /// same server, and waits until nothing of it is left. A server before Redis 7 finds out about a
 /// right only when the script uses it.
-async fn leaves_nothing<F>(right: &str, lock: impl FnOnce(&LockManager) -> Lock<F>, reads: bool) {
+async fn leaves_nothing(right: &str, lock: impl FnOnce(&LockManager) -> Lock, reads: bool) {
     let server = Server::start();
     let mut admin = server.admin();
     let grant = ["ACL", "SETUSER", "clerk", "reset", "on", ">secret", "~*", "&*", "+@all"];

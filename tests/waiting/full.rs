@@ -24,7 +24,7 @@ async fn fill(ours: LockManager, key: &str) {
     assert!(error.is_busy());
     assert!(error.to_string().contains(key), "{error}");
     assert!(start.elapsed() < LONG_TTL / 12, "after {:?}", start.elapsed());
-    let skipped: Option<u32> = waiting(&ours, key).run_or_skip(async { Some(7) }).await;
+    let skipped: Option<u32> = waiting(&ours, key).skip_when_busy().run(async { Some(7) }).await;
     assert_eq!(skipped, None);
     let once: Locked<_> = lock(&ours, key).acquire().await;
     assert!(matches!(once, Err(LockError::Busy { .. })), "{once:?}");

@@ -93,9 +93,9 @@ async fn a_fence_grows_from_one_holder_to_the_next() {
         let next = Lock::new(KEY).ttl(LONG_TTL).wait_forever().manager(&manager).acquire_fenced();
         let next = Queue::at(&server, KEY).join(next).await;
         guard.release().await.expect("still held");
-        let (given, fence) = timeout(PUSHED, next).await.expect("in time").expect("served");
-        assert!(Some(fence) > last && given.fence() == Some(fence));
-        (guard, last) = (given, Some(fence));
+        let (given, fences) = timeout(PUSHED, next).await.expect("in time").expect("served");
+        assert!(Some(fences[0]) > last && given.fence() == Some(fences[0]));
+        (guard, last) = (given, Some(fences[0]));
     }
 }
 
@@ -116,8 +116,8 @@ async fn callers_with_fences_pass_the_lock_on_without_a_command() {
     };
     // Of another process, so that the turn of ours begins when all wait.
     let theirs = self::manager(&server).await;
-    let (guard, fence) = waiting(&theirs, KEY).acquire_fenced().await.expect("free");
-    let (mut last, mut waiters) = (Some(fence), Vec::new());
+    let (guard, fences) = waiting(&theirs, KEY).acquire_fenced().await.expect("free");
+    let (mut last, mut waiters) = (Some(fences[0]), Vec::new());
     for nth in 0..6 {
         waiters.push(Queue::at(&server, KEY).join(caller(nth % 2 == 0)).await);
     }

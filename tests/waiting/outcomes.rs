@@ -177,17 +177,17 @@ async fn a_body_is_skipped_after_the_wait(backend: &Backend) {
     let key = backend.key("job");
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let start = Instant::now();
-    let skipped = lock(&theirs, &key).wait(ms(60)).run_or_skip(async { Some(7) }).await;
+    let skipped = lock(&theirs, &key).wait(ms(60)).skip_when_busy().run(async { Some(7) }).await;
     assert_eq!(skipped, None);
     assert!(start.elapsed() >= ms(60));
     let (manager, name) = (theirs.clone(), key.clone());
     let skipped = on_a_plain_thread(move || {
-        lock(&manager, &name).wait(ms(60)).run_blocking_or_skip(|| Some(7))
+        lock(&manager, &name).wait(ms(60)).skip_when_busy().run_blocking(|| Some(7))
     });
     assert_eq!(skipped.await, None);
     let mut queue = Queue::of(backend, &key);
     queue.reaches(0).await;
-    let next = queue.join(waiting(&theirs, &key).run_or_skip(async { Some(7) })).await;
+    let next = queue.join(waiting(&theirs, &key).skip_when_busy().run(async { Some(7) })).await;
     guard.release().await.expect("still held");
     assert_eq!(next.await, Some(7));
 }

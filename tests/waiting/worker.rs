@@ -83,7 +83,7 @@ impl Work {
         let lock = Lock::new(body.key).ttl(self.ttl).manager(&self.manager).wait_forever();
         self.note(body.entry(Kind::Invoke, Function::Acquire));
         let (guard, fence) = match lock.acquire_fenced().await {
-            Ok(granted) => granted,
+            Ok((guard, fences)) => (guard, fences[0]),
             Err(error) => {
                 // Whether it was granted meanwhile is not known.
                 self.note(body.entry(Kind::Info, Function::Acquire).error(&error));

@@ -14,7 +14,7 @@ use crate::engine::acquire::acquiring::{Acquiring, acquire, acquire_blocking};
 use crate::engine::acquire::outcome::{Acquired, Errors, unreported};
 use crate::engine::acquire::reentry::Scope;
 use crate::engine::acquire::spec::LockSpec;
-use crate::run::report::{Conclusion, Ended, Recover};
+use crate::run_policy::{Ended, Returnable};
 use crate::value::error::LockError;
 use crate::value::loss::{Lost, OnLost};
 
@@ -37,18 +37,25 @@ pin_project! {
     #[project = RunProjection]
     #[project_replace = RunOwned]
     #[must_use = "futures do nothing unless polled"]
-    pub enum Run<B: Future, X> {
-        Body { #[pin] body: B, driver: Driver, conclusion: X },
-        Value { value: Option<B::Output>, release: BoxFuture<'static, Ended>, conclusion: X },
+    pub(crate) enum Run<B: Future, P> {
+        Body { #[pin] body: B, driver: Driver, policy: P },
+        Value { value: Option<B::Output>, release: BoxFuture<'static, Ended>, policy: P },
         Over,
     }
 }
 
-impl<B, H, M> Future for Run<B, Conclusion<H, M, B::Output>>
-where
-    B: Future,
-    H: Recover<B::Output>,
-{
+impl<B: Future<Output: Returnable<P>>, P> Run<B, P> {
+    /// Nothing is sent before the first poll.
+    pub(crate) fn new(start: Start, policy: P, body: B) -> Self {
+        Run::Body {
+            body,
+            driver: start.waiting::<B::Output, P>().driver(B::Output::ERRORS),
+            policy,
+        }
+    }
+}
+
+impl<B: Future<Output: Returnable<P>>, P> Future for Run<B, P> {
     type Output = B::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<B::Output> {
@@ -60,24 +67,23 @@ where
             }));
             // This drops the body, before its lock is released.
             let before = self.as_mut().project_replace(Run::Over);
-            if let RunOwned::Body { driver, conclusion, .. } = before {
-                self.set(Run::Value { value, release: driver.release(finished), conclusion });
+            if let RunOwned::Body { driver, policy, .. } = before {
+                self.set(Run::Value { value, release: driver.release(finished), policy });
             }
         }
         let RunProjection::Value { release, .. } = self.as_mut().project() else {
             return Poll::Pending;
         };
         let ended = task::ready!(release.poll_unpin(cx));
-        let RunOwned::Value { value, conclusion, .. } = self.project_replace(Run::Over) else {
+        let RunOwned::Value { value, policy, .. } = self.project_replace(Run::Over) else {
             return Poll::Pending;
         };
-        Poll::Ready(conclusion.conclude(ended, value))
+        Poll::Ready(B::Output::conclude(policy, ended, value))
     }
 }
 
 /// The start of a body.
-#[derive(Debug)]
-pub enum Start {
+pub(crate) enum Start {
     /// A lock to acquire.
     Lock(Box<LockSpec>),
     /// A lock that is held.
@@ -85,8 +91,17 @@ pub enum Start {
 }
 
 impl Start {
-    /// For an async body. Nothing is sent before the first poll.
-    pub(crate) fn driver(self, errors: Errors) -> Driver {
+    /// With the wait that is usual under this policy.
+    fn waiting<R: Returnable<P>, P>(mut self) -> Self {
+        if let Start::Lock(spec) = &mut self
+            && R::SKIPS
+        {
+            spec.policy.wait.get_or_insert_default();
+        }
+        self
+    }
+
+    fn driver(self, errors: Errors) -> Driver {
         match self {
             Start::Lock(spec) => Driver::Acquiring(acquire(spec, false, errors), errors),
             Start::Guard(guard) => Driver::Running(Running::new(guard, errors)),
@@ -94,7 +109,18 @@ impl Start {
     }
 
     /// Runs a body that is not async, on the caller's thread.
-    pub(crate) fn block_on(self, errors: Errors, body: &mut dyn FnMut()) -> Ended {
+    pub(crate) fn run_blocking<R: Returnable<P>, P>(
+        self,
+        policy: P,
+        body: impl FnOnce() -> R,
+    ) -> R {
+        let (mut body, mut value) = (Some(body), None);
+        let start = self.waiting::<R, P>();
+        let ended = start.block_on(R::ERRORS, &mut || value = body.take().map(|body| body()));
+        R::conclude(policy, ended, value)
+    }
+
+    fn block_on(self, errors: Errors, body: &mut dyn FnMut()) -> Ended {
         let guard = match self {
             Start::Lock(spec) => acquire_blocking(spec, false, errors)?,
             Start::Guard(guard) => guard,

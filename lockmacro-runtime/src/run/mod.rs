@@ -2,6 +2,3 @@
 
 mod body;
 mod driver;
-pub(crate) mod report;
-
-pub use body::{MapErr, Recovering};

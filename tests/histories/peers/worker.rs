@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         note(Kind::Invoke, Function::Acquire);
         let lock = Lock::new(key).ttl(ttl).manager(&manager).wait_forever();
         let (guard, fence) = match lock.acquire_fenced().await {
-            Ok(granted) => granted,
+            Ok((guard, fences)) => (guard, fences[0]),
             Err(error) => {
                 history.write(entry(Kind::Info, Function::Acquire).error(error));
                 tokio::time::sleep(Duration::from_millis(50)).await;

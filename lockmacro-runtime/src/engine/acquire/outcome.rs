@@ -153,7 +153,7 @@ impl Wanted {
 
 /// Which errors are logged by the engine, because the caller's return type cannot carry them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Errors {
+pub enum Errors {
     /// None.
     Carried,
     /// All.

@@ -8,7 +8,7 @@ use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
 use crate::processes::call::{Call, How};
 use crate::processes::sim::sim;
 use crate::processes::thread::{ask, blocks, now, sleeps};
-use crate::processes::work::{Body, name_of, sharing, with};
+use crate::processes::work::{Body, lock, name_of, sharing};
 
 /// Makes a call on a thread of its own.
 pub(crate) async fn make(worker: usize, call: &Call, locks: &LockManager) -> Result<(), LockError> {
@@ -23,27 +23,18 @@ pub(crate) async fn make(worker: usize, call: &Call, locks: &LockManager) -> Res
 }
 
 fn made(worker: usize, call: &Call, locks: &LockManager) -> Result<(), LockError> {
-    let keys: Vec<_> = call.keys.iter().map(|key| name_of(*key)).collect();
-    if let [key] = &keys[..] {
-        let lock = with(Lock::new(key.as_str()), call).manager(locks);
-        return match call.how {
-            _ if call.fenced => {
-                let (guard, fence) = lock.acquire_fenced_blocking()?;
-                hold(worker, call, guard, vec![fence.into()])
-            }
-            How::Guard { .. } => hold(worker, call, lock.acquire_blocking()?, Vec::new()),
-            How::Run { in_background } => {
-                let lock = if in_background { lock.release_in_background() } else { lock };
-                lock.run_blocking(|| body(worker, call, locks))
-            }
-        };
+    let lock = lock(call, locks);
+    if call.fenced {
+        let (guard, fences) = lock.acquire_fenced_blocking()?;
+        return hold(worker, call, guard, fences.into_iter().map(u64::from).collect());
     }
-    let lock = with(Lock::many(keys.iter().map(String::as_str)), call).manager(locks);
-    if !call.fenced {
-        return hold(worker, call, lock.acquire_blocking()?, Vec::new());
+    match call.how {
+        How::Run { in_background } if call.keys.len() == 1 => {
+            let lock = if in_background { lock.release_in_background() } else { lock };
+            lock.run_blocking(|| body(worker, call, locks))
+        }
+        _ => hold(worker, call, lock.acquire_blocking()?, Vec::new()),
     }
-    let (guard, fences) = lock.acquire_fenced_blocking()?;
-    hold(worker, call, guard, fences.into_iter().map(u64::from).collect())
 }
 
 /// A body that has its guard, and stops when its lease is over.

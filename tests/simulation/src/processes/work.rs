@@ -214,37 +214,31 @@ async fn make(worker: usize, call: &Call, locks: &LockManager) -> Result<(), Loc
 }
 
 async fn made(worker: usize, call: &Call, locks: &LockManager) -> Result<(), LockError> {
-    let keys: Vec<_> = call.keys.iter().map(|key| name_of(*key)).collect();
-    match &keys[..] {
-        [key] => {
-            let lock = with(Lock::new(key.as_str()), call).manager(locks);
-            match call.how {
-                How::Run { in_background } if !call.fenced => {
-                    let lock = if in_background { lock.release_in_background() } else { lock };
-                    return lock.run(run_body(worker, call, locks)).await;
-                }
-                _ if call.fenced => {
-                    let (guard, fence) = lock.acquire_fenced().await?;
-                    hold(worker, call, guard, &[fence.into()]).await
-                }
-                _ => hold(worker, call, lock.acquire().await?, &[]).await,
-            }
+    let lock = lock(call, locks);
+    if call.fenced {
+        let (guard, fences) = lock.acquire_fenced().await?;
+        return hold(worker, call, guard, &fences.into_iter().map(u64::from).collect::<Vec<_>>())
+            .await;
+    }
+    match call.how {
+        How::Run { in_background } if call.keys.len() == 1 => {
+            let lock = if in_background { lock.release_in_background() } else { lock };
+            lock.run(run_body(worker, call, locks)).await
         }
-        keys => {
-            let lock = with(Lock::many(keys.iter().map(String::as_str)), call).manager(locks);
-            match call.fenced {
-                true => {
-                    let (guard, fences) = lock.acquire_fenced().await?;
-                    let fences: Vec<u64> = fences.into_iter().map(u64::from).collect();
-                    hold(worker, call, guard, &fences).await
-                }
-                false => hold(worker, call, lock.acquire().await?, &[]).await,
-            }
-        }
+        _ => hold(worker, call, lock.acquire().await?, &[]).await,
     }
 }
 
-pub(crate) fn with<F>(lock: Lock<F>, call: &Call) -> Lock<F> {
+pub(crate) fn lock(call: &Call, locks: &LockManager) -> Lock {
+    let keys: Vec<_> = call.keys.iter().map(|key| name_of(*key)).collect();
+    let lock = match &keys[..] {
+        [key] => Lock::new(key.as_str()),
+        keys => Lock::many(keys.iter().map(String::as_str)),
+    };
+    with(lock, call).manager(locks)
+}
+
+fn with(lock: Lock, call: &Call) -> Lock {
     let mut lock = sharing(lock.ttl(call.ttl), call);
     if call.renew {
         lock = lock.renew();
