@@ -321,7 +321,7 @@ impl<P> LockGuard<P> {
     /// ```
     ///
     /// # Errors
-    /// [`LockError::Lost`]; [`LockError::InvalidTtl`]; [`LockError::NoRuntime`]; or the failure of
+    /// [`LockError::Lost`]; [`LockError::InvalidSetting`]; [`LockError::NoRuntime`]; or the failure of
     /// the server, and then the lease is as long as before.
     ///
     /// # Cancellation

@@ -62,7 +62,7 @@ pub fn rights(pattern: &str, uses: &[Use]) -> Result<String, LockError> {
 /// # Errors
 /// Each of these functions fails with
 ///
-/// - [`LockError::InvalidUrl`] where locks are not kept on one Redis server or cluster;
+/// - [`LockError::InvalidSetting`] where locks are not kept on one Redis server or cluster;
 /// - [`LockError::AccessDenied`] where the user lacks `+scan`, `+getrange` or one of the keys;
 /// - the failure of the server.
 ///
@@ -188,7 +188,7 @@ impl LockManager {
             Store::Redis(redis) => Ok(redis),
             _ => {
                 let detail = "only the locks of one Redis server or cluster can be inspected";
-                Err(LockError::InvalidUrl { detail: detail.to_owned() })
+                Err(LockError::invalid_url(detail))
             }
         }
     }

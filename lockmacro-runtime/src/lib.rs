@@ -105,7 +105,7 @@ pub use manager::RedisServer;
 pub use manager::lock_manager::LockManager;
 pub use outcome::{LockOutcome, SkipOutcome};
 pub use run_policy::{MapErr, Recovering, Report, Returnable, RunPolicy, Skip};
-pub use value::error::{LockError, NodeReply, Unavailability};
+pub use value::error::{LockError, NodeReply};
 pub use value::fence::{self, Fence};
 pub use value::holder::Holder;
 pub use value::key::LockKey;
@@ -119,7 +119,9 @@ pub use value::template::LockTemplate;
 pub mod __private {
     pub use crate::expansion::constant_key;
     pub use crate::outcome::outcome;
+    // For tests of this project: what `reason` says in words.
     use crate::run_policy::AnyResult;
+    pub use crate::value::error::Unavailability;
     pub use crate::value::policy::checked;
     // For `crate = path`: a wrong path gives one error message, at the path.
     pub use crate::*;

@@ -109,7 +109,7 @@ impl Lock {
     /// # Inside of a body
     /// When one lock around the call holds all of the keys, the new lock joins it. When only some
     /// of the keys are held, or several locks hold them, acquiring fails with
-    /// [`LockError::PartlyHeld`].
+    /// [`LockError::InvalidSetting`].
     ///
     /// # Cancellation
     /// Dropping one of its futures at any point leaves none of the keys locked.
@@ -128,7 +128,7 @@ impl<P> Lock<P> {
     /// death of its holder the server frees it.
     ///
     /// 50 ms to 24 h, in whole milliseconds. Acquiring with any other ttl fails with
-    /// [`LockError::InvalidTtl`].
+    /// [`LockError::InvalidSetting`].
     ///
     /// ```
     /// # use std::time::Duration;
@@ -249,7 +249,7 @@ impl<P> Lock<P> {
     ///   earlier one of the key.
     /// - While the lock is shared, its key exists, and no client can lock it with `SET NX`.
     /// - Inside of the body, the same lock can be acquired shared, which joins it. Acquiring it
-    ///   exclusively fails with [`LockError::HeldShared`].
+    ///   exclusively fails with [`LockError::InvalidSetting`].
     /// - It applies to all keys of the lock. [`LockKey::shared`] is for one of several keys.
     /// - A Redlock has exclusive locks only: acquiring fails with [`LockError::InvalidSetting`].
     ///
@@ -495,7 +495,7 @@ impl<P> Lock<P> {
     /// ```
     ///
     /// # Errors
-    /// As [`acquire`](Lock::acquire), and [`LockError::BlockingInAsync`] on the thread of a
+    /// As [`acquire`](Lock::acquire), and [`LockError::NoRuntime`] on the thread of a
     /// current-thread runtime. The `spawn_blocking` threads of such a runtime are fine.
     pub fn acquire_blocking(self) -> Result<LockGuard<P>, LockError> {
         let lock = acquire_blocking(self.spec, false, Errors::Carried)?;
@@ -521,7 +521,7 @@ impl<P> Lock<P> {
     /// ```
     ///
     /// # Errors
-    /// As [`acquire`](Lock::acquire), and [`LockError::NoFence`] when the call would join a lock
+    /// As [`acquire`](Lock::acquire), and [`LockError::InvalidSetting`] when the call would join a lock
     /// that was acquired without a fence.
     ///
     /// # Cancellation
@@ -563,7 +563,8 @@ fn fenced<P>(
     let prefix = &guard.lock.held.manager.defaults.prefix;
     let fence_of = |key: LockKey| {
         let key = key.under(prefix)?;
-        guard.fence_of(&key).ok_or(LockError::NoFence { key })
+        let hint = "without a fence: request it there";
+        guard.fence_of(&key).ok_or_else(|| LockError::nested("fence", &key, hint))
     };
     let fences = keys.into_iter().map(fence_of).collect::<Result<_, _>>()?;
     Ok((guard, fences))

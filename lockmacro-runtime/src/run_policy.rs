@@ -87,7 +87,7 @@ impl<R: Failing<W>, W, H: Recovers<R>> Returnable<RunPolicy<W, H>> for R {
             },
             (Err(error), _) => (None, error),
             // Cannot happen: a body that has finished has a value.
-            (Ok(_), None) => (None, LockError::unavailable(Unavailability::Local, "no value")),
+            (Ok(_), None) => (None, LockError::because(Unavailability::Local, "no value")),
         };
         R::failed(policy.errors, value, error)
     }

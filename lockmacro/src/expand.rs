@@ -19,7 +19,6 @@ use crate::returns;
 use crate::runtime::Runtime;
 use crate::spans::respan;
 use crate::template::Template;
-use crate::values::Fences;
 
 /// Expands the attribute: the function under its lock, or the unchanged function and one error.
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
@@ -147,20 +146,7 @@ impl<'a> Printer<'a> {
     /// lock.run(body).await`
     fn acquire_and_run(&self, lock: &TokenStream) -> Result<TokenStream> {
         let site = self.site;
-        let (held, fences) = match (&self.args.fence, &self.args.key) {
-            (None, _) => (quote_spanned!(site=> __lock), None),
-            // As many as there are keys, which is known at run time.
-            (Some(Fences::Name(fences)), Key::Keys(_)) => {
-                (quote_spanned!(site=> (__lock, #fences)), None)
-            }
-            (Some(fences), _) => {
-                let names = fences.names();
-                let nth = (0..names.len()).map(Literal::usize_unsuffixed);
-                // One by one: of an array, clippy would say how a body makes a tuple.
-                let fences = quote_spanned!(site=> #(let #names = __fences[#nth];)*);
-                (quote_spanned!(site=> (__lock, __fences)), Some(fences))
-            }
-        };
+        let lock_and_fences = self.lock_and_fences();
         let guard = self.args.guard.as_ref().map(|guard| {
             let there = guard.span().resolved_at(site);
             // Twice the user's name: the compiler shows it to a body that moves it into a task.
@@ -168,7 +154,37 @@ impl<'a> Printer<'a> {
         });
         let (first, acquired) = self.acquired(lock)?;
         let run = self.call("run", &quote_spanned!(site=> __lock), &self.body());
-        Ok(quote_spanned!(site=> #first let #held = #acquired; #fences #guard #run))
+        Ok(quote_spanned!(site=> #first let #lock_and_fences = #acquired; #guard #run))
+    }
+
+    /// Output: `lock`, or `(lock, fence)`
+    fn lock_and_fences(&self) -> TokenStream {
+        match &self.args.fence {
+            None => quote_spanned!(self.site=> __lock),
+            Some(fences) => {
+                let names = fences.names();
+                quote_spanned!(self.site=> (__lock, #(#names),*))
+            }
+        }
+    }
+
+    /// The part of `match` for a lock that was acquired. A list of fences does not live as long as
+    /// the body, which would make each future larger.
+    ///
+    /// Output: `Ok(held) => held`, or `Ok((lock, fences)) => (lock, fences[0])`
+    fn held(&self) -> TokenStream {
+        let (site, is_list) = (self.site, matches!(self.args.key, Key::Keys(_)));
+        match &self.args.fence {
+            // As many as there are keys, which is known at run time.
+            Some(fences) if !is_list => {
+                let nth = (0..fences.names().len()).map(Literal::usize_unsuffixed);
+                quote_spanned! {site=>
+                    ::core::result::Result::Ok((__lock, __fences)) =>
+                        (__lock, #(__fences[#nth]),*),
+                }
+            }
+            _ => quote_spanned!(site=> ::core::result::Result::Ok(__held) => __held,),
+        }
     }
 
     /// Output: `match lock.acquire().await { Ok(held) => held, Err(error) => return … }`, and a
@@ -206,9 +222,10 @@ impl<'a> Printer<'a> {
         } else {
             (None, acquired)
         };
+        let held = self.held();
         let held = quote_spanned! {site=>
             match #acquired {
-                ::core::result::Result::Ok(__held) => __held,
+                #held
                 #busy
                 ::core::result::Result::Err(__error) => return #failed,
             }

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use lockmacro_runtime::{Lock, LockError, LockManager, LossCause, Unavailability};
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::{Lock, LockError, LockManager, LossCause};
 use lockmacro_tests::{Cluster, eventually};
 
 use crate::rush::Rush;

@@ -1,6 +1,7 @@
 //! Each key is locked on the node that has it.
 
-use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::{Cluster, Server, eventually};
 use tokio::task::JoinSet;
 
@@ -145,7 +146,7 @@ async fn a_server_that_is_no_cluster_is_recognised() {
     let server = Server::start();
     let url = server.url().replace("redis://", "redis-cluster://");
     let error = LockManager::connect(&url).await.expect_err("no cluster");
-    assert!(matches!(error, LockError::InvalidUrl { .. }), "{error:?}");
+    assert!(matches!(error, LockError::InvalidSetting { setting: "url", .. }), "{error:?}");
 
     let cluster = shared().await;
     let key = &a_key_on_each(cluster, 2)[1];

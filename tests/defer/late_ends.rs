@@ -3,7 +3,6 @@
 use std::future::pending;
 use std::sync::atomic::AtomicUsize;
 
-use lockmacro_runtime::Unavailability;
 use lockmacro_runtime::defer::{
     Answer, Deferrer, Job, NewJob, Page, Settled, StopWaiting, Stored, TakeOptions,
 };
@@ -38,7 +37,7 @@ impl Deferrer for LateEnds {
     fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
         if *self.kept.lock().unwrap().get_or_insert(0) < self.deaf_for {
             self.in_vain.fetch_add(1, Ordering::Relaxed);
-            let error = LockError::unavailable(Unavailability::Timeout, "it is deaf");
+            let error = LockError::unavailable("it is deaf");
             return Box::pin(async { Err(error) });
         }
         self.calls.settle(job, how)

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use lockmacro_runtime::Unavailability;
 use lockmacro_runtime::defer::{
     Answer, Deferrer, Job, JobInfo, NewJob, Page, Settled, StopWaiting, Stored, TakeOptions, When,
 };
@@ -48,10 +47,7 @@ impl Shelf {
             return Ok(Stored::new(there.job.id.clone(), due));
         }
         if calls.len() == MOST {
-            return Err(LockError::unavailable(
-                Unavailability::TooManyDeferred,
-                "the shelf is full",
-            ));
+            return Err(LockError::unavailable("the shelf is full"));
         }
         let NewJob { function, id, arguments, key, delay, unique, .. } = new;
         let job = Job::new(function, id.clone(), arguments, key);
@@ -254,8 +250,8 @@ async fn a_custom_queue_keeps_the_calls(backend: &Backend) {
         assert!(matches!(later(&function, number).await, LockError::Deferred { .. }));
     }
     let full = later(&function, 9).await;
-    let LockError::Unavailable { reason, .. } = full else { panic!("{full:?}") };
-    assert_eq!(reason, Unavailability::TooManyDeferred);
+    let LockError::Unavailable { detail, .. } = full else { panic!("{full:?}") };
+    assert_eq!(detail, "the shelf is full");
     assert_eq!(count(&locks, "f", JobState::Waiting).await, MOST);
     held.release().await.unwrap();
     other.shutdown(TEST_TIMEOUT).await.unwrap();

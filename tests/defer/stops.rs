@@ -43,7 +43,7 @@ async fn a_worker_of_two_functions_of_one_name_does_not_begin(backend: &Backend)
     put(&locks, &noting(&name, &calls), 1).await;
     let twins = worker(&locks, &noting(&name, &calls)).register(noting(&name, &calls));
     let refused = twins.run().await.expect_err("they would do each other's work");
-    assert!(matches!(refused, LockError::DuplicateName { .. }), "{refused:?}");
+    assert!(matches!(refused, LockError::InvalidSetting { setting: "name", .. }), "{refused:?}");
     assert!(refused.to_string().contains(&name), "{refused}");
     assert!(calls.all().is_empty(), "nothing was taken");
     let deferrer = locks.deferrer();

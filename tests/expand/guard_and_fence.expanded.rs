@@ -1,5 +1,5 @@
 async fn audit(id: u64) -> Result<Receipt, OrderError> {
-    let (__lock, __fences) = match ::lockmacro_runtime::Lock::new(
+    let (__lock, fence) = match ::lockmacro_runtime::Lock::new(
             ::lockmacro_runtime::LockKey::template("order:<id>")
                 .literal("order:")
                 .value(&id),
@@ -9,12 +9,11 @@ async fn audit(id: u64) -> Result<Receipt, OrderError> {
         .acquire_fenced()
         .await
     {
-        ::core::result::Result::Ok(__held) => __held,
+        ::core::result::Result::Ok((__lock, __fences)) => (__lock, __fences[0]),
         ::core::result::Result::Err(__error) => {
             return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
     };
-    let fence = __fences[0];
     let lease = __lock.handle();
     let lease = &lease;
     __lock

@@ -1,5 +1,5 @@
 async fn transfer(from: u64, to: u64, cents: i64) -> Result<(), BankError> {
-    let (__lock, __fences) = match ::lockmacro_runtime::Lock::many([
+    let (__lock, debit, credit) = match ::lockmacro_runtime::Lock::many([
             ::lockmacro_runtime::LockKey::template("account:<from>")
                 .literal("account:")
                 .value(&from),
@@ -13,13 +13,13 @@ async fn transfer(from: u64, to: u64, cents: i64) -> Result<(), BankError> {
         .acquire_fenced()
         .await
     {
-        ::core::result::Result::Ok(__held) => __held,
+        ::core::result::Result::Ok((__lock, __fences)) => {
+            (__lock, __fences[0], __fences[1])
+        }
         ::core::result::Result::Err(__error) => {
             return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
     };
-    let debit = __fences[0];
-    let credit = __fences[1];
     __lock
         .run({
             async move {

@@ -1,5 +1,5 @@
 async fn nightly_report() {
-    let (__lock, __fences) = match ::lockmacro_runtime::Lock::new("nightly-report")
+    let (__lock, fence) = match ::lockmacro_runtime::Lock::new("nightly-report")
         .ttl(::core::time::Duration::from_secs(3600))
         .wait(::core::time::Duration::ZERO)
         .name(::core::concat!(::core::module_path!(), "::nightly_report"))
@@ -7,7 +7,7 @@ async fn nightly_report() {
         .acquire_fenced()
         .await
     {
-        ::core::result::Result::Ok(__held) => __held,
+        ::core::result::Result::Ok((__lock, __fences)) => (__lock, __fences[0]),
         ::core::result::Result::Err(__error) => {
             return ::lockmacro_runtime::SkipOutcome::refused(
                 ::core::concat!(::core::module_path!(), "::nightly_report"),
@@ -15,7 +15,6 @@ async fn nightly_report() {
             );
         }
     };
-    let fence = __fences[0];
     __lock
         .run({
             async move {
@@ -28,7 +27,7 @@ async fn nightly_report() {
         .await
 }
 fn nightly_report_now() -> Option<Report> {
-    let (__lock, __fences) = match ::lockmacro_runtime::Lock::new("nightly-report")
+    let (__lock, fence) = match ::lockmacro_runtime::Lock::new("nightly-report")
         .ttl(::core::time::Duration::from_secs(3600))
         .wait(::core::time::Duration::ZERO)
         .name(::core::concat!(::core::module_path!(), "::nightly_report_now"))
@@ -36,7 +35,7 @@ fn nightly_report_now() -> Option<Report> {
         .recovering(::lockmacro_runtime::__private::recover::<Option<Report>>(discard))
         .acquire_fenced_blocking()
     {
-        ::core::result::Result::Ok(__held) => __held,
+        ::core::result::Result::Ok((__lock, __fences)) => (__lock, __fences[0]),
         ::core::result::Result::Err(__error) => {
             return ::lockmacro_runtime::SkipOutcome::refused(
                 ::core::concat!(::core::module_path!(), "::nightly_report_now"),
@@ -44,7 +43,6 @@ fn nightly_report_now() -> Option<Report> {
             );
         }
     };
-    let fence = __fences[0];
     let lock = __lock.handle();
     let lock = &lock;
     __lock

@@ -39,8 +39,8 @@ async fn refresh(site: &Site) -> Result<Report, ImportError> {
         .wait(patience(site))
         .name(::core::concat!(::core::module_path!(), "::refresh"));
     let __acquired = __lock.acquire_fenced().await;
-    let (__lock, __fences) = match { __acquired } {
-        ::core::result::Result::Ok(__held) => __held,
+    let (__lock, fence) = match { __acquired } {
+        ::core::result::Result::Ok((__lock, __fences)) => (__lock, __fences[0]),
         ::core::result::Result::Err(__error) if __error.is_busy() => {
             return {
                 let __later: fn(_) -> _ = tomorrow;
@@ -51,7 +51,6 @@ async fn refresh(site: &Site) -> Result<Report, ImportError> {
             return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
     };
-    let fence = __fences[0];
     __lock
         .run({
             async move {

@@ -1,5 +1,6 @@
 //! Servers that do not let us in, or not everywhere.
 
+use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::inspect;
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::{Cluster, Server, eventually, log};
@@ -315,7 +316,10 @@ async fn a_server_with_too_many_clients_is_a_connection_limit() {
     last.configure("maxclients", "1");
     drop(admin);
     let error = first_error(&server.url()).await;
-    assert!(matches!(error, LockError::ConnectionLimit { .. }), "{error:?}");
+    assert!(
+        matches!(error, LockError::Unavailable { reason: Unavailability::ConnectionLimit, .. }),
+        "{error:?}"
+    );
     last.configure("maxclients", "100");
     works(&manager(&server.url()).await).await;
 }
@@ -329,7 +333,10 @@ async fn the_limit_is_reported_every_time() {
     for round in 0..3 {
         let builder = LockManager::builder().timeout(TIMEOUT);
         let error = builder.connect(&server.url()).await.expect_err("full");
-        assert!(matches!(error, LockError::ConnectionLimit { .. }), "round {round}: {error:?}");
+        assert!(
+            matches!(error, LockError::Unavailable { reason: Unavailability::ConnectionLimit, .. }),
+            "round {round}: {error:?}"
+        );
     }
 }
 
@@ -351,7 +358,10 @@ async fn a_limit_reached_while_reconnecting_is_reported_and_passes() {
     admin.configure("maxclients", "1");
     admin.ask::<redis::Value>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     let error = refusal(&manager).await;
-    assert!(matches!(error, LockError::ConnectionLimit { .. }), "{error:?}");
+    assert!(
+        matches!(error, LockError::Unavailable { reason: Unavailability::ConnectionLimit, .. }),
+        "{error:?}"
+    );
     admin.configure("maxclients", "100");
     eventually("works again", TEST_TIMEOUT, || async {
         lock(&manager).run(async { Locked::Ok(7) }).await == Ok(7)

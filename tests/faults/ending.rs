@@ -91,7 +91,7 @@ async fn a_connection_that_comes_after_the_shutdown_is_ended() {
         manager.shutdown(TEST_TIMEOUT).await.expect("nothing is held");
         assert_eq!(connections(&server), 1, "it is not there yet");
         if let Ok(ready) = asking.await {
-            assert_eq!(ready, Err(LockError::ShutDown));
+            assert_eq!(ready, Err(LockError::ShutDown { held: 0 }));
         }
         let ended = || std::future::ready(connections(&server) == 0);
         eventually("it is ended", TEST_TIMEOUT, ended).await;

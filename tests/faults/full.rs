@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use lockmacro_runtime::{Lock, LockGuard, LockManager, Unavailability};
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::{Lock, LockGuard, LockManager};
 use lockmacro_tests::{Admin, Fault, Proxy, Server, eventually};
 
 use crate::{KEY, LONG_TTL, Locked, TEST_TIMEOUT, lock, manager, ms, reason, works};

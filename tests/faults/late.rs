@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::{Lock, LockManager, Unavailability};
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Admin, Fault, Proxy, Server, drop_after_polls, eventually};
 
 use crate::refusals::follow;

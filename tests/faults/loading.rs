@@ -1,6 +1,7 @@
 //! A server that has just been started and is still reading its data.
 
-use lockmacro_runtime::{LockManager, Unavailability};
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::LockManager;
 use lockmacro_tests::{Server, eventually};
 
 use crate::{LONG_TTL, TEST_TIMEOUT, keeps_nothing, manager, reason, refusal, works};

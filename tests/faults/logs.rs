@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder, Unavailability};
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder};
 use lockmacro_tests::{Cluster, Server, eventually, log};
 
 use crate::{LONG_TTL, Locked, TEST_TIMEOUT, TIMEOUT, ms};

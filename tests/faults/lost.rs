@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder, Unavailability};
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder};
 use lockmacro_tests::times::SOON;
 use lockmacro_tests::{Proxy, Server, eventually, on_a_plain_thread};
 

@@ -20,7 +20,8 @@ mod wire;
 
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT, ms};
 use lockmacro_tests::{Server, eventually};
 

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use lockmacro_runtime::{Lock, LockManager, Unavailability};
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Proxy, Server, eventually, in_time, on_a_plain_thread};
 
 use crate::{

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::{Admin, Fault, Proxy, Server, eventually};
 
 use crate::{

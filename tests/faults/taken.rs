@@ -1,6 +1,7 @@
 //! Locks that somebody took away, and the result of their release.
 
-use lockmacro_runtime::{Lock, LockError, LockManager, LossCause, Unavailability};
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::{Lock, LockError, LockManager, LossCause};
 use lockmacro_tests::{Admin, Server, eventually};
 
 use crate::{KEY, LONG_TTL, Locked, TEST_TIMEOUT, lock, manager, ms, works};

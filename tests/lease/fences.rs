@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::fence::{Fence, WRITE};
-use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
+use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::{Admin, Backend, Fault, Proxy, Server, eventually, on};
 
 use crate::{Locked, SOON, lock, ms, renewed};
@@ -53,7 +54,7 @@ async fn a_lock_acquired_without_a_fence_has_none(backend: &Backend) {
     assert_eq!(guard.fence(), None);
     let inner = async {
         let error = lock(&manager, &key).acquire_fenced().await.expect_err("none to give");
-        assert!(matches!(error, LockError::NoFence { .. }), "{error:?}");
+        assert!(matches!(error, LockError::InvalidSetting { setting: "fence", .. }), "{error:?}");
         Locked::Ok(())
     };
     guard.run(inner).await.expect("the outer lock is as it was");

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockmacro_runtime::{LockError, LockManager, LossCause, Unavailability};
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::{LockError, LockManager, LossCause};
 use lockmacro_tests::{Fault, Proxy, Server, eventually};
 
 use crate::{IN_TIME, LONG_TTL, Locked, busy_key, has_keys, many, ms};

@@ -61,8 +61,7 @@ fn busy_key(error: &LockError) -> &str {
     match error {
         LockError::Busy { key, .. }
         | LockError::TimedOut { key, .. }
-        | LockError::KeyNotALock { key, .. }
-        | LockError::PartlyHeld { key, .. } => key.as_str(),
+        | LockError::KeyNotALock { key, .. } => key.as_str(),
         other => panic!("not about a key: {other}"),
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::{LockError, LockManager, Unavailability};
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::{Admin, Backend, Fault, Proxy, eventually, queue_of};
 use tokio::time::timeout;
 

@@ -170,7 +170,7 @@ async fn a_shutdown_sends_a_waiter_away(backend: &Backend) {
     let waiter = until_it_holds(backend, &keys[0], waiter).await;
     let (shut_down, waited) = tokio::join!(ours.shutdown(LONG_TTL), waiter);
     assert_eq!(shut_down, Ok(()));
-    assert_eq!(waited.expect_err("closed"), LockError::ShutDown);
+    assert_eq!(waited.expect_err("closed"), LockError::ShutDown { held: 0 });
     become_free(backend, &keys[..1]).await;
     guard.release().await.expect("still held");
 }

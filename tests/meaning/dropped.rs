@@ -104,7 +104,7 @@ async fn a_select_that_drops_a_locked_body_leaves_no_lock(backend: &Backend) {
     let (started, in_body) = tokio::sync::oneshot::channel();
     tokio::select! {
         result = lock(&manager, &key).run::<_>(async {
-            started.send(()).map_err(|()| LockError::ShutDown)?;
+            started.send(()).map_err(|()| LockError::ShutDown { held: 0 })?;
             tokio::time::sleep(LONG_TTL / 2).await;
             Locked::Ok(())
         }) => panic!("the body ended: {result:?}"),

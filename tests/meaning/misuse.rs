@@ -18,8 +18,10 @@ async fn a_ttl_outside_of_its_bounds_is_refused(backend: &Backend) {
     let bad = [Duration::ZERO, Duration::from_nanos(1), ms(49), day + ms(1), Duration::MAX];
     for bad in bad {
         let error = Lock::new(&*key).ttl(bad).manager(&manager).acquire().await;
-        let Err(LockError::InvalidTtl { ttl, .. }) = error else { panic!("{bad:?}: {error:?}") };
-        assert_eq!(ttl, bad);
+        let Err(LockError::InvalidSetting { setting: "ttl", detail, .. }) = error else {
+            panic!("{bad:?}: {error:?}")
+        };
+        assert!(detail.contains(&format!("{bad:?}")), "{detail}");
     }
     assert!(backend.is_free(&key).await);
 }
@@ -116,14 +118,14 @@ async fn an_async_lock_outside_of_a_runtime_is_refused(backend: &Backend) {
     let asked = on_a_plain_thread(move || {
         futures::executor::block_on(lock(&manager, &key).acquire()).map(drop)
     });
-    assert_eq!(asked.await, Err(LockError::NoRuntime));
+    assert!(matches!(asked.await, Err(LockError::NoRuntime { .. })));
 }
 
 #[test]
 fn connecting_outside_of_a_runtime_is_refused() {
     let connecting = LockManager::connect("redis://127.0.0.1:1");
     let error = futures::executor::block_on(connecting).expect_err("no runtime");
-    assert_eq!(error, LockError::NoRuntime);
+    assert!(matches!(error, LockError::NoRuntime { .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -132,7 +134,10 @@ async fn an_unusable_url_is_refused_without_its_password() {
         ["", "order", "http://127.0.0.1:1", "redis://:hunter2@:x", "redis://u:hunter2@h:99999"]
     {
         let error = LockManager::connect(url).await.expect_err("no such server");
-        assert!(matches!(error, LockError::InvalidUrl { .. }), "{url}: {error:?}");
+        assert!(
+            matches!(error, LockError::InvalidSetting { setting: "url", .. }),
+            "{url}: {error:?}"
+        );
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
     }
 }

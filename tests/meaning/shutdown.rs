@@ -20,12 +20,12 @@ async fn a_manager_that_is_shut_down_grants_no_lock(backend: &Backend) {
             Ok(())
         })
         .await;
-    assert_eq!(result, Err(LockError::ShutDown));
+    assert_eq!(result, Err(LockError::ShutDown { held: 0 }));
     assert!(!ran);
     let clone = manager.clone();
-    assert_eq!(lock(&clone, &key).acquire().await.map(drop), Err(LockError::ShutDown));
+    assert_eq!(lock(&clone, &key).acquire().await.map(drop), Err(LockError::ShutDown { held: 0 }));
     let blocking = on_a_plain_thread(move || lock(&clone, &key).run_blocking(|| Locked::Ok(())));
-    assert_eq!(blocking.await, Err(LockError::ShutDown));
+    assert_eq!(blocking.await, Err(LockError::ShutDown { held: 0 }));
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
@@ -51,7 +51,10 @@ async fn a_shutdown_waits_for_held_locks(backend: &Backend) {
     let closing = manager.clone();
     let mut shutdown = tokio::spawn(async move { closing.shutdown(LONG_TTL).await });
     tokio::time::timeout(ms(60), &mut shutdown).await.expect_err("it waits for the body");
-    assert_eq!(lock(&manager, "other").acquire().await.map(drop), Err(LockError::ShutDown));
+    assert_eq!(
+        lock(&manager, "other").acquire().await.map(drop),
+        Err(LockError::ShutDown { held: 0 })
+    );
     end.send(()).expect("the body waits");
     assert_eq!(body.await.expect("no panic"), Ok(true));
     shutdown.await.expect("no panic").expect("drained");
@@ -66,7 +69,7 @@ async fn a_shutdown_with_locks_held_too_long_says_how_many(backend: &Backend) {
     let second = lock(&manager, &two).acquire().await.expect("free");
     let start = Instant::now();
     let error = manager.shutdown(ms(50)).await.expect_err("two locks are held");
-    let LockError::ShutdownTimeout { held, .. } = error else { panic!("{error:?}") };
+    let LockError::ShutDown { held } = error else { panic!("{error:?}") };
     assert_eq!(held, 2);
     assert!(start.elapsed() >= ms(50) && start.elapsed() < TEST_TIMEOUT);
     // They are still locks, and still end properly.

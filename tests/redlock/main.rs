@@ -10,6 +10,7 @@ mod rights;
 mod splits;
 mod waits;
 
+use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder, NodeReply};
 use lockmacro_tests::times::{IN_TIME, LONG_TTL, ms};
 use lockmacro_tests::{Proxy, Server, eventually};
@@ -118,7 +119,7 @@ fn lock(manager: &LockManager) -> Lock {
 fn replies(error: &LockError) -> &[NodeReply] {
     assert!(error.is_unavailable() && !error.is_busy(), "{error}");
     match error {
-        LockError::NoQuorum { nodes, .. } => nodes,
+        LockError::Unavailable { reason: Unavailability::NoQuorum, nodes, .. } => nodes,
         other => panic!("not about a quorum: {other}"),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::{eventually, in_time};
 
@@ -115,7 +116,7 @@ async fn a_possible_holder_is_named_and_an_impossible_one_is_not() {
         match lock(&manager).wait(ms(1)).acquire().await {
             Err(LockError::TimedOut { holder, .. }) => return (holder.owner, holder.free_within),
             // A node of a loaded machine may be late when it releases a part.
-            Err(LockError::NoQuorum { .. }) => {}
+            Err(LockError::Unavailable { reason: Unavailability::NoQuorum, .. }) => {}
             other => panic!("{other:?}"),
         }
     };

@@ -4,9 +4,8 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use futures::poll;
-use lockmacro_runtime::{
-    Lock, LockError, LockGuard, LockManager, LockManagerBuilder, NodeReply, Unavailability,
-};
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LockManagerBuilder, NodeReply};
 use lockmacro_tests::{Fault, Proxy, Server, eventually, in_time, on_a_plain_thread};
 
 use crate::{IN_TIME, KEY, LONG_TTL, Nodes, connected, ms, replies};
@@ -20,7 +19,9 @@ const SHORT_TTL: Duration = Duration::from_secs(3);
 
 /// Whether a node has said that it does not vote yet.
 fn is_young(error: &LockError) -> bool {
-    let LockError::NoQuorum { nodes, .. } = error else { return false };
+    let LockError::Unavailable { reason: Unavailability::NoQuorum, nodes, .. } = error else {
+        return false;
+    };
     nodes.iter().any(|node| is_restarted(&node.error))
 }
 
@@ -179,14 +180,16 @@ async fn a_ttl_above_the_longest_one_is_refused() {
     let builder = LockManager::builder().longest_ttl(ms(1_000));
     let manager = connected(builder, nodes.urls()).await;
     let error = Lock::new(KEY).ttl(ms(1_001)).manager(&manager).acquire().await;
-    let Err(LockError::InvalidTtl { longest, .. }) = error else { panic!("{error:?}") };
-    assert_eq!(longest, ms(1_000));
+    let Err(LockError::InvalidSetting { setting: "ttl", detail, .. }) = error else {
+        panic!("{error:?}")
+    };
+    assert!(detail.ends_with("and 1s"), "{detail}");
     // Of several keys each is asked for with less first; and these nodes do not vote yet.
     let builder = LockManager::builder().longest_ttl(ms(20_000));
     let manager = connected(builder, nodes.urls()).await;
     let several = Lock::many([KEY, "order:43"]).ttl(LONG_TTL).wait(ms(300)).manager(&manager);
     let error = several.acquire().await;
-    assert!(matches!(error, Err(LockError::InvalidTtl { .. })), "{error:?}");
+    assert!(matches!(error, Err(LockError::InvalidSetting { setting: "ttl", .. })), "{error:?}");
 }
 
 /// The age of a server does not show which locks it has missed.

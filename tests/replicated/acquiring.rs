@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use futures::future::{join, join_all};
-use lockmacro_runtime::{Fence, LockGuard, Unavailability};
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::{Fence, LockGuard};
 use lockmacro_tests::{Fault, Proxy, in_time, on_a_plain_thread, with_replicas};
 use tokio::time::timeout;
 

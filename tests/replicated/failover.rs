@@ -84,7 +84,7 @@ async fn sentinels_promote_a_replica_that_knows_the_lock() {
     let renewed = in_time(async {
         loop {
             match renewed.clone().acquire().await {
-                Err(LockError::InsufficientReplicas { .. }) => {}
+                Err(LockError::Unavailable { reason: Unavailability::NotAcknowledged, .. }) => {}
                 acquired => break acquired.expect("both have it"),
             }
         }
@@ -107,7 +107,7 @@ async fn sentinels_promote_a_replica_that_knows_the_lock() {
     // The sentinels may end connections meanwhile, and on a busy machine fail over once more.
     eventually("it is short of replicas", FAILOVER * 3, || async {
         match lock(&impatient).acquire().await {
-            Err(LockError::InsufficientReplicas { wanted: 2, .. }) => true,
+            Err(LockError::Unavailable { reason: Unavailability::NotAcknowledged, .. }) => true,
             Err(LockError::Unavailable { .. }) => false,
             // By the attempt before, which could not be released.
             Err(error) if error.is_busy() => false,

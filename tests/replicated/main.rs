@@ -11,6 +11,7 @@ mod under_load;
 
 use std::time::Duration;
 
+use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::times::{CONFIRM_WINDOW, FAILOVER, FAILOVER_TTL, ms};
 use lockmacro_tests::{Call, Server, eventually};
@@ -61,7 +62,13 @@ async fn keeps_nothing(primary: &Server) {
 fn short<T: std::fmt::Debug>(result: Result<T, LockError>) -> (u32, u32) {
     assert!(result.as_ref().is_err_and(|error| error.is_unavailable() && !error.is_busy()));
     match result {
-        Err(LockError::InsufficientReplicas { acked, wanted, .. }) => (acked, wanted),
+        Err(LockError::Unavailable { reason: Unavailability::NotAcknowledged, detail, .. }) => {
+            let mut numbers = detail.split(' ').filter_map(|word| word.parse().ok());
+            (
+                numbers.next().expect("the replicas that have"),
+                numbers.next().expect("and of how many"),
+            )
+        }
         other => panic!("not short of replicas: {other:?}"),
     }
 }

@@ -8,7 +8,7 @@ const ACCESS: &str = include_str!("../../docs/access.md");
 
 async fn refused(builder: lockmacro_runtime::LockManagerBuilder, url: &str) -> String {
     match builder.connect(url).await {
-        Err(LockError::InvalidUrl { detail, .. }) => detail,
+        Err(LockError::InvalidSetting { setting: "url", detail, .. }) => detail,
         other => panic!("{url}: {other:?}"),
     }
 }

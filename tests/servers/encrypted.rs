@@ -53,7 +53,7 @@ async fn every_node_of_a_redlock_is_spoken_to_by_tls() {
     };
     serves(&url(&certificates), KEY).await;
     let replies = match patient().connect(&url(&strangers)).await {
-        Err(LockError::NoQuorum { nodes, .. }) => nodes,
+        Err(LockError::Unavailable { reason: Unavailability::NoQuorum, nodes, .. }) => nodes,
         other => panic!("{other:?}"),
     };
     for reply in replies {
@@ -64,7 +64,9 @@ async fn every_node_of_a_redlock_is_spoken_to_by_tls() {
     // Nobody trusts by these files and is not encrypted.
     let plain = url(&certificates).replace("redlocks://", "redlock://");
     match LockManager::connect(&plain).await {
-        Err(LockError::InvalidUrl { detail, .. }) => assert!(detail.contains("`cacert`")),
+        Err(LockError::InvalidSetting { setting: "url", detail, .. }) => {
+            assert!(detail.contains("`cacert`"))
+        }
         other => panic!("{other:?}"),
     }
 }

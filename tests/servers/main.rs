@@ -12,7 +12,8 @@ mod tls;
 
 use std::time::Duration;
 
-use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder, Unavailability};
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder};
 use lockmacro_tests::times::{FAILOVER, FAILOVER_TTL};
 
 const KEY: &str = "order:42";

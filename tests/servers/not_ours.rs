@@ -5,7 +5,8 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::{Lock, LockError, LockManager, Unavailability};
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::{Lock, LockError, LockManager};
 
 use lockmacro_tests::{Certificates, Server, with_replicas};
 

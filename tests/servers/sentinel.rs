@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use lockmacro_runtime::{LossCause, Unavailability};
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::LossCause;
 use lockmacro_tests::{Group, Server, eventually, with_replicas};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -245,6 +246,9 @@ async fn a_primary_that_sentinels_do_not_name_is_reported() {
         ["redis-sentinel://127.0.0.1", "redis-sentinel://127.0.0.1/", "redis-sentinel:///main"]
     {
         let error = LockManager::connect(url).await.expect_err("refused");
-        assert!(matches!(error, LockError::InvalidUrl { .. }), "{url}: {error:?}");
+        assert!(
+            matches!(error, LockError::InvalidSetting { setting: "url", .. }),
+            "{url}: {error:?}"
+        );
     }
 }

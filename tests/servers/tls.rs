@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lockmacro_runtime::Unavailability;
+use lockmacro_runtime::__private::Unavailability;
 use lockmacro_tests::{Certificates, Server, eventually, in_time};
 
 use crate::*;
@@ -139,9 +139,11 @@ async fn missing_files_are_reported_by_name() {
     ];
     for (query, word) in wrong {
         let error = refused(&format!("rediss://:hunter3@localhost:1/?{query}")).await;
-        let LockError::InvalidUrl { detail, .. } = error else { panic!("{query}: {error:?}") };
+        let LockError::InvalidSetting { setting: "url", detail, .. } = error else {
+            panic!("{query}: {error:?}")
+        };
         assert!(detail.contains(word) && !detail.contains("hunter3"), "{query}: {detail}");
     }
     let error = refused("redis://localhost:1/?cacert=ca.pem").await;
-    assert!(matches!(error, LockError::InvalidUrl { .. }), "{error:?}");
+    assert!(matches!(error, LockError::InvalidSetting { setting: "url", .. }), "{error:?}");
 }

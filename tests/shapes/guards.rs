@@ -285,6 +285,6 @@ async fn a_fence_asked_for_inside_of_a_lock_without_one_is_an_error() {
         Ok(fence)
     }
     let locks = LockManager::isolated_memory();
-    assert!(matches!(outer(&locks).await, Err(LockError::NoFence { .. })));
+    assert!(matches!(outer(&locks).await, Err(LockError::InvalidSetting { setting: "fence", .. })));
     assert!(inner(&locks).await.is_ok());
 }

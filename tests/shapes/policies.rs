@@ -260,6 +260,6 @@ async fn a_wrong_policy_by_hand_is_the_error_of_the_setting() {
     let lock = Lock::new("order").policy(WRONG).manager(&locks);
     let by_policy = lock.acquire().await.unwrap_err();
     let by_setting = Lock::new("order").ttl(Duration::ZERO).manager(&locks).acquire().await;
-    assert!(matches!(by_policy, LockError::InvalidTtl { .. }), "{by_policy:?}");
+    assert!(matches!(by_policy, LockError::InvalidSetting { setting: "ttl", .. }), "{by_policy:?}");
     assert_eq!(Some(by_policy), by_setting.err());
 }

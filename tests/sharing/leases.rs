@@ -229,7 +229,7 @@ async fn a_shutdown_waits_for_shared_holders_and_refuses_shared_waiters(backend:
     });
     end.expect("still held");
     ended.expect("all was released");
-    assert!(matches!(refused, Err(LockError::ShutDown)), "{refused:?}");
+    assert!(matches!(refused, Err(LockError::ShutDown { held: 0 })), "{refused:?}");
     released([soon(exclusive).await]).await;
     backend.keeps_nothing().await;
 }

@@ -177,8 +177,8 @@ async fn a_panicking_body_hands_the_lock_off(backend: &Backend) {
     guard.release().await.expect("still held");
     assert!(first.await.expect_err("it panicked").is_panic());
     served(PUSHED, next).await;
-    let broken: Result<(), LockError> = Err(LockError::ShutDown);
+    let broken: Result<(), LockError> = Err(LockError::ShutDown { held: 0 });
     let failing = waiting(&ours, &key).wait(LONG_TTL).run(async { broken });
-    assert_eq!(failing.await, Err(LockError::ShutDown));
+    assert_eq!(failing.await, Err(LockError::ShutDown { held: 0 }));
     backend.becomes_free(&key, PUSHED).await;
 }

@@ -270,5 +270,5 @@ async fn a_release_during_a_shutdown_is_answered() {
     guard.release().await.expect("still held");
     assert_eq!(server.admin().get(KEY), None, "it is released when its caller has the answer");
     shutdown.await.expect("nothing is held");
-    assert!(matches!(waiter.await, Err(LockError::ShutDown)));
+    assert!(matches!(waiter.await, Err(LockError::ShutDown { held: 0 })));
 }

@@ -230,7 +230,7 @@ impl<A> DeferredFn<A> {
     fn new_job(self, busy: &LockError, arguments: &A) -> Result<(LockManager, NewJob), LockError> {
         let arguments = (self.write)(arguments).map_err(|error| {
             let detail = format!("the arguments cannot be stored: {error}");
-            LockError::unavailable(Unavailability::Local, detail)
+            LockError::because(Unavailability::Local, detail)
         })?;
         let Function { name, delay, attempts, unique, .. } = self.function;
         if is_running(&name, &arguments, busy) {

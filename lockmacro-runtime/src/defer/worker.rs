@@ -188,8 +188,8 @@ impl Worker {
     /// # Errors
     /// - [`LockError::NoRuntime`] outside of tokio;
     /// - [`LockError::ShutDown`];
-    /// - [`LockError::NoDeferrer`] where the manager has no queue for calls;
-    /// - [`LockError::DuplicateName`] when two functions were registered under one name;
+    /// - [`LockError::InvalidSetting`] where the manager has no queue for calls, and when two
+    ///   functions were registered under one name;
     /// - [`LockError::AccessDenied`] when the user lacks a right or a key that the calls of a
     ///   registered function need, as far as the server reports that when the worker first asks for
     ///   them. The worker then lets its running calls end as when it is stopped.
@@ -200,7 +200,11 @@ impl Worker {
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), LockError> {
         inside_runtime()?;
         if let Some(name) = self.twice {
-            return Err(LockError::DuplicateName { name: name.to_string() });
+            let detail = format!(
+                "two deferred functions are named `{name}`, or one was registered twice: give one \
+                 of them another name with `name = \"…\"`"
+            );
+            return Err(LockError::invalid("name", detail));
         }
         // A shutdown waits until the calls are settled.
         let _member = self.manager.core().enter()?;
@@ -274,7 +278,10 @@ impl Worker {
                         })));
                     }
                 }
-                Err(error @ (LockError::NoDeferrer | LockError::AccessDenied { .. })) => {
+                Err(
+                    error @ (LockError::InvalidSetting { setting: "deferrer", .. }
+                    | LockError::AccessDenied { .. }),
+                ) => {
                     return Err(error);
                 }
                 Err(error) => {

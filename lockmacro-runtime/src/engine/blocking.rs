@@ -16,7 +16,7 @@ use crate::value::parking::{park, unparks_here};
 /// Threads of `spawn_blocking` may block.
 pub(crate) fn may_block() -> Result<(), LockError> {
     match flavor() {
-        Some(RuntimeFlavor::CurrentThread) if runs_tasks() => Err(LockError::BlockingInAsync),
+        Some(RuntimeFlavor::CurrentThread) if runs_tasks() => Err(LockError::BLOCKING_IN_ASYNC),
         _ => Ok(()),
     }
 }
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn only_the_thread_of_a_current_thread_runtime_may_not_block() {
-        let refused = Err(LockError::BlockingInAsync);
+        let refused = Err(LockError::BLOCKING_IN_ASYNC);
         let current = Builder::new_current_thread().build().unwrap();
         assert_eq!(may_block(), Ok(()), "a plain thread");
         {

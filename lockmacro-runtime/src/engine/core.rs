@@ -92,11 +92,11 @@ impl Core {
     /// Checks that the servers are reachable and permit the commands that locks need.
     pub(crate) async fn ready(&self) -> Result<(), LockError> {
         if self.shutdown.is_closed() {
-            return Err(LockError::ShutDown);
+            return Err(LockError::SHUT_DOWN);
         }
         inside_runtime()?;
         let ready = self.store.ready().await;
-        if self.shutdown.is_closed() { Err(LockError::ShutDown) } else { ready }
+        if self.shutdown.is_closed() { Err(LockError::SHUT_DOWN) } else { ready }
     }
 
     /// Longest time for one answer. A store in memory answers at once, but the background thread
@@ -138,7 +138,7 @@ impl Core {
             return Ok(&self.label);
         }
         let detail = "it was made before this process was forked: make one after the fork";
-        Err(LockError::InvalidSetting { setting: "manager", detail: detail.to_owned() })
+        Err(LockError::invalid("manager", detail))
     }
 
     /// When a caller that found `key` busy may ask again, with `before` waiters ahead of it.
@@ -157,7 +157,7 @@ impl Core {
         // Counted before the check: so either the shutdown waits for the lock, or the lock is
         // refused because of the shutdown.
         let guard = self.in_flight.join();
-        if self.shutdown.is_closed() { Err(LockError::ShutDown) } else { Ok(guard) }
+        if self.shutdown.is_closed() { Err(LockError::SHUT_DOWN) } else { Ok(guard) }
     }
 }
 
@@ -176,7 +176,7 @@ impl fmt::Debug for Core {
 pub(crate) fn inside_runtime() -> Result<(), LockError> {
     // Every task has a runtime. Checked first, as it touches nothing that threads share.
     let is_inside = try_id().is_some() || Handle::try_current().is_ok();
-    is_inside.then_some(()).ok_or(LockError::NoRuntime)
+    is_inside.then_some(()).ok_or(LockError::NO_RUNTIME)
 }
 
 /// For how long a lock is passed on inside this process by one grant of the store: the value that

@@ -44,10 +44,10 @@ impl Manager {
     /// Makes this the installed manager, unless another one is.
     ///
     /// # Errors
-    /// [`LockError::AlreadyInstalled`].
+    /// [`LockError::InvalidSetting`].
     pub(crate) fn install(self: &Arc<Self>) -> Result<(), LockError> {
         let installed = INSTALLED.get_or_init(|| Arc::clone(self));
-        if Arc::ptr_eq(self, installed) { Ok(()) } else { Err(LockError::AlreadyInstalled) }
+        if Arc::ptr_eq(self, installed) { Ok(()) } else { Err(LockError::installed_already()) }
     }
 
     /// The queue of this process for a key.
@@ -66,7 +66,7 @@ impl Manager {
         let empty = tokio::time::timeout(timeout, self.in_flight.empty()).await;
         let held = self.in_flight.count();
         if empty.is_err() && held > 0 {
-            return Err(LockError::ShutdownTimeout { held });
+            return Err(LockError::ShutDown { held });
         }
         self.store.servers().close();
         self.background.stop();

@@ -82,11 +82,7 @@ pub(crate) fn renewed(request: &Request, answer: Result<bool, &LockError>) {
             "renewed"
         }
         Ok(false) => "taken",
-        Err(
-            error @ (LockError::Unavailable { .. }
-            | LockError::NoQuorum { .. }
-            | LockError::InsufficientReplicas { .. }),
-        ) => {
+        Err(error) if error.is_unavailable() => {
             tracing::debug!(%name, %key, %error, "lock not renewed yet");
             "error"
         }

@@ -72,7 +72,7 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     /// call that always fails still ends.
     ///
     /// # Errors
-    /// [`Unavailability::TooManyDeferred`](crate::Unavailability::TooManyDeferred) when too many calls wait.
+    /// [`LockError::Unavailable`] when too many calls wait.
     fn put(&self, job: NewJob) -> Answer<'_, Stored>;
 
     /// Takes calls that are due, the earliest first: at least one, and at most
@@ -158,7 +158,9 @@ async fn amend_dead<D: Deferrer + ?Sized>(
 pub(crate) struct NoQueue;
 
 fn refused<'a, T: Send + 'a>() -> Answer<'a, T> {
-    Box::pin(ready(Err(LockError::NoDeferrer)))
+    let detail = "a redlock cannot store deferred calls: give its builder the queue of a single \
+                  server's manager, `.deferrer(other.deferrer())`";
+    Box::pin(ready(Err(LockError::invalid("deferrer", detail))))
 }
 
 impl Deferrer for NoQueue {

@@ -23,7 +23,7 @@ pub(crate) fn full(function: &str) -> LockError {
     let detail = format!(
         "{WAITING_MAX} calls of `{function}` wait already: run more workers, or defer fewer calls"
     );
-    LockError::unavailable(Unavailability::TooManyDeferred, detail)
+    LockError::unavailable_at(None, Unavailability::TooManyDeferred, detail)
 }
 
 /// The error of a call whose runs have ended this often without a report.
@@ -40,5 +40,12 @@ pub(crate) fn note_abandoned(function: &str, id: &str, times: u64) {
 /// Refuses arguments that are too large to be stored.
 pub(crate) fn check_size(arguments: &str, limit: usize) -> Result<(), LockError> {
     let size = arguments.len();
-    if size > limit { Err(LockError::TooLarge { size, limit }) } else { Ok(()) }
+    if size <= limit {
+        return Ok(());
+    }
+    let detail = format!(
+        "the arguments of the deferred call have {size} bytes, and the limit is {limit}: store an \
+         id instead, or raise the limit"
+    );
+    Err(LockError::invalid("max_deferred_size", detail))
 }

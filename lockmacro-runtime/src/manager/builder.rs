@@ -152,7 +152,7 @@ impl LockManagerBuilder {
     /// before its body starts, and with every renewal.
     ///
     /// With fewer acknowledgements the lock is released, and acquiring fails at once with
-    /// [`LockError::InsufficientReplicas`], also for a waiter. A URL sets the same with
+    /// [`LockError::Unavailable`], also for a waiter. A URL sets the same with
     /// `?replicated=1&replicated_timeout=100ms` (500 ms without a timeout), and takes precedence
     /// over this method.
     ///
@@ -261,7 +261,7 @@ impl LockManagerBuilder {
     /// A node that was started less than this time ago does not vote, because it may have forgotten
     /// a lock that is still held. So after a restart a node does not vote for this time, and
     /// servers that were all just started grant no lock until then. Acquiring with a longer ttl
-    /// fails with [`LockError::InvalidTtl`]. A URL sets the same with `?longest_ttl=10m`, and takes
+    /// fails with [`LockError::InvalidSetting`]. A URL sets the same with `?longest_ttl=10m`, and takes
     /// precedence over this method.
     ///
     /// ```
@@ -354,7 +354,7 @@ impl LockManagerBuilder {
 
     /// Sets how many bytes the arguments of one deferred call may have as JSON, by default 1 MiB.
     ///
-    /// A larger call is refused with [`LockError::TooLarge`]. A worker gives the server more time
+    /// A larger call is refused with [`LockError::InvalidSetting`]. A worker gives the server more time
     /// to send larger calls, a second for 4 MiB, so use the same value for the workers.
     #[cfg(feature = "defer")]
     pub fn max_deferred_size(mut self, bytes: usize) -> Self {

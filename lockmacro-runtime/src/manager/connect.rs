@@ -45,7 +45,7 @@ impl LockManager {
     /// ```
     ///
     /// # Errors
-    /// [`LockError::InvalidUrl`], [`LockError::InvalidSetting`], or the failure of the server. The
+    /// [`LockError::InvalidSetting`], or the failure of the server. The
     /// server is asked once, so that a wrong password is found when the program starts. A replica
     /// is [`LockError::Unavailable`], and the error names its primary. A database that the server
     /// does not have is [`LockError::InvalidSetting`].
@@ -76,8 +76,8 @@ impl LockManager {
     /// The algorithm is the one of "Distributed Locks with Redis" in the Redis documentation.
     ///
     /// # Errors
-    /// [`LockError::InvalidUrl`] for fewer than three nodes, for an even number of nodes, and for
-    /// two names of one server; [`LockError::NoQuorum`] when no majority can be reached. A node
+    /// [`LockError::InvalidSetting`] for fewer than three nodes, for an even number of nodes, and for
+    /// two names of one server; [`LockError::Unavailable`] when no majority can be reached. A node
     /// that cannot be reached joins when it comes back.
     pub async fn redlock(urls: impl IntoIterator<Item: Into<String>>) -> Result<Self, LockError> {
         Self::builder().redlock(urls).await
@@ -96,7 +96,7 @@ impl LockManager {
     /// ```
     ///
     /// # Errors
-    /// As [`connect`](LockManager::connect), and [`LockError::BlockingInAsync`] on the thread of a
+    /// As [`connect`](LockManager::connect), and [`LockError::NoRuntime`] on the thread of a
     /// current-thread runtime.
     pub fn connect_blocking(url: &str) -> Result<Self, LockError> {
         Self::builder().connect_blocking(url)

@@ -73,7 +73,7 @@ impl LockManager {
     /// ```
     ///
     /// # Errors
-    /// [`LockError::AlreadyInstalled`] when another manager is installed. That one stays, because
+    /// [`LockError::InvalidSetting`] when another manager is installed. That one stays, because
     /// the locks of two managers may not exclude each other. Installing the same manager again
     /// succeeds.
     pub fn install(&self) -> Result<(), LockError> {
@@ -113,12 +113,12 @@ impl LockManager {
     /// drop(guard); // released in the background
     /// locks.shutdown(Duration::from_secs(5)).await?;
     /// let late = Lock::new("order:42").manager(&locks).acquire().await;
-    /// assert_eq!(late.err(), Some(LockError::ShutDown));
+    /// assert_eq!(late.err(), Some(LockError::ShutDown { held: 0 }));
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// [`LockError::ShutdownTimeout`] when locks are still held after `timeout`. They end with
+    /// [`LockError::ShutDown`] when locks are still held after `timeout`. They end with
     /// their bodies, or by their leases. [`LockError::NoRuntime`] outside of tokio; the manager is
     /// not closed then.
     ///

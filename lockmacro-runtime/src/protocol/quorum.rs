@@ -90,7 +90,7 @@ impl Tally {
     /// Ends the vote: a node that has not answered counts as failed.
     pub(crate) fn end(&mut self) {
         for vote in self.votes.iter_mut().filter(|vote| vote.is_none()) {
-            let error = Box::new(LockError::unavailable(Unavailability::Timeout, "asked"));
+            let error = Box::new(LockError::because(Unavailability::Timeout, "asked"));
             *vote = Some(Err(NodeError { error, applied: Applied::Unknown, transient: true }));
         }
     }
@@ -181,7 +181,7 @@ pub(crate) fn no_quorum(
     errors: impl Iterator<Item = Option<LockError>>,
 ) -> LockError {
     let reply = |(node, error): (&String, _)| NodeReply { node: node.clone(), error };
-    LockError::NoQuorum { nodes: names.iter().zip(errors).map(reply).collect() }
+    LockError::no_quorum(names.iter().zip(errors).map(reply).collect())
 }
 
 #[cfg(test)]
@@ -202,7 +202,7 @@ mod tests {
     }
 
     fn failed() -> Result<Vote, NodeError> {
-        let error = Box::new(LockError::unavailable(Unavailability::Timeout, ""));
+        let error = Box::new(LockError::because(Unavailability::Timeout, ""));
         Err(NodeError { error, applied: Applied::Unknown, transient: true })
     }
 
@@ -308,7 +308,7 @@ mod tests {
         let names = ["a:1", "b:2", "c:3"].map(str::to_owned);
         assert!(tally("gs.").fault(&names).is_none(), "an answer is missing");
         let (error, _) = tally("gss").fault(&names).unwrap();
-        let LockError::NoQuorum { nodes, .. } = &error else { panic!("{error}") };
+        let LockError::Unavailable { nodes, .. } = &error else { panic!("{error}") };
         assert_eq!(
             nodes.iter().map(|reply| reply.error.is_some()).collect::<Vec<_>>(),
             [false, true, true]

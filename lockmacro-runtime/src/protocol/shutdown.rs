@@ -51,5 +51,5 @@ impl Shutdown {
 }
 
 fn shut_down() -> Failed {
-    Failed { error: LockError::ShutDown, applied: Applied::Unknown }
+    Failed { error: LockError::SHUT_DOWN, applied: Applied::Unknown }
 }

@@ -53,7 +53,7 @@ impl<P> Lock<P> {
     ///
     /// # Errors
     /// As [`run`](Lock::run), and
-    /// [`LockError::BlockingInAsync`] on the thread of a
+    /// [`LockError::NoRuntime`] on the thread of a
     /// current-thread runtime.
     ///
     /// # Panics

@@ -85,7 +85,7 @@ impl Store {
     ) -> Asked<'static, Result<Answer, Failed>> {
         if request.was_released() {
             let detail = "the lock was released before its caller had it";
-            let error = LockError::unavailable(Unavailability::Local, detail);
+            let error = LockError::because(Unavailability::Local, detail);
             let failed = Failed { error, applied: Applied::Unknown };
             return Box::pin(ready(Ok(Answer::Lost(Box::new(Err(failed))))));
         }

@@ -338,8 +338,7 @@ impl Table {
         let micros = u64::try_from(since_1970.unwrap_or_default().as_micros()).unwrap_or(0);
         let next = Fence::try_from(micros.max(self.last_fence.saturating_add(1)));
         let used_up = "the counter of `memory://` is at 2^53";
-        let next =
-            next.map_err(|_| LockError::unavailable(Unavailability::FencesUsedUp, used_up))?;
+        let next = next.map_err(|_| LockError::because(Unavailability::FencesUsedUp, used_up))?;
         let before = Some(mem::replace(&mut self.last_fence, next.into()));
         Ok(FenceBlock::after(before.filter(|before| *before > 0), next))
     }

@@ -41,7 +41,7 @@ impl Store {
                 }
                 Err(error) => error,
             };
-            let short = matches!(error, LockError::InsufficientReplicas { .. });
+            let short = error.is_of_replicas();
             let released = short && self.release(request).await.is_ok();
             let applied = if released { Applied::No } else { Applied::Yes };
             Err(Failed { error, applied: grant.earlier.and(applied) })

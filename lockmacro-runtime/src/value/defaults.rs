@@ -59,7 +59,7 @@ impl Defaults {
         self.usable()?;
         if self.ttl.is_some_and(|ttl| ttl > longest) {
             let detail = format!("it is longer than the `longest_ttl` of {longest:?}: raise that");
-            return Err(LockError::InvalidSetting { setting: "default_ttl", detail });
+            return Err(LockError::invalid("default_ttl", detail));
         }
         Ok(())
     }
@@ -139,8 +139,7 @@ impl Defaults {
 
     /// Notes that a setting has an invalid value, for [`usable`](Defaults::usable).
     pub(crate) fn refuse(&mut self, setting: &'static str, hint: &str) {
-        let fault = LockError::InvalidSetting { setting, detail: hint.to_owned() };
-        self.fault.get_or_insert_with(|| Box::new(fault));
+        self.fault.get_or_insert_with(|| Box::new(LockError::invalid(setting, hint)));
     }
 }
 
@@ -150,8 +149,16 @@ pub(crate) fn check_ttl(ttl: Duration) -> Result<Duration, LockError> {
     if (TTL_MIN..=TTL_MAX).contains(&ttl) {
         Ok(ttl - Duration::from_nanos(u64::from(ttl.subsec_nanos() % 1_000_000)))
     } else {
-        Err(LockError::InvalidTtl { ttl, longest: TTL_MAX })
+        Err(unusable_ttl(ttl, TTL_MAX))
     }
+}
+
+/// The error of a ttl that is out of bounds.
+pub(crate) fn unusable_ttl(ttl: Duration, longest: Duration) -> LockError {
+    LockError::invalid(
+        "ttl",
+        format!("it is {ttl:?}: choose one between {TTL_MIN:?} and {longest:?}"),
+    )
 }
 
 #[cfg(test)]
@@ -164,7 +171,7 @@ mod tests {
         assert_eq!(check_ttl(TTL_MAX), Ok(TTL_MAX));
         let over = TTL_MAX + Duration::from_nanos(1);
         for ttl in [Duration::ZERO, Duration::from_micros(49_999), over] {
-            assert_eq!(check_ttl(ttl), Err(LockError::InvalidTtl { ttl, longest: TTL_MAX }));
+            assert_eq!(check_ttl(ttl), Err(unusable_ttl(ttl, TTL_MAX)));
         }
     }
 

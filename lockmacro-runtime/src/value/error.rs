@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::value::holder::Holder;
 use crate::value::key::{InvalidKey, LockKey};
-use crate::value::limits::TTL_MIN;
 use crate::value::loss::Lost;
 
 mod accessors;
@@ -15,26 +14,29 @@ mod unavailability;
 
 pub use unavailability::Unavailability;
 
-/// The reason why a body did not run, or why its result must not be trusted.
+/// The reason why a body did not run, or why its result must not be trusted: one variant for each
+/// thing that a caller can do about it.
 ///
 /// No message contains a password or the random part of a token. Variants with fields may gain
-/// further fields, so match them with `..`, and make them for your tests with
-/// [`busy`](LockError::busy) and the like.
+/// further fields, so match them with `..`.
 ///
 /// # What to do
 /// - Try again later, or show the holder: [`Busy`], [`TimedOut`], [`QueueFull`], for which
 ///   [`is_busy`](LockError::is_busy) holds.
-/// - Nothing, because the call is stored: `Deferred`. It could not be: `TooLarge`, `NoDeferrer`,
-///   `DuplicateName`.
+/// - Nothing, because the call is stored: `Deferred`.
 /// - Check what the body did, or roll it back: [`Lost`](LockError::Lost), for which
 ///   [`is_lost`](LockError::is_lost) holds.
-/// - Repair the servers: [`Unavailable`], [`NoQuorum`], [`InsufficientReplicas`],
-///   [`ConnectionLimit`], for which [`is_unavailable`](LockError::is_unavailable) holds.
+/// - Repair the servers: [`Unavailable`], for which [`is_unavailable`](LockError::is_unavailable)
+///   holds.
 /// - Change what the server or the URL says: [`KeyNotALock`], [`AccessDenied`],
-///   [`Authentication`], [`InvalidUrl`], [`InvalidSetting`].
-/// - Correct the program: [`InvalidKey`], [`InvalidTtl`], [`NoFence`], [`PartlyHeld`],
-///   [`HeldShared`], [`NotInstalled`], [`AlreadyInstalled`], [`BlockingInAsync`], [`NoRuntime`].
-/// - Nothing, because the program ends: [`ShutDown`], [`ShutdownTimeout`].
+///   [`Authentication`].
+/// - Correct the program or its settings: [`InvalidKey`], [`InvalidSetting`], [`NotInstalled`],
+///   [`NoRuntime`].
+/// - Nothing, because the program ends: [`ShutDown`].
+///
+/// A manager that is [connected](crate::LockManager::connect), made ready or installed reports the
+/// same errors: a lock of a [lazy](crate::LockManagerBuilder::lazy) manager can find all that its
+/// connection would have found.
 ///
 /// [The guide](crate::guide::trouble) has more for each.
 ///
@@ -51,25 +53,14 @@ pub use unavailability::Unavailability;
 /// [`TimedOut`]: LockError::TimedOut
 /// [`QueueFull`]: LockError::QueueFull
 /// [`Unavailable`]: LockError::Unavailable
-/// [`NoQuorum`]: LockError::NoQuorum
-/// [`InsufficientReplicas`]: LockError::InsufficientReplicas
-/// [`ConnectionLimit`]: LockError::ConnectionLimit
 /// [`KeyNotALock`]: LockError::KeyNotALock
 /// [`AccessDenied`]: LockError::AccessDenied
 /// [`Authentication`]: LockError::Authentication
-/// [`InvalidUrl`]: LockError::InvalidUrl
-/// [`InvalidSetting`]: LockError::InvalidSetting
 /// [`InvalidKey`]: LockError::InvalidKey
-/// [`InvalidTtl`]: LockError::InvalidTtl
-/// [`NoFence`]: LockError::NoFence
-/// [`PartlyHeld`]: LockError::PartlyHeld
-/// [`HeldShared`]: LockError::HeldShared
+/// [`InvalidSetting`]: LockError::InvalidSetting
 /// [`NotInstalled`]: LockError::NotInstalled
-/// [`AlreadyInstalled`]: LockError::AlreadyInstalled
-/// [`BlockingInAsync`]: LockError::BlockingInAsync
 /// [`NoRuntime`]: LockError::NoRuntime
 /// [`ShutDown`]: LockError::ShutDown
-/// [`ShutdownTimeout`]: LockError::ShutdownTimeout
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
@@ -128,40 +119,6 @@ pub enum LockError {
         /// Time until the call is due.
         due: Duration,
     },
-    /// The lock was busy, and the arguments of the call are too large to defer it. Nothing was
-    /// stored. Pass an id rather than the whole object, or raise
-    /// [`max_deferred_size`](crate::LockManagerBuilder::max_deferred_size).
-    #[cfg(feature = "defer")]
-    #[error(
-        "the arguments of the deferred call have {size} bytes, and the limit is {limit}: \
-         store an id instead, or raise `max_deferred_size`"
-    )]
-    #[non_exhaustive]
-    TooLarge {
-        /// Size of the arguments as JSON, in bytes.
-        size: usize,
-        /// The largest size allowed, in bytes.
-        limit: usize,
-    },
-    /// The manager has no queue for deferred calls: a Redlock has none of its own. Give it the
-    /// queue of another manager with [`deferrer`](crate::LockManagerBuilder::deferrer).
-    #[cfg(feature = "defer")]
-    #[error(
-        "a redlock cannot store deferred calls: give its builder the queue of a single server's \
-         manager, `.deferrer(other.deferrer())`"
-    )]
-    NoDeferrer,
-    /// Two functions of one worker have the same name. The calls of one would run the other.
-    #[cfg(feature = "defer")]
-    #[error(
-        "two deferred functions are named `{name}`, or one was registered twice: give one of them \
-         another name with `name = \"…\"`"
-    )]
-    #[non_exhaustive]
-    DuplicateName {
-        /// The name.
-        name: String,
-    },
     /// The lock was lost while the body ran, so another holder may have it now. The work that the
     /// body has done stands: check it, or roll it back.
     #[error(transparent)]
@@ -169,12 +126,17 @@ pub enum LockError {
     /// The server could not be reached, or could not answer. The lock is not held: a request that
     /// may have been applied is released in the background. A call to be deferred may have been
     /// stored.
+    ///
+    /// Of a Redlock, fewer nodes than a majority have answered. With
+    /// [`replicated`](crate::LockManagerBuilder::replicated), too few replicas may have acknowledged
+    /// the lock in time: one to be acquired is released, and one to be extended is held as long as
+    /// before.
     #[error("the lock server is unavailable: {reason} ({detail}{})", after(", at ", server.as_deref()))]
     #[non_exhaustive]
     Unavailable {
-        /// The kind of the failure.
+        #[doc(hidden)]
         reason: Unavailability,
-        /// The text of the server or of the operating system.
+        /// The text of the server or of the operating system, and what to do about it.
         detail: String,
         /// Host and port of the server, or of every node of a Redlock; `None` where no server is
         /// known.
@@ -182,52 +144,9 @@ pub enum LockError {
         /// When to ask again, where the call failed at once because the server was lost; see
         /// [`fail_fast`](crate::LockManagerBuilder::fail_fast).
         retry_after: Option<Duration>,
-    },
-    /// Fewer nodes of a Redlock than a majority have answered, so the lock is not held. It is
-    /// released at the nodes that may have granted it. Look at the reply of each node.
-    #[error("no majority of the lock servers: {}", replies(nodes))]
-    #[non_exhaustive]
-    NoQuorum {
-        /// The reply of every node, in the order of the manager's URLs.
+        /// The reply of every node, in the order of the manager's URLs, where a Redlock has no
+        /// majority.
         nodes: Box<[NodeReply]>,
-    },
-    /// Fewer replicas than required have acknowledged the lock in time.
-    ///
-    /// - A lock to be acquired is released, and the body has not run.
-    /// - A lock to be extended is held as long as before.
-    ///
-    /// Repair the replicas, or require fewer of them or a longer time with
-    /// [`replicated`](crate::LockManagerBuilder::replicated).
-    #[error(
-        "only {acked} of {wanted} replicas have acknowledged `{}` in time, at {server}: repair the \
-         replicas, or require fewer of them with `replicated`",
-        key.shown()
-    )]
-    #[non_exhaustive]
-    InsufficientReplicas {
-        /// The key, or one of several.
-        key: LockKey,
-        /// Number of replicas that have acknowledged it.
-        acked: u32,
-        /// Number of replicas required.
-        wanted: u32,
-        /// Host and port of their primary.
-        server: Box<str>,
-    },
-    /// The server has reached its limit of clients. Raise its `maxclients`, or share managers: a
-    /// manager needs two connections, four where HELLO is refused, and up to 32 more with
-    /// `replicated`.
-    #[error(
-        "the lock server accepts no more clients: raise its `maxclients`, or share managers \
-         ({detail}{})",
-        after(", at ", server.as_deref())
-    )]
-    #[non_exhaustive]
-    ConnectionLimit {
-        /// The server's text.
-        detail: String,
-        /// Host and port of the server, or the path of its socket; `None` where no server is known.
-        server: Option<Box<str>>,
     },
     /// The key exists and is not a lock: its value is no string or, where a lock is released by
     /// force, was not written by this crate. Choose another key, or delete the value.
@@ -292,66 +211,23 @@ pub enum LockError {
         /// Why it is invalid.
         detail: String,
     },
-    /// The ttl is not between 50 ms and 24 h, or longer than the
-    /// [`longest_ttl`](crate::LockManagerBuilder::longest_ttl) of a Redlock.
-    #[error("a ttl of {ttl:?} is not usable: choose one between {TTL_MIN:?} and {longest:?}")]
-    #[non_exhaustive]
-    InvalidTtl {
-        /// The requested ttl.
-        ttl: Duration,
-        /// The longest ttl that this manager allows.
-        longest: Duration,
-    },
-    /// A fence was requested inside a body whose lock was acquired without one. Request it where
-    /// the outer lock is acquired.
-    #[error(
-        "no fence for `{}`: request it where the outer lock is acquired, which has none",
-        key.shown()
-    )]
-    #[non_exhaustive]
-    NoFence {
-        /// The key that is held.
-        key: LockKey,
-    },
-    /// An outer lock holds some of several keys, and not the others. Waiting for the others could
-    /// deadlock with another caller. Acquire all keys in the outer lock.
-    #[error(
-        "`{}` is held around this call, and other keys of the same lock are not: acquire all of \
-         them in the outer lock",
-        key.shown()
-    )]
-    #[non_exhaustive]
-    PartlyHeld {
-        /// A key that is held.
-        key: LockKey,
-    },
-    /// The body holds the key together with others, shared or by permit, and asks for it
-    /// exclusively. It would wait for itself. Release the lock first, or acquire it exclusively
-    /// around the body.
-    #[error(
-        "`{}` is held around this call, and not exclusively: it cannot be made exclusive; release \
-         it first, or acquire it exclusively around the body",
-        key.shown()
-    )]
-    #[non_exhaustive]
-    HeldShared {
-        /// The key that is held.
-        key: LockKey,
-    },
-    /// The URL names no server to which a manager can connect.
-    #[error("not a usable url: {detail}")]
-    #[non_exhaustive]
-    InvalidUrl {
-        /// Why it is invalid. Never contains the URL, which may have a password in it.
-        detail: String,
-    },
-    /// A setting of the builder, of the manager's URL or of a lock has an invalid value.
+    /// A setting of the manager, of its URL, of a lock or of a deferred call cannot be used, or not
+    /// in this place. The text says what to write instead.
+    ///
+    /// The settings of a lock inside of another one's body are here, too:
+    ///
+    /// - `fence`, where the outer lock was acquired without one;
+    /// - `keys`, where an outer lock holds only some of them: waiting for the others could deadlock
+    ///   with another caller;
+    /// - `shared` or `permits`, where the body holds the key together with others, and asks for it
+    ///   exclusively: it would wait for itself.
     #[error("`{setting}` is not usable: {detail}")]
     #[non_exhaustive]
     InvalidSetting {
         /// The name of the setting, the same everywhere.
         setting: &'static str,
-        /// Why it is invalid, and what to write instead.
+        /// Why it is invalid, and what to write instead. Never contains a URL, which may have a
+        /// password in it.
         detail: String,
     },
     /// The lock names no manager, and none is installed. Call [`LockManager::install`] when the
@@ -363,35 +239,20 @@ pub enum LockError {
          test, `LockManager::scope` does not cover tasks that are spawned inside it"
     )]
     NotInstalled,
-    /// Another manager is installed already. It stays, because locks of two servers would not
-    /// exclude each other.
-    #[error(
-        "another lock manager is installed already: install one per process, and pass others with \
-         `manager = …`"
-    )]
-    AlreadyInstalled,
-    /// A blocking lock was requested on the thread of a current-thread runtime, such as a worker of
-    /// actix. It would stop the task that holds the lock. Make the function async, or call it in
-    /// `spawn_blocking`, which is `web::block` in actix.
-    #[error(
-        "a blocking lock on the thread of a current-thread runtime would stop every other task: \
-         make the function async, or call it in `spawn_blocking` (`web::block` in actix)"
-    )]
-    BlockingInAsync,
-    /// An async lock was requested outside a tokio runtime.
-    #[error("no tokio runtime here: await the lock inside one, with its time and io enabled")]
-    NoRuntime,
-    /// The manager was shut down.
-    #[error("the lock manager is shut down, and grants no further locks")]
-    ShutDown,
-    /// Locks were still held when the timeout of the shutdown was over. They end with their bodies,
-    /// or with their leases.
-    #[error(
-        "{held} locks were still held at the end of the shutdown's timeout: they end with their \
-         bodies or leases; call `shutdown` again to wait for them"
-    )]
+    /// An async lock was requested outside of a tokio runtime, or a blocking one on the thread of a
+    /// current-thread runtime, such as a worker of actix: that would stop the task that holds the
+    /// lock.
+    #[error("{detail}")]
     #[non_exhaustive]
-    ShutdownTimeout {
+    NoRuntime {
+        /// Where to call it instead.
+        detail: &'static str,
+    },
+    /// The manager was shut down. Its [`shutdown`](crate::LockManager::shutdown) says this, too,
+    /// where locks were still held when its timeout was over: they end with their bodies, or with
+    /// their leases.
+    #[error("{}", shut_down(*held))]
+    ShutDown {
         /// Number of locks that were held.
         held: usize,
     },
@@ -429,6 +290,16 @@ fn contended(
     format!("`{key}` is locked by {holder} {expiry}: {again}")
 }
 
+fn shut_down(held: usize) -> String {
+    match held {
+        0 => "the lock manager is shut down, and grants no further locks".to_owned(),
+        held => format!(
+            "{held} locks were still held at the end of the shutdown's timeout: they end with \
+             their bodies or leases; call `shutdown` again to wait for them"
+        ),
+    }
+}
+
 /// Whole seconds for `Retry-After`, rounded up, so that no caller comes too early.
 fn whole_seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
@@ -445,7 +316,7 @@ impl From<InvalidKey> for LockError {
     }
 }
 
-/// The reply of one node of a Redlock: see [`LockError::NoQuorum`].
+/// The reply of one node of a Redlock: see [`LockError::Unavailable`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeReply {
@@ -469,10 +340,10 @@ const RESTARTED: &str = "a node does not vote until it has run for the longest t
     forgotten a lock: set a shorter `longest_ttl`, or use `durable` nodes, which write to disk \
     first";
 
+/// The replies of all nodes as one text.
 fn replies(nodes: &[NodeReply]) -> String {
-    use LockError::Unavailable;
     let is_restarted = |reply: &NodeReply| {
-        matches!(reply.error, Some(Unavailable { reason: Unavailability::Restarted, .. }))
+        reply.error.as_ref().and_then(LockError::unavailability) == Some(Unavailability::Restarted)
     };
     let hint = nodes.iter().any(is_restarted).then(|| RESTARTED.to_owned());
     nodes.iter().map(NodeReply::to_string).chain(hint).collect::<Vec<_>>().join("; ")

@@ -16,7 +16,7 @@ use crate::value::mode::{Mode, PERMITS_MAX};
 ///
 /// The attribute checks the policy together with its own arguments when the function is compiled:
 /// a `ttl` out of bounds or a `min_hold` above the `ttl` does not compile. By hand a wrong value
-/// fails where the same setting of a `Lock` does, such as [`LockError::InvalidTtl`] when the lock
+/// fails where the same setting of a `Lock` does, such as [`LockError::InvalidSetting`] when the lock
 /// is acquired.
 ///
 /// What decides the types of a function is not in a policy: `on_busy`, `map_err`, and a function
@@ -39,7 +39,7 @@ use crate::value::mode::{Mode, PERMITS_MAX};
 /// # guard.release().await }
 /// ```
 ///
-/// [`LockError::InvalidTtl`]: crate::LockError::InvalidTtl
+/// [`LockError::InvalidSetting`]: crate::LockError::InvalidSetting
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use = "a policy does nothing until a lock has it"]
 pub struct LockPolicy {

@@ -12,7 +12,7 @@ pub(crate) fn secret() -> Result<u128, LockError> {
     }
     let mut bits = [0; 16];
     getrandom::fill(&mut bits)
-        .map_err(|error| LockError::unavailable(Unavailability::Local, error.to_string()))?;
+        .map_err(|error| LockError::because(Unavailability::Local, error.to_string()))?;
     Ok(u128::from_be_bytes(bits))
 }
 

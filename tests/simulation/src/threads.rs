@@ -164,7 +164,11 @@ fn call(seen: &Seen, locks: &LockManager, key: &str, may_be_lost: bool, random: 
         }
         let guard = match acquired {
             Some(Ok(guard)) => guard,
-            Some(Err(LockError::ShutDown)) if seen.is_closing.load(Ordering::Relaxed) => return,
+            Some(Err(LockError::ShutDown { held: 0 }))
+                if seen.is_closing.load(Ordering::Relaxed) =>
+            {
+                return;
+            }
             Some(Err(LockError::Busy { .. })) if !waits => continue,
             Some(Err(error)) => {
                 seen.fails("errors", format_args!("{error:?}"));

@@ -126,7 +126,7 @@ fn begin(
     request.only_if_free = has_queue && request.until.is_some();
     let may_wait = if blocks { may_block() } else { inside_runtime() };
     let checked = may_wait.and_then(|()| match excludes {
-        true if manager.shutdown.is_closed() => Err(LockError::ShutDown),
+        true if manager.shutdown.is_closed() => Err(LockError::SHUT_DOWN),
         true => manager.store.servers().check_request(&request),
         false => Ok(()),
     });

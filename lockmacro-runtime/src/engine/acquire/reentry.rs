@@ -68,7 +68,10 @@ pub(crate) fn around(
     }
     let partly = |key: &&LockKey| Scope::find(|held| ours(held) && has(held, key)).is_some();
     match keys.iter().find(partly) {
-        Some(key) => Err(LockError::PartlyHeld { key: key.clone() }),
+        Some(key) => {
+            let hint = "other keys of the same lock are not: acquire all of them in the outer lock";
+            Err(LockError::nested("keys", key, hint))
+        }
         None => Ok(None),
     }
 }

@@ -81,7 +81,7 @@ impl LockSpec {
     pub(crate) fn prepare(self, fenced: bool, errors: Errors) -> Result<Prepared, LockError> {
         self.keys().try_for_each(LockKey::check)?;
         if let Some(detail) = self.keys().find_map(|key| key.mode().fault()) {
-            return Err(LockError::InvalidSetting { setting: "permits", detail });
+            return Err(LockError::invalid("permits", detail));
         }
         let ttl = self.policy.ttl.map(check_ttl).transpose()?;
         let manager = self.manager.map_or_else(current::manager, Ok)?;

@@ -231,7 +231,7 @@ async fn work(store: Arc<Store>, mut jobs: mpsc::UnboundedReceiver<Job>) {
 
 fn no_thread(why: impl ToString) -> LockError {
     let detail = format!("the background thread could not run: {}", why.to_string());
-    LockError::unavailable(Unavailability::Local, detail)
+    LockError::because(Unavailability::Local, detail)
 }
 
 #[cfg(test)]

@@ -299,7 +299,7 @@ impl DroppedLock {
 
 /// Decides the next pause only: a release that is repeated is not logged.
 fn unanswered() -> LockError {
-    LockError::unavailable(Unavailability::Timeout, "released again, and not answered")
+    LockError::because(Unavailability::Timeout, "released again, and not answered")
 }
 
 /// Logs that a lock is not released and ends with its ttl.

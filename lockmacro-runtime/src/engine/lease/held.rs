@@ -26,6 +26,7 @@ use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceBlock};
 use crate::value::key::LockKey;
 use crate::value::loss::{LossCause, Lost};
+use crate::value::mode::Mode;
 use crate::value::sync::Mutex;
 use crate::value::task::spawn;
 use crate::value::time::{Moment, checked};
@@ -256,8 +257,11 @@ impl Held {
     pub(crate) fn covers(&self, key: &LockKey) -> Result<(), LockError> {
         let keys = self.request.keys();
         let own = self.nth(key).and_then(|nth| keys.get(usize::from(nth)));
-        let covers = own.is_none_or(|own| own.mode().covers(key.mode()));
-        covers.then_some(()).ok_or_else(|| LockError::HeldShared { key: key.clone() })
+        let Some(own) = own.filter(|own| !own.mode().covers(key.mode())) else { return Ok(()) };
+        let setting = if own.mode() == Mode::Shared { "shared" } else { "permits" };
+        let hint = "not exclusively: it cannot be made exclusive; release it first, or acquire it \
+                    exclusively around the body";
+        Err(LockError::nested(setting, key, hint))
     }
 
     pub(crate) fn fence(&self, nth: u8) -> Option<Fence> {

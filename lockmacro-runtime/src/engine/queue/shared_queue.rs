@@ -261,7 +261,7 @@ impl SharedQueue {
     /// The manager is shut down: all waiters are sent away.
     pub(crate) fn closes(self: &Arc<Self>) {
         self.on(None, |state| {
-            state.sent_away = Some((state.queue.last(), LockError::ShutDown));
+            state.sent_away = Some((state.queue.last(), LockError::SHUT_DOWN));
             Event::Closes(false)
         });
     }
@@ -274,7 +274,7 @@ impl SharedQueue {
             if state.asked.as_ref().is_none_or(|(question, _)| question != asked) {
                 return Event::Time;
             }
-            if let LockError::InsufficientReplicas { .. } = error {
+            if error.is_of_replicas() {
                 state.asked = None;
                 state.sent_away = state.queue.next().map(|first| (first, error));
                 return Event::Fails(asked.clone());
@@ -385,7 +385,7 @@ impl Left {
 /// The error of a caller that has had no answer.
 pub(crate) fn unanswered() -> LockError {
     let detail = "no answer while the caller waited";
-    LockError::unavailable(Unavailability::Timeout, detail)
+    LockError::because(Unavailability::Timeout, detail)
 }
 
 impl fmt::Debug for SharedQueue {

@@ -308,10 +308,10 @@ impl fmt::Debug for Nodes {
 /// The error of an answer that may be of another server.
 pub(crate) fn replaced() -> LockError {
     let detail = "the connection was replaced";
-    LockError::unavailable(Unavailability::Disconnected, detail)
+    LockError::because(Unavailability::Disconnected, detail)
 }
 
 fn unanswered(reason: Unavailability, detail: &str) -> NodeError {
-    let error = Box::new(LockError::unavailable(reason, detail));
+    let error = Box::new(LockError::because(reason, detail));
     NodeError { error, applied: Applied::Unknown, transient: true }
 }

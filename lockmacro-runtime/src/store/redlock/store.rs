@@ -24,6 +24,7 @@ use crate::store::redlock::node_names;
 use crate::store::redlock::rules::{Rules, no_replicas};
 use crate::store::servers::Servers;
 use crate::value::backoff::Backoff;
+use crate::value::defaults::unusable_ttl;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::key::LockKey;
 use crate::value::limits::TTL_MAX;
@@ -103,7 +104,9 @@ impl Redlock {
                 }
                 errors[nth] = admitted.err().map(|(node_error, _)| node_error);
                 match errors[nth].as_ref().map(|node_error| &*node_error.error) {
-                    Some(error @ LockError::InvalidUrl { .. }) => return Err(error.clone()),
+                    Some(error @ LockError::InvalidSetting { setting: "url", .. }) => {
+                        return Err(error.clone());
+                    }
                     // The node is up, and votes later.
                     None
                     | Some(LockError::Unavailable { reason: Unavailability::Restarted, .. }) => {
@@ -131,7 +134,7 @@ impl Redlock {
             Some(node_error) => Some(*node_error.error),
             None => open
                 .contains(&nth)
-                .then(|| LockError::unavailable(Unavailability::Timeout, "connecting")),
+                .then(|| LockError::because(Unavailability::Timeout, "connecting")),
         };
         Err(no_quorum(&self.nodes.names, errors.into_iter().enumerate().map(error)))
     }
@@ -171,7 +174,7 @@ impl Redlock {
     /// Checks that a ttl is not longer than a restarted node is kept from voting.
     fn check(&self, ttl: Duration) -> Result<(), LockError> {
         let longest = if self.rules.durable { TTL_MAX } else { self.rules.longest_ttl };
-        if ttl <= longest { Ok(()) } else { Err(LockError::InvalidTtl { ttl, longest }) }
+        if ttl <= longest { Ok(()) } else { Err(unusable_ttl(ttl, longest)) }
     }
 
     fn count(&self) -> usize {
@@ -222,7 +225,7 @@ impl Servers for Redlock {
             // With permits, the holders of several majorities could be more than the limit.
             let detail = "a Redlock has exclusive locks only: use one server or cluster for it";
             let setting = if mode == Mode::Shared { "shared" } else { "permits" };
-            return Err(LockError::InvalidSetting { setting, detail: detail.to_owned() });
+            return Err(LockError::invalid(setting, detail));
         }
         self.check(request.ttl)
     }

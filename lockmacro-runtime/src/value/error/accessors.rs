@@ -5,8 +5,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::LockError::{
-    self, AccessDenied, Authentication, Busy, ConnectionLimit, InsufficientReplicas, NoQuorum,
-    QueueFull, TimedOut, Unavailable,
+    self, AccessDenied, Authentication, Busy, QueueFull, TimedOut, Unavailable,
 };
 use super::{Unavailability, whole_seconds};
 use crate::value::holder::Holder;
@@ -29,8 +28,7 @@ impl LockError {
         self.busy_key().is_some()
     }
 
-    /// Returns whether the servers failed: `Unavailable`, `NoQuorum`, `InsufficientReplicas` and
-    /// `ConnectionLimit`. Another try later may succeed.
+    /// Returns whether the servers failed. Another try later may succeed.
     ///
     /// ```
     /// # use lockmacro_runtime::{LockError, LockManager};
@@ -40,13 +38,22 @@ impl LockError {
     /// # Ok(()) }
     /// ```
     pub fn is_unavailable(&self) -> bool {
-        matches!(
-            self,
-            Unavailable { .. }
-                | NoQuorum { .. }
-                | InsufficientReplicas { .. }
-                | ConnectionLimit { .. }
-        )
+        self.reason().is_some()
+    }
+
+    /// Returns why the servers are [unavailable](LockError::is_unavailable), in a few words for a
+    /// log or a label: "no answer in time". A server's own text is not in it. `None` for every
+    /// other error.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let down = LockManager::connect("redis://127.0.0.1:1").await;
+    /// assert!(down.is_err_and(|error| error.reason() == Some("connection refused")));
+    /// # Ok(()) }
+    /// ```
+    pub fn reason(&self) -> Option<&'static str> {
+        self.unavailability().map(Unavailability::text)
     }
 
     /// Returns whether the lock was lost while the body ran: [`Lost`](LockError::Lost). The work
@@ -261,17 +268,17 @@ impl LockError {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use lockmacro_runtime::{Holder, LockError, Unavailability};
+    /// # use lockmacro_runtime::{Holder, LockError};
     /// let second = Duration::from_secs(1);
     /// assert_eq!(LockError::busy("order:42", Holder::new("web-3"), second).http_status(), 423);
-    /// assert_eq!(LockError::unavailable(Unavailability::Timeout, "").http_status(), 503);
+    /// assert_eq!(LockError::unavailable("").http_status(), 503);
     /// assert_eq!(LockError::NotInstalled.http_status(), 500);
     /// ```
     pub fn http_status(&self) -> u16 {
         match self {
             _ if self.is_busy() => 423,
             _ if self.is_unavailable() => 503,
-            LockError::ShutDown => 503,
+            LockError::ShutDown { .. } => 503,
             LockError::InvalidKey { .. } => 400,
             #[cfg(feature = "defer")]
             LockError::Deferred { .. } => 202,
@@ -314,18 +321,30 @@ impl LockError {
     /// without the nodes that fail for good.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Unavailable { .. } | ConnectionLimit { .. } => true,
-            NoQuorum { nodes } => {
+            Unavailable { reason: Unavailability::NoQuorum, nodes, .. } => {
                 let errors = nodes.iter().filter_map(|reply| reply.error.as_ref());
                 2 * errors.filter(|error| !error.is_transient()).count() < nodes.len()
             }
+            Unavailable { reason, .. } => *reason != Unavailability::NotAcknowledged,
             _ => false,
         }
     }
 
     /// Whether there is no fence left.
     pub(crate) fn is_of_fences(&self) -> bool {
-        matches!(self, Unavailable { reason: Unavailability::FencesUsedUp, .. })
+        self.unavailability() == Some(Unavailability::FencesUsedUp)
+    }
+
+    /// Whether too few replicas have acknowledged the lock.
+    pub(crate) fn is_of_replicas(&self) -> bool {
+        self.unavailability() == Some(Unavailability::NotAcknowledged)
+    }
+
+    pub(crate) fn unavailability(&self) -> Option<Unavailability> {
+        match self {
+            Unavailable { reason, .. } => Some(*reason),
+            _ => None,
+        }
     }
 
     /// Whether it is about the servers rather than the key, so that many callers get it at once.
@@ -359,19 +378,16 @@ mod tests {
         let secret = || "secret".to_owned();
         let (time, holder) = (Duration::from_secs(1), || Holder::new("secret"));
         let at_server = Some("secret".into());
-        let unavailable =
-            LockError::unavailable_at(at_server.clone(), Unavailability::Timeout, "secret");
+        let unavailable = LockError::unavailable_at(at_server, Unavailability::Timeout, "secret");
         vec![
             (423, LockError::busy("secret", holder(), time)),
             (423, LockError::busy("secret", holder(), time).with_message(" ")),
-            (423, LockError::timed_out("secret", holder(), time, 7)),
-            (423, LockError::queue_full("secret", time)),
+            (423, LockError::QueueFull { key: "secret".into(), retry_after: time }),
             #[cfg(feature = "defer")]
-            (202, LockError::deferred("secret", "secret", time)),
+            (202, LockError::Deferred { key: "secret".into(), id: "secret".into(), due: time }),
             (503, unavailable),
-            (503, LockError::NoQuorum { nodes: Box::default() }),
-            (503, LockError::ConnectionLimit { detail: secret(), server: at_server }),
-            (503, LockError::ShutDown),
+            (503, LockError::no_quorum(Box::default())),
+            (503, LockError::SHUT_DOWN),
             (400, LockError::InvalidKey { detail: secret() }),
             (500, Lost::new("secret", LossCause::Expired).into()),
             (500, LockError::access_denied("secret")),

@@ -1,13 +1,22 @@
-//! Constructors of errors, for a queue of one's own and for tests: one for each thing that a caller
-//! can do about an error. Errors without fields need none.
+//! Constructors of errors. Three are public, for tests and for a queue of one's own.
 
 use std::time::Duration;
 
-use super::{LockError, Unavailability};
+use super::{LockError, NodeReply, Unavailability, replies};
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 
 impl LockError {
+    pub(crate) const SHUT_DOWN: Self = LockError::ShutDown { held: 0 };
+    pub(crate) const NO_RUNTIME: Self = LockError::NoRuntime {
+        detail: "no tokio runtime here: await the lock inside one, with its time and io enabled",
+    };
+    pub(crate) const BLOCKING_IN_ASYNC: Self = LockError::NoRuntime {
+        detail: "a blocking lock on the thread of a current-thread runtime would stop every other \
+                 task: make the function async, or call it in `spawn_blocking` (`web::block` in \
+                 actix)",
+    };
+
     /// Makes a [`Busy`](LockError::Busy) error, for tests of code that handles it. Give it a
     /// message with [`with_message`](LockError::with_message).
     ///
@@ -28,63 +37,19 @@ impl LockError {
         LockError::Busy { key, holder, retry_after, message: None }
     }
 
-    /// Makes a [`TimedOut`](LockError::TimedOut) error, for tests of code that handles it. `rank`
-    /// is the number of waiters ahead of the caller. Give it a message with
-    /// [`with_message`](LockError::with_message).
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use lockmacro_runtime::{Holder, LockError};
-    /// let second = Duration::from_secs(1);
-    /// let late = LockError::timed_out("order:42", Holder::new("web-3"), second, 7);
-    /// assert!(late.is_busy() && matches!(late, LockError::TimedOut { rank: 7, .. }));
-    /// ```
-    pub fn timed_out(
-        key: impl Into<LockKey>,
-        holder: Holder,
-        retry_after: Duration,
-        rank: u32,
-    ) -> Self {
-        let (key, holder) = (key.into(), Box::new(holder));
-        LockError::TimedOut { key, holder, retry_after, rank, message: None }
-    }
-
-    /// Makes a [`QueueFull`](LockError::QueueFull) error, for tests of code that handles it.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use lockmacro_runtime::LockError;
-    /// let full = LockError::queue_full("order:42", Duration::from_secs(30));
-    /// assert_eq!(full.retry_after_secs(), Some(30));
-    /// ```
-    pub fn queue_full(key: impl Into<LockKey>, retry_after: Duration) -> Self {
-        LockError::QueueFull { key: key.into(), retry_after }
-    }
-
-    /// Makes a [`Deferred`](LockError::Deferred) error, for tests of code that handles it.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use lockmacro_runtime::LockError;
-    /// let stored = LockError::deferred("order:42", "7f3a", Duration::from_secs(30));
-    /// let LockError::Deferred { id, .. } = stored else { panic!("{stored}") };
-    /// assert_eq!(&*id, "7f3a");
-    /// ```
-    #[cfg(feature = "defer")]
-    pub fn deferred(key: impl Into<LockKey>, id: impl Into<Box<str>>, due: Duration) -> Self {
-        LockError::Deferred { key: key.into(), id: id.into(), due }
-    }
-
     /// Makes an [`Unavailable`](LockError::Unavailable) error, for your own queue of deferred
     /// calls, and for tests. The detail is shown to users and in logs: do not put a password into
     /// it.
     ///
     /// ```
-    /// # use lockmacro_runtime::{LockError, Unavailability};
-    /// let error = LockError::unavailable(Unavailability::Refused, "the queue is down");
-    /// assert!(error.is_unavailable());
+    /// # use lockmacro_runtime::LockError;
+    /// assert!(LockError::unavailable("the queue is down").is_unavailable());
     /// ```
-    pub fn unavailable(reason: Unavailability, detail: impl Into<String>) -> Self {
+    pub fn unavailable(detail: impl Into<String>) -> Self {
+        Self::unavailable_at(None, Unavailability::Other, detail)
+    }
+
+    pub(crate) fn because(reason: Unavailability, detail: impl Into<String>) -> Self {
         Self::unavailable_at(None, reason, detail)
     }
 
@@ -94,7 +59,19 @@ impl LockError {
         reason: Unavailability,
         detail: impl Into<String>,
     ) -> Self {
-        LockError::Unavailable { reason, detail: detail.into(), server, retry_after: None }
+        let (detail, nodes) = (detail.into(), Box::default());
+        LockError::Unavailable { reason, detail, server, retry_after: None, nodes }
+    }
+
+    /// The error of a Redlock without a majority.
+    pub(crate) fn no_quorum(nodes: Box<[NodeReply]>) -> Self {
+        LockError::Unavailable {
+            reason: Unavailability::NoQuorum,
+            detail: replies(&nodes),
+            server: None,
+            retry_after: None,
+            nodes,
+        }
     }
 
     /// Makes an [`AccessDenied`](LockError::AccessDenied) error, for your own queue of deferred
@@ -109,8 +86,28 @@ impl LockError {
         LockError::AccessDenied { detail: detail.into(), server: None, keys: None }
     }
 
-    /// Makes an [`InvalidUrl`](LockError::InvalidUrl) error.
+    pub(crate) fn invalid(setting: &'static str, detail: impl Into<String>) -> Self {
+        LockError::InvalidSetting { setting, detail: detail.into() }
+    }
+
+    /// The setting does not fit a lock around the call.
+    pub(crate) fn nested(setting: &'static str, held: &LockKey, hint: &str) -> Self {
+        let detail = format!("`{}` is held around this call, and {hint}", held.shown());
+        Self::invalid(setting, detail)
+    }
+
+    /// Locks of two servers would not exclude each other.
+    pub(crate) fn installed_already() -> Self {
+        Self::invalid(
+            "install",
+            "another lock manager is installed already: install one per process, and pass others \
+             with `manager = …`",
+        )
+    }
+
+    /// The URL names no server to which a manager can connect. The detail never contains the URL,
+    /// which may have a password in it.
     pub(crate) fn invalid_url(detail: impl Into<String>) -> Self {
-        LockError::InvalidUrl { detail: detail.into() }
+        Self::invalid("url", detail)
     }
 }

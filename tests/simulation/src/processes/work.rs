@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use tokio::time::sleep;
 
@@ -142,7 +143,8 @@ async fn one_call(worker: usize, call: &Call, locks: &LockManager, plan: &Plan) 
         Some(Ok(())) => trace!("{worker} is done"),
         Some(Err(error)) => {
             trace!("{worker} fails: {error}");
-            let is_shut_down = plan.ends_early.is_some() && error == LockError::ShutDown;
+            let is_shut_down =
+                plan.ends_early.is_some() && error == LockError::ShutDown { held: 0 };
             if !is_shut_down {
                 expected(worker, call, &error, began);
             }
@@ -185,7 +187,7 @@ fn expected(worker: usize, call: &Call, error: &LockError, began: Duration) {
             }
             _ => false,
         },
-        LockError::NoQuorum { .. } => true,
+        LockError::Unavailable { reason: Unavailability::NoQuorum, .. } => true,
         // The wait was shorter than the time to connect, the answer was not looked at in time, or one
         // caller after the other was not polled.
         LockError::Unavailable { .. } => {

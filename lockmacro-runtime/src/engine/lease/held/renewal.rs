@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn the_pauses_between_unanswered_confirmations_grow() {
         let held = held();
-        let error = LockError::ShutDown;
+        let error = LockError::SHUT_DOWN;
         let pause = || held.next_try(false, &error).unwrap().since(Moment::now());
         let pauses: Vec<_> = (0..5).map(|_| pause()).collect();
         assert!(pauses[0] < CONFIRM_AGAIN * 2, "{pauses:?}");

@@ -33,7 +33,7 @@ impl SharedQueue {
         // away.
         let open = guard((Arc::clone(self), to_send.question.clone()), |(queue, question)| {
             let detail = "the background thread could not request the lock";
-            queue.refused(&question, LockError::unavailable(Unavailability::Local, detail));
+            queue.refused(&question, LockError::because(Unavailability::Local, detail));
             queue.gone(&question);
         });
         let _ = self.core.background.spawn(move |store| async move {
@@ -110,7 +110,7 @@ fn acquisition_of(
     // All tokens without random bits are the same one: to the store, two processes were one holder.
     if question.token == question.token.spent() {
         let detail = "the system has no random bits for a token";
-        return Err(LockError::unavailable(Unavailability::Local, detail));
+        return Err(LockError::because(Unavailability::Local, detail));
     }
     let asked = Asked { queue: Arc::clone(queue), question: question.clone() };
     // A waiter that dies must not keep the lock for its whole ttl. Several servers do not hand off,
@@ -126,7 +126,7 @@ fn acquisition_of(
     let (core, owner) = (Arc::clone(&queue.core), Arc::clone(queue) as _);
     // A token that a caller has sent is looked after even after a shutdown.
     if question.is_of_queue && core.shutdown.is_closed() {
-        return Err(LockError::ShutDown);
+        return Err(LockError::SHUT_DOWN);
     }
     Ok(Some(Acquisition::new(guard, core, Arc::new(request), Some(owner))))
 }

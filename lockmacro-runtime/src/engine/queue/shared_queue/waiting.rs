@@ -50,7 +50,7 @@ impl Waiting {
         let Poll::Ready(waited) = caller.poll(cx.waker()) else {
             // The manager may have been shut down before the caller was in the queue.
             return match caller.queue.core.shutdown.is_closed() {
-                true => Poll::Ready(Waited::Refused(Refusal::Failed(LockError::ShutDown))),
+                true => Poll::Ready(Waited::Refused(Refusal::Failed(LockError::SHUT_DOWN))),
                 false => self.over.as_mut().poll(cx).map(Waited::Refused),
             };
         };
@@ -82,7 +82,7 @@ pub(crate) async fn decided(queue: &Arc<SharedQueue>, request: &Arc<Request>) ->
     let _waiting = WaitingGauge::new(&**request);
     let refused = |refusal| Some(Arrived::Refused(refusal));
     let arrives = || match queue.busy_since(since) {
-        _ if queue.core.shutdown.is_closed() => refused(Refusal::Failed(LockError::ShutDown)),
+        _ if queue.core.shutdown.is_closed() => refused(Refusal::Failed(LockError::SHUT_DOWN)),
         Some(refusal) => refused(refusal),
         None => Some(queue.arrive(request, true)).filter(|it| !matches!(it, Arrived::Undecided)),
     };
@@ -138,7 +138,7 @@ mod tests {
         let mut waiting = Waiting::new(caller, &second);
         let waited = waiting.poll(&mut Context::from_waker(Waker::noop()));
         let is_refused =
-            matches!(waited, Poll::Ready(Waited::Refused(Refusal::Failed(LockError::ShutDown))));
+            matches!(waited, Poll::Ready(Waited::Refused(Refusal::Failed(LockError::SHUT_DOWN))));
         assert!(is_refused);
         drop(waiting);
         assert_eq!(queue.state.lock().queue.count(), 1, "only the one that asks is left");

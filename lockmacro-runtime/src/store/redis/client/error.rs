@@ -109,7 +109,7 @@ impl CallError {
     pub(crate) fn unapplied(error: RedisError) -> Self {
         #[cfg(feature = "tls")]
         if let Some(detail) = of_tls(&error) {
-            return CallError::Final(unavailable(Unavailability::Tls, detail));
+            return CallError::Final(LockError::because(Unavailability::Tls, detail));
         }
         let mut error = CallError::from(error);
         if let CallError::Transient(transient) = &mut error {
@@ -120,13 +120,12 @@ impl CallError {
 
     /// The same error with the server's address.
     pub(crate) fn at(mut self, server: impl FnOnce() -> String) -> Self {
-        use LockError::{AccessDenied, Authentication, ConnectionLimit, Unavailable};
+        use LockError::{AccessDenied, Authentication, Unavailable};
         if let CallError::Split(Transient { server: at, .. })
         | CallError::Transient(Transient { server: at, .. })
         | CallError::Final(
             AccessDenied { server: at, .. }
             | Authentication { server: at, .. }
-            | ConnectionLimit { server: at, .. }
             | Unavailable { server: at, .. },
         )
         | CallError::DeniedInScript(AccessDenied { server: at, .. }) = &mut self
@@ -140,16 +139,17 @@ impl CallError {
     pub(crate) fn into_error(self, key: &LockKey) -> LockError {
         match self {
             CallError::NoScript => {
-                unavailable(Unavailability::Protocol, "the server forgets its scripts")
+                LockError::because(Unavailability::Protocol, "the server forgets its scripts")
             }
             CallError::NotALock => LockError::KeyNotALock { key: key.clone() },
-            CallError::CrossSlot => {
-                unavailable(Unavailability::ClusterDown, "the server wants all keys in one slot")
-            }
+            CallError::CrossSlot => LockError::because(
+                Unavailability::ClusterDown,
+                "the server wants all keys in one slot",
+            ),
             CallError::Redirect { address, .. } => {
                 let detail =
                     format!("the key is on the node {address}: use a `redis-cluster://` URL");
-                unavailable(Unavailability::ClusterDown, detail)
+                LockError::because(Unavailability::ClusterDown, detail)
             }
             CallError::Final(LockError::AccessDenied { detail, server, .. })
             | CallError::DeniedInScript(LockError::AccessDenied { detail, server, .. }) => {
@@ -158,7 +158,7 @@ impl CallError {
             }
             CallError::Final(error) | CallError::DeniedInScript(error) => error,
             CallError::Transient(Transient { detail, server, .. }) if is_full(&detail) => {
-                LockError::ConnectionLimit { detail, server }
+                LockError::unavailable_at(server, Unavailability::ConnectionLimit, detail)
             }
             CallError::Transient(Transient { detail, server, login: true, .. }) => {
                 LockError::Authentication { detail, server }
@@ -200,10 +200,6 @@ fn needed_keys(detail: &str, key: &LockKey) -> Option<Box<str>> {
     let mut companions = String::new();
     write_companion(key.as_str(), "*", |part| companions.push_str(part));
     Some(format!("~{} and ~{}", key.shown(), Escaped(&companions)).into())
-}
-
-fn unavailable(reason: Unavailability, detail: impl Into<String>) -> LockError {
-    LockError::unavailable(reason, detail)
 }
 
 impl From<RedisError> for CallError {
@@ -286,7 +282,9 @@ fn of_reply(code: &str, text: &str) -> CallError {
         "NOREPLICAS" => transient(Unavailability::NotEnoughReplicas),
         "MISCONF" => transient(Unavailability::NotSaving),
         // The code of grant.lua.
-        "FENCESUSEDUP" => CallError::Final(unavailable(Unavailability::FencesUsedUp, detail)),
+        "FENCESUSEDUP" => {
+            CallError::Final(LockError::because(Unavailability::FencesUsedUp, detail))
+        }
         "NOAUTH" | "WRONGPASS" => CallError::Final(no_login(detail)),
         "NOPERM" => CallError::Final(LockError::access_denied(detail)),
         // A new connection may find the primary, where a name stands for it.
@@ -303,7 +301,7 @@ fn of_reply(code: &str, text: &str) -> CallError {
                 let address = address.trim_end().to_owned();
                 CallError::Redirect { address, once: code == "ASK" }
             }
-            None => CallError::Final(unavailable(Unavailability::Protocol, detail)),
+            None => CallError::Final(LockError::because(Unavailability::Protocol, detail)),
         },
         // A slot that is being moved has lost a key while the script ran.
         _ if text.contains("access a non local key") => {
@@ -315,9 +313,9 @@ fn of_reply(code: &str, text: &str) -> CallError {
             || text.contains("SELECT is not allowed") =>
         {
             // A URL of a host has it as its path.
-            CallError::Final(LockError::InvalidSetting { setting: "db", detail })
+            CallError::Final(LockError::invalid("db", detail))
         }
-        _ => CallError::Final(unavailable(Unavailability::Protocol, detail)),
+        _ => CallError::Final(LockError::because(Unavailability::Protocol, detail)),
     }
 }
 

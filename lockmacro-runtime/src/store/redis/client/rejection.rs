@@ -31,7 +31,7 @@ pub(crate) async fn explained(
     match error {
         CallError::Transient(error) if !error.login => unanswered(at, error).await,
         // The only setting that a server refuses is the database.
-        CallError::Final(LockError::InvalidSetting { setting, detail }) => {
+        CallError::Final(LockError::InvalidSetting { setting: "db", detail }) => {
             let db = settings.login.db();
             let count = timeout(ANSWER_TIMEOUT, databases(settings, at)).await.ok().flatten();
             let detail = match count {
@@ -43,7 +43,7 @@ pub(crate) async fn explained(
                     format!("the server {at} has no database {db} ({detail}): choose another")
                 }
             };
-            CallError::Final(LockError::InvalidSetting { setting, detail })
+            CallError::Final(LockError::invalid("db", detail))
         }
         error => error,
     }

@@ -45,7 +45,13 @@ impl Redis {
                 Topology::One(_) => (reason, since),
                 Topology::Cluster(_) => (Unavailability::ClusterDown, format!("{reason}: {since}")),
             };
-            return Err(LockError::Unavailable { reason, detail, server, retry_after });
+            return Err(LockError::Unavailable {
+                reason,
+                detail,
+                server,
+                retry_after,
+                nodes: Box::default(),
+            });
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use crate::store::redis::scripts::{
 };
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::time::Instant;
 
 /// Shortest time to wait for the answer to a renewal.
@@ -139,9 +139,15 @@ impl Redis {
             };
             match retry.repeat(ask).await.map_err(|error| error.into_error(&request.key))? {
                 Some((true, acked)) if acked < replicated.acks => {
-                    let (key, wanted) = (request.key.clone(), replicated.acks);
-                    let server = self.server_of(&key).unwrap_or_default();
-                    Err(LockError::InsufficientReplicas { key, acked, wanted, server })
+                    let detail = format!(
+                        "only {acked} of {} replicas have acknowledged `{}` in time: repair the \
+                         replicas, or require fewer of them with `replicated`",
+                        replicated.acks,
+                        request.key.shown()
+                    );
+                    let (server, reason) =
+                        (self.server_of(&request.key), Unavailability::NotAcknowledged);
+                    Err(LockError::unavailable_at(server, reason, detail))
                 }
                 Some((held, _)) => Ok(held),
                 None => {

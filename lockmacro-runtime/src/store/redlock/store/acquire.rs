@@ -179,7 +179,7 @@ impl Redlock {
                 Ok(false) => {
                     let (reason, detail) =
                         (Unavailability::TooSlow, "the lock was gone from this node");
-                    errors[nth] = Some(LockError::unavailable(reason, detail));
+                    errors[nth] = Some(LockError::because(reason, detail));
                 }
                 Err(node_error) => errors[nth] = Some(*node_error.error),
             }
@@ -188,7 +188,7 @@ impl Redlock {
             }
         }
         for nth in won {
-            let late = || LockError::unavailable(Unavailability::Timeout, "raising the fence");
+            let late = || LockError::because(Unavailability::Timeout, "raising the fence");
             errors[*nth].get_or_insert_with(late);
         }
         let error = no_quorum(&self.nodes.names, errors.into_iter());
