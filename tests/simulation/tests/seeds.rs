@@ -1,20 +1,27 @@
 //! Simulations of many seeds: what each of them claims is in the oracles.
+//!
+//! `SIMULATION_SEEDS` is the number of seeds of each kind, 3,000 and 2,000 by default.
 
 use std::collections::BTreeSet;
 
 use lockmacro_simulation_tests::processes::many::{Many, run_seeds};
 use lockmacro_simulation_tests::processes::run::run;
 
+fn seeds(usual: u64) -> u64 {
+    let asked = std::env::var("SIMULATION_SEEDS").ok();
+    asked.and_then(|seeds| seeds.parse().ok()).unwrap_or(usual)
+}
+
 #[test]
 fn no_simulation_fails() {
-    let found = run_seeds(Many::default());
+    let found = run_seeds(Many { seeds: seeds(3_000), ..Many::default() });
     assert!(found.failures.is_empty(), "{found}");
     println!("{found}");
 }
 
 #[test]
 fn no_order_of_threads_fails() {
-    let found = run_seeds(Many { seeds: 2_000, is_interleaved: true, ..Many::default() });
+    let found = run_seeds(Many { seeds: seeds(2_000), is_interleaved: true, ..Many::default() });
     assert!(found.failures.is_empty(), "{found}");
     println!("{found}");
 }
