@@ -52,6 +52,7 @@
 //! - `axum`: a [`LockError`] is a response of axum 0.8.
 //! - `serde`: a [`Fence`] can be serialized.
 //! - `tls`: encrypted connections, `rediss://`.
+//! - `redis-1`: a manager is made of a client of version 1 of the `redis` crate.
 //! - `metrics`: [counters, gauges and histograms](guide::logs#metrics) by the `metrics` crate.
 //! - `test-util`: leases in virtual time, [for tests](guide::testing#virtual-time).
 
@@ -101,6 +102,7 @@ pub use lock::Lock;
 #[cfg(feature = "macros")]
 pub use lockmacro::distributed_lock;
 pub use manager::LockManagerBuilder;
+#[cfg(feature = "redis-1")]
 pub use manager::RedisServer;
 pub use manager::lock_manager::LockManager;
 pub use outcome::{LockOutcome, SkipOutcome};

@@ -81,10 +81,9 @@ pub trait SkipOutcome: Sized {
     /// Makes the value that the caller gets for every other error.
     fn from_lock_error(error: LockError) -> Self;
 
-    /// Makes the value that the caller gets when the function `name` did not get its lock: that of
-    /// [`skipped`](SkipOutcome::skipped) if the lock was busy, else that of
-    /// [`from_lock_error`](SkipOutcome::from_lock_error). An error that `Self` cannot carry is
-    /// logged.
+    /// The value of a call of the function `name` that did not get its lock, for expansions. An
+    /// error that `Self` cannot carry is logged.
+    #[doc(hidden)]
     fn refused(name: &str, error: LockError) -> Self {
         #[cfg(feature = "defer")]
         if let LockError::Deferred { .. } = error {

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use crate::{IN_TIME, KEY, LONG_TTL, Nodes, connected, lock, ms, replies};
 
 async fn refused(urls: Vec<String>) -> String {
-    let error = LockManager::redlock(urls).await.expect_err("not usable");
+    let error = LockManager::builder().redlock(urls).await.expect_err("not usable");
     assert!(matches!(error, LockError::InvalidSetting { setting: "url", .. }), "{error:?}");
     error.to_string()
 }

@@ -21,7 +21,7 @@ async fn a_server_without_replicas_is_refused_in_plain_words() {
         assert!(refused(asked(), url).await.contains("with replicas"), "{url}");
     }
     let urls = ["redis://127.0.0.1:1?replicated=1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"];
-    let error = LockManager::redlock(urls).await.expect_err("refused");
+    let error = LockManager::builder().redlock(urls).await.expect_err("refused");
     assert!(error.to_string().contains("with replicas"), "{error}");
     for url in [
         "redis://localhost?replicated=0",

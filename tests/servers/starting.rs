@@ -143,9 +143,9 @@ async fn a_manager_is_made_of_what_the_redis_crate_knows_of_a_server() {
     let client = redis::Client::open(url).expect("a valid url");
     let info = client.get_connection_info().clone();
     let managers = [
-        LockManager::from_redis(&client).await.expect("there"),
+        LockManager::builder().from_redis(&client).await.expect("there"),
         LockManager::builder().timeout(TIMEOUT).from_redis(info.clone()).await.expect("there"),
-        LockManager::from_redis(client).await.expect("there"),
+        LockManager::builder().from_redis(client).await.expect("there"),
     ];
     let guard = Lock::new("order:42").manager(&managers[0]).acquire().await.expect("free");
     let mut admin = server.admin();

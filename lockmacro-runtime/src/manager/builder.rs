@@ -12,6 +12,7 @@ use crate::jobs::deferrer::Deferrer;
 #[cfg(feature = "defer")]
 use crate::jobs::limits::SIZE_MAX;
 use crate::manager::lock_manager::LockManager;
+#[cfg(feature = "redis-1")]
 use crate::manager::redis_server::RedisServer;
 use crate::store::dispatch::Store;
 use crate::store::memory::Memory;
@@ -314,10 +315,32 @@ impl LockManagerBuilder {
         self
     }
 
-    /// Connects to several servers, as [`LockManager::redlock`] does.
+    /// Connects to three, five, seven … independent servers. A lock is held when a majority of them
+    /// holds it, so that it survives the failure of a minority. [The guide](crate::guide::redlock)
+    /// explains when that is worth its price.
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn connect() -> Result<LockManager, LockError> {
+    /// LockManager::builder().redlock(["redis://a", "redis://b", "redis://c"]).await
+    /// # }
+    /// ```
+    ///
+    /// - All nodes are asked at once, each for at most 50 ms or a tenth of the ttl, and the first
+    ///   majority decides.
+    /// - The lease counts from before the first request, less 1 % of the ttl and 2 ms.
+    /// - A lock that no majority grants is released on all nodes.
+    /// - A [waiter](crate::Lock::wait) repeats its request at random intervals of up to 150 ms.
+    ///   There is no queue over several nodes, and so no order among the waiters.
+    /// - A node that was started less than the [longest ttl](LockManagerBuilder::longest_ttl) ago
+    ///   does not vote, because it may have forgotten a lock that is still held.
+    ///
+    /// The algorithm is the one of "Distributed Locks with Redis" in the Redis documentation.
     ///
     /// # Errors
-    /// As [`LockManager::redlock`].
+    /// [`LockError::InvalidSetting`] for fewer than three nodes, for an even number of nodes, and for
+    /// two names of one server; [`LockError::Unavailable`] when no majority can be reached. A node
+    /// that cannot be reached joins when it comes back.
     pub async fn redlock(
         self,
         urls: impl IntoIterator<Item: Into<String>>,
@@ -393,10 +416,22 @@ impl LockManagerBuilder {
         Ok(manager)
     }
 
-    /// Connects, as [`LockManager::from_redis`] does.
+    /// Connects to the server that a [`redis::Client`] or a [`redis::ConnectionInfo`] describes:
+    /// its address, database, user and password. The manager opens connections of its own.
+    /// (Feature `redis-1`, for version 1 of that crate.)
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn connect() -> Result<LockManager, Box<dyn std::error::Error>> {
+    /// let client = redis::Client::open("redis://localhost")?;
+    /// # Ok(
+    /// LockManager::builder().from_redis(&client).await?
+    /// # ) }
+    /// ```
     ///
     /// # Errors
-    /// As [`LockManager::from_redis`].
+    /// The failure of the server, as [`connect`](LockManager::connect).
+    #[cfg(feature = "redis-1")]
     pub async fn from_redis(
         self,
         server: impl Into<RedisServer>,

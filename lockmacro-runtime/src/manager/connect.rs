@@ -2,7 +2,6 @@
 
 use crate::manager::builder::LockManagerBuilder;
 use crate::manager::lock_manager::LockManager;
-use crate::manager::redis_server::RedisServer;
 use crate::value::error::LockError;
 
 impl LockManager {
@@ -21,7 +20,7 @@ impl LockManager {
     ///   `sentinel_password=` log in to the sentinels themselves. `rediss-sentinel://` encrypts
     ///   both;
     /// - `redlock://[user:password@]host:port,host:port,host:port[/db]`: a majority of these
-    ///   servers, as [`redlock`](LockManager::redlock). `?durable`, `longest_ttl=10m` and
+    ///   servers, as [`redlock`](LockManagerBuilder::redlock). `?durable`, `longest_ttl=10m` and
     ///   `node_timeout=50ms` set the same as the builder's methods. `redlocks://` is encrypted;
     /// - `memory://`: the locks of this process, with the same meaning and without a server.
     ///   Managers connected to `memory://` exclude each other, as managers of one server do.
@@ -53,36 +52,6 @@ impl LockManager {
         Self::builder().connect(url).await
     }
 
-    /// Connects to three, five, seven … independent servers. A lock is held when a majority of them
-    /// holds it, so that it survives the failure of a minority. [The guide](crate::guide::redlock)
-    /// explains when that is worth its price.
-    ///
-    /// ```no_run
-    /// # use lockmacro_runtime::{LockError, LockManager};
-    /// # async fn connect() -> Result<LockManager, LockError> {
-    /// LockManager::redlock(["redis://a", "redis://b", "redis://c"]).await
-    /// # }
-    /// ```
-    ///
-    /// - All nodes are asked at once, each for at most 50 ms or a tenth of the ttl, and the first
-    ///   majority decides.
-    /// - The lease counts from before the first request, less 1 % of the ttl and 2 ms.
-    /// - A lock that no majority grants is released on all nodes.
-    /// - A [waiter](crate::Lock::wait) repeats its request at random intervals of up to 150 ms.
-    ///   There is no queue over several nodes, and so no order among the waiters.
-    /// - A node that was started less than the [longest ttl](LockManagerBuilder::longest_ttl) ago
-    ///   does not vote, because it may have forgotten a lock that is still held.
-    ///
-    /// The algorithm is the one of "Distributed Locks with Redis" in the Redis documentation.
-    ///
-    /// # Errors
-    /// [`LockError::InvalidSetting`] for fewer than three nodes, for an even number of nodes, and for
-    /// two names of one server; [`LockError::Unavailable`] when no majority can be reached. A node
-    /// that cannot be reached joins when it comes back.
-    pub async fn redlock(urls: impl IntoIterator<Item: Into<String>>) -> Result<Self, LockError> {
-        Self::builder().redlock(urls).await
-    }
-
     /// Connects as [`connect`](LockManager::connect) does, in a program that is not async. The
     /// background thread connects, and the caller's thread blocks for up to the manager's timeout.
     ///
@@ -100,24 +69,6 @@ impl LockManager {
     /// current-thread runtime.
     pub fn connect_blocking(url: &str) -> Result<Self, LockError> {
         Self::builder().connect_blocking(url)
-    }
-
-    /// Connects to the server that a [`redis::Client`] or a [`redis::ConnectionInfo`] describes:
-    /// its address, database, user and password. The manager opens connections of its own.
-    ///
-    /// ```no_run
-    /// # use lockmacro_runtime::{LockError, LockManager};
-    /// # async fn connect() -> Result<LockManager, Box<dyn std::error::Error>> {
-    /// let client = redis::Client::open("redis://localhost")?;
-    /// # Ok(
-    /// LockManager::from_redis(&client).await?
-    /// # ) }
-    /// ```
-    ///
-    /// # Errors
-    /// The failure of the server, as [`connect`](LockManager::connect).
-    pub async fn from_redis(server: impl Into<RedisServer>) -> Result<Self, LockError> {
-        Self::builder().from_redis(server).await
     }
 
     /// Makes a manager with locks of its own in memory, for tests: see

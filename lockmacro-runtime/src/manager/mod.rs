@@ -4,7 +4,9 @@ mod builder;
 mod connect;
 mod defaults;
 pub(crate) mod lock_manager;
+#[cfg(feature = "redis-1")]
 mod redis_server;
 
 pub use builder::LockManagerBuilder;
+#[cfg(feature = "redis-1")]
 pub use redis_server::RedisServer;

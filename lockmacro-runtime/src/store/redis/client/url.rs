@@ -86,6 +86,7 @@ impl<'a> Options<'a> {
 
 impl Deployment {
     /// The server that the `redis` crate describes.
+    #[cfg(feature = "redis-1")]
     pub(crate) fn of_server(server: &ConnectionInfo, unsent: Duration) -> Self {
         let settings = Settings::new(server.redis_settings().clone(), unsent, None);
         let at = Addresses::One(Server::At(server.addr().clone()));
