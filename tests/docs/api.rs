@@ -8,7 +8,8 @@ use syn::{Attribute, Fields, ImplItem, Item, Type, UseTree, Visibility};
 
 use crate::code::{read, sources};
 
-/// All exported items with their methods, fields and variants, without docs and bodies, in order.
+/// All exported items with their methods, fields, variants and traits, without docs and bodies, in
+/// order. The suite `shapes` has what the compiler adds: which of them may be sent and shared.
 pub fn public(root: &Path) -> String {
     let exported = exported(root);
     let mut items = Vec::new();
@@ -97,12 +98,20 @@ fn shown(mut item: Item, exported: &BTreeSet<String>) -> Option<Item> {
         }
         Item::Impl(item) => {
             let Type::Path(of) = &*item.self_ty else { return None };
-            if item.trait_.is_some()
-                || !of.path.segments.last().is_some_and(|s| is_exported(&s.ident))
-            {
+            let is_of_ours = of.path.segments.last().is_some_and(|s| is_exported(&s.ident));
+            item.attrs.retain(matters);
+            if let Some((implemented, _)) = &item.trait_ {
+                let is_our_trait =
+                    implemented.segments.last().is_some_and(|s| is_exported(&s.ident));
+                if !is_of_ours && !is_our_trait {
+                    return None;
+                }
+                item.items.clear();
+                return Some(Item::Impl(item.clone()));
+            }
+            if !is_of_ours {
                 return None;
             }
-            item.attrs.retain(matters);
             item.items.retain_mut(|item| {
                 let ImplItem::Fn(method) = item else { return false };
                 method.attrs.retain(matters);
@@ -131,10 +140,10 @@ fn is_public(visibility: &Visibility) -> bool {
     matches!(visibility, Visibility::Public(_))
 }
 
-/// Features and what users may not rely on; not the docs, and not how it is made.
+/// Features, derived traits and what users may not rely on; not the docs, and not how it is made.
 fn matters(attribute: &Attribute) -> bool {
     let text = attribute.meta.to_token_stream().to_string();
-    text == "non_exhaustive" || text.starts_with("cfg (")
+    text == "non_exhaustive" || text.starts_with("cfg (") || text.starts_with("derive (")
 }
 
 fn empty() -> syn::Block {

@@ -1,6 +1,9 @@
 //! Beside the attributes of other crates.
 
-use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
+use lockmacro_runtime::{
+    Fence, Lock, LockError, LockGuard, LockManager, LockManagerBuilder, LockPolicy, LockTemplate,
+    distributed_lock,
+};
 use tokio::runtime::Handle;
 
 use crate::held;
@@ -41,4 +44,36 @@ fn below_main_of_tokio_a_lock_is_held_around_the_whole_runtime() {
     let locks = LockManager::isolated_memory();
     assert!(audit(&locks, 7).unwrap());
     assert!(Lock::new("order:7").manager(&locks).acquire_blocking().is_ok());
+}
+
+/// What the compiler adds to the public types, and a change of a field may take away.
+#[test]
+fn locks_and_guards_may_be_sent_and_shared() {
+    use lockmacro_runtime::defer::{DeferredFn, Worker};
+    use lockmacro_runtime::inspect::{HeldLock, Listing};
+
+    fn is_free<T: Send + Sync + Unpin + 'static>() {}
+    fn is_sent<F: Future + Send + 'static>(_: F) {}
+    is_free::<Lock>();
+    is_free::<LockGuard>();
+    is_free::<LockManager>();
+    is_free::<LockManagerBuilder>();
+    is_free::<LockError>();
+    is_free::<LockPolicy>();
+    is_free::<LockTemplate>();
+    is_free::<Fence>();
+    is_free::<DeferredFn<(u64,)>>();
+    is_free::<Worker>();
+    is_free::<Listing<HeldLock>>();
+
+    let locks = LockManager::disabled();
+    let lock = || Lock::new("order").manager(&locks);
+    is_sent(lock().acquire());
+    is_sent(lock().acquire_fenced());
+    is_sent(lock().run(async { Ok::<_, LockError>(()) }));
+    is_sent(lock().skip_when_busy().run(async {}));
+    let guard = || lock().acquire_blocking().unwrap();
+    is_sent(guard().run(async { Ok::<_, LockError>(()) }));
+    is_sent(guard().release());
+    is_sent(locks.clone().scope(async {}));
 }
