@@ -266,7 +266,7 @@ fn what_cannot_start_says_why_with_exit_code_2() {
     let mut typo = Command::new(&*PROGRAM);
     let typo = Run(typo.env("REDIS_URL", "reds://127.0.0.1").output().unwrap());
     assert_eq!(typo.code(), Some(2), "a wrong address is not taken for none");
-    assert!(typo.err().contains("not a usable url"), "{}", typo.err());
+    assert!(typo.err().contains("`url` is not usable"), "{}", typo.err());
 
     let mut server = Server::start();
     server.kill();
