@@ -37,6 +37,11 @@ mod unfilled;
 mod values;
 mod words;
 
+// Beside the sources, as most of it is samples.
+#[cfg(test)]
+#[path = "../tests/expand/mod.rs"]
+mod tests;
+
 use proc_macro::TokenStream;
 
 // Its examples need the runtime, which needs this crate: `lockmacro-examples-tests` runs them.

@@ -1,5 +1,5 @@
 //! Wrong uses of the attribute to which the compiler answers: each gives one message, where the
-//! mistake is. Those to which the macro answers are in `tests/expand/refused.txt`.
+//! mistake is. Those to which the macro answers are in `lockmacro/tests/expand/refused.txt`.
 //!
 //! A file has one subject. Its mistakes are of one phase of the compiler, which reports those of
 //! all functions, and may stop before the next phase.

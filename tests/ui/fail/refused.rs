@@ -1,5 +1,5 @@
 //! Messages of the macro itself whose place, warnings or item only the compiler has: the others are
-//! in `tests/expand/refused.txt`.
+//! in `lockmacro/tests/expand/refused.txt`.
 
 use lockmacro_runtime::{LockError, distributed_lock};
 

@@ -32,7 +32,7 @@ const SAMPLES: [&str; 19] = [
 ];
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("expand")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expand")
 }
 
 fn read(path: &Path) -> String {
@@ -117,7 +117,7 @@ fn the_guide_shows_this_expansion() {
         assert!(
             page.contains(text.trim_end()),
             "docs/internals/expansion.md does not have the text of \
-             tests/expand/{name}, which is:\n\n{text}"
+             lockmacro/tests/expand/{name}, which is:\n\n{text}"
         );
     }
 }

@@ -74,7 +74,7 @@ fn with_messages(paragraph: &str) -> String {
 
 #[test]
 fn each_mistake_has_its_message_and_no_other() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("expand/refused.txt");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expand/refused.txt");
     let text = fs::read_to_string(&path).unwrap();
     let paragraphs: Vec<_> = text.trim_end().split("\n\n").collect();
     let now: Vec<_> = paragraphs.iter().map(|paragraph| with_messages(paragraph)).collect();

@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use crate::word_mistakes::errors_of;
+use super::words::errors_of;
 
 /// The attribute's arguments, and a part of the message.
 const MESSAGES: &[(&str, &str)] = &[
