@@ -30,6 +30,20 @@
 //! what to do when a lock is [busy](guide::busy) or [lost](guide::leases#lost-locks), and
 //! [fences](guide::fences).
 //!
+//! # How to
+//!
+//! | to | in the attribute | by hand |
+//! |---|---|---|
+//! | try once | the default, `wait = never` | the default |
+//! | wait | `wait = "5s"` | [`Lock::wait`] |
+//! | hold a lock over two functions | the inner one [joins](guide::re_entry) the outer one | [`Lock::acquire`] |
+//! | hold it for as long as the work takes | no `ttl`, or `renew` | [`Lock::renew`] |
+//! | stop when it is lost | the default, at the next await; `guard = lock` to look at it | [`LockGuard::lost`], [`LockGuard::check`] |
+//! | skip a call that another machine makes | `on_busy = skip` | [`Lock::skip_when_busy`] |
+//! | refuse a late writer | `fence = fence` | [`Lock::acquire_fenced`] |
+//! | test | `manager = locks` | [`LockManager::isolated_memory`] |
+//! | shut down on SIGTERM | | [`LockManager::shutdown`] |
+//!
 //! # Guarantees
 //!
 //! Two callers never hold the same exclusive lock at once, on two conditions:

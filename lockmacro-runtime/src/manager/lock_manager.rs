@@ -117,6 +117,23 @@ impl LockManager {
     /// # Ok(()) }
     /// ```
     ///
+    /// On SIGTERM, take no more work first:
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// use tokio::signal::unix::{SignalKind, signal};
+    ///
+    /// # async fn serve() {}
+    /// # async fn run(locks: lockmacro_runtime::LockManager) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut terminated = signal(SignalKind::terminate())?;
+    /// tokio::select! {
+    ///     () = serve() => {}
+    ///     _ = terminated.recv() => {}
+    /// }
+    /// locks.shutdown(Duration::from_secs(20)).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`LockError::ShutDown`] when locks are still held after `timeout`. They end with
     /// their bodies, or by their leases. [`LockError::NoRuntime`] outside of tokio; the manager is

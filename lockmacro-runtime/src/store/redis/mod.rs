@@ -6,4 +6,6 @@ pub(crate) mod client;
 mod reply;
 pub(crate) mod scripts;
 pub(crate) mod store;
+#[cfg(test)]
+mod tests;
 mod topology;

@@ -92,6 +92,7 @@ impl Reply {
 
 /// The fences of one lock.
 fn fences_of(reply: &Value) -> Result<FenceBlock, CallError> {
-    let block: Option<String> = from_redis_value_ref(reply).ok();
-    block.and_then(|block| block.parse().ok()).ok_or_else(|| unexpected(reply))
+    let Value::BulkString(block) = reply else { return Err(unexpected(reply)) };
+    let block = str::from_utf8(block).ok().and_then(|block| block.parse().ok());
+    block.ok_or_else(|| unexpected(reply))
 }

@@ -416,6 +416,17 @@ mod tests {
     use crate::value::url::Url;
 
     #[test]
+    fn a_map_of_slots_of_any_shape_is_read_or_refused() {
+        use crate::store::redis::tests::{fuzz, value};
+        fuzz(|rng| {
+            let first = redis::Value::Int(rng.i64(-2..70_000));
+            let range = redis::Value::Array(vec![first, value(rng, 0), value(rng, 1)]);
+            let map = [value(rng, 3), redis::Value::Array(vec![range])];
+            map.iter().for_each(|map| drop(ranges(None, map)));
+        });
+    }
+
+    #[test]
     fn a_node_has_one_round_trip_for_all_connections_of_a_manager() {
         let timeout = Duration::from_secs(1);
         let servers = Deployment::of(&Url::parse("redis-cluster://one:7000").unwrap(), timeout);
