@@ -19,7 +19,6 @@ const ROOMS: &[(&str, &[&str])] = &[
             "guide.rs",
             "expansion.rs",
             "lock.rs",
-            "many.rs",
             "run/",
             "inspect.rs",
             "defer/",
