@@ -197,7 +197,7 @@ where
     const SKIPS: bool = true;
 
     fn failed(errors: MapErr<Skip, M>, value: Option<R>, error: LockError) -> R {
-        if value.is_none() && error.is_busy() {
+        if error.is_busy() {
             return Result::<R::Value, LockError>::skipped(error).map_err(errors.map).into();
         }
         R::failed(MapErr::new(errors.map, Report), value, error)

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder};
+use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder, OnLost};
 use lockmacro_tests::{Cluster, Server, eventually, log};
 
 use crate::{LONG_TTL, Locked, TEST_TIMEOUT, TIMEOUT, ms};
@@ -277,4 +277,23 @@ async fn a_release_in_the_background_that_comes_too_late_is_logged() {
         count(&lines(&["WARN"], &[NAME]), "lock was taken away before its release") == 1
     })
     .await;
+}
+
+/// A return type that cannot carry the loss has it in the log, unless a function recovers from it.
+#[tokio::test]
+async fn a_loss_that_no_return_type_carries_is_logged_unless_it_is_recovered_from() {
+    log::start();
+    let late = |name: &'static str| {
+        let locks = LockManager::isolated_memory();
+        Lock::new(name).name(name).ttl(ms(50)).on_lost(OnLost::Error).manager(&locks)
+    };
+    let body = || async {
+        tokio::time::sleep(ms(100)).await;
+        Some(7)
+    };
+    assert_eq!(late("loss:untold").skip_when_busy().run(body()).await, None);
+    let kept = late("loss:kept").skip_when_busy().recovering(|_, value: Option<u32>| value);
+    assert_eq!(kept.run(body()).await, Some(7));
+    assert_eq!(lines(&["ERROR"], &["loss:untold"]).len(), 1);
+    assert_eq!(lines(&["ERROR"], &["loss:kept"]), Vec::<String>::new());
 }

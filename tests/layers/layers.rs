@@ -14,15 +14,7 @@ use imports::Imports;
 const ROOMS: &[(&str, &[&str])] = &[
     (
         "what to lock",
-        &[
-            "axum.rs",
-            "guide.rs",
-            "expansion.rs",
-            "lock.rs",
-            "run/",
-            "inspect.rs",
-            "defer/",
-        ],
+        &["axum.rs", "guide.rs", "expansion.rs", "lock.rs", "run/", "inspect.rs", "defer/"],
     ),
     ("manager", &["guard.rs", "outcome.rs", "run_policy.rs", "manager/"]),
     ("engine", &["engine/"]),
