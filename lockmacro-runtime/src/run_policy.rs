@@ -62,6 +62,9 @@ pub trait Returnable<P>: Sized {
     /// Whether a busy lock is waited for only if its own settings say so.
     #[doc(hidden)]
     const SKIPS: bool;
+    /// Whether a body finishes when its lock is lost, as a function recovers from that.
+    #[doc(hidden)]
+    const RECOVERS: bool;
 
     /// How the end of a body becomes the caller's value.
     #[doc(hidden)]
@@ -75,6 +78,7 @@ impl<R: Failing<W>, W, H: Recovers<R>> Returnable<RunPolicy<W, H>> for R {
         (false, false) => Errors::Reported,
     };
     const SKIPS: bool = R::SKIPS;
+    const RECOVERS: bool = H::RECOVERS;
 
     // Not inlined, because functions of one return type share it.
     #[inline(never)]

@@ -100,7 +100,8 @@ async fn book(time: Duration) -> Locked<Vec<String>> {
 async fn a_handler_gets_the_loss_and_the_value(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
-    let lock = short(&manager, &key, OnLost::Cancel).recovering(roll_back);
+    // Whatever is set after it.
+    let lock = short(&manager, &key, OnLost::Cancel).recovering(roll_back).on_lost(OnLost::Finish);
     let guard = lock.acquire().await.expect("free");
     let written = guard.run(book(AFTER_TTL)).await.expect("it recovers");
     assert_eq!(written, ["written".to_owned(), format!("rolled back: {key} Expired")]);

@@ -5,7 +5,7 @@ use crate::lock::Lock;
 use crate::run::driver::{Run, Start};
 use crate::run_policy::{MapErr, Recovering, Report, Returnable, RunPolicy, Skip};
 use crate::value::error::LockError;
-use crate::value::loss::{Lost, OnLost};
+use crate::value::loss::Lost;
 
 impl<P> Lock<P> {
     /// Acquires the lock, runs `body` as [`LockGuard::run`] does, and releases the lock. Without
@@ -70,7 +70,8 @@ impl<H> Lock<RunPolicy<Report, H>> {
     ///
     /// `run` then waits only if [`wait`](Lock::wait) is set; the manager's default wait does not
     /// apply. A job that another machine runs right now should be skipped, and not run once more
-    /// after it.
+    /// after it. [`acquire`](Lock::acquire) waits as always. Call this before
+    /// [`map_err`](Lock::map_err).
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
@@ -92,7 +93,8 @@ impl<W, H> Lock<RunPolicy<W, H>> {
     /// The body runs to its end even when the lock is lost meanwhile. After the release, the
     /// function is called with the loss and the body's value, and the caller gets the function's
     /// value. When the lock is lost before the body has started, neither the body nor the function
-    /// runs. When the future is dropped, the function is not called.
+    /// runs. When the future is dropped, the function is not called. [`on_lost`](Lock::on_lost) has
+    /// no effect beside it.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -109,11 +111,10 @@ impl<W, H> Lock<RunPolicy<W, H>> {
     /// assert_eq!(booked, 3);
     /// # Ok(()) }
     /// ```
-    pub fn recovering<R, F>(mut self, recover: F) -> Lock<RunPolicy<W, Recovering<F>>>
+    pub fn recovering<R, F>(self, recover: F) -> Lock<RunPolicy<W, Recovering<F>>>
     where
         F: FnOnce(Lost, R) -> R,
     {
-        self.spec.policy.on_lost = Some(OnLost::Error);
         let (errors, recover) = (self.policy.errors, Recovering(recover));
         Lock { spec: self.spec, policy: RunPolicy { errors, recover } }
     }

@@ -47,11 +47,7 @@ pin_project! {
 impl<B: Future<Output: Returnable<P>>, P> Run<B, P> {
     /// Nothing is sent before the first poll.
     pub(crate) fn new(start: Start, policy: P, body: B) -> Self {
-        Run::Body {
-            body,
-            driver: start.waiting::<B::Output, P>().driver(B::Output::ERRORS),
-            policy,
-        }
+        Run::Body { body, driver: start.under::<B::Output, P>().driver(B::Output::ERRORS), policy }
     }
 }
 
@@ -91,12 +87,19 @@ pub(crate) enum Start {
 }
 
 impl Start {
-    /// With the wait that is usual under this policy.
-    fn waiting<R: Returnable<P>, P>(mut self) -> Self {
-        if let Start::Lock(spec) = &mut self
-            && R::SKIPS
-        {
-            spec.policy.wait.get_or_insert_default();
+    /// With what this policy needs, whatever was set after it.
+    fn under<R: Returnable<P>, P>(mut self) -> Self {
+        match &mut self {
+            Start::Lock(spec) => {
+                if R::SKIPS {
+                    spec.policy.wait.get_or_insert_default();
+                }
+                if R::RECOVERS {
+                    spec.policy.on_lost = Some(OnLost::Error);
+                }
+            }
+            Start::Guard(guard) if R::RECOVERS => guard.on_lost = OnLost::Error,
+            Start::Guard(_) => {}
         }
         self
     }
@@ -115,7 +118,7 @@ impl Start {
         body: impl FnOnce() -> R,
     ) -> R {
         let (mut body, mut value) = (Some(body), None);
-        let start = self.waiting::<R, P>();
+        let start = self.under::<R, P>();
         let ended = start.block_on(R::ERRORS, &mut || value = body.take().map(|body| body()));
         R::conclude(policy, ended, value)
     }
