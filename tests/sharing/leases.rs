@@ -171,6 +171,24 @@ async fn a_permit_that_is_released_in_the_background_is_free_for_the_next_caller
     backend.keeps_nothing().await;
 }
 
+/// The release is sent again then, after the next caller's first request.
+#[tokio::test]
+async fn a_permit_is_free_for_the_next_caller_when_the_server_has_forgotten_how_to_release_it() {
+    let server = Server::start();
+    let manager =
+        lockmacro_runtime::LockManager::connect(&server.url()).await.expect("the server is there");
+    let permit = lock(&manager, "printer").permits(2).release_in_background();
+    for _ in 0..100 {
+        server.admin().ask::<()>(&["SCRIPT", "FLUSH"]);
+        // These load the scripts that acquire.
+        let (kept, ends) = (held(permit.clone()).await, held(permit.clone()).await);
+        assert!(is_busy(permit.clone()).await);
+        ends.run(async { crate::Locked::Ok(()) }).await.expect("held");
+        permit.clone().run(async { crate::Locked::Ok(()) }).await.expect("never busy");
+        released([kept]).await;
+    }
+}
+
 #[tokio::test]
 async fn holders_learn_that_another_program_has_deleted_their_key() {
     let server = Server::start();

@@ -10,7 +10,7 @@ use tokio::task::try_id;
 use crate::engine::blocking::may_block;
 use crate::engine::cleanup::background::Background;
 use crate::engine::hold_times::HoldTimes;
-use crate::engine::in_flight::{InFlight, InFlightGuard};
+use crate::engine::in_flight::{InFlight, InFlightGuard, Trailing};
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
 use crate::protocol::shutdown::Shutdown;
@@ -35,8 +35,8 @@ pub(crate) struct Core {
     /// Recent hold times, from which `retry_after` is estimated.
     pub(crate) hold_times: HoldTimes,
     pub(crate) in_flight: Arc<InFlight>,
-    /// The releases that no caller waits for.
-    pub(crate) trailing: Arc<InFlight>,
+    /// The releases that no caller waits for, and those of locks that belong to no queue.
+    pub(crate) trailing: (Arc<InFlight>, Arc<Trailing>),
     pub(crate) shutdown: Arc<Shutdown>,
     /// Where deferred calls are stored, and whether the builder has set it.
     #[cfg(feature = "defer")]
@@ -77,7 +77,7 @@ impl Core {
                 defaults,
                 hold_times: HoldTimes::default(),
                 in_flight: Arc::default(),
-                trailing: Arc::default(),
+                trailing: Default::default(),
                 shutdown: Arc::default(),
             }
         })

@@ -1,13 +1,18 @@
-//! The number of a manager's locks that are held or in flight. A shutdown waits for them.
+//! The number of a manager's locks that are held or in flight, for which a shutdown waits; and those
+//! whose release is in flight.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use scopeguard::guard;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use crate::protocol::request::Request;
-use crate::value::sync::until;
+use crate::value::key::LockKey;
+use crate::value::sync::{Mutex, until};
 
 /// A counter of locks that may have to be released.
 #[derive(Debug, Default)]
@@ -30,6 +35,31 @@ impl InFlight {
     /// Waits until the count is zero.
     pub(crate) async fn empty(&self) {
         until(&self.empty, || (self.count() == 0).then_some(())).await;
+    }
+}
+
+/// The releases in flight that no caller waits for, of locks that belong to no queue.
+#[derive(Debug, Default)]
+pub(crate) struct Trailing {
+    requests: Mutex<Vec<Arc<Request>>>,
+    ended: Notify,
+}
+
+impl Trailing {
+    /// Notes a release, until the result is dropped.
+    pub(crate) fn join(self: &Arc<Self>, request: &Arc<Request>) -> impl Send + use<> {
+        self.requests.lock().push(Arc::clone(request));
+        guard((Arc::clone(self), Arc::clone(request)), |(all, request)| {
+            all.requests.lock().retain(|other| !Arc::ptr_eq(other, &request));
+            all.ended.notify_waiters();
+        })
+    }
+
+    /// Waits until no release of `key` is in flight; `false` where one still is after `longest`.
+    pub(crate) async fn over(&self, key: &LockKey, longest: Duration) -> bool {
+        let has = |request: &Arc<Request>| request.keys().contains(key);
+        let over = until(&self.ended, || (!self.requests.lock().iter().any(has)).then_some(()));
+        timeout(longest, over).await.is_ok()
     }
 }
 

@@ -132,6 +132,12 @@ impl Request {
         self
     }
 
+    /// Whether its process has one queue for its lock. Those who share a key, or want several, have a
+    /// token of their own at the store.
+    pub(crate) fn has_queue(&self) -> bool {
+        self.several().is_empty() && self.key.mode().is_exclusive()
+    }
+
     /// All keys when there are several, sorted and distinct; else empty.
     pub(crate) fn several(&self) -> &[LockKey] {
         self.rare.get().map_or(&[], |rare| &rare.several)

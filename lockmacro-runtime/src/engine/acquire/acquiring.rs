@@ -120,8 +120,7 @@ fn begin(
         }
     };
     let excludes = !manager.store.excludes_nobody();
-    // Those who share a key, or want several, have a token of their own at the store.
-    let has_queue = excludes && request.several().is_empty() && request.key.mode().is_exclusive();
+    let has_queue = excludes && request.has_queue();
     // The first request does not wait, as a free lock needs no queue.
     request.only_if_free = has_queue && request.until.is_some();
     let may_wait = if blocks { may_block() } else { inside_runtime() };
@@ -222,6 +221,8 @@ impl Caller {
         let (mut request, until) = (Arc::clone(request), request.until);
         let (mut releases, mut is_first) = (request.keys().len(), true);
         loop {
+            let (all, outside) = &manager.trailing;
+            let trails = all.count() > 0;
             let guard = manager.enter().map_err(Refusal::Failed)?;
             let mut own = Acquisition::new(guard, Arc::clone(manager), Arc::clone(&request), None);
             let answer = {
@@ -241,7 +242,11 @@ impl Caller {
                 let Refusal::Contended { key, .. } = &refusal else { return Err(refusal) };
                 // A release of this process, which no caller waits for, may have been in flight.
                 let asks_again = until.is_none() && releases > 0;
-                if !asks_again || !released(&manager.queue(key), request.asked).await {
+                let longest = manager.answer_time() * 2;
+                let has_ended = asks_again
+                    && (released(&manager.queue(key), request.asked).await
+                        || trails && outside.over(key, longest).await);
+                if !has_ended {
                     return Err(refusal);
                 }
                 releases -= 1;

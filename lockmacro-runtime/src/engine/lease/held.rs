@@ -373,7 +373,9 @@ impl Held {
             // Released by the background thread.
             return drop(acquisition);
         }
-        let (held, trailing) = (Arc::clone(self), self.manager.trailing.join());
+        let (all, outside) = &self.manager.trailing;
+        let outside = (!self.request.has_queue()).then(|| outside.join(&self.request));
+        let (held, trailing) = (Arc::clone(self), (all.join(), outside));
         // Sent from the caller's task, so that the caller's next command on this connection is sent
         // after it.
         let mut sent = Box::pin(async move {
@@ -381,7 +383,7 @@ impl Held {
             held.report_release(released, lost.as_ref());
             drop(trailing);
         });
-        if self.manager.trailing.count() > TRAILING_MAX {
+        if all.count() > TRAILING_MAX {
             return sent.await;
         }
         if (&mut sent).now_or_never().is_none() {
