@@ -22,8 +22,8 @@ use crate::value::loss::{LossCause, Lost};
 /// background within milliseconds. [`release`](LockGuard::release) waits for the release.
 ///
 /// A guard that [joined](LockGuard::is_joined) an outer one, or comes from
-/// [`current`](LockGuard::current) or [`handle`](LockGuard::handle), refers to the same lock and does
-/// not release it.
+/// [`current`](LockGuard::current) or [`handle`](LockGuard::handle), refers to the same lock and
+/// does not release it.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -36,7 +36,8 @@ use crate::value::loss::{LossCause, Lost};
 /// # Ok(()) }
 /// ```
 ///
-/// `P` is the policy of [`run`](LockGuard::run), which the guard has from its [`Lock`](crate::Lock).
+/// `P` is the policy of [`run`](LockGuard::run), which the guard has from its
+/// [`Lock`](crate::Lock).
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as its guard is dropped"]
 pub struct LockGuard<P = RunPolicy> {
@@ -99,7 +100,8 @@ impl LockGuard {
 }
 
 impl<P> LockGuard<P> {
-    /// Returns another guard of the same lock, which does not release it.
+    /// Returns another guard of the same lock, which does not release it. Its policy is the
+    /// default.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
@@ -321,8 +323,8 @@ impl<P> LockGuard<P> {
     /// ```
     ///
     /// # Errors
-    /// [`LockError::Lost`]; [`LockError::InvalidSetting`]; [`LockError::NoRuntime`]; or the failure of
-    /// the server, and then the lease is as long as before.
+    /// [`LockError::Lost`]; [`LockError::InvalidSetting`]; [`LockError::NoRuntime`]; or the failure
+    /// of the server, and then the lease is as long as before.
     ///
     /// # Cancellation
     /// Dropping the future leaves open whether the request was sent. The guard counts on the

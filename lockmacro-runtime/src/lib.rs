@@ -42,7 +42,7 @@
 //! | skip a call that another machine makes | `on_busy = skip` | [`Lock::skip_when_busy`] |
 //! | refuse a late writer | `fence = fence` | [`Lock::acquire_fenced`] |
 //! | test | `manager = locks` | [`LockManager::isolated_memory`] |
-//! | shut down on SIGTERM | | [`LockManager::shutdown`] |
+//! | shut down on SIGTERM | – | [`LockManager::shutdown`] |
 //!
 //! # Guarantees
 //!
@@ -66,7 +66,7 @@
 //! - `axum`: a [`LockError`] is a response of axum 0.8.
 //! - `serde`: a [`Fence`] can be serialized.
 //! - `tls`: encrypted connections, `rediss://`.
-//! - `redis-1`: a manager is made of a client of version 1 of the `redis` crate.
+//! - `redis-1`: the manager of a client of version 1 of the `redis` crate.
 //! - `metrics`: [counters, gauges and histograms](guide::logs#metrics) by the `metrics` crate.
 //! - `test-util`: leases in virtual time, [for tests](guide::testing#virtual-time).
 
@@ -129,14 +129,14 @@ pub use value::loss::{LossCause, Lost, OnLost};
 pub use value::policy::LockPolicy;
 pub use value::template::LockTemplate;
 
-/// Items that expansions of the attribute need beyond the public API. They belong to the macro of the
-/// same version, which Cargo selects.
+/// Items that expansions of the attribute need beyond the public API. They belong to the macro of
+/// the same version, which Cargo selects.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::expansion::constant_key;
     pub use crate::outcome::outcome;
-    // For tests of this project: what `reason` says in words.
     use crate::run_policy::AnyResult;
+    // For tests of this project: what `reason` says in words.
     pub use crate::value::error::Unavailability;
     pub use crate::value::policy::checked;
     // For `crate = path`: a wrong path gives one error message, at the path.

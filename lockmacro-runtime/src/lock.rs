@@ -505,7 +505,7 @@ impl<P> Lock<P> {
     /// Acquires the lock as [`acquire`](Lock::acquire) does, with a [`Fence`] for each key, in the
     /// order in which the keys were given. A key that was given twice has the same fence twice.
     ///
-    /// The resource that the lock protects can refuse the writes of an earlier holder by it.
+    /// The resource that the lock protects can refuse the writes of an earlier holder by its fence.
     ///
     /// ```
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
@@ -521,8 +521,8 @@ impl<P> Lock<P> {
     /// ```
     ///
     /// # Errors
-    /// As [`acquire`](Lock::acquire), and [`LockError::InvalidSetting`] when the call would join a lock
-    /// that was acquired without a fence.
+    /// As [`acquire`](Lock::acquire), and [`LockError::InvalidSetting`] when the call would join a
+    /// lock that was acquired without a fence.
     ///
     /// # Cancellation
     /// As [`acquire`](Lock::acquire).

@@ -1,5 +1,5 @@
-//! What a lock makes of the end of a body, by the lock's type: an error in the body's return type,
-//! a call that was skipped, or the value of a function of the caller.
+//! The lock's type decides how the end of a body becomes the caller's value: as an error in the
+//! body's return type, as a call that was skipped, or as the value of a function of the caller.
 
 use std::marker::PhantomData;
 
@@ -15,8 +15,8 @@ pub(crate) type Ended = Result<Option<Lost>, LockError>;
 /// What [`Lock::run`](crate::Lock::run) returns when the lock is busy or lost, as a part of the
 /// lock's type.
 ///
-/// `W` is what an error becomes: [`Report`], [`Skip`] or [`MapErr`]. `H` recovers from a loss
-/// after which the body has finished, if it is [`Recovering`].
+/// `W` says what the caller gets for an error: [`Report`], [`Skip`] or [`MapErr`]. `H` recovers
+/// from a loss after which the body has finished, if it is [`Recovering`].
 #[derive(Debug, Clone, Default)]
 pub struct RunPolicy<W = Report, H = ()> {
     pub(crate) errors: W,
@@ -52,9 +52,16 @@ impl<W, M> MapErr<W, M> {
 #[derive(Debug, Clone)]
 pub struct Recovering<H>(pub(crate) H);
 
-/// What a body can return under the [`RunPolicy`] `P`: a [`LockOutcome`], a [`SkipOutcome`], or any
-/// `Result`. It is a trait of the value, and not of the policy, so that the compiler reports a wrong
-/// type at the body.
+/// A value that a body can return under the [`RunPolicy`] `P`. It cannot be implemented for other
+/// policies.
+///
+/// | policy | value |
+/// |---|---|
+/// | [`Report`] | a [`LockOutcome`] |
+/// | [`Skip`] | a [`SkipOutcome`] |
+/// | [`MapErr`] | any `Result` whose error the function makes; under [`Skip`] of `()` or an `Option` |
+// It is a trait of the value, and not of the policy, so that the compiler reports a wrong type at
+// the body.
 pub trait Returnable<P>: Sized {
     /// Which errors are logged, because the value cannot carry them.
     #[doc(hidden)]
@@ -125,6 +132,7 @@ impl<R, H: FnOnce(Lost, R) -> R> Recovers<R> for Recovering<H> {
 pub trait Failing<W>: Sized {
     /// Whether the caller is given the errors.
     const CARRIES_ERRORS: bool;
+    /// As [`Returnable::SKIPS`].
     const SKIPS: bool;
 
     fn failed(errors: W, value: Option<Self>, error: LockError) -> Self;

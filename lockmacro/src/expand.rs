@@ -168,14 +168,15 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// The part of `match` for a lock that was acquired. A list of fences does not live as long as
-    /// the body, which would make each future larger.
+    /// The part of `match` for a lock that was acquired. The list of fences is dropped before the
+    /// body, as it would make each future larger.
     ///
     /// Output: `Ok(held) => held`, or `Ok((lock, fences)) => (lock, fences[0])`
     fn held(&self) -> TokenStream {
+        // As many as there are keys, which is known at run time.
         let (site, is_list) = (self.site, matches!(self.args.key, Key::Keys(_)));
         match &self.args.fence {
-            // As many as there are keys, which is known at run time.
+            // `check` has compared the numbers.
             Some(fences) if !is_list => {
                 let nth = (0..fences.names().len()).map(Literal::usize_unsuffixed);
                 quote_spanned! {site=>

@@ -133,16 +133,17 @@ async fn one_url_names_all_nodes() {
         asked
     };
     eventually("every node has it in its database", IN_TIME * 2, asked).await;
-    for wrong in [
-        "redlock://a,b",
-        "redlock://a,,b",
-        "redlock://a,b,c?quick",
-        "redlock://a,b,c?longest_ttl=10",
-        "redlock://a,b,c?node_timeout=0s",
-        "redlock://a,b,c?durable&replicated=1",
+    for (setting, wrong) in [
+        ("url", "redlock://a,b"),
+        ("url", "redlock://a,,b"),
+        ("url", "redlock://a,b,c?quick"),
+        ("longest_ttl", "redlock://a,b,c?longest_ttl=10"),
+        ("node_timeout", "redlock://a,b,c?node_timeout=0s"),
+        ("replicated", "redlock://a,b,c?durable&replicated=1"),
     ] {
         let error = LockManager::connect(wrong).await.expect_err("not usable");
-        assert!(matches!(error, LockError::InvalidSetting { setting: "url", .. }), "{error:?}");
+        let LockError::InvalidSetting { setting: its, .. } = error else { panic!("{error:?}") };
+        assert_eq!(its, setting, "{wrong}");
     }
 }
 

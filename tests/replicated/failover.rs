@@ -107,7 +107,9 @@ async fn sentinels_promote_a_replica_that_knows_the_lock() {
     // The sentinels may end connections meanwhile, and on a busy machine fail over once more.
     eventually("it is short of replicas", FAILOVER * 3, || async {
         match lock(&impatient).acquire().await {
-            Err(LockError::Unavailable { reason: Unavailability::NotAcknowledged, .. }) => true,
+            Err(LockError::Unavailable {
+                reason: Unavailability::NotAcknowledged, detail, ..
+            }) if detail.contains(" of 2 ") => true,
             Err(LockError::Unavailable { .. }) => false,
             // By the attempt before, which could not be released.
             Err(error) if error.is_busy() => false,

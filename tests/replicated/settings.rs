@@ -8,7 +8,11 @@ const ACCESS: &str = include_str!("../../docs/access.md");
 
 async fn refused(builder: lockmacro_runtime::LockManagerBuilder, url: &str) -> String {
     match builder.connect(url).await {
-        Err(LockError::InvalidSetting { setting: "url", detail, .. }) => detail,
+        Err(
+            error @ LockError::InvalidSetting {
+                setting: "replicated" | "replicated_timeout", ..
+            },
+        ) => error.to_string(),
         other => panic!("{url}: {other:?}"),
     }
 }

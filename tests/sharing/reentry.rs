@@ -27,16 +27,15 @@ async fn a_shared_lock_joins_an_outer_one(backend: &Backend) {
 async fn a_holder_that_shares_a_lock_cannot_make_it_exclusive(backend: &Backend) {
     let manager = backend.manager().await;
     let (key, other) = (backend.key("order:42"), backend.key("order:43"));
-    let outer = [lock(&manager, &key).shared(), lock(&manager, &key).permits(2)];
-    for outer in outer {
+    let outer =
+        [("shared", lock(&manager, &key).shared()), ("permits", lock(&manager, &key).permits(2))];
+    for (mode, outer) in outer {
         let inner = async {
             // It would wait for itself.
             let exclusive = lock(&manager, &key).wait_forever();
             let error = exclusive.acquire().await.expect_err("it is shared");
-            assert!(matches!(
-                &error,
-                LockError::InvalidSetting { setting: "shared" | "permits", .. }
-            ));
+            let LockError::InvalidSetting { setting, .. } = error else { panic!("{error}") };
+            assert_eq!(setting, mode);
             assert!(error.to_string().contains("not exclusively"), "{error}");
             assert!(error.to_string().contains(&*key), "{error}");
             Locked::Ok(())

@@ -146,7 +146,7 @@ impl JobRun {
                 Err(error) => error,
             };
             // Any other error would be the same at the next try.
-            let is_transient = matches!(error, LockError::Unavailable { .. });
+            let is_transient = error.is_transient();
             let pause = jittered(backoff.step());
             if !is_transient || is_last || Instant::now() + pause > until {
                 tracing::error!(

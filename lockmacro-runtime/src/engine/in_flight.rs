@@ -1,5 +1,5 @@
-//! The number of a manager's locks that are held or in flight, for which a shutdown waits; and those
-//! whose release is in flight.
+//! The number of a manager's locks that are held or in flight, for which a shutdown waits; and
+//! those whose release is in flight.
 
 use std::fmt;
 use std::sync::Arc;

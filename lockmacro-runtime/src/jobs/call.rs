@@ -282,7 +282,8 @@ pub struct JobInfo {
     pub busy: u32,
     /// The last error; a long one is cut to about 2 KiB.
     pub error: Option<String>,
-    /// When a waiting call is due, the lease of a running call ends, or a call became a dead letter.
+    /// When a waiting call is due, the lease of a running call ends, or a call became a dead
+    /// letter.
     pub when: When,
 }
 

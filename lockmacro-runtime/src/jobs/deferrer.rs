@@ -127,7 +127,8 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
         Box::pin(amend_dead(self, function, limit, Self::retry))
     }
 
-    /// Removes up to `limit` dead letters, the oldest first and at most 1,000. Returns their number.
+    /// Removes up to `limit` dead letters, the oldest first and at most 1,000. Returns their
+    /// number.
     ///
     /// The queues of this crate also remove dead letters whose id is not UTF-8, which only another
     /// program can have written. The default implementation removes one after another.

@@ -23,7 +23,7 @@ pub(crate) fn full(function: &str) -> LockError {
     let detail = format!(
         "{WAITING_MAX} calls of `{function}` wait already: run more workers, or defer fewer calls"
     );
-    LockError::unavailable_at(None, Unavailability::TooManyDeferred, detail)
+    LockError::because(Unavailability::TooManyDeferred, detail)
 }
 
 /// The error of a call whose runs have ended this often without a report.

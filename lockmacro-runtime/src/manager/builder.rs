@@ -99,8 +99,8 @@ impl LockManagerBuilder {
     }
 
     /// Sets how long a caller waits at most for a server that fails or does not answer, by default
-    /// 2 s and from 20 ms to an hour. Another time is an error when the manager is made, as for every
-    /// setting: [`LockError::InvalidSetting`].
+    /// 2 s and from 20 ms to an hour. Another time is an error when the manager is made, as for
+    /// every setting: [`LockError::InvalidSetting`].
     ///
     /// - A caller that waits for its lock waits for the server as long as for the lock.
     /// - A single command is given up after a quarter of this timeout.
@@ -177,8 +177,8 @@ impl LockManagerBuilder {
     }
 
     /// Sets how long the server keeps the last [fence](crate::value::fence) of a key after the
-    /// key's last grant with a fence, by default a week and from a day to ten years. Use the same value
-    /// in every process.
+    /// key's last grant with a fence, by default a week and from a day to ten years. Use the same
+    /// value in every process.
     ///
     /// Until then, each key that was locked with a fence takes about 145 bytes, and one more for
     /// each byte of the key beyond ten: a million different keys take 145 MB. After that, the next
@@ -262,8 +262,8 @@ impl LockManagerBuilder {
     /// A node that was started less than this time ago does not vote, because it may have forgotten
     /// a lock that is still held. So after a restart a node does not vote for this time, and
     /// servers that were all just started grant no lock until then. Acquiring with a longer ttl
-    /// fails with [`LockError::InvalidSetting`]. A URL sets the same with `?longest_ttl=10m`, and takes
-    /// precedence over this method.
+    /// fails with [`LockError::InvalidSetting`]. A URL sets the same with `?longest_ttl=10m`, and
+    /// takes precedence over this method.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -338,9 +338,9 @@ impl LockManagerBuilder {
     /// The algorithm is the one of "Distributed Locks with Redis" in the Redis documentation.
     ///
     /// # Errors
-    /// [`LockError::InvalidSetting`] for fewer than three nodes, for an even number of nodes, and for
-    /// two names of one server; [`LockError::Unavailable`] when no majority can be reached. A node
-    /// that cannot be reached joins when it comes back.
+    /// [`LockError::InvalidSetting`] for fewer than three nodes, for an even number of nodes, and
+    /// for two names of one server; [`LockError::Unavailable`] when no majority can be reached. A
+    /// node that cannot be reached joins when it comes back.
     pub async fn redlock(
         self,
         urls: impl IntoIterator<Item: Into<String>>,
@@ -377,8 +377,8 @@ impl LockManagerBuilder {
 
     /// Sets how many bytes the arguments of one deferred call may have as JSON, by default 1 MiB.
     ///
-    /// A larger call is refused with [`LockError::InvalidSetting`]. A worker gives the server more time
-    /// to send larger calls, a second for 4 MiB, so use the same value for the workers.
+    /// A larger call is refused with [`LockError::InvalidSetting`]. A worker gives the server more
+    /// time to send larger calls, a second for 4 MiB, so use the same value for the workers.
     #[cfg(feature = "defer")]
     pub fn max_deferred_size(mut self, bytes: usize) -> Self {
         self.max_deferred_size = bytes;

@@ -132,8 +132,8 @@ impl Request {
         self
     }
 
-    /// Whether its process has one queue for its lock. Those who share a key, or want several, have a
-    /// token of their own at the store.
+    /// Whether its process has one queue for its lock. Those who share a key, or want several, have
+    /// a token of their own at the store.
     pub(crate) fn has_queue(&self) -> bool {
         self.several().is_empty() && self.key.mode().is_exclusive()
     }

@@ -52,12 +52,11 @@ impl<P> Lock<P> {
     /// ```
     ///
     /// # Errors
-    /// As [`run`](Lock::run), and
-    /// [`LockError::NoRuntime`] on the thread of a
-    /// current-thread runtime.
+    /// As [`run`](Lock::run), and [`LockError::NoRuntime`] on the thread of a current-thread
+    /// runtime.
     ///
     /// # Panics
-    /// As the future of [`run`](Lock::run), and on the thread of a current-thread runtime.
+    /// As the future of [`run`](Lock::run), there for such a thread, too.
     pub fn run_blocking<R: Returnable<P>>(self, body: impl FnOnce() -> R) -> R {
         Start::Lock(self.spec).run_blocking(self.policy, body)
     }

@@ -18,7 +18,7 @@ pub use unavailability::Unavailability;
 /// thing that a caller can do about it.
 ///
 /// No message contains a password or the random part of a token. Variants with fields may gain
-/// further fields, so match them with `..`.
+/// further fields, so match them with `..`. [`ShutDown`] has all of its fields.
 ///
 /// # What to do
 /// - Try again later, or show the holder: [`Busy`], [`TimedOut`], [`QueueFull`], for which
@@ -128,9 +128,9 @@ pub enum LockError {
     /// stored.
     ///
     /// Of a Redlock, fewer nodes than a majority have answered. With
-    /// [`replicated`](crate::LockManagerBuilder::replicated), too few replicas may have acknowledged
-    /// the lock in time: one to be acquired is released, and one to be extended is held as long as
-    /// before.
+    /// [`replicated`](crate::LockManagerBuilder::replicated), too few replicas may have
+    /// acknowledged the lock in time: one to be acquired is released, and one to be extended is
+    /// held as long as before.
     #[error("the lock server is unavailable: {reason} ({detail}{})", after(", at ", server.as_deref()))]
     #[non_exhaustive]
     Unavailable {
@@ -139,7 +139,7 @@ pub enum LockError {
         /// The text of the server or of the operating system, and what to do about it.
         detail: String,
         /// Host and port of the server, or of every node of a Redlock; `None` where no server is
-        /// known.
+        /// known, and without a majority, which `nodes` explains.
         server: Option<Box<str>>,
         /// When to ask again, where the call failed at once because the server was lost; see
         /// [`fail_fast`](crate::LockManagerBuilder::fail_fast).
@@ -169,7 +169,8 @@ pub enum LockError {
     /// Grant these on the lock's keys and on `lm1:*`:
     ///
     /// - always: `+ping +set +get +getex +del +pttl +pexpire +time +evalsha +eval +zadd +zrem
-    ///   +zrange +zrank +zscore +zcard +zcount +exists +zpopmin +zremrangebyscore +hset +hget +hdel`
+    ///   +zrange +zrank +zscore +zcard +zcount +exists +zpopmin +zremrangebyscore +hset +hget
+    ///   +hdel`
     /// - to wait: `+subscribe +publish +pubsub|numsub`, and the channels `&lm1:*`
     /// - to wait in a cluster: `+ssubscribe +spublish +pubsub|shardnumsub` instead
     /// - in a cluster: `+cluster|slots +asking`

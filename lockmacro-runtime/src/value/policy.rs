@@ -14,10 +14,10 @@ use crate::value::mode::{Mode, PERMITS_MAX};
 /// name the policy in the attribute, `policy = ORDERS`, where an argument beside it wins. Code
 /// without the attribute calls [`Lock::policy`](crate::Lock::policy).
 ///
-/// The attribute checks the policy together with its own arguments when the function is compiled:
-/// a `ttl` out of bounds or a `min_hold` above the `ttl` does not compile. By hand a wrong value
-/// fails where the same setting of a `Lock` does, such as [`LockError::InvalidSetting`] when the lock
-/// is acquired.
+/// The attribute checks the policy together with its own arguments when the function is compiled: a
+/// `ttl` out of bounds or a `min_hold` above the `ttl` does not compile. By hand a wrong value
+/// fails where the same setting of a `Lock` does, such as [`LockError::InvalidSetting`] when the
+/// lock is acquired.
 ///
 /// What decides the types of a function is not in a policy: `on_busy`, `map_err`, and a function
 /// for `on_lost`.

@@ -58,7 +58,8 @@ pub(crate) const fn current() -> Option<std::sync::Arc<dyn World>> {
     None
 }
 
-/// A point at which another thread may go on, where threads are simulated. Returns whether they are.
+/// A point at which another thread may go on, where threads are simulated. Returns whether they
+/// are.
 pub(crate) fn switch() -> bool {
     current().is_some_and(|world| world.switch())
 }

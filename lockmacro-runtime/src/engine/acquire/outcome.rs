@@ -56,7 +56,8 @@ pub(crate) struct Wanted {
     on_lost: OnLost,
     releases_in_background: bool,
     errors: Errors,
-    /// The longest hold and the message, which most locks do not have. Boxed, to keep waiters small.
+    /// The longest hold and the message, which most locks do not have. Boxed, to keep waiters
+    /// small.
     rare: Option<Box<(Duration, Option<Cow<'static, str>>)>>,
 }
 

@@ -259,7 +259,7 @@ impl Held {
         let own = self.nth(key).and_then(|nth| keys.get(usize::from(nth)));
         let Some(own) = own.filter(|own| !own.mode().covers(key.mode())) else { return Ok(()) };
         let setting = if own.mode() == Mode::Shared { "shared" } else { "permits" };
-        let hint = "not exclusively: it cannot be made exclusive; release it first, or acquire it \
+        let hint = "not exclusively, which cannot be changed: release it first, or acquire it \
                     exclusively around the body";
         Err(LockError::nested(setting, key, hint))
     }

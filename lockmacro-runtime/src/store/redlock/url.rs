@@ -38,9 +38,11 @@ fn nodes_of<'a>(
             "durable" => {
                 return Err(LockError::invalid_url("`durable` is written without a value"));
             }
-            "longest_ttl" => rules.longest_ttl = time(name, value, TTL_MIN..=TTL_MAX)?,
+            "longest_ttl" => {
+                rules.longest_ttl = time("longest_ttl", value, TTL_MIN..=TTL_MAX)?;
+            }
             "node_timeout" => {
-                rules.node = time(name, value, Duration::from_millis(1)..=TTL_MAX)?;
+                rules.node = time("node_timeout", value, Duration::from_millis(1)..=TTL_MAX)?;
             }
             "cacert" | "cert" | "key" if url.scheme == ENCRYPTED.0 => passed_on.push(*setting),
             _ if url.may_be_cut => return Err(url.has_no(setting)),
@@ -55,13 +57,15 @@ fn nodes_of<'a>(
     Ok(url.hosts.split(',').map(|host| url.of_one(of_each, host, passed_on.clone())).collect())
 }
 
-fn time(name: &str, value: &str, times: RangeInclusive<Duration>) -> Result<Duration, LockError> {
+fn time(
+    name: &'static str,
+    value: &str,
+    times: RangeInclusive<Duration>,
+) -> Result<Duration, LockError> {
     duration(value).filter(|time| times.contains(time)).ok_or_else(|| {
         let (shortest, longest) = times.into_inner();
         let hours = longest.as_secs() / 3_600;
-        LockError::invalid_url(format!(
-            "`{name}` is no time from {shortest:?} to {hours}h, such as `50ms` or `10m`"
-        ))
+        LockError::invalid(name, format!("set a time from {shortest:?} to {hours}h"))
     })
 }
 
@@ -122,12 +126,12 @@ mod tests {
             ("a,b,c?quick", "`quick` is no setting of `redlock://`"),
             ("a,b,c?cacert=hunter2", "`cacert` is no setting of `redlock://`"),
             ("a,b,c?durable=no", "without a value"),
-            ("a,b,c?longest_ttl", "`longest_ttl` is no time from 50ms to 24h"),
+            ("a,b,c?longest_ttl", "`longest_ttl` is not usable: set a time from 50ms to 24h"),
             ("a,b,c?longest_ttl=10", "`10m`"),
             ("a,b,c?longest_ttl=1ms", "`longest_ttl` is no time"),
             ("a,b,c?longest_ttl=25h", "`longest_ttl` is no time"),
             ("a,b,c?longest_ttl=99999999999999999999h", "`longest_ttl` is no time"),
-            ("a,b,c?node_timeout=0ms", "`node_timeout` is no time from 1ms to 24h"),
+            ("a,b,c?node_timeout=0ms", "`node_timeout` is not usable: set a time from 1ms to 24h"),
             ("a,b,c?node_timeout=-1s", "`node_timeout` is no time"),
             (":hun?ter2@a,b,c", "`%3F`"),
             (":durable?durable@a,b,c", "`%3F`"),

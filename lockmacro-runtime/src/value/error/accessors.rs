@@ -382,12 +382,25 @@ mod tests {
         vec![
             (423, LockError::busy("secret", holder(), time)),
             (423, LockError::busy("secret", holder(), time).with_message(" ")),
+            (
+                423,
+                LockError::TimedOut {
+                    key: "secret".into(),
+                    holder: Box::new(holder()),
+                    retry_after: time,
+                    rank: 7,
+                    message: None,
+                },
+            ),
             (423, LockError::QueueFull { key: "secret".into(), retry_after: time }),
             #[cfg(feature = "defer")]
             (202, LockError::Deferred { key: "secret".into(), id: "secret".into(), due: time }),
             (503, unavailable),
             (503, LockError::no_quorum(Box::default())),
+            (503, LockError::because(Unavailability::ConnectionLimit, "secret")),
+            (503, LockError::because(Unavailability::NotAcknowledged, "secret")),
             (503, LockError::SHUT_DOWN),
+            (500, LockError::NO_RUNTIME),
             (400, LockError::InvalidKey { detail: secret() }),
             (500, Lost::new("secret", LossCause::Expired).into()),
             (500, LockError::access_denied("secret")),

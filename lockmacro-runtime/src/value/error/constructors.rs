@@ -46,7 +46,7 @@ impl LockError {
     /// assert!(LockError::unavailable("the queue is down").is_unavailable());
     /// ```
     pub fn unavailable(detail: impl Into<String>) -> Self {
-        Self::unavailable_at(None, Unavailability::Other, detail)
+        Self::because(Unavailability::Other, detail)
     }
 
     pub(crate) fn because(reason: Unavailability, detail: impl Into<String>) -> Self {
@@ -99,7 +99,7 @@ impl LockError {
     /// Locks of two servers would not exclude each other.
     pub(crate) fn installed_already() -> Self {
         Self::invalid(
-            "install",
+            "manager",
             "another lock manager is installed already: install one per process, and pass others \
              with `manager = …`",
         )

@@ -53,7 +53,7 @@ pub enum Unavailability {
     NoQuorum,
     /// Fewer replicas than required have acknowledged the lock in time.
     NotAcknowledged,
-    /// What a queue of one's own reports.
+    /// The failure of a queue that is not ours.
     Other,
 }
 
@@ -75,13 +75,11 @@ impl Unavailability {
             Self::Timeout => "no answer in time",
             Self::TooSlow => "the answer came after the lease had ended",
             Self::Protocol => "an unexpected answer",
-            Self::FencesUsedUp => "the fences of the key are used up: its fence counter is at 2^53",
+            Self::FencesUsedUp => "the fences of the key are used up",
             Self::Restarted => "restarted too recently to vote",
             Self::TooManyDeferred => "its queue of deferred calls is full",
             Self::Local => "this machine is out of resources",
-            Self::ConnectionLimit => {
-                "it accepts no more clients, so raise its `maxclients`, or share managers"
-            }
+            Self::ConnectionLimit => "it accepts no more clients",
             Self::NoQuorum => "no majority of its nodes",
             Self::NotAcknowledged => "too few replicas have acknowledged the lock",
             Self::Other => "unable to answer",

@@ -158,6 +158,7 @@ impl CallError {
             }
             CallError::Final(error) | CallError::DeniedInScript(error) => error,
             CallError::Transient(Transient { detail, server, .. }) if is_full(&detail) => {
+                let detail = format!("raise its `maxclients`, or share managers: {detail}");
                 LockError::unavailable_at(server, Unavailability::ConnectionLimit, detail)
             }
             CallError::Transient(Transient { detail, server, login: true, .. }) => {

@@ -65,13 +65,14 @@ impl<'a> Options<'a> {
                     *login = login.clone().set_password(decoded(value));
                 }
                 "replicated" => {
-                    let why = "`replicated` is not a number of replicas";
-                    read.acks = Some(value.parse().map_err(|_| LockError::invalid_url(why))?);
+                    let why = "write a number of replicas";
+                    let acks = value.parse().map_err(|_| LockError::invalid(REPLICATED, why))?;
+                    read.acks = Some(acks);
                 }
                 "replicated_timeout" => {
-                    let why = "`replicated_timeout` is not a duration such as `100ms`";
-                    let within = duration(value).ok_or_else(|| LockError::invalid_url(why))?;
-                    read.acks_within = Some(within);
+                    let fault =
+                        || LockError::invalid(REPLICATED_TIMEOUT, "write a time, as `100ms`");
+                    read.acks_within = Some(duration(value).ok_or_else(fault)?);
                 }
                 "fence_retention" => read.fence_retention = Some(retention(value)?),
                 "db" | "user" | "pass" if url.scheme.ends_with("unix") => {
@@ -104,7 +105,7 @@ impl Deployment {
         let replicated = match (options.acks, options.acks_within) {
             (Some(acks), within) => Some(ReplicaAcks::new(acks, within.unwrap_or(TIMEOUT))?),
             (None, Some(_)) => {
-                return Err(LockError::invalid_url("`replicated_timeout` needs `replicated`"));
+                return Err(LockError::invalid(REPLICATED_TIMEOUT, "it needs `replicated`"));
             }
             (None, None) => None,
         };
@@ -173,12 +174,13 @@ fn with_port(host: &str, port: u16) -> String {
 
 fn retention(value: &str) -> Result<Duration, LockError> {
     let times = RETENTION_MIN..=RETENTION_MAX;
-    duration(value).filter(|time| times.contains(time)).ok_or_else(|| {
-        LockError::invalid_url(
-            "`fence_retention` is not a duration from 1d to 3650d, such as `30d`",
-        )
-    })
+    duration(value)
+        .filter(|time| times.contains(time))
+        .ok_or_else(|| LockError::invalid("fence_retention", "set a time from 1d to 3650d"))
 }
+
+const REPLICATED: &str = "replicated";
+const REPLICATED_TIMEOUT: &str = "replicated_timeout";
 
 /// The number of replicas that have to acknowledge a lock, and the timeout for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,9 +192,8 @@ pub(crate) struct ReplicaAcks {
 impl ReplicaAcks {
     pub(crate) fn new(acks: u32, timeout: Duration) -> Result<Self, LockError> {
         if acks == 0 {
-            return Err(LockError::invalid_url(
-                "`replicated` needs at least one replica: leave it out, or give their number",
-            ));
+            let why = "it needs at least one replica: leave it out, or give their number";
+            return Err(LockError::invalid(REPLICATED, why));
         }
         Ok(Self { acks, timeout: timeout.min(TIMEOUT_MAX) })
     }
@@ -210,7 +211,7 @@ impl ReplicaAcks {
 
 /// The error for a store that cannot be replicated.
 pub(crate) fn not_replicated(why: &str) -> LockError {
-    LockError::invalid_url(format!("`replicated` is for a server with replicas, and {why}"))
+    LockError::invalid(REPLICATED, format!("it is for a server with replicas, and {why}"))
 }
 
 #[cfg(test)]

@@ -145,9 +145,8 @@ impl Redis {
                         replicated.acks,
                         request.key.shown()
                     );
-                    let (server, reason) =
-                        (self.server_of(&request.key), Unavailability::NotAcknowledged);
-                    Err(LockError::unavailable_at(server, reason, detail))
+                    let server = self.server_of(&request.key);
+                    Err(LockError::unavailable_at(server, Unavailability::NotAcknowledged, detail))
                 }
                 Some((held, _)) => Ok(held),
                 None => {
