@@ -65,7 +65,7 @@ fn time(
     duration(value).filter(|time| times.contains(time)).ok_or_else(|| {
         let (shortest, longest) = times.into_inner();
         let hours = longest.as_secs() / 3_600;
-        LockError::invalid(name, format!("set a time from {shortest:?} to {hours}h"))
+        LockError::invalid(name, format!("write a time from {shortest:?} to {hours}h, as `10m`"))
     })
 }
 
@@ -126,13 +126,16 @@ mod tests {
             ("a,b,c?quick", "`quick` is no setting of `redlock://`"),
             ("a,b,c?cacert=hunter2", "`cacert` is no setting of `redlock://`"),
             ("a,b,c?durable=no", "without a value"),
-            ("a,b,c?longest_ttl", "`longest_ttl` is not usable: set a time from 50ms to 24h"),
+            ("a,b,c?longest_ttl", "`longest_ttl` is not usable: write a time from 50ms to 24h"),
             ("a,b,c?longest_ttl=10", "`10m`"),
-            ("a,b,c?longest_ttl=1ms", "`longest_ttl` is no time"),
-            ("a,b,c?longest_ttl=25h", "`longest_ttl` is no time"),
-            ("a,b,c?longest_ttl=99999999999999999999h", "`longest_ttl` is no time"),
-            ("a,b,c?node_timeout=0ms", "`node_timeout` is not usable: set a time from 1ms to 24h"),
-            ("a,b,c?node_timeout=-1s", "`node_timeout` is no time"),
+            ("a,b,c?longest_ttl=1ms", "`longest_ttl` is not"),
+            ("a,b,c?longest_ttl=25h", "`longest_ttl` is not"),
+            ("a,b,c?longest_ttl=99999999999999999999h", "`longest_ttl` is not"),
+            (
+                "a,b,c?node_timeout=0ms",
+                "`node_timeout` is not usable: write a time from 1ms to 24h",
+            ),
+            ("a,b,c?node_timeout=-1s", "`node_timeout` is not"),
             (":hun?ter2@a,b,c", "`%3F`"),
             (":durable?durable@a,b,c", "`%3F`"),
         ] {

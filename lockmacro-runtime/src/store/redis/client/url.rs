@@ -174,9 +174,9 @@ fn with_port(host: &str, port: u16) -> String {
 
 fn retention(value: &str) -> Result<Duration, LockError> {
     let times = RETENTION_MIN..=RETENTION_MAX;
-    duration(value)
-        .filter(|time| times.contains(time))
-        .ok_or_else(|| LockError::invalid("fence_retention", "set a time from 1d to 3650d"))
+    duration(value).filter(|time| times.contains(time)).ok_or_else(|| {
+        LockError::invalid("fence_retention", "write a time from 1d to 3650d, as `30d`")
+    })
 }
 
 const REPLICATED: &str = "replicated";
