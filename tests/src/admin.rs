@@ -93,6 +93,12 @@ impl Admin {
         calls
     }
 
+    /// How often these commands were run since the last [`Admin::forget_calls`].
+    pub fn count(&mut self, names: &[&str]) -> u64 {
+        let calls = self.calls().into_iter();
+        calls.filter(|(name, _)| names.contains(&name.as_str())).map(|(_, calls)| calls).sum()
+    }
+
     /// How often the server has refused something with this code.
     pub fn refused(&mut self, code: &str) -> u64 {
         let errors: String = self.ask(&["INFO", "errorstats"]);

@@ -136,6 +136,11 @@ impl Backend {
         builder.connect(&self.url).await.expect("the backend is there")
     }
 
+    /// Managers of two processes, and a key that no other test uses.
+    pub async fn two_managers(&self, name: &str) -> (LockManager, LockManager, String) {
+        (self.manager().await, self.manager().await, self.key(name))
+    }
+
     /// Whether another process would get the lock now.
     pub async fn is_free(&self, key: &str) -> bool {
         let rival = self.rival.get_or_init(|| self.manager()).await;
