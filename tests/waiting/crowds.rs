@@ -6,15 +6,14 @@ use lockmacro_tests::{Server, eventually};
 use tokio::time::timeout;
 
 use crate::{
-    CONFIRM_WINDOW, KEY, LONG_TTL, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, waiting,
+    CONFIRM_WINDOW, Held, KEY, LONG_TTL, POLLED, PUSHED, keeps_only_fences, lock, manager, ms,
+    waiting,
 };
 
 #[tokio::test]
 async fn a_living_waiter_behind_a_thousand_dead_is_served_soon() {
     let server = Server::start();
-    let (ours, theirs) = (manager(&server).await, manager(&server).await);
-    let guard = lock(&ours, KEY).acquire().await.expect("free");
-    let mut queue = Queue::at(&server, KEY);
+    let Held { theirs, mut queue, guard, .. } = Held::at(&server).await;
     queue.crowd(1_000, FAR);
     let waiter = queue.join(waiting(&theirs, KEY).acquire()).await;
     guard.release().await.expect("held");
@@ -40,9 +39,7 @@ async fn a_lock_that_only_dead_ones_wait_for_is_free() {
 #[tokio::test]
 async fn lapsed_waiters_do_not_fill_the_queue() {
     let server = Server::start();
-    let (ours, theirs) = (manager(&server).await, manager(&server).await);
-    let guard = lock(&ours, KEY).acquire().await.expect("free");
-    let mut queue = Queue::at(&server, KEY);
+    let Held { theirs, mut queue, guard, .. } = Held::at(&server).await;
     queue.crowd(10_000, 1_000);
     let error = waiting(&theirs, KEY).wait(ms(100)).acquire().await.expect_err("held");
     assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}");
@@ -57,9 +54,7 @@ async fn lapsed_waiters_do_not_fill_the_queue() {
 #[tokio::test]
 async fn a_waiter_that_is_dropped_during_a_short_outage_leaves_the_queue() {
     let server = Server::start();
-    let (ours, theirs) = (manager(&server).await, manager(&server).await);
-    let _guard = lock(&ours, KEY).acquire().await.expect("free");
-    let mut queue = Queue::at(&server, KEY);
+    let Held { theirs, mut queue, guard: _guard, .. } = Held::at(&server).await;
     let mut waiter = queue.join(waiting(&theirs, KEY).ttl(ms(200)).acquire()).await;
     timeout(ms(200), &mut waiter).await.expect_err("held");
     server.pause();

@@ -5,7 +5,7 @@ use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, Polled, drop_after_polls, on};
 use tokio::time::timeout;
 
-use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
+use crate::{Held, LONG_TTL, Locked, PUSHED, handed_off, lock, ms, served, waiting};
 
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 200;
@@ -19,8 +19,7 @@ async fn free_again(manager: &LockManager, key: &str) -> LockGuard {
 /// Has a waiter dropped after each number of polls while the lock stays held.
 #[on(memory, redis, cluster, both_runtimes)]
 async fn a_waiter_dropped_at_any_point_leaves_the_queue(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);
     for polls in 0..ENOUGH {
         let guard = free_again(&ours, &key).await;
@@ -31,8 +30,7 @@ async fn a_waiter_dropped_at_any_point_leaves_the_queue(backend: &Backend) {
         let next = waiting(&ours, &key).acquire();
         queue.reaches(0).await;
         let next = queue.join(next).await;
-        guard.release().await.expect("still held");
-        served(PUSHED, next).await;
+        handed_off(guard, next).await;
         if joins {
             return;
         }
@@ -43,8 +41,7 @@ async fn a_waiter_dropped_at_any_point_leaves_the_queue(backend: &Backend) {
 /// Has a waiter dropped after each number of polls while the lock is handed off to it.
 #[on(memory, redis, cluster, both_runtimes)]
 async fn a_waiter_dropped_at_any_point_of_its_grant_passes_the_lock_on(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     for polls in 1..ENOUGH {
         let mut queue = Queue::of(backend, &key);
         let guard = free_again(&ours, &key).await;
@@ -63,8 +60,7 @@ async fn a_waiter_dropped_at_any_point_of_its_grant_passes_the_lock_on(backend: 
 
 #[on(memory, redis, cluster, both_runtimes)]
 async fn a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     for polls in 1..ENOUGH {
         let mut queue = Queue::of(backend, &key);
         let guard = free_again(&ours, &key).await;
@@ -87,25 +83,8 @@ async fn a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on(backend: 
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
-async fn a_timeout_around_a_waiter_leaves_nothing(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let mut queue = Queue::of(backend, &key);
-    let guard = lock(&ours, &key).acquire().await.expect("free");
-    let waiter = queue.join(waiting(&theirs, &key).acquire()).await;
-    timeout(ms(30), waiter).await.expect_err("held");
-    queue.reaches(0).await;
-    let next = queue.join(waiting(&theirs, &key).acquire()).await;
-    guard.release().await.expect("still held");
-    served(PUSHED, next).await;
-}
-
-#[on(memory, redis, cluster, both_runtimes)]
 async fn a_select_that_drops_a_waiter_leaves_nothing(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let mut queue = Queue::of(backend, &key);
-    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
     let waiter = queue.join(waiting(&theirs, &key).acquire()).await;
     let next = queue.join(waiting(&theirs, &key).acquire()).await;
     let released = tokio::select! {
@@ -121,10 +100,7 @@ async fn a_select_that_drops_a_waiter_leaves_nothing(backend: &Backend) {
 
 #[on(memory, redis, cluster, both_runtimes)]
 async fn an_aborted_waiter_leaves_nothing(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let mut queue = Queue::of(backend, &key);
-    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let Held { ours, theirs, key, mut queue, guard } = Held::on(backend).await;
     let first = tokio::spawn(queue.join(waiting(&theirs, &key).acquire()).await);
     let second = tokio::spawn(queue.join(waiting(&theirs, &key).acquire()).await);
     let third = queue.join(waiting(&theirs, &key).acquire()).await;
@@ -150,27 +126,20 @@ async fn an_aborted_waiter_leaves_nothing(backend: &Backend) {
 
 #[on(memory, redis, cluster, both_runtimes)]
 async fn many_waiters_dropped_at_once_leave_nothing(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let mut queue = Queue::of(backend, &key);
-    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let Held { ours, theirs, key, mut queue, guard } = Held::on(backend).await;
     let all = (0..300).map(|_| waiting(&theirs, &key).acquire());
     let all = tokio::spawn(futures::future::join_all(all));
     queue.reaches(1).await;
     Queue::stands_in_line().await;
     let last = queue.join(waiting(&ours, &key).acquire()).await;
     all.abort();
-    guard.release().await.expect("still held");
-    served(PUSHED, last).await;
+    handed_off(guard, last).await;
     queue.reaches(0).await;
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
 async fn a_panicking_body_hands_the_lock_off(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let mut queue = Queue::of(backend, &key);
-    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let Held { ours, theirs, key, mut queue, guard } = Held::on(backend).await;
     let body = async || -> Locked<()> { panic!("as planned") };
     let first = tokio::spawn(queue.join(waiting(&ours, &key).run(body())).await);
     let next = queue.join(waiting(&theirs, &key).acquire()).await;

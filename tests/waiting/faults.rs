@@ -1,5 +1,6 @@
 //! A queue when connections, scripts and servers go.
 
+use std::future::ready;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
@@ -9,8 +10,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::{
-    KEY, LONG_TTL, Locked, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, requests, served,
-    waiting,
+    Held, KEY, LONG_TTL, Locked, POLLED, PUSHED, handed_off, keeps_only_fences, lock, manager, ms,
+    requests, served, waiting,
 };
 
 /// Starts waiters of two managers whose bodies take a while, and gives their ends.
@@ -70,9 +71,8 @@ async fn everybody_is_served_when_the_scripts_are_flushed() {
 #[tokio::test]
 async fn a_waiter_whose_subscription_is_killed_receives_its_grant_again() {
     let server = Server::start();
-    let (ours, theirs) = (manager(&server).await, manager(&server).await);
-    let guard = lock(&ours, KEY).acquire().await.expect("free");
-    let waiter = Queue::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+    let Held { theirs, mut queue, guard, .. } = Held::at(&server).await;
+    let waiter = queue.join(waiting(&theirs, KEY).acquire()).await;
     let waiter = tokio::spawn(waiter);
     let mut admin = server.admin();
     admin.forget_calls();
@@ -80,10 +80,10 @@ async fn a_waiter_whose_subscription_is_killed_receives_its_grant_again() {
     assert_eq!(killed, 1);
     let subscribed = || {
         let channels: Vec<String> = admin.ask(&["PUBSUB", "CHANNELS"]);
-        std::future::ready(channels.len() == 1)
+        ready(channels.len() == 1)
     };
     eventually("it subscribes again by itself", PUSHED, subscribed).await;
-    let asked = || std::future::ready(requests(&mut admin) > 0);
+    let asked = || ready(requests(&mut admin) > 0);
     eventually("it asks again, so that nothing in between was missed", PUSHED, asked).await;
     guard.release().await.expect("still held");
     served(PUSHED, async { waiter.await.expect("no panic") }).await;
@@ -99,8 +99,7 @@ async fn a_grant_that_went_to_a_killed_connection_is_found_again() {
         // No subscriber is there when the lock is handed off, or it has just been killed.
         let killed = server.admin().ask::<i64>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
         assert_eq!(killed, 1);
-        guard.release().await.expect("still held");
-        served(PUSHED, waiter).await;
+        handed_off(guard, waiter).await;
     }
     keeps_only_fences(&server, PUSHED).await;
 }
@@ -175,12 +174,11 @@ async fn a_server_stopped_shortly_costs_its_waiters_that_time() {
 #[tokio::test]
 async fn a_waiters_own_deadline_is_kept_when_the_server_stalls() {
     let server = Server::start();
-    let (ours, theirs) = (manager(&server).await, manager(&server).await);
-    let guard = lock(&ours, KEY).acquire().await.expect("free");
+    let Held { theirs, mut queue, guard, .. } = Held::at(&server).await;
     let start = Instant::now();
     let wait = ms(1_000);
     let waiter = lock(&theirs, KEY).wait(wait).acquire();
-    let waiter = Queue::at(&server, KEY).join(waiter).await;
+    let waiter = queue.join(waiter).await;
     server.pause();
     let error = waiter.await.expect_err("held, or silent");
     server.resume();
@@ -205,7 +203,7 @@ async fn a_request_whose_answer_is_lost_joins_the_queue_once() {
         let mut queue = Queue::at(&server, KEY);
         proxy.on_next("EVALSHA", fault);
         let waiter = tokio::spawn(waiting(&theirs, KEY).acquire());
-        let done = || std::future::ready(proxy.orders_are_done());
+        let done = || ready(proxy.orders_are_done());
         eventually("the fault has happened", PUSHED, done).await;
         queue.reaches(1).await;
         let next = queue.join(waiting(&ours, KEY).acquire()).await;
@@ -236,8 +234,7 @@ async fn a_grant_that_comes_late_is_not_believed_longer_than_it_lasts() {
     let guard = timeout(POLLED, late).await.expect("in time").expect("no panic").expect("served");
     let left = server.admin().ttl(KEY).expect("held, with an end");
     assert!(guard.remaining() <= left, "{:?} believed of {left:?}", guard.remaining());
-    guard.release().await.expect("still held");
-    served(PUSHED, next).await;
+    handed_off(guard, next).await;
 }
 
 /// When a call is not yet given up as unanswered by a `patient` manager: that is a quarter of its
@@ -304,72 +301,61 @@ async fn many_futures_that_are_not_polled_delay_nobody_else() {
     drop(idle);
 }
 
-/// Has a waiter in the queue asked again by a server that refuses it with `code`, until it does
-/// not.
-async fn a_waiter_outlasts(code: &str, server: Server, refuse: &[[&str; 2]], accept: &[[&str; 2]]) {
-    let (ours, theirs) = (manager(&server).await, manager(&server).await);
+/// Has a waiter in the queue ask again and again in vain, from what `refuse` does to the server
+/// until a setting is as it was.
+async fn a_waiter_outlasts(
+    server: Server,
+    refuse: impl AsyncFnOnce(&mut Admin),
+    is_refused: fn(&mut Admin) -> bool,
+    [name, value]: [&str; 2],
+) {
+    let Held { theirs, mut queue, guard, .. } = Held::at(&server).await;
+    let mut waiter = queue.join(waiting(&theirs, KEY).acquire()).await;
     let mut admin = server.admin();
-    let guard = lock(&ours, KEY).acquire().await.expect("free");
-    let mut waiter = Queue::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
-    for [name, value] in refuse {
-        admin.configure(name, value);
-    }
-    if code == "MISCONF" {
-        admin.ask::<()>(&["BGSAVE"]);
-        let failed = || {
-            let info: String = admin.ask(&["INFO", "persistence"]);
-            std::future::ready(info.contains("rdb_last_bgsave_status:err"))
-        };
-        eventually("it could not save", LONG_TTL, failed).await;
-    }
+    refuse(&mut admin).await;
     // It asks at once when it may have missed something.
     admin.ask::<redis::Value>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-    let refused =
-        async { eventually(code, LONG_TTL, || std::future::ready(admin.refused(code) > 2)).await };
     tokio::select! {
-        answer = &mut waiter => panic!("{code}: {answer:?}"),
-        () = refused => {}
+        answer = &mut waiter => panic!("{answer:?}"),
+        () = eventually("it is refused", LONG_TTL, || ready(is_refused(&mut admin))) => {}
     }
-    for [name, value] in accept {
-        admin.configure(name, value);
-    }
+    admin.configure(name, value);
     guard.release().await.expect("still held");
     served(LONG_TTL, waiter).await;
 }
 
 #[tokio::test]
 async fn a_waiter_outlasts_a_server_that_misses_replicas() {
-    let replicas = |count| [["min-replicas-to-write", count]];
-    a_waiter_outlasts("NOREPLICAS", Server::start(), &replicas("1"), &replicas("0")).await;
+    let refuse = async |admin: &mut Admin| admin.configure("min-replicas-to-write", "1");
+    let is_refused = |admin: &mut Admin| admin.refused("NOREPLICAS") > 2;
+    a_waiter_outlasts(Server::start(), refuse, is_refused, ["min-replicas-to-write", "0"]).await;
 }
 
 #[tokio::test]
 async fn a_waiter_outlasts_a_server_that_cannot_save() {
+    let refuse = async |admin: &mut Admin| {
+        // Nobody can write there.
+        admin.configure("dir", "/proc");
+        admin.configure("save", "3600 1");
+        admin.ask::<()>(&["BGSAVE"]);
+        let failed = || {
+            let info: String = admin.ask(&["INFO", "persistence"]);
+            ready(info.contains("rdb_last_bgsave_status:err"))
+        };
+        eventually("it could not save", LONG_TTL, failed).await;
+    };
+    let is_refused = |admin: &mut Admin| admin.refused("MISCONF") > 2;
     let server = Server::with(&["--enable-protected-configs", "yes"]);
-    // Nobody can write there.
-    let refuse = [["dir", "/proc"], ["save", "3600 1"]];
-    a_waiter_outlasts("MISCONF", server, &refuse, &[["save", ""]]).await;
+    a_waiter_outlasts(server, refuse, is_refused, ["save", ""]).await;
 }
 
 #[tokio::test]
 async fn a_waiter_outlasts_a_server_with_too_many_clients() {
-    let server = Server::start();
-    let (ours, theirs) = (manager(&server).await, manager(&server).await);
-    let mut admin = server.admin();
-    let guard = lock(&ours, KEY).acquire().await.expect("free");
-    let mut waiter = Queue::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
-    admin.configure("maxclients", "1");
-    admin.ask::<redis::Value>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-    let rejected = || {
+    let refuse = async |admin: &mut Admin| admin.configure("maxclients", "1");
+    let is_refused = |admin: &mut Admin| {
         let stats: String = admin.ask(&["INFO", "stats"]);
         let count = stats.lines().find_map(|line| line.strip_prefix("rejected_connections:"));
-        std::future::ready(count.is_some_and(|count| count.parse::<u64>().unwrap() > 2))
+        count.is_some_and(|count| count.parse::<u64>().unwrap() > 2)
     };
-    tokio::select! {
-        answer = &mut waiter => panic!("{answer:?}"),
-        () = async { eventually("it is let in no more", LONG_TTL, rejected).await } => {}
-    }
-    admin.configure("maxclients", "100");
-    guard.release().await.expect("still held");
-    served(LONG_TTL, waiter).await;
+    a_waiter_outlasts(Server::start(), refuse, is_refused, ["maxclients", "100"]).await;
 }

@@ -9,7 +9,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::{
-    KEY, LONG_TTL, Locked, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, served, waiting,
+    Held, KEY, LONG_TTL, Locked, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, served,
+    waiting,
 };
 
 const SECRET: &str = "5f2b-php-worker-secret";
@@ -102,9 +103,7 @@ async fn a_foreign_client_is_excluded_while_the_queue_moves() {
 #[tokio::test]
 async fn a_key_deleted_under_a_queue_lets_the_queue_go_on_within_a_tick() {
     let server = Server::start();
-    let (ours, theirs) = (manager(&server).await, manager(&server).await);
-    let guard = lock(&ours, KEY).acquire().await.expect("free");
-    let mut queue = Queue::at(&server, KEY);
+    let Held { theirs, mut queue, guard, .. } = Held::at(&server).await;
     let mut waiters = Vec::new();
     for _ in 0..5 {
         waiters.push(tokio::spawn(queue.join(waiting(&theirs, KEY).acquire()).await));
@@ -200,9 +199,8 @@ async fn a_waiter_that_leaves_while_the_key_is_of_another_type_is_never_granted(
 #[tokio::test]
 async fn a_queue_that_nobody_asks_in_is_gone_after_fifteen_seconds() {
     let server = Server::start();
-    let (ours, theirs) = (manager(&server).await, manager(&server).await);
-    let _guard = lock(&ours, KEY).acquire().await.expect("free");
-    let _waiter = Queue::at(&server, KEY).join(waiting(&theirs, KEY).acquire()).await;
+    let Held { theirs, mut queue, guard: _guard, .. } = Held::at(&server).await;
+    let _waiter = queue.join(waiting(&theirs, KEY).acquire()).await;
     let mut admin = server.admin();
     let beside: Vec<_> = admin.keys().into_iter().filter(|key| key != KEY).collect();
     assert_eq!(beside.len(), 2, "{beside:?}");

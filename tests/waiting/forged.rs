@@ -11,7 +11,8 @@ use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Server, eventually};
 use tokio::time::timeout;
 
-use crate::{KEY, LONG_TTL, POLLED, PUSHED, lock, manager, ms, served, waiting};
+use crate::access::with_user;
+use crate::{KEY, LONG_TTL, POLLED, PUSHED, handed_off, lock, manager, ms, served, waiting};
 
 /// Answers each push with a grant of the same id, again and again.
 struct Forger {
@@ -97,15 +98,10 @@ async fn a_client_that_may_only_publish_cannot_grant_a_lock() {
 
 #[tokio::test]
 async fn managers_with_a_prefix_need_only_the_channels_of_that_prefix() {
-    let server = Server::start();
-    let mut admin = server.admin();
-    let rights = "~shop:* ~lm1:w?:{shop:*} resetchannels &lm1:shop:* +@all";
-    let words = ["ACL", "SETUSER", "clerk", "reset", "on", ">secret"];
-    admin.ask::<()>(&words.into_iter().chain(rights.split(' ')).collect::<Vec<_>>());
+    let rights = ["~shop:*", "~lm1:w?:{shop:*}", "resetchannels", "&lm1:shop:*", "+@all"];
     let builder = LockManager::builder().key_prefix("shop:");
-    let url = server.url_as("clerk", "secret");
-    let ours = builder.clone().connect(&url).await.expect("let in");
-    let theirs = builder.connect(&url).await.expect("let in");
+    let (server, ours, theirs) = with_user(&rights, builder).await;
+    let mut admin = server.admin();
     let guard = lock(&ours, KEY).acquire().await.expect("free");
     let mut queue = Queue::at(&server, &format!("shop:{KEY}"));
     let waiter = queue.join(waiting(&theirs, KEY).acquire()).await;
@@ -115,8 +111,7 @@ async fn managers_with_a_prefix_need_only_the_channels_of_that_prefix() {
         std::future::ready(!channels.is_empty() && channels.iter().all(ours))
     })
     .await;
-    guard.release().await.expect("still held");
-    served(PUSHED, waiter).await;
+    handed_off(guard, waiter).await;
     let denied: Vec<redis::Value> = admin.ask(&["ACL", "LOG"]);
     assert_eq!(denied, [], "something was denied");
 }

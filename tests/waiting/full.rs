@@ -41,8 +41,7 @@ async fn fill(ours: LockManager, key: &str) {
 #[tokio::test]
 async fn a_full_line_of_a_process_is_reported() {
     for backend in [Backend::memory(), Backend::redis()] {
-        let key = backend.key("full");
-        let ours = backend.manager().await;
+        let (key, ours) = (backend.key("full"), backend.manager().await);
         in_time(fill(ours, &key)).await;
         backend.becomes_free(&key, Duration::from_secs(5)).await;
     }

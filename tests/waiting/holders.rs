@@ -13,8 +13,8 @@ use lockmacro_tests::{Backend, Clock, Server, eventually, on};
 use tokio::time::timeout;
 
 use crate::{
-    CONFIRM_WINDOW, KEY, LONG_TTL, Locked, POLLED, PUSHED, lock, ms, requests, served,
-    timeout_here, waiting,
+    CONFIRM_WINDOW, Held, KEY, LONG_TTL, Locked, POLLED, PUSHED, handed_off, lock, ms, requests,
+    served, timeout_here, waiting,
 };
 
 /// Longer than a caller keeps a lock that it has asked for, alone in its process, without being
@@ -59,8 +59,7 @@ async fn a_dead_holder_is_succeeded_at_its_ttl() {
 #[on(memory, redis, both_runtimes)]
 async fn several_dead_holders_are_succeeded_one_after_the_other(backend: &Backend) {
     const TTL: Duration = ms(600);
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);
     // The first of the short leases begins after all of them are in the queue.
     let before = lock(&ours, &key).acquire().await.expect("free");
@@ -82,19 +81,8 @@ async fn several_dead_holders_are_succeeded_one_after_the_other(backend: &Backen
     backend.becomes_free(&key, TTL + PUSHED).await;
 }
 
-#[tokio::test]
-async fn a_body_longer_than_the_claim_is_held_throughout_memory() {
-    a_body_longer_than_the_confirm_window_is_held_throughout(&Backend::memory()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_longer_than_the_claim_is_held_throughout_redis() {
-    let backend = Backend::redis();
-    a_body_longer_than_the_confirm_window_is_held_throughout(&backend).await;
-    backend.keeps_nothing().await;
-}
-
 /// It takes more than five seconds, so it is not done in four ways.
+#[on(memory, redis)]
 async fn a_body_longer_than_the_confirm_window_is_held_throughout(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let rival = backend.manager().await;
@@ -119,10 +107,8 @@ async fn a_body_longer_than_the_confirm_window_is_held_throughout(backend: &Back
 
 #[on(memory, redis, both_runtimes)]
 async fn a_handed_off_lock_is_worth_its_whole_ttl_soon(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let guard = lock(&ours, &key).acquire().await.expect("free");
-    let waiter = Queue::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
+    let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
+    let waiter = queue.join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
     let guard = timeout(PUSHED, waiter).await.expect("in time").expect("served");
     assert!(guard.remaining() > CONFIRM_WINDOW / 2, "{:?}", guard.remaining());
@@ -134,8 +120,7 @@ async fn a_handed_off_lock_is_worth_its_whole_ttl_soon(backend: &Backend) {
 
 #[on(memory, redis, both_runtimes)]
 async fn a_renewed_lock_is_handed_off_and_renewed(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let renewed = |manager| Lock::new(&*key).ttl(ms(2_500)).renew().manager(manager).wait_forever();
     let guard = renewed(&ours).acquire().await.expect("free");
     let waiter = Queue::of(backend, &key).join(renewed(&theirs).acquire()).await;
@@ -153,11 +138,9 @@ async fn a_renewed_lock_is_handed_off_and_renewed(backend: &Backend) {
 
 #[on(memory, redis, both_runtimes)]
 async fn a_short_lease_that_is_handed_off_is_not_stretched(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
     let waiter = Lock::new(&*key).ttl(ms(200)).manager(&theirs).wait_forever().acquire();
-    let waiter = Queue::of(backend, &key).join(waiter).await;
+    let waiter = queue.join(waiter).await;
     guard.release().await.expect("still held");
     let guard = timeout(PUSHED, waiter).await.expect("in time").expect("served");
     assert!(guard.remaining() <= ms(200), "{:?}", guard.remaining());
@@ -167,10 +150,7 @@ async fn a_short_lease_that_is_handed_off_is_not_stretched(backend: &Backend) {
 
 #[on(memory, redis, both_runtimes)]
 async fn a_waiter_that_is_not_polled_delays_other_processes_by_little(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let mut queue = Queue::of(backend, &key);
-    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
     let idle = queue.join(waiting(&theirs, &key).acquire()).await;
     let next = queue.join(waiting(&backend.manager().await, &key).acquire()).await;
     guard.release().await.expect("still held");
@@ -180,15 +160,13 @@ async fn a_waiter_that_is_not_polled_delays_other_processes_by_little(backend: &
 
 #[on(memory, redis, both_runtimes)]
 async fn a_waiter_that_is_not_polled_is_passed_over_by_its_process(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);
     for ours in [&ours, &theirs] {
         let guard = lock(ours, &key).acquire().await.expect("free");
         let idle = queue.join(waiting(&theirs, &key).acquire()).await;
         let next = queue.join(waiting(&theirs, &key).acquire()).await;
-        guard.release().await.expect("still held");
-        served(PUSHED, next).await;
+        handed_off(guard, next).await;
         // It has kept its place, and asks when it is polled.
         served(PUSHED, idle).await;
     }

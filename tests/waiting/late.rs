@@ -7,7 +7,9 @@ use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Call, Fault, Proxy, Server, eventually};
 use tokio::time::{sleep_until, timeout};
 
-use crate::{CONFIRM_WINDOW, KEY, LONG_TTL, POLLED, PUSHED, lock, manager, ms, served, waiting};
+use crate::{
+    CONFIRM_WINDOW, Held, KEY, LONG_TTL, POLLED, PUSHED, lock, manager, ms, served, waiting,
+};
 
 /// The waiter's request is in flight when the hand-off is pushed, and answered when it has run
 /// out: the answer says "busy", and the push is read after it.
@@ -98,9 +100,7 @@ async fn a_limit_that_passes_leaves_the_waiters_hearing() {
 #[tokio::test]
 async fn a_waiter_that_is_dropped_is_cleared_away_once() {
     let server = Server::start();
-    let (ours, theirs) = (manager(&server).await, manager(&server).await);
-    let _guard = lock(&ours, KEY).acquire().await.expect("free");
-    let mut queue = Queue::at(&server, KEY);
+    let Held { theirs, mut queue, guard: _guard, .. } = Held::at(&server).await;
     let mut waiter = queue.join(waiting(&theirs, KEY).acquire()).await;
     // Its request is answered, not only carried out.
     timeout(ms(300), &mut waiter).await.expect_err("held");
@@ -110,12 +110,7 @@ async fn a_waiter_that_is_dropped_is_cleared_away_once() {
     queue.reaches(0).await;
     // Further releases would be sent after 20, 80 and 260 milliseconds.
     tokio::time::sleep(ms(700)).await;
-    let calls: u64 = admin
-        .calls()
-        .iter()
-        .filter(|(name, _)| name == "evalsha" || name == "eval")
-        .map(|(_, calls)| calls)
-        .sum();
+    let calls = admin.count(&["evalsha", "eval"]);
     // The first one may have to bring its script.
     assert!(calls <= 2, "{calls} releases of one waiter");
 }

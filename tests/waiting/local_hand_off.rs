@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use futures::poll;
 use lockmacro_runtime::{Lock, LockError, LockManager};
@@ -14,46 +15,64 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::with_default;
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::{KEY, LONG_TTL, PUSHED, keeps_only_fences, lock, manager, ms, served, waiting};
+use crate::{
+    KEY, LONG_TTL, PUSHED, handed_off, keeps_only_fences, lock, manager, ms, served, waiting,
+};
 
 /// How many commands the server was sent.
 fn commands(server: &Server) -> u64 {
-    let calls = server.admin().calls();
-    let of_locks = |name: &str| ["set", "evalsha", "eval", "publish"].contains(&name);
-    calls.iter().filter(|(name, _)| of_locks(name)).map(|(_, count)| count).sum()
+    server.admin().count(&["set", "evalsha", "eval", "publish"])
 }
 
+/// A manager that may pass a lock on among its own callers for this long.
+async fn with_turn(server: &Server, turn: Duration) -> LockManager {
+    LockManager::builder().turn(turn).connect(&server.url()).await.expect("there")
+}
+
+/// The fences of the callers of a turn come with its grant. A grant has more than one where there
+/// were fences before.
 #[tokio::test]
-async fn a_pass_takes_no_command() {
-    let server = Server::start();
-    let builder = LockManager::builder().turn(ms(1_000));
-    let manager = builder.connect(&server.url()).await.expect("there");
-    // Of another process, so that the turn of ours begins when all wait.
-    let theirs = self::manager(&server).await;
-    let guard = lock(&theirs, KEY).acquire().await.expect("free");
-    let mut waiters = Vec::new();
-    for _ in 0..5 {
-        waiters.push(Queue::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await);
+async fn a_pass_takes_no_command_with_fences_or_without() {
+    for fenced in [false, true] {
+        let server = Server::start();
+        let manager = with_turn(&server, ms(1_000)).await;
+        let caller = async |manager: &LockManager, fenced: bool| {
+            let lock = waiting(manager, KEY);
+            match fenced {
+                true => lock.acquire_fenced().await.map(|(guard, _)| guard),
+                false => lock.acquire().await,
+            }
+        };
+        // Of another process, so that the turn of ours begins when all wait.
+        let theirs = self::manager(&server).await;
+        let guard = caller(&theirs, fenced).await.expect("free");
+        let (mut queue, mut waiters) = (Queue::at(&server, KEY), Vec::new());
+        for nth in 0..6 {
+            waiters.push(queue.join(caller(&manager, fenced && nth % 2 == 0)).await);
+        }
+        let mut fences = Vec::from_iter(guard.fence());
+        guard.release().await.expect("still held");
+        let mut guard = waiters.remove(0).await.expect("served");
+        server.admin().forget_calls();
+        for waiter in waiters {
+            fences.extend(guard.fence());
+            guard.release().await.expect("still held");
+            guard = timeout(PUSHED, waiter).await.expect("in time").expect("served");
+        }
+        assert_eq!(commands(&server), 0, "fenced: {fenced}");
+        assert_eq!(fences.len(), if fenced { 4 } else { 0 }, "of every other waiter");
+        assert!(fences.is_sorted_by(|one, other| one < other), "{fences:?}");
+        guard.release().await.expect("still held");
+        // The release, which may have to bring its script.
+        assert!(commands(&server) <= 2, "fenced: {fenced}");
+        keeps_only_fences(&server, LONG_TTL).await;
     }
-    guard.release().await.expect("still held");
-    let mut waiters = waiters.into_iter();
-    let mut last = waiters.next().expect("five").await.expect("served");
-    server.admin().forget_calls();
-    for waiter in waiters {
-        last.release().await.expect("still held");
-        last = timeout(PUSHED, waiter).await.expect("in time").expect("served");
-    }
-    assert_eq!(commands(&server), 0);
-    last.release().await.expect("still held");
-    // The release, which may have to bring its script.
-    assert!(commands(&server) <= 2);
-    keeps_only_fences(&server, LONG_TTL).await;
 }
 
 #[tokio::test]
 async fn without_a_turn_every_release_goes_to_the_server() {
     let server = Server::start();
-    let manager = LockManager::connect(&format!("{}?turn=0s", server.url())).await.expect("there");
+    let manager = with_turn(&server, Duration::ZERO).await;
     let guard = lock(&manager, KEY).acquire().await.expect("free");
     let next = Queue::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
     server.admin().forget_calls();
@@ -78,8 +97,7 @@ async fn a_call_that_does_not_wait_is_refused_without_a_command() {
         assert!(refused.owner().is_some_and(|owner| owner.ends_with(":first")), "{refused:?}");
         assert!(refused.free_within() > Some(LONG_TTL / 2), "{refused:?}");
     }
-    guard.release().await.expect("still held");
-    served(PUSHED, waiter).await;
+    handed_off(guard, waiter).await;
     assert!(lock(&ours, KEY).acquire().await.is_ok(), "nobody has it any more");
 }
 
@@ -99,52 +117,11 @@ async fn a_fence_grows_from_one_holder_to_the_next() {
     }
 }
 
-/// The fences of the callers of a turn come with its grant. A grant has more than one where there
-/// were fences before.
-#[tokio::test]
-async fn callers_with_fences_pass_the_lock_on_without_a_command() {
-    let server = Server::start();
-    let builder = LockManager::builder().turn(ms(1_000));
-    let manager = builder.connect(&server.url()).await.expect("there");
-    let caller = async |fenced: bool| {
-        let lock = waiting(&manager, KEY);
-        if fenced {
-            lock.acquire_fenced().await.map(|(guard, _)| guard)
-        } else {
-            lock.acquire().await
-        }
-    };
-    // Of another process, so that the turn of ours begins when all wait.
-    let theirs = self::manager(&server).await;
-    let (guard, fences) = waiting(&theirs, KEY).acquire_fenced().await.expect("free");
-    let (mut last, mut waiters) = (Some(fences[0]), Vec::new());
-    for nth in 0..6 {
-        waiters.push(Queue::at(&server, KEY).join(caller(nth % 2 == 0)).await);
-    }
-    guard.release().await.expect("still held");
-    let mut waiters = waiters.into_iter();
-    let mut guard = waiters.next().expect("six").await.expect("served");
-    server.admin().forget_calls();
-    let mut fences = 0;
-    loop {
-        if let Some(fence) = guard.fence() {
-            assert!(Some(fence) > last);
-            (last, fences) = (Some(fence), fences + 1);
-        }
-        let Some(next) = waiters.next() else { break };
-        guard.release().await.expect("still held");
-        guard = timeout(PUSHED, next).await.expect("in time").expect("served");
-    }
-    assert_eq!(fences, 3, "of every other waiter");
-    assert_eq!(commands(&server), 0);
-    guard.release().await.expect("still held");
-}
-
 #[tokio::test]
 async fn a_release_that_nobody_polls_any_more_holds_up_nobody() {
     let server = Server::start();
     // A turn of no time: the release is sent.
-    let manager = LockManager::connect(&format!("{}?turn=0s", server.url())).await.expect("there");
+    let manager = with_turn(&server, Duration::ZERO).await;
     // A holder that would have waited releases by one command, which the server then knows.
     served(PUSHED, waiting(&manager, KEY).acquire()).await;
     let first = waiting(&manager, KEY).acquire().await.expect("free");
@@ -159,8 +136,7 @@ async fn a_release_that_nobody_polls_any_more_holds_up_nobody() {
 #[tokio::test]
 async fn a_lock_that_was_passed_on_may_be_extended_beyond_its_ttl() {
     let server = Server::start();
-    let manager = LockManager::builder().turn(ms(1_000)).connect(&server.url()).await;
-    let manager = manager.expect("there");
+    let manager = with_turn(&server, ms(1_000)).await;
     let guard = lock(&manager, KEY).acquire().await.expect("free");
     let waiter = waiting(&manager, KEY).acquire();
     let next = Queue::at(&server, KEY).join(waiter).await;
@@ -177,8 +153,7 @@ async fn a_lock_that_was_passed_on_may_be_extended_beyond_its_ttl() {
 #[tokio::test]
 async fn a_lock_with_a_renewal_that_has_no_answer_is_not_passed_on() {
     let server = Server::start();
-    let manager = LockManager::builder().turn(ms(1_000)).connect(&server.url()).await;
-    let manager = manager.expect("there");
+    let manager = with_turn(&server, ms(1_000)).await;
     let guard = lock(&manager, KEY).acquire().await.expect("free");
     let next = Queue::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
     {
@@ -243,8 +218,7 @@ impl Subscriber for Panics {
 #[tokio::test]
 async fn a_panic_at_a_pass_holds_up_nobody() {
     let server = Server::start();
-    let builder = LockManager::builder().turn(ms(1_000));
-    let manager = builder.connect(&server.url()).await.expect("there");
+    let manager = with_turn(&server, ms(1_000)).await;
     let guard = lock(&manager, KEY).acquire().await.expect("free");
     let mut first = pin!(waiting(&manager, KEY).acquire());
     assert!(poll!(&mut first).is_pending());

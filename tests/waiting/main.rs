@@ -25,8 +25,9 @@ mod traffic;
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::times::{CONFIRM_WINDOW, LONG_TTL, POLLED, PUSHED, ms};
-use lockmacro_tests::{Admin, Server, is_fence};
+use lockmacro_tests::{Admin, Backend, Server, is_fence};
 
 const KEY: &str = "order:42";
 
@@ -44,6 +45,31 @@ fn waiting(manager: &LockManager, key: &str) -> Lock {
 
 async fn manager(server: &Server) -> LockManager {
     LockManager::connect(&server.url()).await.expect("the server is there")
+}
+
+/// A lock that is held, and who contends for it.
+struct Held {
+    /// The holder's manager.
+    ours: LockManager,
+    /// That of another process.
+    theirs: LockManager,
+    key: String,
+    queue: Queue,
+    guard: LockGuard,
+}
+
+impl Held {
+    async fn on(backend: &Backend) -> Held {
+        let (ours, theirs, key) = backend.two_managers(KEY).await;
+        let guard = lock(&ours, &key).acquire().await.expect("free");
+        Held { ours, theirs, queue: Queue::of(backend, &key), key, guard }
+    }
+
+    async fn at(server: &Server) -> Held {
+        let (ours, theirs) = (manager(server).await, manager(server).await);
+        let guard = lock(&ours, KEY).acquire().await.expect("free");
+        Held { ours, theirs, queue: Queue::at(server, KEY), key: KEY.to_owned(), guard }
+    }
 }
 
 /// Returns the output of `work` within a time, in which the delays of a loaded machine do not
@@ -72,9 +98,15 @@ async fn served(within: Duration, grant: impl Future<Output = Locked<LockGuard>>
     guard.release().await.expect("still held");
 }
 
+/// Releases a lock, which the next waiter must get by a push.
+async fn handed_off(guard: LockGuard, next: impl Future<Output = Locked<LockGuard>>) {
+    guard.release().await.expect("still held");
+    served(PUSHED, next).await;
+}
+
 /// How often scripts were called since the last `forget_calls`.
 fn requests(admin: &mut Admin) -> u64 {
-    admin.calls().iter().filter(|(name, _)| name == "evalsha").map(|(_, calls)| calls).sum()
+    admin.count(&["evalsha"])
 }
 
 /// Waits until the server keeps nothing but fences.

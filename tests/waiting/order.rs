@@ -1,8 +1,10 @@
 //! Waiters are served in the order of their requests, by a hand-off and not by a race.
 
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use lockmacro_runtime::LockGuard;
 use lockmacro_tests::queue::{FAR, Queue};
 use lockmacro_tests::{Admin, Backend, Server, eventually, on, queue_of};
@@ -10,7 +12,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::{KEY, LONG_TTL, Locked, POLLED, PUSHED, lock, manager, ms, requests, served, waiting};
+use crate::{
+    Held, KEY, LONG_TTL, Locked, POLLED, PUSHED, handed_off, lock, ms, requests, served, waiting,
+};
 
 /// The time in which a waiter takes up a lock that was passed to it. After that the pass lapses,
 /// and the next caller of its process comes before it.
@@ -79,79 +83,61 @@ fn short() -> impl Future<Output = ()> + Send + 'static {
     tokio::time::sleep(ms(1))
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
-async fn a_hundred_waiters_get_the_lock_in_the_order_of_asking(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+/// Between processes it goes round by turns, of which each may serve several waiters.
+async fn are_served_in_the_order_of_asking(backend: &Backend, waiters: usize, processes: usize) {
+    let mut managers = Vec::new();
+    for _ in 0..processes {
+        managers.push(backend.manager().await);
+    }
+    let process = |nth: usize| nth * 7 % processes;
+    let key = backend.key(KEY);
     let mut queue = Queue::of(backend, &key);
-    let guard = lock(&manager, &key).acquire().await.expect("free");
-    let mut waiters = Vec::new();
-    for _ in 0..100 {
-        waiters.push(queue.join(waiting(&manager, &key).acquire()).await);
+    let guard = lock(&managers[0], &key).acquire().await.expect("free");
+    let mut all = Vec::new();
+    for nth in 0..waiters {
+        all.push(queue.join(waiting(&managers[process(nth)], &key).acquire()).await);
     }
     let turns = Turns::begin();
-    let served = serve(Arc::clone(&turns), waiters, short);
+    let served = serve(Arc::clone(&turns), all, short);
     let ((), released) = tokio::join!(served, guard.release());
     released.expect("still held");
     let turns = turns.lock().unwrap();
-    assert_eq!(turns.order.len(), 100);
-    turns.are_in_order(|_| true);
+    assert_eq!(turns.order.len(), waiters);
+    for one in 0..processes {
+        turns.are_in_order(|nth| process(nth) == one);
+    }
+}
+
+#[on(memory, redis, cluster, both_runtimes)]
+async fn a_hundred_waiters_get_the_lock_in_the_order_of_asking(backend: &Backend) {
+    are_served_in_the_order_of_asking(backend, 100, 1).await;
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
 async fn waiters_of_each_process_get_the_lock_in_the_order_of_asking(backend: &Backend) {
-    let mut managers = Vec::new();
-    for _ in 0..4 {
-        managers.push(backend.manager().await);
-    }
-    let key = backend.key("order:42");
-    let mut queue = Queue::of(backend, &key);
-    let guard = lock(&managers[0], &key).acquire().await.expect("free");
-    let mut waiters = Vec::new();
-    for nth in 0..40 {
-        waiters.push(queue.join(waiting(&managers[nth * 7 % 4], &key).acquire()).await);
-    }
-    let turns = Turns::begin();
-    let served = serve(Arc::clone(&turns), waiters, short);
-    let ((), released) = tokio::join!(served, guard.release());
-    released.expect("still held");
-    // Between processes it goes round by turns, of which each may serve several waiters.
-    let turns = turns.lock().unwrap();
-    assert_eq!(turns.order.len(), 40);
-    for process in 0..4 {
-        turns.are_in_order(|nth| nth * 7 % 4 == process);
-    }
+    are_served_in_the_order_of_asking(backend, 40, 4).await;
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
 async fn a_body_that_returns_hands_the_lock_off(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let mut queue = Queue::of(backend, &key);
-    let (begin, begun) = tokio::sync::oneshot::channel::<()>();
-    let (end, may_end) = tokio::sync::oneshot::channel::<()>();
-    let body = tokio::spawn(lock(&ours, &key).run(async move {
-        begin.send(()).expect("the test waits");
-        may_end.await.expect("the test goes on");
+    let (ours, theirs, key) = backend.two_managers(KEY).await;
+    let mut next = None;
+    let body = lock(&ours, &key).run(async {
+        let waiter = waiting(&theirs, &key).run(async { Locked::Ok(2) });
+        next = Some(Queue::of(backend, &key).join(waiter).await);
         Locked::Ok(1)
-    }));
-    begun.await.expect("the body runs");
-    let next = waiting(&theirs, &key).run(async { Locked::Ok(2) });
-    let mut next = queue.join(next).await;
-    timeout(ms(60), &mut next).await.expect_err("the body runs");
-    end.send(()).expect("the body waits");
-    assert_eq!(timeout(PUSHED, next).await.expect("in time"), Ok(2));
-    assert_eq!(body.await.expect("no panic"), Ok(1));
+    });
+    assert_eq!(body.await, Ok(1));
+    let next = timeout(PUSHED, next.expect("it waits")).await;
+    assert_eq!(next.expect("in time"), Ok(2));
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
 async fn a_guard_that_is_dropped_hands_the_lock_off(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let guard = lock(&ours, &key).acquire().await.expect("free");
-    let next = Queue::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
+    let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
+    let next = queue.join(waiting(&theirs, &key).acquire()).await;
     drop(guard);
-    crate::served(PUSHED, next).await;
+    served(PUSHED, next).await;
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
@@ -184,10 +170,7 @@ async fn bodies_of_waiters_never_overlap(backend: &Backend) {
 
 #[on(memory, redis, cluster, both_runtimes)]
 async fn a_caller_without_a_wait_overtakes_nobody(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let mut queue = Queue::of(backend, &key);
-    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let Held { ours, theirs, key, mut queue, guard } = Held::on(backend).await;
     let mut waiters = Vec::new();
     for _ in 0..50 {
         waiters.push(queue.join(waiting(&ours, &key).acquire()).await);
@@ -227,13 +210,12 @@ async fn a_caller_without_a_wait_overtakes_nobody(backend: &Backend) {
 
 #[on(memory, redis, cluster, both_runtimes)]
 async fn a_lock_that_is_free_is_not_waited_for(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for wait in [Duration::ZERO, ms(1), LONG_TTL, Duration::MAX] {
         let guard = lock(&manager, &key).wait(wait).acquire().await.expect("free");
         // On a loaded machine 1 ms may be over before the answer; then the lease is confirmed later.
         let is_for_long = || std::future::ready(guard.remaining() > LONG_TTL / 2);
-        lockmacro_tests::eventually("the ttl is its own", LONG_TTL, is_for_long).await;
+        eventually("the ttl is its own", LONG_TTL, is_for_long).await;
         guard.release().await.expect("still held");
     }
 }
@@ -246,17 +228,14 @@ async fn different_keys_have_different_queues(backend: &Backend) {
     let second = lock(&manager, &two).acquire().await.expect("free");
     let for_first = Queue::of(backend, &one).join(waiting(&manager, &one).acquire()).await;
     let mut for_second = Queue::of(backend, &two).join(waiting(&manager, &two).acquire()).await;
-    first.release().await.expect("still held");
-    crate::served(PUSHED, for_first).await;
+    handed_off(first, for_first).await;
     timeout(ms(30), &mut for_second).await.expect_err("its own is held");
-    second.release().await.expect("still held");
-    crate::served(PUSHED, for_second).await;
+    handed_off(second, for_second).await;
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
 async fn fences_grow_in_the_order_of_the_hand_offs(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);
     let (guard, first) = lock(&ours, &key).acquire_fenced().await.expect("free");
     let mut waiters = Vec::new();
@@ -265,28 +244,22 @@ async fn fences_grow_in_the_order_of_the_hand_offs(backend: &Backend) {
         waiters.push(queue.join(waiting(manager, &key).acquire_fenced()).await);
     }
     guard.release().await.expect("still held");
-    let mut fences = vec![first];
-    let all = Arc::new(Mutex::new(Vec::new()));
-    let mut tasks = JoinSet::new();
-    for waiter in waiters {
-        let all = Arc::clone(&all);
-        tasks.spawn(async move {
-            let (guard, fence) = waiter.await.expect("served");
-            assert_eq!(guard.fence(), Some(fence[0]));
-            all.lock().unwrap().push(fence);
-            guard.release().await.expect("still held");
-        });
-    }
-    timeout(LONG_TTL, tasks.join_all()).await.expect("in time");
-    fences.append(&mut all.lock().unwrap());
+    let fences = RefCell::new(vec![first]);
+    let served = waiters.into_iter().map(async |waiter| {
+        let (guard, fence) = waiter.await.expect("served");
+        assert_eq!(guard.fence(), Some(fence[0]));
+        fences.borrow_mut().push(fence);
+        guard.release().await.expect("still held");
+    });
+    timeout(LONG_TTL, join_all(served)).await.expect("in time");
+    let fences = fences.into_inner();
     assert!(fences.is_sorted_by(|one, other| one < other), "{fences:?}");
     backend.forget_fences();
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
 async fn a_waiter_gets_the_lock_after_its_min_hold_and_not_before(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("job");
+    let (ours, theirs, key) = backend.two_managers("job").await;
     let asked = Instant::now();
     let guard = lock(&ours, &key).min_hold(ms(400)).acquire().await.expect("free");
     let next = Queue::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
@@ -298,11 +271,9 @@ async fn a_waiter_gets_the_lock_after_its_min_hold_and_not_before(backend: &Back
 
 #[on(memory, redis, cluster, both_runtimes)]
 async fn a_waiters_own_min_hold_counts_from_its_grant(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("job");
-    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
     let waiter = waiting(&theirs, &key).min_hold(ms(300)).acquire();
-    let waiter = Queue::of(backend, &key).join(waiter).await;
+    let waiter = queue.join(waiter).await;
     // Longer than the min_hold, which has not begun.
     tokio::time::sleep(ms(350)).await;
     let handed_over = Instant::now();
@@ -315,8 +286,7 @@ async fn a_waiters_own_min_hold_counts_from_its_grant(backend: &Backend) {
 
 #[on(memory, redis, cluster, both_runtimes)]
 async fn re_entry_does_not_join_the_queue(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);
     let mut next = None;
     let body = async {
@@ -328,17 +298,15 @@ async fn re_entry_does_not_join_the_queue(backend: &Backend) {
     };
     let body = waiting(&ours, &key).run(body);
     assert_eq!(timeout(PUSHED, body).await.expect("it waits for itself"), Ok(7));
-    crate::served(PUSHED, next.expect("in the queue")).await;
+    served(PUSHED, next.expect("in the queue")).await;
 }
 
 /// Its second and its third request find it in the queue.
 #[tokio::test]
 async fn a_waiter_that_asks_again_stays_at_its_place() {
     let server = Server::start();
-    let (ours, theirs) = (manager(&server).await, manager(&server).await);
-    let guard = lock(&theirs, KEY).acquire().await.expect("free");
-    let mut queue = Queue::at(&server, KEY);
-    let waiter = tokio::spawn(queue.join(waiting(&ours, KEY).acquire()).await);
+    let Held { theirs, mut queue, guard, .. } = Held::at(&server).await;
+    let waiter = tokio::spawn(queue.join(waiting(&theirs, KEY).acquire()).await);
     // Those behind it do not ask, and so do not move behind it again.
     queue.crowd(1, FAR);
     let mut admin = server.admin();

@@ -7,7 +7,7 @@ use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
-use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
+use crate::{Held, LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 
 /// How much later than its end a wait may be over: less than if it were noticed at a tick. A
 /// machine in need gets some chances.
@@ -74,9 +74,7 @@ async fn a_wait_that_runs_out_reports_the_rank(backend: &Backend) {
 
 #[on(memory, redis, cluster, both_runtimes)]
 async fn a_wait_runs_out_in_time(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let Held { theirs, key, guard, .. } = Held::on(backend).await;
     // Less than a tick, and a bit more than one.
     let waits = [ms(1), ms(20), ms(300), ms(2_600)].map(async |wait| {
         for chance in 1.. {
@@ -95,23 +93,8 @@ async fn a_wait_runs_out_in_time(backend: &Backend) {
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
-async fn a_wait_that_runs_out_leaves_the_queue(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let mut queue = Queue::of(backend, &key);
-    let guard = lock(&ours, &key).acquire().await.expect("free");
-    timed_out(lock(&theirs, &key).wait(ms(30))).await;
-    queue.reaches(0).await;
-    let next = queue.join(waiting(&ours, &key).acquire()).await;
-    guard.release().await.expect("still held");
-    served(PUSHED, next).await;
-}
-
-#[on(memory, redis, cluster, both_runtimes)]
 async fn a_busy_body_does_not_run_when_the_wait_runs_out(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let Held { theirs, key, guard, .. } = Held::on(backend).await;
     let (start, ran) = (Instant::now(), AtomicU32::new(0));
     let body = || async {
         ran.fetch_add(1, Ordering::Relaxed);
@@ -173,9 +156,7 @@ async fn a_wait_that_runs_out_at_the_hand_off_passes_the_lock_on(backend: &Backe
 
 #[on(memory, redis, cluster, both_runtimes)]
 async fn a_body_is_skipped_after_the_wait(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("job");
-    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
     let start = Instant::now();
     let skipped = lock(&theirs, &key).wait(ms(60)).skip_when_busy().run(async { Some(7) }).await;
     assert_eq!(skipped, None);
@@ -185,7 +166,6 @@ async fn a_body_is_skipped_after_the_wait(backend: &Backend) {
         lock(&manager, &name).wait(ms(60)).skip_when_busy().run_blocking(|| Some(7))
     });
     assert_eq!(skipped.await, None);
-    let mut queue = Queue::of(backend, &key);
     queue.reaches(0).await;
     let next = queue.join(waiting(&theirs, &key).skip_when_busy().run(async { Some(7) })).await;
     guard.release().await.expect("still held");

@@ -1,14 +1,13 @@
 //! Waiters beside foreign clients: a foreign release sends no push, so the head polls.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
+use futures::future::try_join_all;
 use lockmacro_runtime::LockManager;
 use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Admin, Backend, Server, in_time};
-use tokio::time::timeout;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 
 use crate::{KEY, LONG_TTL, PUSHED, lock, manager, ms, requests, served, waiting};
 
@@ -20,82 +19,66 @@ const SHORT: Duration = Duration::from_millis(5);
 /// by default; it is no redis-py.
 const POLL: Duration = Duration::from_millis(100);
 
-/// So many foreign clients that take a key again and again until the end: how long each holds it,
-/// and leaves it alone.
-fn rivals(
-    (url, key): (&str, &str),
-    (count, holds, pauses): (u32, Duration, Duration),
-    end: &Arc<AtomicBool>,
-) -> Vec<JoinHandle<()>> {
-    let rival = |nth| {
-        let (mut admin, key, end) = (Admin::connect(url), key.to_owned(), Arc::clone(end));
-        let name = format!("rival {nth}");
-        thread::spawn(move || {
-            while !end.load(Ordering::Relaxed) {
-                let set = ["SET", &key, &name, "NX", "PX", "10000"];
-                if admin.ask::<Option<String>>(&set).is_none() {
-                    sleep(ms(7));
-                    continue;
-                }
-                sleep(holds);
-                admin.ask::<i64>(&["EVAL", COMPARE_AND_DELETE, "1", &key, &name]);
-                sleep(pauses);
-            }
-        })
-    };
-    (0..count).map(rival).collect()
+/// How a foreign client takes a key again and again until the end.
+#[derive(Debug, Clone, Copy)]
+struct Foreign {
+    asks: Duration,
+    holds: Duration,
+    pauses: Duration,
+    until: Instant,
 }
 
-/// The grants of a waiter beside these rivals, and of a poller in place of it on another key.
+impl Foreign {
+    /// Starts a client; it says how often it was granted the lock.
+    fn start(self, url: &str, key: &str, name: String) -> JoinHandle<u32> {
+        let (mut admin, key) = (Admin::connect(url), key.to_owned());
+        tokio::spawn(async move {
+            let mut grants = 0;
+            while Instant::now() < self.until {
+                let set = ["SET", &key, &name, "NX", "PX", "10000"];
+                if admin.ask::<Option<String>>(&set).is_none() {
+                    sleep(self.asks).await;
+                    continue;
+                }
+                grants += 1;
+                sleep(self.holds).await;
+                admin.ask::<i64>(&["EVAL", COMPARE_AND_DELETE, "1", &key, &name]);
+                sleep(self.pauses).await;
+            }
+            grants
+        })
+    }
+}
+
+/// The grants of a waiter beside these rivals, which hold a key and leave it alone for that long,
+/// and of a poller in place of it on another key.
 async fn beside(
     manager: LockManager,
     url: String,
-    rivalry: (u32, Duration, Duration),
+    (rivals, holds, pauses): (u32, Duration, Duration),
     key: String,
 ) -> (u32, u32) {
-    let end = Arc::new(AtomicBool::new(false));
-    let polled = format!("{key}:polled");
-    let mut threads = rivals((&url, &key), rivalry, &end);
-    threads.extend(rivals((&url, &polled), rivalry, &end));
     let until = Instant::now() + Duration::from_secs(6);
-    let poller = tokio::spawn(poll(Admin::connect(&url), polled, until));
+    let rival = Foreign { asks: ms(7), holds, pauses, until };
+    let polled = format!("{key}:polled");
+    let start = |key, nth| rival.start(&url, key, format!("rival {nth}"));
+    let rivals: Vec<_> =
+        (0..rivals).flat_map(|nth| [start(&key, nth), start(&polled, nth)]).collect();
+    let poller = Foreign { asks: POLL, holds: SHORT, pauses: SHORT, until };
+    let poller = poller.start(&url, &polled, "poller".to_owned());
     let mut ours = 0;
     while let left = until.saturating_duration_since(Instant::now())
         && !left.is_zero()
     {
         if let Ok(guard) = lock(&manager, &key).wait(left).acquire().await {
             ours += 1;
-            tokio::time::sleep(SHORT).await;
+            sleep(SHORT).await;
             guard.release().await.expect("still held");
-            tokio::time::sleep(SHORT).await;
+            sleep(SHORT).await;
         }
     }
-    let polls = poller.await.expect("no panic");
-    end.store(true, Ordering::Relaxed);
-    let ended = tokio::task::spawn_blocking(move || {
-        for thread in threads {
-            thread.join().expect("no panic");
-        }
-    });
-    ended.await.expect("no panic");
-    (ours, polls)
-}
-
-/// How often a poller is granted the lock.
-async fn poll(mut admin: Admin, key: String, until: Instant) -> u32 {
-    let mut grants = 0;
-    while Instant::now() < until {
-        let set = ["SET", &key, "poller", "NX", "PX", "10000"];
-        if admin.ask::<Option<String>>(&set).is_none() {
-            tokio::time::sleep(POLL).await;
-            continue;
-        }
-        grants += 1;
-        tokio::time::sleep(SHORT).await;
-        admin.ask::<i64>(&["EVAL", COMPARE_AND_DELETE, "1", &key, "poller"]);
-        tokio::time::sleep(SHORT).await;
-    }
-    grants
+    try_join_all(rivals).await.expect("no panic");
+    (ours, poller.await.expect("no panic"))
 }
 
 /// The bar is what the poller gets, less a tenth and two grants for a noisy machine. Both have to
@@ -140,26 +123,25 @@ async fn only_the_head_asks_often_while_a_foreign_client_holds_the_lock() {
     for nth in 0..WAITERS as usize {
         tasks.spawn(queue.join(waiting(&managers[nth % 2], KEY).acquire()).await);
     }
-    admin.forget_calls();
-    let start = Instant::now();
     // The requests of that time are counted.
-    tokio::time::sleep(ms(2_000)).await;
-    let (asked, time) = (requests(&mut admin), start.elapsed());
-    let ticks = WAITERS * (time.as_millis() as u64 / 1_600 + 1);
+    let counted = async |admin: &mut Admin, within| {
+        admin.forget_calls();
+        let start = Instant::now();
+        sleep(within).await;
+        (requests(admin), start.elapsed())
+    };
+    let of_ticks = |time: Duration| WAITERS * (time.as_millis() as u64 / 1_600 + 1);
+    let (asked, time) = counted(&mut admin, ms(2_000)).await;
     let of_the_head = time.as_millis() as u64 / 20;
-    assert!(asked <= ticks + of_the_head, "{asked} requests in {time:?}");
+    assert!(asked <= of_ticks(time) + of_the_head, "{asked} requests in {time:?}");
     // When one of ours holds it, nobody does.
     let ours = lock(&managers[0], "another").acquire().await.expect("free");
     let token = admin.get("another").expect("held");
     admin.ask::<()>(&["SET", KEY, &token, "PX", "60000"]);
     // The head learns it by its next request, one of many.
-    tokio::time::sleep(ms(300)).await;
-    admin.forget_calls();
-    let start = Instant::now();
-    tokio::time::sleep(ms(1_500)).await;
-    let (asked, time) = (requests(&mut admin), start.elapsed());
-    let ticks = WAITERS * (time.as_millis() as u64 / 1_600 + 1);
-    assert!(asked <= ticks, "{asked} requests in {time:?} while it is one of ours");
+    sleep(ms(300)).await;
+    let (asked, time) = counted(&mut admin, ms(1_500)).await;
+    assert!(asked <= of_ticks(time), "{asked} requests in {time:?} while it is one of ours");
     ours.release().await.expect("still held");
 }
 

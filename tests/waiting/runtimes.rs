@@ -5,7 +5,7 @@ use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, on, on_a_plain_thread};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{POLLED, PUSHED, lock, served, waiting};
+use crate::{Held, KEY, POLLED, PUSHED, handed_off, lock, ms, served, waiting};
 
 fn current_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -15,81 +15,53 @@ fn multi_thread() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-/// Puts a waiter into the queue by a runtime of its own, which is then `end`ed.
-async fn end_while_waiting(
-    manager: LockManager,
-    mut queue: Queue,
-    key: String,
-    runtime: fn() -> Runtime,
-    end: fn(Runtime),
-) {
-    on_a_plain_thread(move || {
-        let runtime = runtime();
-        let waiter = runtime.block_on(queue.join(waiting(&manager, &key).acquire()));
-        runtime.spawn(waiter);
-        end(runtime);
-    })
-    .await;
-}
-
-async fn ended_waiters(backend: &Backend, end: fn(Runtime)) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+#[on(memory, redis, both_runtimes)]
+async fn a_waiter_whose_runtime_ends_leaves_nothing(backend: &Backend) {
+    let (ours, theirs, key) = backend.two_managers(KEY).await;
     for runtime in [current_thread, multi_thread] {
-        let mut queue = Queue::of(backend, &key);
-        let guard = lock(&ours, &key).acquire().await.expect("free");
-        let gone =
-            end_while_waiting(theirs.clone(), Queue::of(backend, &key), key.clone(), runtime, end);
-        gone.await;
-        queue.reaches(0).await;
-        let next = queue.join(waiting(&theirs, &key).acquire()).await;
-        guard.release().await.expect("still held");
-        served(PUSHED, next).await;
+        for end in [drop::<Runtime>, Runtime::shutdown_background] {
+            let mut queue = Queue::of(backend, &key);
+            let guard = lock(&ours, &key).acquire().await.expect("free");
+            let (mut its_queue, waiter) = (Queue::of(backend, &key), waiting(&theirs, &key));
+            on_a_plain_thread(move || {
+                let runtime = runtime();
+                let waiter = runtime.block_on(its_queue.join(waiter.acquire()));
+                runtime.spawn(waiter);
+                end(runtime);
+            })
+            .await;
+            queue.reaches(0).await;
+            let next = queue.join(waiting(&theirs, &key).acquire()).await;
+            handed_off(guard, next).await;
+        }
     }
-}
-
-#[on(memory, redis, both_runtimes)]
-async fn a_waiter_whose_runtime_is_dropped_leaves_nothing(backend: &Backend) {
-    ended_waiters(backend, drop).await;
-}
-
-#[on(memory, redis, both_runtimes)]
-async fn a_waiter_whose_runtime_is_shut_down_leaves_nothing(backend: &Backend) {
-    ended_waiters(backend, Runtime::shutdown_background).await;
 }
 
 /// A current-thread runtime that is not run: its waiter is first in the queue, and never looks.
 #[on(memory, redis, both_runtimes)]
 async fn a_waiter_whose_runtime_stalls_is_granted_and_then_skipped(backend: &Backend) {
-    let (ours, theirs, frozen) =
-        (backend.manager().await, backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let mut queue = Queue::of(backend, &key);
-    let guard = lock(&ours, &key).acquire().await.expect("free");
-    let (mut its_line, name) = (Queue::of(backend, &key), key.clone());
+    let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
+    let waiter = lock(&backend.manager().await, &key).ttl(ms(400)).wait_forever();
+    let mut its_queue = Queue::of(backend, &key);
     let (thaw, frozen_until) = std::sync::mpsc::channel::<()>();
     let (ready, is_ready) = tokio::sync::oneshot::channel();
     let thread = on_a_plain_thread(move || {
         let runtime = current_thread();
-        let waiter = lockmacro_runtime::Lock::new(&*name)
-            .ttl(crate::ms(400))
-            .manager(&frozen)
-            .wait_forever();
-        let mut waiter = runtime.block_on(its_line.join(waiter.acquire()));
+        let mut waiter = runtime.block_on(its_queue.join(waiter.acquire()));
         // It has its answer, so it does not stall in the middle of a request.
-        let answered = async { tokio::time::timeout(crate::ms(30), &mut waiter).await };
+        let answered = async { tokio::time::timeout(ms(30), &mut waiter).await };
         assert!(runtime.block_on(answered).is_err(), "it is held");
         ready.send(()).expect("the test goes on");
         frozen_until.recv().expect("the test goes on");
         // It must not believe in the grant that it slept through.
-        runtime.block_on(crate::served(PUSHED, waiter));
+        runtime.block_on(served(PUSHED, waiter));
     });
     let thread = tokio::spawn(thread);
     is_ready.await.expect("it is in the queue");
     let next = queue.join(waiting(&theirs, &key).acquire()).await;
     guard.release().await.expect("still held");
     // Its lease of 400 ms is lost time, and no more than that and a tick.
-    served(crate::ms(400) + POLLED, next).await;
+    served(ms(400) + POLLED, next).await;
     thaw.send(()).expect("it waits");
     thread.await.expect("no panic");
 }

@@ -7,19 +7,17 @@ use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, on, on_a_plain_thread, spawn_polled};
 use tokio::time::timeout;
 
-use crate::{LONG_TTL, PUSHED, lock, ms, served, waiting};
+use crate::{Held, LONG_TTL, PUSHED, handed_off, lock, ms, waiting};
 
 /// No lock is given any more, so whoever waits for one waits in vain.
 #[on(memory, redis, both_runtimes)]
 async fn a_shutdown_sends_the_waiters_away(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let guard = lock(&theirs, &key).acquire().await.expect("free");
-    let waiter = Queue::of(backend, &key).join(waiting(&ours, &key).acquire()).await;
+    let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
+    let waiter = queue.join(waiting(&theirs, &key).acquire()).await;
     // Once its task has polled it, only an answer wakes it.
     let waiter = spawn_polled(waiter).await;
     let start = Instant::now();
-    let shutdown = ours.shutdown(LONG_TTL / 20).await;
+    let shutdown = theirs.shutdown(LONG_TTL / 20).await;
     let took = start.elapsed();
     // Its task may end on another thread a moment later.
     let answer = timeout(LONG_TTL / 2, waiter).await;
@@ -33,8 +31,7 @@ async fn a_shutdown_sends_the_waiters_away(backend: &Backend) {
 /// It waits by the connection of the background thread.
 #[on(memory, redis, both_runtimes)]
 async fn a_shutdown_sends_a_waiting_thread_away(backend: &Backend) {
-    let theirs = backend.manager().await;
-    let key = backend.key("order:42");
+    let (theirs, key) = (backend.manager().await, backend.key("order:42"));
     let guard = lock(&theirs, &key).acquire().await.expect("free");
     // Once is enough: a loaded machine may take as long as it is until the thread asks again.
     for nth in 1..=5 {
@@ -59,14 +56,11 @@ async fn a_shutdown_sends_a_waiting_thread_away(backend: &Backend) {
 
 #[on(memory, redis, both_runtimes)]
 async fn a_shutdown_leaves_the_waiters_of_other_managers_alone(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let guard = lock(&ours, &key).acquire().await.expect("free");
-    let waiter = Queue::of(backend, &key).join(waiting(&theirs, &key).acquire()).await;
+    let Held { ours, theirs, key, mut queue, guard } = Held::on(backend).await;
+    let waiter = queue.join(waiting(&theirs, &key).acquire()).await;
     let closing = ours.clone();
     let closing = spawn_polled(async move { closing.shutdown(LONG_TTL).await }).await;
-    guard.release().await.expect("still held");
-    served(PUSHED, waiter).await;
+    handed_off(guard, waiter).await;
     closing.await.expect("no panic").expect("drained");
 }
 

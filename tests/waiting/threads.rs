@@ -11,12 +11,11 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
-use crate::{LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
+use crate::{Held, LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 
 #[on(memory, redis, both_runtimes)]
 async fn waiting_threads_are_served_one_at_a_time(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let guard = lock(&manager, &key).acquire().await.expect("free");
     let served = Arc::new(Mutex::new(Vec::new()));
     let inside = Arc::new(Mutex::new(()));
@@ -47,10 +46,7 @@ async fn waiting_threads_are_served_one_at_a_time(backend: &Backend) {
 async fn a_thread_gets_the_lock_from_an_async_holder_and_hands_it_off_to_an_async_waiter(
     backend: &Backend,
 ) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let mut queue = Queue::of(backend, &key);
-    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let Held { ours, theirs, key, mut queue, guard } = Held::on(backend).await;
     let blocking = waiting(&theirs, &key);
     let mut thread = tokio::spawn(on_a_plain_thread(move || {
         blocking.run_blocking(|| Locked::Ok(Instant::now()))
@@ -66,22 +62,19 @@ async fn a_thread_gets_the_lock_from_an_async_holder_and_hands_it_off_to_an_asyn
 
 #[on(memory, redis, both_runtimes)]
 async fn a_thread_whose_wait_runs_out_gets_timed_out(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
     let blocking = lock(&theirs, &key).wait(ms(80));
     let start = Instant::now();
     let result = on_a_plain_thread(move || blocking.run_blocking(|| Locked::Ok(()))).await;
     assert!(matches!(result, Err(LockError::TimedOut { rank: 0, .. })), "{result:?}");
     assert!(start.elapsed() >= ms(80) && start.elapsed() < ms(80) + PUSHED);
-    Queue::of(backend, &key).reaches(0).await;
+    queue.reaches(0).await;
     guard.release().await.expect("still held");
 }
 
 #[on(memory, redis, both_runtimes)]
 async fn a_thread_succeeds_a_dead_holder(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let dying = Lock::new(&*key).ttl(ms(300)).manager(&ours).acquire().await.expect("free");
     std::mem::forget(dying);
     let blocking = lock(&theirs, &key).wait(LONG_TTL);
@@ -94,8 +87,7 @@ async fn a_thread_succeeds_a_dead_holder(backend: &Backend) {
 /// Twice as many of them as there are workers.
 #[on(memory, redis, both_runtimes)]
 async fn sync_waiters_in_the_tasks_of_a_runtime_let_its_holder_go_on(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for workers in [1, 2] {
         let (manager, key) = (manager.clone(), key.clone());
         on_a_plain_thread(move || {
@@ -133,8 +125,7 @@ async fn sync_waiters_in_the_tasks_of_a_runtime_let_its_holder_go_on(backend: &B
 /// Its thread has nothing to hand on, and tokio would panic if it were asked to.
 #[on(memory, redis, both_runtimes)]
 async fn a_sync_waiter_in_a_local_set_is_served_by_a_holder_elsewhere(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let guard = lock(&manager, &key).acquire().await.expect("free");
     let blocking = waiting(&manager, &key);
     let waiter = tokio::spawn(on_a_plain_thread(move || {

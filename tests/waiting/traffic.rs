@@ -14,13 +14,7 @@ const WAITERS: usize = 200;
 
 /// The requests of clients since the counting began: the scripts' own calls are not counted.
 fn commands(admin: &mut Admin) -> usize {
-    let calls = admin.calls();
-    let scripts: u64 = calls
-        .iter()
-        .filter(|(name, _)| ["eval", "evalsha", "subscribe"].contains(&name.as_str()))
-        .map(|(_, count)| count)
-        .sum();
-    scripts as usize
+    admin.count(&["eval", "evalsha", "subscribe"]) as usize
 }
 
 /// How many commands an acquisition with `ttl` costs when 200 wait in `processes` managers.

@@ -1,13 +1,10 @@
-//! One of the waiting processes of `waiting::fleet`: `<url> <record> <history> <name> <tasks> <ttl
-//! in ms>`.
+//! One of the waiting processes of `waiting::fleet`: `<url> <history> <name> <tasks> <ttl in ms>`.
 //!
-//! Its tasks run bodies under three keys, one after the other, until its standard input ends. Every
-//! body notes in the record when it enters and leaves, and in the history what its task asks, is
-//! told and does. The process says `ready` when it is connected, a line for each error, and `done`
-//! with the number of bodies.
+//! Its tasks run bodies under three keys, one after the other, until its standard input ends, and
+//! note in the history what they ask, are told and do. The process says `ready` when it is
+//! connected, a line for each error, and `done` with the number of bodies.
 
 use std::error::Error;
-use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -22,14 +19,13 @@ const KEYS: usize = 3;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [url, record, history, name, tasks, ttl] = arguments.as_slice() else {
+    let [url, history, name, tasks, ttl] = arguments.as_slice() else {
         return Err(format!("not an order: {arguments:?}").into());
     };
     let ttl = Duration::from_millis(ttl.parse()?);
     let manager = LockManager::builder().label(name).timeout(Duration::from_secs(5));
     let work = Arc::new(Work {
         manager: manager.connect(url).await?,
-        record: OpenOptions::new().append(true).open(record)?,
         history: Recorder::open(history.as_ref())?,
         name: name.clone(),
         ttl,
@@ -57,7 +53,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 struct Work {
     manager: LockManager,
-    record: File,
     history: Recorder,
     name: String,
     ttl: Duration,
@@ -72,7 +67,7 @@ impl Work {
                 return;
             }
             let key = format!("order:{}", (task + turn) % KEYS);
-            let body = Body { key: &key, task: format!("{}/{task}", self.name), turn };
+            let body = Body { key: &key, task: format!("{}/{task}", self.name) };
             if let Err(error) = self.one(&body).await {
                 say(&format!("error {}/{turn}: {error:?}", body.task));
             }
@@ -93,7 +88,7 @@ impl Work {
         self.note(body.granted(&guard, fence));
         let result = guard
             .run(async {
-                let _presence = self.enter(body, fence);
+                self.bodies.fetch_add(1, SeqCst);
                 tokio::time::sleep(Duration::from_millis(u64::from(fence) % 3)).await;
                 // The body works until its end, so it must hold the lock until then.
                 self.note(body.entry(Kind::Ok, Function::Use));
@@ -111,25 +106,12 @@ impl Work {
     fn note(&self, entry: Entry) {
         self.history.write(entry);
     }
-
-    fn enter(&self, body: &Body<'_>, fence: Fence) -> Presence<'_> {
-        self.bodies.fetch_add(1, SeqCst);
-        let fields = format!("{}\t{}/{}\t{fence}\n", body.key, body.task, body.turn);
-        self.append(&format!("enter\t{fields}"));
-        Presence { work: self, event: format!("leave\t{fields}") }
-    }
-
-    fn append(&self, line: &str) {
-        // One write for one line: that is what makes a line whole. One that is missing is noticed.
-        let _ = (&self.record).write_all(line.as_bytes());
-    }
 }
 
 /// What a task does once under a key.
 struct Body<'a> {
     key: &'a str,
     task: String,
-    turn: usize,
 }
 
 impl Body<'_> {
@@ -142,18 +124,6 @@ impl Body<'_> {
         let left = guard.remaining().as_nanos() as u64;
         let until = granted.time + left;
         granted.until(until)
-    }
-}
-
-/// A body that is inside. It leaves also when it is cancelled.
-struct Presence<'a> {
-    work: &'a Work,
-    event: String,
-}
-
-impl Drop for Presence<'_> {
-    fn drop(&mut self) {
-        self.work.append(&self.event);
     }
 }
 
