@@ -79,6 +79,13 @@ impl Network {
         holders(backend, key) > self.proxies.len() / 2
     }
 
+    /// Checks that a body has returned before its release, and waits for that.
+    async fn is_released_later(&self, backend: &Backend, key: &str) {
+        assert!(self.is_held(backend, key), "it was released before");
+        self.arrives().await;
+        backend.becomes_free(key, TEST_TIMEOUT).await;
+    }
+
     async fn arrives(&self) {
         for proxy in &self.proxies {
             proxy.held_commands_arrive().await;
@@ -115,9 +122,7 @@ async fn a_body_under_a_guard_and_one_that_is_not_async_have_their_value_first(b
     let (network, key) = (Network::of(backend).await, backend.key("order:42"));
     let guard = behind(&network.manager, &key).acquire().await.expect("free");
     assert_eq!(guard.run(network.body(&key)).await, Ok(7));
-    assert!(network.is_held(backend, &key), "it was released before");
-    network.arrives().await;
-    backend.becomes_free(&key, TEST_TIMEOUT).await;
+    network.is_released_later(backend, &key).await;
     let (value, network) = on_a_plain_thread({
         let key = key.clone();
         move || {
@@ -276,16 +281,12 @@ async fn a_function_may_release_in_the_background_by_its_policy(backend: &Backen
     }
     let (network, key) = (Network::of(backend).await, backend.key("order:42"));
     assert_eq!(order(&key, &network).await, Ok(7));
-    assert!(network.is_held(backend, &key), "it was released before");
-    network.arrives().await;
-    backend.becomes_free(&key, TEST_TIMEOUT).await;
+    network.is_released_later(backend, &key).await;
     let called = key.clone();
     let called = on_a_plain_thread(move || (order_sync(&called, &network), network));
     let (value, network) = called.await;
     assert_eq!(value, Ok(7));
-    assert!(network.is_held(backend, &key), "it was released before");
-    network.arrives().await;
-    backend.becomes_free(&key, TEST_TIMEOUT).await;
+    network.is_released_later(backend, &key).await;
     network.ends().await;
 }
 
@@ -302,9 +303,7 @@ async fn one_release_is_sent_for_a_lock(backend: &Backend) {
     }
     manager.shutdown(TEST_TIMEOUT).await.expect("released");
     for mut admin in backend.admins() {
-        let calls = admin.calls();
-        let scripts = calls.iter().filter(|(command, _)| command.starts_with("eval"));
-        let sent: u64 = scripts.map(|(_, count)| count).sum();
+        let (sent, calls) = (admin.count(&["eval", "evalsha"]), admin.calls());
         assert!((1..=CALLS).contains(&sent), "{calls:?}");
         // The release is sent first, so that the next caller need not ask twice.
         assert!(calls.contains(&("set".to_owned(), CALLS)), "{calls:?}");
@@ -329,9 +328,8 @@ async fn many_callers_need_not_ask_twice_either(backend: &Backend) {
             })
         });
         try_join_all(tasks.collect::<Vec<_>>()).await.expect("no panic");
-        let sent: Vec<_> = backend.admins().iter_mut().flat_map(|admin| admin.calls()).collect();
-        let asked: u64 = sent.iter().filter(|(name, _)| name == "set").map(|(_, many)| many).sum();
-        assert_eq!(asked, callers * calls, "{sent:?}");
+        let asked: u64 = backend.admins().iter_mut().map(|admin| admin.count(&["set"])).sum();
+        assert_eq!(asked, callers * calls);
     }
     manager.shutdown(TEST_TIMEOUT).await.expect("released");
 }

@@ -12,8 +12,7 @@ use crate::{Failure, Locked, TEST_TIMEOUT, lock, ms};
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_plain_thread_locks_and_releases(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let name = key.clone();
     let values = on_a_plain_thread(move || {
         let own: Result<u32, Failure> = lock(&manager, &name).run_blocking(|| Err(Failure::Own));
@@ -25,8 +24,7 @@ async fn a_plain_thread_locks_and_releases(backend: &Backend) {
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_plain_thread_is_refused_a_held_lock(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let result = on_a_plain_thread(move || lock(&theirs, &key).run_blocking(|| Locked::Ok(7)));
     assert!(result.await.expect_err("held").is_busy());
@@ -52,8 +50,7 @@ async fn a_blocking_guard_is_released_and_dropped_on_a_plain_thread(backend: &Ba
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_blocking_lock_works_inside_a_multi_thread_runtime(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let name = key.clone();
     let values = on_a_plain_thread(move || {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -76,8 +73,7 @@ async fn a_blocking_lock_works_inside_a_multi_thread_runtime(backend: &Backend) 
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_blocking_lock_inside_a_current_thread_runtime_is_refused(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let name = key.clone();
     let results = on_a_plain_thread(move || {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -101,8 +97,7 @@ async fn a_blocking_lock_inside_a_current_thread_runtime_is_refused(backend: &Ba
 /// As `web::block` has it in actix: its workers are such runtimes, each in a local set.
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_blocking_lock_works_on_a_thread_beside_a_current_thread_runtime(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let name = key.clone();
     let values = on_a_plain_thread(move || {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -133,8 +128,7 @@ async fn a_blocking_lock_works_on_a_thread_beside_a_current_thread_runtime(backe
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_sync_body_that_panics_frees_the_lock(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let name = key.clone();
     let caught = on_a_plain_thread(move || {
         let body = || lock(&manager, &name).run_blocking(|| -> Locked<()> { panic!("as planned") });
@@ -146,8 +140,7 @@ async fn a_sync_body_that_panics_frees_the_lock(backend: &Backend) {
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_sync_bodys_error_survives_the_loss_of_its_lock(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let result: Result<(), Failure> = on_a_plain_thread(move || {
         Lock::new(key).ttl(ms(60)).manager(&manager).run_blocking(|| {
             std::thread::sleep(ms(90));
@@ -160,8 +153,7 @@ async fn a_sync_bodys_error_survives_the_loss_of_its_lock(backend: &Backend) {
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_sync_body_may_be_skipped(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("job");
+    let (ours, theirs, key) = backend.two_managers("job").await;
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let skipped = on_a_plain_thread(move || {
         let mut ran = false;
@@ -185,45 +177,43 @@ async fn a_sync_body_may_lock_another_key(backend: &Backend) {
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_guard_may_be_released_on_another_thread(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let guard = lock(&manager, &key).acquire().await.expect("free");
     on_a_plain_thread(move || guard.release_blocking()).await.expect("released");
     assert!(backend.is_free(&key).await);
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
-async fn a_lost_guard_runs_no_sync_body_and_recovers_nothing(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+async fn a_lost_guard_stays_lost_runs_no_body_and_recovers_nothing(backend: &Backend) {
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let (ran, recovered) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
     let run = || {
         ran.store(true, SeqCst);
         Locked::Ok(())
     };
-    let recover = |recovered: Arc<AtomicBool>| {
-        move |_: Lost, value: Locked<()>| {
-            recovered.store(true, SeqCst);
-            value
-        }
-    };
     macro_rules! late {
         ($lock:expr) => {{
             let guard = $lock.acquire().await.expect("free");
             backend.becomes_free(&key, TEST_TIMEOUT).await;
+            assert!(!guard.is_held() && guard.remaining().is_zero());
             guard
         }};
     }
-    for way in 0..6 {
+    for way in 0..7 {
         let lock = Lock::new(&*key).ttl(ms(60)).manager(&manager);
-        let recover = recover(Arc::clone(&recovered));
+        let recovered = Arc::clone(&recovered);
+        let recover = move |_: Lost, value: Locked<()>| {
+            recovered.store(true, SeqCst);
+            value
+        };
         let result = match way {
             0 => late!(lock).run_blocking(run),
             1 => late!(lock.skip_when_busy()).run_blocking(run),
             2 => late!(lock.recovering(recover)).run_blocking(run),
             3 => late!(lock.recovering(recover).skip_when_busy()).run_blocking(run),
             4 => late!(lock.recovering(recover)).run(async { run() }).await,
-            _ => late!(lock.skip_when_busy().recovering(recover)).run(async { run() }).await,
+            5 => late!(lock.skip_when_busy().recovering(recover)).run(async { run() }).await,
+            _ => late!(lock).run(async { run() }).await,
         };
         let Err(LockError::Lost(lost)) = result else { panic!("way {way}: {result:?}") };
         assert_eq!(lost.cause(), LossCause::Expired);
@@ -235,8 +225,7 @@ async fn a_lost_guard_runs_no_sync_body_and_recovers_nothing(backend: &Backend) 
 async fn a_guard_of_a_plain_thread_works_on_an_executor_of_another_kind(backend: &Backend) {
     use futures::executor::block_on;
 
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let name = key.clone();
     let values = on_a_plain_thread(move || {
         let acquire = || lock(&manager, &name).acquire_blocking().expect("free");

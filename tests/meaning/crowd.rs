@@ -35,9 +35,7 @@ async fn two_hundred_tasks_that_ask_again_lose_nothing(backend: &Backend) {
         let (key, counter) = (backend.key("counter"), Arc::clone(&counter));
         tasks.spawn(async move { increment_in_the_end(&manager, &key, &counter, task).await });
     }
-    while let Some(task) = tasks.join_next().await {
-        task.expect("no panic");
-    }
+    tasks.join_all().await;
     let end = counter.0.lock().expect("the counter").get();
     assert_eq!(end, TASKS);
     assert!(backend.is_free(&backend.key("counter")).await);

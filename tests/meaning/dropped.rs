@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use lockmacro_runtime::LockError;
 use lockmacro_tests::{Backend, Polled, drop_after_polls, on};
 
-use crate::{LONG_TTL, Locked, TEST_TIMEOUT, lock, ms};
+use crate::{Locked, TEST_TIMEOUT, granted, lock, ms};
 
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 200;
@@ -18,8 +18,7 @@ fn is_in_flight(error: &LockError) {
 
 #[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn an_acquire_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for polls in 0..ENOUGH {
         let polled = drop_after_polls(lock(&manager, &key).acquire(), polls).await;
         match polled {
@@ -54,8 +53,7 @@ async fn a_refused_acquire_dropped_at_any_point_leaves_the_holder_alone(backend:
 
 #[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_body_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for polls in 0..ENOUGH {
         let body = async {
             for _ in 0..5 {
@@ -76,8 +74,7 @@ async fn a_body_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
 
 #[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_release_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for polls in 0..ENOUGH {
         let guard = lock(&manager, &key).acquire().await.expect("free");
         if let Polled::Completed(result) = drop_after_polls(guard.release(), polls).await {
@@ -89,34 +86,8 @@ async fn a_release_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
 }
 
 #[on(memory, redis, cluster, redlock, both_runtimes)]
-async fn a_timeout_around_a_locked_body_leaves_no_lock(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
-    let body = lock(&manager, &key).run(std::future::pending::<Locked<()>>());
-    tokio::time::timeout(ms(30), body).await.expect_err("too slow");
-    backend.becomes_free(&key, TEST_TIMEOUT).await;
-}
-
-#[on(memory, redis, cluster, redlock, both_runtimes)]
-async fn a_select_that_drops_a_locked_body_leaves_no_lock(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
-    let (started, in_body) = tokio::sync::oneshot::channel();
-    tokio::select! {
-        result = lock(&manager, &key).run::<_>(async {
-            started.send(()).map_err(|()| LockError::ShutDown { held: 0 })?;
-            tokio::time::sleep(LONG_TTL / 2).await;
-            Locked::Ok(())
-        }) => panic!("the body ended: {result:?}"),
-        started = in_body => started.expect("the body starts"),
-    }
-    backend.becomes_free(&key, TEST_TIMEOUT).await;
-}
-
-#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn an_aborted_task_leaves_no_lock(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     // Aborted before it ran, during its acquire, and in its body.
     for delay in [0, 200, 500, 1_000, 5_000, 20_000] {
         let (manager, name) = (manager.clone(), key.clone());
@@ -133,21 +104,13 @@ async fn an_aborted_task_leaves_no_lock(backend: &Backend) {
 /// As docs/leases.md says; a loaded machine may need longer now and then, but not most of the time.
 #[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_dropped_lock_is_free_within_milliseconds(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut times = Vec::new();
     for _ in 0..31 {
         let guard = lock(&ours, &key).acquire().await.expect("free");
         let dropped = Instant::now();
         drop(guard);
-        let next = loop {
-            match lock(&theirs, &key).acquire().await {
-                Ok(next) => break next,
-                Err(error) => assert!(error.is_busy(), "{error}"),
-            }
-            assert!(dropped.elapsed() < TEST_TIMEOUT, "it is never free");
-            tokio::time::sleep(ms(1)).await;
-        };
+        let next = granted(lock(&theirs, &key)).await;
         times.push(dropped.elapsed());
         next.release().await.expect("released");
     }

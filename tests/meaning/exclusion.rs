@@ -6,56 +6,22 @@ use lockmacro_tests::{Backend, on};
 use crate::{LONG_TTL, Locked, lock, ms};
 
 #[on(memory, redis, cluster, redlock, both_runtimes)]
-async fn a_held_lock_is_busy_to_another_manager(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let guard = lock(&ours, &key).acquire().await.expect("free");
-    let error = lock(&theirs, &key).acquire().await.expect_err("held");
-    assert!(error.is_busy(), "{error}");
+async fn a_held_lock_is_busy_to_every_other_caller(backend: &Backend) {
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
+    let first = lock(&ours, &key);
+    let guard = first.clone().acquire().await.expect("free");
+    for (caller, other) in [
+        ("another manager", lock(&theirs, &key)),
+        ("another task of its manager", lock(&ours, &key)),
+        ("a clone of its manager", lock(&ours.clone(), &key)),
+        ("a clone of the lock", first),
+    ] {
+        let refused = tokio::spawn(other.acquire()).await.expect("no panic");
+        assert!(refused.is_err_and(|error| error.is_busy()), "{caller}");
+    }
     guard.release().await.expect("released");
     let guard = lock(&theirs, &key).acquire().await.expect("free again");
     guard.release().await.expect("released");
-}
-
-#[on(memory, redis, cluster, redlock, both_runtimes)]
-async fn a_held_lock_is_busy_to_another_task_of_its_manager(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
-    let guard = lock(&manager, &key).acquire().await.expect("free");
-    let again = tokio::spawn(lock(&manager, &key).acquire());
-    let error = again.await.expect("the task ends").expect_err("held");
-    assert!(error.is_busy(), "{error}");
-    guard.release().await.expect("released");
-}
-
-#[on(memory, redis, cluster, redlock, both_runtimes)]
-async fn a_clone_of_a_manager_excludes_the_original(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
-    let guard = lock(&manager.clone(), &key).acquire().await.expect("free");
-    let again = tokio::spawn(lock(&manager, &key).acquire());
-    assert!(again.await.expect("the task ends").expect_err("held").is_busy());
-    guard.release().await.expect("released");
-}
-
-#[on(memory, redis, cluster, redlock, both_runtimes)]
-async fn a_clone_of_a_lock_is_another_acquisition(backend: &Backend) {
-    let manager = backend.manager().await;
-    let first = lock(&manager, &backend.key("order:42"));
-    let second = first.clone();
-    let guard = first.acquire().await.expect("free");
-    let again = tokio::spawn(second.acquire());
-    assert!(again.await.expect("the task ends").expect_err("held").is_busy());
-    guard.release().await.expect("released");
-}
-
-#[on(memory, redis, cluster, redlock, both_runtimes)]
-async fn different_keys_do_not_exclude_each_other(backend: &Backend) {
-    let manager = backend.manager().await;
-    let first = lock(&manager, &backend.key("order:1")).acquire().await.expect("free");
-    let second = lock(&manager, &backend.key("order:2")).acquire().await.expect("free as well");
-    first.release().await.expect("released");
-    second.release().await.expect("released");
 }
 
 #[on(memory, redis, cluster, redlock, both_runtimes)]
@@ -75,8 +41,7 @@ async fn keys_that_differ_in_one_byte_do_not_exclude_each_other(backend: &Backen
 
 #[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn a_busy_body_does_not_run(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let mut runs = 0;
     let mut body = async || {
@@ -93,55 +58,29 @@ async fn a_busy_body_does_not_run(backend: &Backend) {
 
 #[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn busy_names_the_holder_and_the_time_left(backend: &Backend) {
-    let ours = backend.manager_from(LockManager::builder().label("web-3")).await;
-    let theirs = backend.manager().await;
-    let key = backend.key("order:42");
-    let guard = lock(&ours, &key).name("audit_order").acquire().await.expect("free");
-    let error = lock(&theirs, &key).acquire().await.expect_err("held");
-    let LockError::Busy { key: busy, message, holder, .. } = &error else {
-        panic!("not busy: {error}");
-    };
-    assert_eq!(busy.to_string(), key);
-    let owner = error.owner().expect("one of ours");
-    assert_eq!(holder.owner.as_deref(), Some(owner));
-    assert!(owner.starts_with("web-3") && owner.contains("audit_order"), "{owner}");
-    let left = error.free_within().expect("it has a ttl");
-    assert!(left <= LONG_TTL && left > LONG_TTL - ms(20_000), "{left:?}");
-    assert_eq!(*message, None);
-    guard.release().await.expect("released");
-}
-
-#[on(memory, redis, cluster, redlock, both_runtimes)]
-async fn an_empty_label_is_none(backend: &Backend) {
-    let ours = backend.manager_from(LockManager::builder().label("")).await;
-    let theirs = backend.manager().await;
-    let key = backend.key("order:42");
-    let guard = lock(&ours, &key).name("audit_order").acquire().await.expect("free");
-    let error = lock(&theirs, &key).acquire().await.expect_err("held");
-    let owner = error.owner().map(str::to_owned);
-    // Of `host:pid:function`.
+    // An empty label is none: then it is `host:pid`.
     let process = format!(":{}:audit_order", std::process::id());
-    assert!(owner.as_ref().is_some_and(|owner| owner.ends_with(&process)), "{owner:?}");
-    guard.release().await.expect("released");
-}
-
-#[on(memory, redis, cluster, redlock, both_runtimes)]
-async fn busy_shows_the_message(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
-    let guard = lock(&ours, &key).acquire().await.expect("free");
-    let text = "order 42 is being audited";
-    let error = lock(&theirs, &key).message(text).acquire().await.expect_err("held");
-    assert!(error.to_string().contains(text), "{error}");
-    let LockError::Busy { message, .. } = error else { panic!("not busy: {error}") };
-    assert_eq!(message.as_deref(), Some(text));
-    guard.release().await.expect("released");
+    for (label, named) in [("web-3", "web-3:audit_order"), ("", &*process)] {
+        let ours = backend.manager_from(LockManager::builder().label(label)).await;
+        let (theirs, key) = (backend.manager().await, backend.key("order:42"));
+        let guard = lock(&ours, &key).name("audit_order").acquire().await.expect("free");
+        let error = lock(&theirs, &key).acquire().await.expect_err("held");
+        let LockError::Busy { key: busy, message, holder, .. } = &error else {
+            panic!("not busy: {error}");
+        };
+        assert_eq!((busy.to_string(), message), (key, &None));
+        let owner = error.owner().expect("one of ours");
+        assert_eq!(holder.owner.as_deref(), Some(owner));
+        assert!(owner.starts_with(label) && owner.ends_with(named), "{owner}");
+        let left = error.free_within().expect("it has a ttl");
+        assert!(left <= LONG_TTL && left > LONG_TTL - ms(20_000), "{left:?}");
+        guard.release().await.expect("released");
+    }
 }
 
 #[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn no_error_shows_the_random_part_of_a_token(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let error = lock(&theirs, &key).acquire().await.expect_err("held");
     for text in [error.to_string(), format!("{error:?}"), format!("{guard:?}"), format!("{ours:?}")]
@@ -182,8 +121,6 @@ async fn bodies_of_many_managers_never_overlap(backend: &Backend) {
             }
         });
     }
-    while let Some(task) = tasks.join_next().await {
-        task.expect("no overlap");
-    }
+    tasks.join_all().await;
     assert!(done.load(SeqCst) > 0);
 }

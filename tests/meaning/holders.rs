@@ -118,7 +118,7 @@ async fn a_note_is_no_part_of_label_or_token(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, both_runtimes)]
 async fn the_holder_stays_beside_a_message(backend: &Backend) {
     let ours = backend.manager_from(builder().label("web-3")).await;
     let key = backend.key("order:42");
@@ -135,8 +135,7 @@ async fn the_holder_stays_beside_a_message(backend: &Backend) {
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_holder_that_did_not_wait_shows_since_when_it_holds(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let before = SystemTime::now() - Duration::from_secs(1);
     let guard = lock(&manager, &key).acquire().await.expect("free");
     let error = refused(lock(&manager, &key)).await;

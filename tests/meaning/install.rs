@@ -51,14 +51,6 @@ async fn the_installed_manager_locks_an_annotated_function() {
     assert_eq!(SERVER.admin().get("audit:1"), None);
 }
 
-#[tokio::test]
-async fn a_second_test_shares_the_installed_manager() {
-    LazyLock::force(&SERVER);
-    for _ in 0..3 {
-        assert_eq!(audit(2).await, Ok(2));
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_multi_thread_test_shares_the_installed_manager() {
     LazyLock::force(&SERVER);

@@ -12,8 +12,7 @@ use crate::{LONG_TTL, Locked, lock, ms};
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_ttl_outside_of_its_bounds_is_refused(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let day = Duration::from_secs(24 * 60 * 60);
     let bad = [Duration::ZERO, Duration::from_nanos(1), ms(49), day + ms(1), Duration::MAX];
     for bad in bad {
@@ -28,8 +27,7 @@ async fn a_ttl_outside_of_its_bounds_is_refused(backend: &Backend) {
 
 #[on(memory, redis, both_runtimes)]
 async fn a_ttl_at_its_bounds_is_accepted(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for good in [ms(50), Duration::from_secs(24 * 60 * 60)] {
         let guard = Lock::new(&*key).ttl(good).manager(&manager).acquire().await;
         guard.expect("a good ttl").release().await.expect("released");
@@ -87,8 +85,7 @@ async fn a_refused_lock_runs_no_body(backend: &Backend) {
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn locks_that_are_never_run_leave_nothing(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     drop(lock(&manager, &key));
     drop(lock(&manager, &key).acquire());
     drop(lock(&manager, &key).run(async { Locked::Ok(()) }));
@@ -113,8 +110,7 @@ async fn the_longest_and_the_shortest_timeout_can_be_waited_for(backend: &Backen
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn an_async_lock_outside_of_a_runtime_is_refused(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let asked = on_a_plain_thread(move || {
         futures::executor::block_on(lock(&manager, &key).acquire()).map(drop)
     });

@@ -7,8 +7,7 @@ use crate::{Failure, Locked, lock, ms};
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_skipped_body_is_nothing_in_every_return_type(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("job");
+    let (ours, theirs, key) = backend.two_managers("job").await;
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let mut runs = 0;
 
@@ -35,8 +34,7 @@ async fn a_skipped_body_is_nothing_in_every_return_type(backend: &Backend) {
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_body_that_is_not_skipped_gives_its_value(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("job");
+    let (manager, key) = (backend.manager().await, backend.key("job"));
     let mut runs = 0;
     lock(&manager, &key).skip_when_busy().run(async { runs += 1 }).await;
     assert_eq!(runs, 1);
@@ -65,8 +63,7 @@ async fn skip_does_not_hide_other_errors(backend: &Backend) {
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_lock_error_becomes_the_callers_own_error(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let guard = lock(&ours, &key).acquire().await.expect("free");
     let typed: Result<(), Failure> = lock(&theirs, &key).run(async { Ok(()) }).await;
     assert!(matches!(typed, Err(Failure::Lock(LockError::Busy { .. }))), "{typed:?}");
@@ -97,8 +94,7 @@ impl LockOutcome for Answer {
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_custom_return_type_decides_for_itself(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     assert_eq!(lock(&theirs, &key).run(async { Answer::Done }).await, Answer::Done);
     let guard = lock(&ours, &key).acquire().await.expect("free");
     assert_eq!(lock(&theirs, &key).run(async { Answer::Done }).await, Answer::Later);
@@ -111,8 +107,7 @@ async fn a_custom_return_type_decides_for_itself(backend: &Backend) {
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_skippable_value_that_comes_after_the_loss_is_not_given(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("job");
+    let (manager, key) = (backend.manager().await, backend.key("job"));
     let short = || Lock::new(&*key).ttl(ms(60)).manager(&manager);
     let option = short().skip_when_busy().run(async { late(Some(7)) }).await;
     assert_eq!(option, None);
@@ -130,22 +125,12 @@ fn late<T>(value: T) -> T {
     value
 }
 
-/// Only where an error cannot be carried it is logged instead.
+/// Four types can be skipped. Only where an error cannot be carried it is logged instead.
 #[test]
-fn the_types_that_carry_no_error_are_named() {
+fn the_types_that_can_be_skipped_say_which_of_them_carry_no_error() {
     fn carries<T: SkipOutcome>() -> bool {
         T::CARRIES_ERRORS
     }
     assert!(!carries::<()>() && !carries::<Option<u32>>());
     assert!(carries::<Locked<()>>() && carries::<Locked<Option<u32>>>());
-}
-
-/// The four types that can be skipped, checked by the compiler.
-#[test]
-fn the_standard_types_can_be_skipped() {
-    fn skippable<T: SkipOutcome>() {}
-    skippable::<()>();
-    skippable::<Option<u32>>();
-    skippable::<Locked<()>>();
-    skippable::<Locked<Option<u32>>>();
 }

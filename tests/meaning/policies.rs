@@ -42,8 +42,7 @@ async fn a_lease_is_that_of_the_policy_or_of_the_argument(backend: &Backend) {
 
 #[on(memory, redis, slots, cluster, redlock)]
 async fn a_call_waits_as_its_policy_says(backend: &Backend) {
-    let (manager, rival) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (manager, rival, key) = backend.two_managers("order:42").await;
     let held = lock(&rival, &key).acquire().await.expect("free");
     assert!(matches!(assign(&manager, &key).await, Err(LockError::Busy { .. })));
     let mut waiting = tokio::spawn(audit(manager.clone(), key.clone()));
@@ -61,8 +60,7 @@ async fn job(manager: &LockManager, key: &str) -> Option<u32> {
 
 #[on(memory, redis, redlock)]
 async fn a_key_is_kept_as_its_policy_says(backend: &Backend) {
-    let (manager, other) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("job");
+    let (manager, other, key) = backend.two_managers("job").await;
     assert_eq!(job(&manager, &key).await, Some(7));
     assert_eq!(job(&other, &key).await, None);
     backend.becomes_free(&key, TEST_TIMEOUT).await;
@@ -70,8 +68,7 @@ async fn a_key_is_kept_as_its_policy_says(backend: &Backend) {
 
 #[on(memory, redis)]
 async fn by_hand_what_follows_a_policy_wins(backend: &Backend) {
-    let (manager, rival) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (manager, rival, key) = backend.two_managers("order:42").await;
     let held = lock(&rival, &key).policy(ORDERS).ttl(ms(30_000)).acquire().await.expect("free");
     assert!(held.remaining() <= ms(30_000), "{:?}", held.remaining());
     let late = lock(&manager, &key).policy(ORDERS).wait(ms(20)).acquire().await;
