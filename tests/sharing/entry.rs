@@ -7,8 +7,7 @@ use crate::{held, is_busy, lock, released};
 
 #[on(memory, redis, slots, cluster, both_runtimes)]
 async fn shared_holders_are_beside_each_other_and_never_beside_an_exclusive_one(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let one = held(lock(&ours, &key).shared()).await;
     let other = held(lock(&theirs, &key).shared()).await;
     let again = held(lock(&ours, &key).shared()).await;
@@ -21,7 +20,6 @@ async fn shared_holders_are_beside_each_other_and_never_beside_an_exclusive_one(
         is_busy(lock(&ours, &key).shared()).await && is_busy(lock(&theirs, &key).shared()).await
     );
     released([exclusive]).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis, slots, cluster, both_runtimes)]
@@ -40,13 +38,11 @@ async fn as_many_hold_a_key_as_there_are_permits(backend: &Backend) {
     assert!(is_busy(permit(0)).await);
     released(guards).await;
     released([held(lock(&managers[0], &key)).await]).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis)]
 async fn each_caller_is_let_in_by_its_own_number_of_permits(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("printer");
+    let (manager, key) = (backend.manager().await, backend.key("printer"));
     let mut guards = vec![held(lock(&manager, &key).permits(2)).await];
     guards.push(held(lock(&manager, &key).permits(2)).await);
     assert!(is_busy(lock(&manager, &key).permits(2)).await);
@@ -54,13 +50,11 @@ async fn each_caller_is_let_in_by_its_own_number_of_permits(backend: &Backend) {
     assert!(is_busy(lock(&manager, &key).permits(3)).await);
     guards.push(held(lock(&manager, &key).shared()).await);
     released(guards).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis)]
 async fn a_single_permit_is_an_exclusive_lock(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("printer");
+    let (manager, key) = (backend.manager().await, backend.key("printer"));
     let guard = held(lock(&manager, &key).permits(1)).await;
     assert!(is_busy(lock(&manager, &key).permits(1)).await);
     assert!(is_busy(lock(&manager, &key).permits(2)).await);
@@ -86,8 +80,7 @@ async fn a_refused_caller_is_told_a_holder_and_when_a_permit_is_free(backend: &B
 
 #[on(memory, redis)]
 async fn blocking_callers_share_a_lock(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let shared = lock(&manager, &key).shared();
     let here = held(shared.clone()).await;
     let guard = on_a_plain_thread(move || shared.acquire_blocking()).await.expect("shared");

@@ -1,11 +1,10 @@
 //! Programs that know only `SET NX PX` stay outside while a lock is shared, and the other way
 //! round.
 
-use lockmacro_runtime::LockManager;
 use lockmacro_tests::Server;
 use lockmacro_tests::queue::Queue;
 
-use crate::{LONG_TTL, held, is_busy, lock, ms, released, soon, waiting};
+use crate::{LONG_TTL, held, is_busy, lock, manager, ms, released, soon, waiting};
 
 const KEY: &str = "order:42";
 
@@ -13,7 +12,7 @@ const KEY: &str = "order:42";
 async fn another_program_is_refused_until_the_last_lease_is_over() {
     let server = Server::start();
     let mut admin = server.admin();
-    let manager = LockManager::connect(&server.url()).await.expect("the server is there");
+    let manager = manager(&server).await;
     let mut set = || admin.ask::<Option<String>>(&["SET", KEY, "other", "NX", "PX", "60000"]);
     let long = held(lock(&manager, KEY).shared()).await;
     let brief = held(lock(&manager, KEY).permits(3).ttl(ms(1_000))).await;
@@ -33,7 +32,7 @@ async fn another_program_is_refused_until_the_last_lease_is_over() {
 async fn nobody_is_let_in_while_another_program_holds_the_lock() {
     let server = Server::start();
     let mut admin = server.admin();
-    let manager = LockManager::connect(&server.url()).await.expect("the server is there");
+    let manager = manager(&server).await;
     admin.ask::<()>(&["SET", KEY, "other", "PX", "60000"]);
     assert!(is_busy(lock(&manager, KEY).shared()).await);
     assert!(is_busy(lock(&manager, KEY).permits(9)).await);

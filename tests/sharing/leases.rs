@@ -8,12 +8,11 @@ use lockmacro_tests::times::PUSHED;
 use lockmacro_tests::{Backend, Server, eventually, on, on_a_plain_thread};
 use tokio::time::timeout;
 
-use crate::{LONG_TTL, TEST_TIMEOUT, held, is_busy, lock, ms, released, soon, waiting};
+use crate::{LONG_TTL, TEST_TIMEOUT, held, is_busy, lock, manager, ms, released, soon, waiting};
 
 #[on(memory, redis, cluster)]
 async fn the_permit_of_a_dead_holder_is_free_when_its_lease_ends(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("printer");
+    let (ours, theirs, key) = backend.two_managers("printer").await;
     let living = held(lock(&ours, &key).permits(2)).await;
     // As of a process that was killed: nobody renews or releases it.
     mem::forget(held(lock(&ours, &key).permits(2).ttl(ms(1_000))).await);
@@ -21,13 +20,11 @@ async fn the_permit_of_a_dead_holder_is_free_when_its_lease_ends(backend: &Backe
     let next = soon(waiting(&theirs, &key).permits(2).acquire()).await;
     assert!(living.is_held() && is_busy(lock(&theirs, &key).permits(2)).await);
     released([living, next]).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis)]
 async fn an_exclusive_waiter_waits_for_the_last_lease_only(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     for ttl in [ms(300), ms(900), ms(600)] {
         mem::forget(held(lock(&ours, &key).shared().ttl(ttl)).await);
     }
@@ -35,13 +32,11 @@ async fn an_exclusive_waiter_waits_for_the_last_lease_only(backend: &Backend) {
     released([soon(waiting(&theirs, &key).acquire()).await]).await;
     // Less what passed before the clock here began.
     assert!(start.elapsed() > ms(600), "{:?}", start.elapsed());
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis, slots, cluster)]
 async fn a_shared_lease_is_renewed(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let ttl = ms(600);
     let renewed = held(Lock::new(&*key).shared().ttl(ttl).renew().manager(&ours)).await;
     let brief = held(lock(&theirs, &key).shared().ttl(ttl)).await;
@@ -51,13 +46,11 @@ async fn a_shared_lease_is_renewed(backend: &Backend) {
     assert!(is_busy(lock(&theirs, &key)).await);
     released([renewed]).await;
     assert!(backend.is_free(&key).await);
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis)]
 async fn a_shared_lease_is_extended(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let guard = held(lock(&manager, &key).shared().ttl(ms(2_000))).await;
     guard.extend(LONG_TTL).await.expect("still held");
     assert!(guard.remaining() > LONG_TTL / 2);
@@ -68,8 +61,7 @@ async fn a_shared_lease_is_extended(backend: &Backend) {
 
 #[on(memory, redis, slots)]
 async fn every_fence_is_larger_than_all_before_whatever_the_mode(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut fences = Vec::new();
     for _ in 0..3 {
         let mut guards = Vec::new();
@@ -92,13 +84,11 @@ async fn every_fence_is_larger_than_all_before_whatever_the_mode(backend: &Backe
     }
     assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{fences:?}");
     backend.forget_fences();
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis, slots)]
 async fn shared_waiters_that_are_let_in_together_have_fences_of_their_own(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);
     let (writer, first) = lock(&ours, &key).acquire_fenced().await.expect("free");
     let mut readers = Vec::new();
@@ -118,21 +108,18 @@ async fn shared_waiters_that_are_let_in_together_have_fences_of_their_own(backen
 
 #[on(memory, redis, slots)]
 async fn min_hold_keeps_a_permit(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("printer");
+    let (manager, key) = (backend.manager().await, backend.key("printer"));
     let brief = lock(&manager, &key).permits(2).min_hold(ms(1_000));
     released([held(brief).await]).await;
     let other = held(lock(&manager, &key).permits(2)).await;
     assert!(is_busy(lock(&manager, &key).permits(2)).await, "it is kept");
     let next = soon(waiting(&manager, &key).permits(2).acquire()).await;
     released([other, next]).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis, slots)]
 async fn a_waiter_learns_when_a_kept_permit_is_free(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("printer");
+    let (ours, theirs, key) = backend.two_managers("printer").await;
     let mut queue = Queue::of(backend, &key);
     let kept = held(lock(&ours, &key).permits(2).min_hold(ms(300))).await;
     let other = held(lock(&ours, &key).permits(2)).await;
@@ -141,26 +128,22 @@ async fn a_waiter_learns_when_a_kept_permit_is_free(backend: &Backend) {
     released([kept]).await;
     let next = timeout(ms(300) + PUSHED, waiter).await.expect("when it is free").expect("let in");
     released([other, next]).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis)]
 async fn a_dropped_guard_gives_its_permit_back(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("printer");
+    let (manager, key) = (backend.manager().await, backend.key("printer"));
     let permit = lock(&manager, &key).permits(2);
     let kept = held(permit.clone()).await;
     drop(held(permit.clone()).await);
     released([soon(permit.wait_forever().acquire()).await, kept]).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis)]
 async fn a_permit_that_is_released_in_the_background_is_free_for_the_next_caller(
     backend: &Backend,
 ) {
-    let manager = backend.manager().await;
-    let key = backend.key("printer");
+    let (manager, key) = (backend.manager().await, backend.key("printer"));
     let permit = lock(&manager, &key).permits(2).release_in_background();
     let kept = held(permit.clone()).await;
     for _ in 0..20 {
@@ -168,15 +151,13 @@ async fn a_permit_that_is_released_in_the_background_is_free_for_the_next_caller
     }
     released([kept]).await;
     backend.becomes_free(&key, TEST_TIMEOUT).await;
-    backend.keeps_nothing().await;
 }
 
 /// The release is sent again then, after the next caller's first request.
 #[tokio::test]
 async fn a_permit_is_free_for_the_next_caller_when_the_server_has_forgotten_how_to_release_it() {
     let server = Server::start();
-    let manager =
-        lockmacro_runtime::LockManager::connect(&server.url()).await.expect("the server is there");
+    let manager = manager(&server).await;
     let permit = lock(&manager, "printer").permits(2).release_in_background();
     for _ in 0..100 {
         server.admin().ask::<()>(&["SCRIPT", "FLUSH"]);
@@ -192,8 +173,7 @@ async fn a_permit_is_free_for_the_next_caller_when_the_server_has_forgotten_how_
 #[tokio::test]
 async fn holders_learn_that_another_program_has_deleted_their_key() {
     let server = Server::start();
-    let manager =
-        lockmacro_runtime::LockManager::connect(&server.url()).await.expect("the server is there");
+    let manager = manager(&server).await;
     let renewed = |key| Lock::new(key).shared().ttl(ms(600)).renew().manager(&manager);
     let (one, other) = (held(renewed("order:42")).await, held(renewed("order:42")).await);
     server.admin().ask::<()>(&["DEL", "order:42"]);
@@ -215,8 +195,7 @@ async fn thousands_of_dead_holders_leave_no_permit_behind(backend: &Backend) {
     const PERMITS: u32 = 100;
     let holders = std::env::var("SHARING_HOLDERS")
         .map_or(5_000, |holders| holders.parse().expect("a number"));
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("printer");
+    let (ours, theirs, key) = backend.two_managers("printer").await;
     for _ in 0..holders {
         // Waits for a dead one's lease where all permits are held.
         let permit = lock(&ours, &key).permits(PERMITS).ttl(ms(50)).wait_forever();
@@ -229,33 +208,29 @@ async fn thousands_of_dead_holders_leave_no_permit_behind(backend: &Backend) {
     }
     assert!(is_busy(lock(&theirs, &key).permits(PERMITS)).await);
     released(guards).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis)]
 async fn a_shutdown_waits_for_shared_holders_and_refuses_shared_waiters(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);
     let shared = held(lock(&ours, &key).shared()).await;
     let exclusive = queue.join(waiting(&theirs, &key).acquire()).await;
     let waiter = queue.join(waiting(&ours, &key).shared().acquire()).await;
-    let (ended, refused, end) = tokio::join!(ours.shutdown(TEST_TIMEOUT), waiter, async {
+    let (ended, refused) = tokio::join!(ours.shutdown(TEST_TIMEOUT), async {
         // Only the waiter ends at once.
-        tokio::time::sleep(ms(50)).await;
-        shared.release().await
+        let refused = waiter.await;
+        shared.release().await.expect("still held");
+        refused
     });
-    end.expect("still held");
     ended.expect("all was released");
     assert!(matches!(refused, Err(LockError::ShutDown { held: 0 })), "{refused:?}");
     released([soon(exclusive).await]).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis)]
 async fn a_blocking_waiter_is_let_in_with_the_others(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let exclusive = held(lock(&ours, &key)).await;
     let waits = [waiting(&theirs, &key).shared(), waiting(&theirs, &key).shared()];
     let waits = waits.map(|wait| {
@@ -271,5 +246,4 @@ async fn a_blocking_waiter_is_let_in_with_the_others(backend: &Backend) {
     for wait in waits {
         wait.await.expect("no panic").expect("let in");
     }
-    backend.keeps_nothing().await;
 }

@@ -1,7 +1,6 @@
 //! Locks that several callers hold at the same time: shared ones, and those with permits.
 
 mod attribute;
-
 mod crowd;
 mod entry;
 mod foreign;
@@ -14,6 +13,7 @@ mod several;
 mod together;
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
+use lockmacro_tests::Server;
 use lockmacro_tests::times::{LONG_TTL, SOON, TEST_TIMEOUT, ms};
 use tokio::time::timeout;
 
@@ -27,6 +27,10 @@ fn lock(manager: &LockManager, key: &str) -> Lock {
 /// A lock that is waited for.
 fn waiting(manager: &LockManager, key: &str) -> Lock {
     lock(manager, key).wait_forever()
+}
+
+async fn manager(server: &Server) -> LockManager {
+    LockManager::connect(&server.url()).await.expect("the server is there")
 }
 
 async fn held(lock: Lock) -> LockGuard {

@@ -14,8 +14,7 @@ fn refused(result: Result<lockmacro_runtime::LockGuard, LockError>, wanted: &str
 
 #[on(memory, redis)]
 async fn a_number_of_permits_out_of_bounds_is_refused(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("printer");
+    let (manager, key) = (backend.manager().await, backend.key("printer"));
     for permits in [0, 10_001, u32::MAX] {
         refused(lock(&manager, &key).permits(permits).acquire().await, "permits", "1 to 10000");
         let several = Lock::many(["a", "b"]).permits(permits).manager(&manager);
@@ -26,8 +25,7 @@ async fn a_number_of_permits_out_of_bounds_is_refused(backend: &Backend) {
 
 #[on(redlock)]
 async fn a_redlock_has_exclusive_locks_only(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("printer");
+    let (manager, key) = (backend.manager().await, backend.key("printer"));
     refused(lock(&manager, &key).shared().acquire().await, "shared", "Redlock");
     refused(lock(&manager, &key).permits(3).acquire().await, "permits", "Redlock");
     released([held(lock(&manager, &key).permits(1)).await]).await;

@@ -16,8 +16,7 @@ const NOT_SERVED: Duration = ms(60);
 
 #[on(memory, redis, slots, cluster, both_runtimes)]
 async fn no_shared_caller_overtakes_an_exclusive_waiter(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);
     let first = held(lock(&ours, &key).shared()).await;
     let exclusive = queue.join(waiting(&theirs, &key).acquire()).await;
@@ -31,7 +30,6 @@ async fn no_shared_caller_overtakes_an_exclusive_waiter(backend: &Backend) {
     assert!(timeout(NOT_SERVED, &mut late).await.is_err(), "beside an exclusive holder");
     released([exclusive]).await;
     released([soon(late).await]).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis, slots, cluster, both_runtimes)]
@@ -54,13 +52,11 @@ async fn all_shared_waiters_at_the_head_are_let_in_together(backend: &Backend) {
     released(guards).await;
     released([soon(writer).await]).await;
     released([soon(late).await]).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis, slots, cluster, both_runtimes)]
 async fn a_permit_that_is_released_is_handed_to_the_first_waiter(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("printer");
+    let (ours, theirs, key) = backend.two_managers("printer").await;
     let mut queue = Queue::of(backend, &key);
     let mut guards =
         vec![held(lock(&ours, &key).permits(2)).await, held(lock(&theirs, &key).permits(2)).await];
@@ -73,13 +69,11 @@ async fn a_permit_that_is_released_is_handed_to_the_first_waiter(backend: &Backe
     released(guards.pop()).await;
     guards.push(soon(second).await);
     released(guards).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis)]
 async fn an_exclusive_waiter_gets_the_lock_while_shared_callers_keep_coming(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut readers = tokio::task::JoinSet::new();
     for _ in 0..4 {
         let reader = waiting(&ours, &key).shared();
@@ -100,13 +94,11 @@ async fn an_exclusive_waiter_gets_the_lock_while_shared_callers_keep_coming(back
     }
     readers.shutdown().await;
     backend.becomes_free(&key, TEST_TIMEOUT).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis)]
 async fn a_dropped_waiter_makes_room_for_those_behind_it(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);
     let reader = held(lock(&ours, &key).shared()).await;
     let writer = queue.join(waiting(&theirs, &key).acquire()).await;
@@ -115,13 +107,11 @@ async fn a_dropped_waiter_makes_room_for_those_behind_it(backend: &Backend) {
     // By a push: its next question is later.
     let late = timeout(PUSHED, late).await.expect("let in at once").expect("let in");
     released([late, reader]).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis, slots, both_runtimes)]
 async fn a_waiter_whose_wait_is_over_leaves_the_queue(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("printer");
+    let (ours, theirs, key) = backend.two_managers("printer").await;
     let guards =
         [held(lock(&ours, &key).permits(2)).await, held(lock(&ours, &key).permits(2)).await];
     let late = lock(&theirs, &key).permits(2).wait(ms(50)).acquire().await.expect_err("held");
@@ -131,13 +121,11 @@ async fn a_waiter_whose_wait_is_over_leaves_the_queue(backend: &Backend) {
     // Nothing was handed to a caller that has left.
     released(guards).await;
     backend.becomes_free(&key, PUSHED).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis)]
 async fn a_dropped_shared_waiter_leaves_nothing(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key("order:42");
+    let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);
     let writer = held(lock(&ours, &key)).await;
     for _ in 0..3 {
@@ -145,5 +133,4 @@ async fn a_dropped_shared_waiter_leaves_nothing(backend: &Backend) {
     }
     released([writer]).await;
     backend.becomes_free(&key, TEST_TIMEOUT).await;
-    backend.keeps_nothing().await;
 }

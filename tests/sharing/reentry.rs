@@ -7,8 +7,7 @@ use crate::{Locked, lock};
 
 #[on(memory, redis)]
 async fn a_shared_lock_joins_an_outer_one(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for outer in
         [lock(&manager, &key), lock(&manager, &key).shared(), lock(&manager, &key).permits(2)]
     {

@@ -4,16 +4,12 @@ use lockmacro_runtime::{Lock, LockError, LockKey, LockManager};
 use lockmacro_tests::times::IN_TIME;
 use lockmacro_tests::{Admin, Server, eventually};
 
-use crate::{LONG_TTL, SOON, held, is_busy, lock, released};
+use crate::{LONG_TTL, SOON, held, is_busy, lock, manager, released};
 
 const KEY: &str = "report";
 const HOLDERS: &str = "lm1:wh:{report}";
 /// Most waiters that one call lets in, as in queue.lua.
 const ENTER_AT_ONCE: u64 = 256;
-
-async fn manager(server: &Server) -> LockManager {
-    LockManager::connect(&server.url()).await.expect("the server is there")
-}
 
 /// Takes this lock as a user who is denied a command after connecting, beside other holders on the
 /// same server, and waits until nothing of it is left. A server before Redis 7 finds out about a

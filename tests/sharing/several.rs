@@ -24,7 +24,6 @@ async fn each_key_has_its_own_mode(backend: &Backend) {
     for key in [&rates, &one, &other] {
         assert!(backend.is_free(key).await);
     }
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis, slots, cluster)]
@@ -40,7 +39,6 @@ async fn a_waiter_for_several_keys_waits_for_those_that_share_one(backend: &Back
     assert!(is_busy(lock(&ours, &rates).shared()).await, "others wait");
     released([reader]).await;
     released([soon(both).await]).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis, slots, cluster)]
@@ -56,13 +54,11 @@ async fn the_fences_of_shared_keys_grow_with_all_others(backend: &Backend) {
     assert!(after[0] > fences[0]);
     released([guard, single]).await;
     backend.forget_fences();
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis)]
 async fn a_key_that_is_named_twice_is_locked_in_its_stricter_mode(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("rates");
+    let (manager, key) = (backend.manager().await, backend.key("rates"));
     let twice = Lock::many([LockKey::from(&*key).shared(), LockKey::from(&*key)]);
     let guard = twice.ttl(LONG_TTL).manager(&manager).acquire().await.expect("free");
     assert!(is_busy(lock(&manager, &key).shared()).await);

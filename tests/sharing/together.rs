@@ -12,22 +12,22 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::{
-    LONG_TTL, Locked, SOON, TEST_TIMEOUT, held, is_busy, lock, ms, released, soon, waiting,
+    LONG_TTL, Locked, SOON, TEST_TIMEOUT, held, is_busy, lock, manager, ms, released, soon, waiting,
 };
 
 const KEY: &str = "order:42";
 
 /// How many scripts were called since the last time.
 fn scripts(admin: &mut Admin) -> u64 {
-    let calls = admin.calls();
+    let calls = admin.count(&["eval", "evalsha"]);
     admin.forget_calls();
-    calls.iter().filter(|(name, _)| name.starts_with("eval")).map(|(_, calls)| calls).sum()
+    calls
 }
 
 /// A server, and a manager whose scripts are loaded.
 async fn served() -> (Server, LockManager) {
     let server = Server::start();
-    let manager = LockManager::connect(&server.url()).await.expect("the server is there");
+    let manager = manager(&server).await;
     let warm = held(lock(&manager, "other").shared()).await;
     let waits = tokio::spawn(waiting(&manager, "other").acquire());
     released([warm]).await;
@@ -42,37 +42,24 @@ async fn stands(backend: &Backend, key: &str) {
     eventually("it waits", TEST_TIMEOUT, stands).await;
 }
 
-/// A hundred readers at once, who wait if they have to or do not, and how many scripts they cost.
-async fn a_hundred(wait: Option<Duration>) -> u64 {
-    let (server, manager) = served().await;
-    let mut admin = server.admin();
-    scripts(&mut admin);
-    let reader = || match wait {
-        Some(wait) => lock(&manager, KEY).shared().wait(wait),
-        None => lock(&manager, KEY).shared(),
-    };
-    let guards = join_all((0..100).map(|_| held(reader()))).await;
-    let entered = scripts(&mut admin);
-    assert!(is_busy(lock(&manager, KEY)).await, "they hold it");
-    scripts(&mut admin);
-    for end in join_all(guards.into_iter().map(LockGuard::release)).await {
-        end.expect("still held");
+#[tokio::test]
+async fn a_hundred_readers_at_once_cost_a_few_commands_whether_they_would_wait_or_not() {
+    for wait in [Duration::ZERO, TEST_TIMEOUT] {
+        let (server, manager) = served().await;
+        let mut admin = server.admin();
+        scripts(&mut admin);
+        let reader = || lock(&manager, KEY).shared().wait(wait);
+        let guards = join_all((0..100).map(|_| held(reader()))).await;
+        let entered = scripts(&mut admin);
+        assert!(is_busy(lock(&manager, KEY)).await, "they hold it");
+        scripts(&mut admin);
+        for end in join_all(guards.into_iter().map(LockGuard::release)).await {
+            end.expect("still held");
+        }
+        let commands = entered + scripts(&mut admin);
+        assert_eq!(admin.get(KEY), None);
+        assert!(commands <= 20, "{commands} for a hundred readers that wait for {wait:?}");
     }
-    let ended = scripts(&mut admin);
-    assert_eq!(admin.get(KEY), None);
-    entered + ended
-}
-
-#[tokio::test]
-async fn a_hundred_readers_at_once_cost_a_few_commands() {
-    let commands = a_hundred(None).await;
-    assert!(commands <= 20, "{commands} for a hundred readers");
-}
-
-#[tokio::test]
-async fn a_hundred_readers_that_would_wait_cost_a_few_commands() {
-    let commands = a_hundred(Some(TEST_TIMEOUT)).await;
-    assert!(commands <= 20, "{commands} for a hundred readers");
 }
 
 #[tokio::test]
@@ -95,8 +82,7 @@ async fn a_hundred_readers_behind_a_writer_enter_by_its_release() {
 
 #[on(memory, redis, slots, cluster, both_runtimes)]
 async fn the_lock_is_free_when_the_last_of_those_who_came_together_has_ended(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key(KEY);
+    let (ours, theirs, key) = backend.two_managers(KEY).await;
     let writer = held(lock(&theirs, &key)).await;
     let readers = (0..6).map(|_| tokio::spawn(waiting(&ours, &key).shared().acquire()));
     let readers: Vec<_> = readers.collect();
@@ -113,13 +99,11 @@ async fn the_lock_is_free_when_the_last_of_those_who_came_together_has_ended(bac
         }
     }
     backend.becomes_free(&key, TEST_TIMEOUT).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis, slots, cluster, both_runtimes)]
 async fn callers_that_give_up_leave_the_lock_to_the_others(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key(KEY);
+    let (ours, theirs, key) = backend.two_managers(KEY).await;
     let writer = held(lock(&theirs, &key)).await;
     let mut readers = vec![tokio::spawn(waiting(&ours, &key).shared().acquire())];
     stands(backend, &key).await;
@@ -136,7 +120,6 @@ async fn callers_that_give_up_leave_the_lock_to_the_others(backend: &Backend) {
     let served = readers.into_iter().map(|reader| async { reader.await.expect("no panic") });
     released(join_all(served.map(soon)).await).await;
     backend.becomes_free(&key, TEST_TIMEOUT).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(memory, redis, cluster)]
@@ -153,13 +136,11 @@ async fn each_of_those_who_came_together_has_a_lease_of_its_own(backend: &Backen
     assert!(is_busy(lock(&theirs, &key)).await);
     drop(guards);
     backend.becomes_free(&key, TEST_TIMEOUT).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(redis, cluster)]
 async fn a_reader_that_is_dropped_leaves_the_lock_to_those_who_came_with_it(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key(KEY);
+    let (ours, theirs, key) = backend.two_managers(KEY).await;
     let shared = || Box::pin(maybe_done(lock(&ours, &key).shared().acquire()));
     let mut readers: Vec<_> = (0..12).map(|_| shared()).collect();
     for reader in &mut readers {
@@ -174,15 +155,13 @@ async fn a_reader_that_is_dropped_leaves_the_lock_to_those_who_came_with_it(back
     }
     released([soon(waiting(&theirs, &key).acquire()).await]).await;
     backend.becomes_free(&key, TEST_TIMEOUT).await;
-    backend.keeps_nothing().await;
 }
 
 #[on(redis, cluster)]
 async fn a_waiting_reader_that_is_not_polled_holds_up_neither_readers_nor_writers(
     backend: &Backend,
 ) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key(KEY);
+    let (ours, theirs, key) = backend.two_managers(KEY).await;
     let writer = held(lock(&theirs, &key)).await;
     let mut readers: Vec<_> =
         (0..4).map(|_| Box::pin(waiting(&ours, &key).shared().acquire())).collect();
@@ -198,7 +177,6 @@ async fn a_waiting_reader_that_is_not_polled_holds_up_neither_readers_nor_writer
     released([next]).await;
     released([soon(last).await]).await;
     backend.becomes_free(&key, TEST_TIMEOUT).await;
-    backend.keeps_nothing().await;
 }
 
 /// A caller without `wait` that came together with one that waits.
@@ -206,8 +184,7 @@ async fn a_waiting_reader_that_is_not_polled_holds_up_neither_readers_nor_writer
 async fn a_caller_that_does_not_wait_is_answered_while_others_wait_for_the_server(
     backend: &Backend,
 ) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key(KEY);
+    let (ours, theirs, key) = backend.two_managers(KEY).await;
     let writer = held(lock(&theirs, &key)).await;
     let mut first = Box::pin(waiting(&ours, &key).shared().acquire());
     assert!(poll!(&mut first).is_pending());
@@ -224,7 +201,6 @@ async fn a_caller_that_does_not_wait_is_answered_while_others_wait_for_the_serve
     let (first, waits) = tokio::join!(soon(first), soon(waits));
     released([first, waits]).await;
     backend.becomes_free(&key, TEST_TIMEOUT).await;
-    backend.keeps_nothing().await;
 }
 
 #[tokio::test]
@@ -255,8 +231,7 @@ async fn a_server_that_fails_keeps_nobody_for_longer_than_it_waits() {
 
 #[on(memory, redis, cluster)]
 async fn threads_that_share_a_key_ask_together(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let key = backend.key(KEY);
+    let (ours, theirs, key) = backend.two_managers(KEY).await;
     let writer = held(lock(&theirs, &key)).await;
     let mut threads = JoinSet::new();
     for _ in 0..6 {
@@ -274,5 +249,4 @@ async fn threads_that_share_a_key_ask_together(backend: &Backend) {
     let end = move || guards.into_iter().try_for_each(|guard| guard.release_blocking());
     tokio::task::spawn_blocking(end).await.expect("no panic").expect("still held");
     eventually("the key is free", TEST_TIMEOUT, async || backend.is_free(&key).await).await;
-    backend.keeps_nothing().await;
 }
