@@ -5,12 +5,11 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockError, LockKey};
 use lockmacro_tests::{Backend, Server, on, on_a_plain_thread};
 
-use crate::{IN_TIME, LONG_TTL, Locked, busy_key, free, keys, lock, many};
+use crate::{IN_TIME, LONG_TTL, Locked, busy_key, free, keys, lock, many, two_managers};
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_lock_on_several_keys_holds_each_of_them(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<3>(backend);
+    let (manager, keys) = (backend.manager().await, keys::<3>(backend));
     let guard = many(&manager, [&keys[2], &keys[0], &keys[1]]).acquire().await.expect("free");
     assert_eq!(free(backend, &keys).await, [false; 3]);
     assert!(guard.remaining() > LONG_TTL * 9 / 10);
@@ -22,8 +21,7 @@ async fn a_lock_on_several_keys_holds_each_of_them(backend: &Backend) {
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn one_busy_key_means_that_none_is_held(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<3>(backend);
+    let (ours, theirs, keys) = two_managers::<3>(backend).await;
     for busy in 0..3 {
         let guard = lock(&theirs, &keys[busy]).acquire().await.expect("free");
         let error = many(&ours, &keys).acquire().await.expect_err("busy");
@@ -55,22 +53,13 @@ async fn the_first_busy_key_is_reported_with_its_holder(backend: &Backend) {
 
 #[on(memory, redis, slots, both_runtimes)]
 async fn keys_that_are_given_twice_count_once(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<2>(backend);
-    let twice = [&keys[1], &keys[0], &keys[1], &keys[0]];
-    let guard = many(&manager, twice).acquire().await.expect("free");
-    assert!(guard.keys().iter().map(LockKey::as_str).eq(&keys));
-    guard.release().await.expect("still held");
-}
-
-#[on(memory, redis, slots, both_runtimes)]
-async fn one_key_given_twice_is_a_lock_on_one(backend: &Backend) {
-    let manager = backend.manager().await;
-    let [key] = keys::<1>(backend);
-    for given in [vec![&key], vec![&key; 3]] {
-        let guard = many(&manager, given).acquire().await.expect("free");
-        assert!(guard.keys().iter().map(LockKey::as_str).eq([&key]));
-        assert!(!backend.is_free(&key).await);
+    let (manager, keys) = (backend.manager().await, keys::<2>(backend));
+    // The places of the keys that are given; the last key is among them.
+    for (given, first) in [(vec![1, 0, 1, 0], 0), (vec![1; 3], 1), (vec![1], 1)] {
+        let lock = many(&manager, given.iter().map(|nth| &keys[*nth]));
+        let guard = lock.acquire().await.expect("free");
+        assert!(guard.keys().iter().map(LockKey::as_str).eq(&keys[first..]), "{given:?}");
+        assert!(!backend.is_free(&keys[1]).await, "{given:?}");
         guard.release().await.expect("still held");
     }
 }
@@ -87,8 +76,7 @@ async fn the_most_keys_are_held_and_released(backend: &Backend) {
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_body_runs_under_all_keys_or_not_at_all(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<2>(backend);
+    let (ours, theirs, keys) = two_managers::<2>(backend).await;
     let held = many(&ours, &keys).run(async { Locked::Ok(free(backend, &keys).await) }).await;
     assert_eq!(held, Ok(vec![false; 2]));
     let _busy = lock(&theirs, &keys[1]).acquire().await.expect("free");
@@ -99,8 +87,7 @@ async fn a_body_runs_under_all_keys_or_not_at_all(backend: &Backend) {
 
 #[on(memory, redis, slots, both_runtimes)]
 async fn a_sync_body_runs_under_all_keys_or_not_at_all(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<2>(backend);
+    let (ours, theirs, keys) = two_managers::<2>(backend).await;
     let held = || {
         let (locks, others) = (ours.clone(), theirs.clone());
         let keys = keys.clone();
@@ -119,8 +106,7 @@ async fn a_sync_body_runs_under_all_keys_or_not_at_all(backend: &Backend) {
 
 #[on(memory, redis, slots, both_runtimes)]
 async fn all_keys_stay_for_the_min_hold(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<2>(backend);
+    let (manager, keys) = (backend.manager().await, keys::<2>(backend));
     let start = std::time::Instant::now();
     let min_hold = Duration::from_millis(400);
     many(&manager, &keys).min_hold(min_hold).run(async { Locked::Ok(()) }).await.expect("free");

@@ -4,7 +4,7 @@ use lockmacro_runtime::LockGuard;
 use lockmacro_tests::{Backend, Polled, drop_after_polls, on};
 use tokio::time::timeout;
 
-use crate::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, keys, lock, many, ms};
+use crate::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, keys, lock, many, ms, two_managers};
 
 /// More polls than any of these futures needs.
 const ENOUGH: usize = 400;
@@ -19,8 +19,7 @@ async fn become_free(backend: &Backend, keys: &[String]) {
 
 #[on(memory, redis, slots, both_runtimes)]
 async fn an_acquire_dropped_at_any_point_leaves_no_key(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<3>(backend);
+    let (manager, keys) = (backend.manager().await, keys::<3>(backend));
     for polls in 0..ENOUGH {
         let polled = drop_after_polls(many(&manager, &keys).acquire(), polls).await;
         let done = matches!(&polled, Polled::Completed(Ok(_)));
@@ -36,8 +35,7 @@ async fn an_acquire_dropped_at_any_point_leaves_no_key(backend: &Backend) {
 /// The middle one of three keys stays held.
 #[on(memory, redis, slots, both_runtimes)]
 async fn a_waiter_dropped_at_any_point_leaves_no_key(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<3>(backend);
+    let (ours, theirs, keys) = two_managers::<3>(backend).await;
     let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
     for polls in 0..ENOUGH {
         let waiter = many(&ours, &keys).wait_forever().acquire();
@@ -55,8 +53,7 @@ async fn a_waiter_dropped_at_any_point_leaves_no_key(backend: &Backend) {
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_waiter_dropped_at_any_point_of_its_grant_leaves_no_key(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<3>(backend);
+    let (ours, theirs, keys) = two_managers::<3>(backend).await;
     for polls in 0..ENOUGH {
         // The last dropped waiter may have asked once more, and is released again.
         let guard = lock(&theirs, &keys[1]).wait(LONG_TTL).acquire().await.expect("free");
@@ -76,8 +73,7 @@ async fn a_waiter_dropped_at_any_point_of_its_grant_leaves_no_key(backend: &Back
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_body_dropped_at_any_point_leaves_no_key(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<3>(backend);
+    let (manager, keys) = (backend.manager().await, keys::<3>(backend));
     for polls in 0..ENOUGH {
         let body = async {
             for _ in 0..5 {
@@ -100,8 +96,7 @@ async fn a_body_dropped_at_any_point_leaves_no_key(backend: &Backend) {
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_release_dropped_at_any_point_leaves_no_key(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<3>(backend);
+    let (manager, keys) = (backend.manager().await, keys::<3>(backend));
     for polls in 0..ENOUGH {
         let guard = many(&manager, &keys).acquire().await.expect("free");
         let polled = drop_after_polls(guard.release(), polls).await;
@@ -111,16 +106,4 @@ async fn a_release_dropped_at_any_point_leaves_no_key(backend: &Backend) {
         }
     }
     panic!("it never completed");
-}
-
-#[on(memory, redis, slots, both_runtimes)]
-async fn a_timeout_around_a_waiter_leaves_no_key(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<3>(backend);
-    let guard = lock(&theirs, &keys[2]).acquire().await.expect("free");
-    let body = many(&ours, &keys).wait(LONG_TTL).run(async { Locked::Ok(()) });
-    timeout(ms(300), body).await.expect_err("it waits");
-    become_free(backend, &keys[..2]).await;
-    guard.release().await.expect("still held");
-    become_free(backend, &keys).await;
 }

@@ -4,20 +4,18 @@ use std::time::Duration;
 
 use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::{LockError, LockManager, LossCause};
-use lockmacro_tests::{Fault, Proxy, Server, eventually};
+use lockmacro_tests::{Fault, Proxy, Server};
 
-use crate::{IN_TIME, LONG_TTL, Locked, busy_key, has_keys, many, ms};
+use crate::{IN_TIME, LONG_TTL, Locked, busy_key, has_keys, impatient, many, ms};
 
 const KEYS: [&str; 3] = ["order:a", "order:b", "order:c"];
 
-fn is_free(server: &Server) -> bool {
-    server.admin().keys().iter().all(|key| key.starts_with("lm1:wf:"))
-}
+const LOST: [Fault; 3] = [Fault::LoseReply, Fault::CutReply, Fault::CutCommand];
 
 /// The answer is lost, or the connection is, after the server has granted all keys.
 #[tokio::test]
 async fn a_grant_whose_answer_is_lost_is_recognised() {
-    for fault in [Fault::LoseReply, Fault::CutReply, Fault::CutCommand] {
+    for fault in LOST {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
         let manager = LockManager::connect(&proxy.url()).await.expect("there");
@@ -27,14 +25,14 @@ async fn a_grant_whose_answer_is_lost_is_recognised() {
         let (guard, fences) = many(&manager, KEYS).acquire_fenced().await.expect("ours");
         assert!(proxy.orders_are_done() && guard.is_held() && fences.len() == 3);
         guard.release().await.expect("still held");
-        let free = || std::future::ready(is_free(&server));
-        eventually("nothing is left", IN_TIME, free).await;
+        // Their fences.
+        has_keys(&mut server.admin(), 3).await;
     }
 }
 
 #[tokio::test]
 async fn a_release_whose_answer_is_lost_leaves_no_key() {
-    for fault in [Fault::LoseReply, Fault::CutReply, Fault::CutCommand] {
+    for fault in LOST {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
         let manager = LockManager::connect(&proxy.url()).await.expect("there");
@@ -49,8 +47,7 @@ async fn a_release_whose_answer_is_lost_leaves_no_key() {
 #[tokio::test]
 async fn a_server_that_accepts_no_writes_is_reported_as_that() {
     let (server, primary) = (Server::start(), Server::start());
-    let manager =
-        LockManager::builder().timeout(ms(600)).connect(&server.url()).await.expect("there");
+    let manager = impatient(&server.url(), ms(600)).await;
     let guard = many(&manager, KEYS).acquire().await.expect("free");
     let mut admin = server.admin();
     admin.ask::<()>(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);

@@ -3,12 +3,11 @@
 use lockmacro_runtime::{Fence, LockError, LockGuard};
 use lockmacro_tests::{Backend, Server, on, on_a_plain_thread};
 
-use crate::{LONG_TTL, Locked, keys, lock, many, until_it_holds};
+use crate::{LONG_TTL, Locked, keys, lock, many, two_managers, until_it_holds};
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn each_key_has_the_fence_of_its_own(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<3>(backend);
+    let (manager, keys) = (backend.manager().await, keys::<3>(backend));
     // In any order, and one of them twice.
     let given = [&keys[2], &keys[0], &keys[1], &keys[2]];
     let (guard, fences) = many(&manager, given).acquire_fenced().await.expect("free");
@@ -22,8 +21,7 @@ async fn each_key_has_the_fence_of_its_own(backend: &Backend) {
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn fences_grow_for_every_caller_and_number_of_keys(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<2>(backend);
+    let (ours, theirs, keys) = two_managers::<2>(backend).await;
     let mut last: [Option<Fence>; 2] = [None, None];
     let mut larger = |nth: usize, fence: Fence| {
         assert!(last[nth].is_none_or(|last| last < fence), "key {nth}: {last:?}, then {fence}");
@@ -43,8 +41,7 @@ async fn fences_grow_for_every_caller_and_number_of_keys(backend: &Backend) {
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_waiter_has_a_fence_for_each_key(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<3>(backend);
+    let (ours, theirs, keys) = two_managers::<3>(backend).await;
     let (guard, before) = many(&theirs, &keys[1..]).acquire_fenced().await.expect("free");
     let waiter = async {
         let (guard, fences) = many(&ours, &keys).wait(LONG_TTL).acquire_fenced().await?;
@@ -61,8 +58,7 @@ async fn a_waiter_has_a_fence_for_each_key(backend: &Backend) {
 
 #[on(memory, redis, slots, both_runtimes)]
 async fn an_inner_lock_has_the_fences_of_the_outer_one(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<3>(backend);
+    let (manager, keys) = (backend.manager().await, keys::<3>(backend));
     let (guard, outer) = many(&manager, &keys).acquire_fenced().await.expect("free");
     let inner = async {
         let (guard, fence) = lock(&manager, &keys[1]).acquire_fenced().await?;
@@ -87,8 +83,7 @@ async fn an_inner_lock_has_the_fences_of_the_outer_one(backend: &Backend) {
 
 #[on(memory, redis, both_runtimes)]
 async fn a_sync_caller_has_a_fence_for_each_key(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<2>(backend);
+    let (manager, keys) = (backend.manager().await, keys::<2>(backend));
     let given = keys.clone();
     let (guard, fences) =
         on_a_plain_thread(move || many(&manager, &given).acquire_fenced_blocking().expect("free"))
@@ -99,21 +94,19 @@ async fn a_sync_caller_has_a_fence_for_each_key(backend: &Backend) {
 }
 
 /// The fences of one grant are mostly equal, so here one counter is ahead.
-#[tokio::test]
-async fn a_fence_is_counted_from_its_own_keys_last_one() {
-    for backend in [Backend::redis(), Backend::slots().await] {
-        let manager = backend.manager().await;
-        let keys = keys::<2>(&backend);
-        let mut admin = backend.admin().expect("a server");
-        let ahead = 1_u64 << 52;
-        let counter = format!("lm1:wf:{{{}}}", keys[1]);
-        admin.ask::<()>(&["SET", &counter, &ahead.to_string(), "PX", "60000"]);
-        let lock = many(&manager, [&keys[1], &keys[0]]);
-        let (guard, fences) = lock.acquire_fenced().await.expect("free");
-        assert_eq!(u64::from(fences[0]), ahead + 1);
-        assert!(u64::from(fences[1]) < ahead);
-        guard.release().await.expect("still held");
-    }
+#[on(redis, slots)]
+async fn a_fence_is_counted_from_its_own_keys_last_one(backend: &Backend) {
+    let (manager, keys) = (backend.manager().await, keys::<2>(backend));
+    let mut admin = backend.admin().expect("a server");
+    let ahead = 1_u64 << 52;
+    let counter = format!("lm1:wf:{{{}}}", keys[1]);
+    admin.ask::<()>(&["SET", &counter, &ahead.to_string(), "PX", "60000"]);
+    let lock = many(&manager, [&keys[1], &keys[0]]);
+    let (guard, fences) = lock.acquire_fenced().await.expect("free");
+    assert_eq!(u64::from(fences[0]), ahead + 1);
+    assert!(u64::from(fences[1]) < ahead);
+    guard.release().await.expect("still held");
+    backend.forget_fences();
 }
 
 /// Without `fence` there is no counter.

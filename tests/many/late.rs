@@ -1,12 +1,10 @@
 //! Requests that reach the server late, when something else has been said meanwhile.
 
-use std::time::Instant;
-
 use lockmacro_runtime::LockManager;
 use lockmacro_tests::{Call, Fault, Proxy, Server, queue_of};
 use tokio::time::timeout;
 
-use crate::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, lock, many, ms};
+use crate::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, impatient, lock, many, ms, waits_until};
 
 /// Keys that are held while the caller waits for another key are requested with a short ttl, and
 /// confirmed with the whole one.
@@ -14,9 +12,8 @@ use crate::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, lock, many, ms};
 async fn a_late_request_for_a_part_does_not_shorten_what_was_confirmed() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
-    let ours = LockManager::builder().timeout(ms(1_200)).connect(&proxy.url()).await;
-    let (ours, theirs) = (ours.expect("there"), LockManager::connect(&server.url()).await);
-    let theirs = theirs.expect("there");
+    let ours = impatient(&proxy.url(), ms(1_200)).await;
+    let theirs = LockManager::connect(&server.url()).await.expect("there");
     // All scripts are loaded.
     let busy = lock(&theirs, "order:b").ttl(ms(300)).acquire().await.expect("free");
     let all = many(&ours, ["order:a", "order:b"]).wait(LONG_TTL).run(async { Locked::Ok(()) });
@@ -30,11 +27,7 @@ async fn a_late_request_for_a_part_does_not_shorten_what_was_confirmed() {
     proxy.on_next_call(joins, Fault::HoldCommand(ms(2_500)));
     let mut waiter = Box::pin(many(&ours, ["order:a", "order:b"]).wait(LONG_TTL).acquire());
     let mut admin = server.admin();
-    let start = Instant::now();
-    while admin.get("order:a").is_none() {
-        timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
-        assert!(start.elapsed() < IN_TIME, "the first key is not held");
-    }
+    waits_until("it holds the first key", &mut waiter, || admin.get("order:a").is_some()).await;
     busy.release().await.expect("still held");
     let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
     proxy.held_commands_arrive().await;
@@ -51,17 +44,10 @@ async fn a_late_request_for_a_part_does_not_shorten_what_was_confirmed() {
 async fn a_late_request_does_not_shorten_what_was_extended() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
-    let ours = LockManager::builder().timeout(ms(1_200)).connect(&proxy.url()).await;
-    let ours = ours.expect("there");
-    for several in [false, true] {
-        let acquire = async || {
-            if several {
-                let lock = many(&ours, ["order:a", "order:b"]).ttl(CONFIRM_WINDOW);
-                lock.acquire_fenced().await.expect("free").0
-            } else {
-                lock(&ours, "order:a").ttl(CONFIRM_WINDOW).acquire_fenced().await.expect("free").0
-            }
-        };
+    let ours = impatient(&proxy.url(), ms(1_200)).await;
+    for lock in [lock(&ours, "order:a"), many(&ours, ["order:a", "order:b"])] {
+        let lock = lock.ttl(CONFIRM_WINDOW);
+        let acquire = async || lock.clone().acquire_fenced().await.expect("free").0;
         // The script is loaded.
         acquire().await.release().await.expect("still held");
         proxy.on_next("EVALSHA", Fault::HoldCommand(ms(1_500)));
@@ -84,25 +70,24 @@ async fn a_late_request_does_not_shorten_what_was_extended() {
 async fn a_late_release_does_not_release_a_newer_acquisition() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
-    let ours = LockManager::builder().timeout(ms(1_200)).connect(&proxy.url()).await;
-    let (ours, theirs) = (ours.expect("there"), LockManager::connect(&server.url()).await);
-    let theirs = theirs.expect("there");
+    let ours = impatient(&proxy.url(), ms(1_200)).await;
+    let theirs = LockManager::connect(&server.url()).await.expect("there");
     let all = ["order:a", "order:b"];
     // The scripts are loaded.
     many(&ours, all).run(async { Locked::Ok(()) }).await.expect("free");
     let busy = lock(&theirs, "order:b").acquire().await.expect("free");
     let mut waiter = Box::pin(many(&ours, all).ttl(ms(3_000)).wait(LONG_TTL).acquire());
     let mut admin = server.admin();
-    while admin.ask::<u64>(&["EXISTS", "lm1:wq:{order:b}"]) == 0 {
-        timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
-    }
+    let queue = queue_of("order:b");
+    waits_until("it is in the queue", &mut waiter, || admin.ask(&["EXISTS", &queue])).await;
     // It is noticed by a renewal, which names the key alone; the release names its line.
     let token = admin.get("order:a");
     admin.ask::<()>(&["DEL", "order:a"]);
     proxy.on_next(&queue_of("order:a"), Fault::HoldCommand(ms(2_500)));
-    while !proxy.orders_are_done() || admin.get("order:a").is_none() {
-        timeout(ms(5), &mut waiter).await.expect_err("the second is busy");
-    }
+    waits_until("it has begun again", &mut waiter, || {
+        proxy.orders_are_done() && admin.get("order:a").is_some()
+    })
+    .await;
     assert_ne!(admin.get("order:a"), token, "the release may still arrive");
     busy.release().await.expect("still held");
     let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");

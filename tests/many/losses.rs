@@ -11,32 +11,22 @@ use crate::{IN_TIME, LONG_TTL, Locked, become_free, free, has_keys, keys, many, 
 const TTL: Duration = Duration::from_millis(1_200);
 
 #[on(memory, redis, slots, both_runtimes)]
-async fn all_keys_are_renewed_together(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<3>(backend);
+async fn all_keys_are_renewed_or_extended_together(backend: &Backend) {
+    let (manager, keys) = (backend.manager().await, keys::<6>(backend));
+    let extended = many(&manager, &keys[..3]).ttl(TTL).acquire().await.expect("free");
+    extended.extend(LONG_TTL).await.expect("still held");
     let body = async {
         tokio::time::sleep(TTL * 3 / 2).await;
         Locked::Ok(free(backend, &keys).await)
     };
-    let free = many(&manager, &keys).ttl(TTL).renew().run(body).await;
-    assert_eq!(free, Ok(vec![false; 3]));
-}
-
-#[on(memory, redis, slots, both_runtimes)]
-async fn all_keys_are_extended_together(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<3>(backend);
-    let guard = many(&manager, &keys).ttl(TTL).acquire().await.expect("free");
-    guard.extend(LONG_TTL).await.expect("still held");
-    tokio::time::sleep(TTL * 3 / 2).await;
-    assert_eq!(free(backend, &keys).await, [false; 3]);
-    guard.release().await.expect("still held");
+    let free = many(&manager, &keys[3..]).ttl(TTL).renew().run(body).await;
+    assert_eq!(free, Ok(vec![false; 6]));
+    extended.release().await.expect("still held");
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
 async fn a_lease_ends_for_all_keys_at_once(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<2>(backend);
+    let (manager, keys) = (backend.manager().await, keys::<2>(backend));
     let body = std::future::pending::<Locked<()>>();
     let error = many(&manager, &keys).ttl(ms(100)).run(body).await.expect_err("lost");
     let LockError::Lost(lost) = &error else { panic!("{error}") };
@@ -60,23 +50,22 @@ fn steal(admin: &mut Admin, key: &str, theft: &[&str]) {
 }
 
 async fn with_each_theft(
-    test: impl AsyncFn(&Backend, &[String; 3], usize, &'static [&'static str]),
+    backend: &Backend,
+    test: impl AsyncFn(&[String; 3], usize, &'static [&'static str]),
 ) {
-    for backend in [Backend::redis(), Backend::slots().await] {
-        for theft in THEFTS {
-            for nth in 0..3 {
-                let keys = keys::<3>(&backend);
-                test(&backend, &keys, nth, theft).await;
-                backend.admin().expect("a server").ask::<()>(&["DEL", &keys[nth]]);
-                backend.keeps_nothing().await;
-            }
+    for theft in THEFTS {
+        for nth in 0..3 {
+            let keys = keys::<3>(backend);
+            test(&keys, nth, theft).await;
+            backend.admin().expect("a server").ask::<()>(&["DEL", &keys[nth]]);
+            backend.keeps_nothing().await;
         }
     }
 }
 
-#[tokio::test]
-async fn a_body_is_stopped_when_one_key_is_taken_and_the_others_are_released() {
-    with_each_theft(async |backend, keys, nth, theft| {
+#[on(redis, slots)]
+async fn a_body_is_stopped_when_one_key_is_taken_and_the_others_are_released(backend: &Backend) {
+    with_each_theft(backend, async |keys, nth, theft| {
         let manager = backend.manager().await;
         let mut admin = backend.admin().expect("a server");
         let body = async {
@@ -97,8 +86,7 @@ async fn a_body_is_stopped_when_one_key_is_taken_and_the_others_are_released() {
 #[tokio::test]
 async fn on_a_redlock_a_key_is_lost_when_a_majority_has_it_no_more() {
     let backend = Backend::redlock();
-    let manager = backend.manager().await;
-    let keys = keys::<3>(&backend);
+    let (manager, keys) = (backend.manager().await, keys::<3>(&backend));
     let mut admins = backend.admins();
     let guard = many(&manager, &keys).acquire().await.expect("free");
     steal(&mut admins[0], &keys[1], &[]);
@@ -110,9 +98,9 @@ async fn on_a_redlock_a_key_is_lost_when_a_majority_has_it_no_more() {
     backend.keeps_nothing().await;
 }
 
-#[tokio::test]
-async fn a_release_that_finds_one_key_gone_says_so_and_releases_the_others() {
-    with_each_theft(async |backend, keys, nth, theft| {
+#[on(redis, slots)]
+async fn a_release_that_finds_one_key_gone_says_so_and_releases_the_others(backend: &Backend) {
+    with_each_theft(backend, async |keys, nth, theft| {
         let manager = backend.manager().await;
         let mut admin = backend.admin().expect("a server");
         let guard = many(&manager, keys).acquire().await.expect("free");
@@ -125,9 +113,9 @@ async fn a_release_that_finds_one_key_gone_says_so_and_releases_the_others() {
     .await;
 }
 
-#[tokio::test]
-async fn an_extension_is_refused_when_one_key_is_gone() {
-    with_each_theft(async |backend, keys, nth, theft| {
+#[on(redis, slots)]
+async fn an_extension_is_refused_when_one_key_is_gone(backend: &Backend) {
+    with_each_theft(backend, async |keys, nth, theft| {
         let manager = backend.manager().await;
         let mut admin = backend.admin().expect("a server");
         let guard = many(&manager, keys).acquire().await.expect("free");
@@ -144,8 +132,7 @@ async fn an_extension_is_refused_when_one_key_is_gone() {
 /// A body on a blocked thread cannot be stopped, and learns of the loss late.
 #[on(redis, slots)]
 async fn the_other_keys_are_kept_for_a_body_that_goes_on(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<2>(backend);
+    let (manager, keys) = (backend.manager().await, keys::<2>(backend));
     let mut admin = backend.admin().expect("a server");
     let guard = many(&manager, &keys).acquire().await.expect("free");
     let lock = many(&manager, &keys[1..]).wait(IN_TIME);
@@ -159,11 +146,9 @@ async fn the_other_keys_are_kept_for_a_body_that_goes_on(backend: &Backend) {
     waits.await.expect("no panic").expect("the second key was released");
 }
 
-#[tokio::test]
-async fn a_body_that_runs_to_its_end_can_see_the_loss() {
-    let backend = Backend::redis();
-    let manager = backend.manager().await;
-    let keys = keys::<2>(&backend);
+#[on(redis)]
+async fn a_body_that_runs_to_its_end_can_see_the_loss(backend: &Backend) {
+    let (manager, keys) = (backend.manager().await, keys::<2>(backend));
     let mut admin = backend.admin().expect("a server");
     let lock = many(&manager, &keys).ttl(TTL).renew().on_lost(OnLost::Error);
     let guard = lock.acquire().await.expect("free");

@@ -18,10 +18,12 @@ mod transfers;
 mod waits;
 
 use std::pin::Pin;
+use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockKey, LockManager};
 use lockmacro_tests::times::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, ms};
 use lockmacro_tests::{Admin, Backend, eventually};
+use tokio::time::timeout;
 
 type Locked<T> = Result<T, LockError>;
 
@@ -38,6 +40,18 @@ fn many<K: Into<LockKey>>(manager: &LockManager, keys: impl IntoIterator<Item = 
 /// Keys in the order of their bytes, `order:a` and so on, in several slots.
 fn keys<const N: usize>(backend: &Backend) -> [String; N] {
     std::array::from_fn(|nth| backend.key(&format!("order:{}", char::from(b'a' + nth as u8))))
+}
+
+/// Managers of two processes, and keys of the test.
+async fn two_managers<const N: usize>(
+    backend: &Backend,
+) -> (LockManager, LockManager, [String; N]) {
+    (backend.manager().await, backend.manager().await, keys(backend))
+}
+
+/// A manager that waits for an answer of the server behind `url` for this long.
+async fn impatient(url: &str, timeout: Duration) -> LockManager {
+    LockManager::builder().timeout(timeout).connect(url).await.expect("the server is there")
 }
 
 /// Which of the keys another process would get now.
@@ -72,7 +86,7 @@ where
     F: Future<Output = Locked<LockGuard>>,
 {
     let mut acquiring = Box::pin(acquiring);
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     loop {
         assert!(futures::poll!(&mut acquiring).is_pending(), "it does not have to wait");
         if !backend.is_free(key).await {
@@ -81,6 +95,24 @@ where
         assert!(start.elapsed() < IN_TIME, "it does not hold {key}");
         tokio::time::sleep(ms(1)).await;
     }
+}
+
+/// Polls a caller, which gets nothing meanwhile, until a condition holds.
+async fn waits_until<F>(claim: &str, waiter: &mut F, mut condition: impl FnMut() -> bool)
+where
+    F: Future + Unpin,
+{
+    let start = Instant::now();
+    while !condition() {
+        assert!(timeout(ms(5), &mut *waiter).await.is_err(), "served before {claim}");
+        assert!(start.elapsed() < IN_TIME, "not in time: {claim}");
+    }
+}
+
+/// Awaits a waiter that must be served, and releases its lock.
+async fn served(waiter: impl Future<Output = Locked<LockGuard>>) {
+    let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
+    guard.release().await.expect("still held");
 }
 
 /// Waits until the server has `count` keys.

@@ -9,15 +9,17 @@ use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, on, spawn_polled};
 use tokio::time::timeout;
 
-use crate::{CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, become_free, keys, lock, many, ms};
+use crate::{
+    CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, become_free, keys, lock, many, ms, served,
+    two_managers,
+};
 
 /// Callers of one key have one place at the store, and each caller of several keys has its own.
 #[on(memory, redis, slots, both_runtimes)]
 async fn callers_of_several_keys_are_served_in_the_order_of_arrival_beside_those_of_one(
     backend: &Backend,
 ) {
-    let manager = backend.manager().await;
-    let keys = keys::<3>(backend);
+    let (manager, keys) = (backend.manager().await, keys::<3>(backend));
     let guard = lock(&manager, &keys[0]).acquire().await.expect("free");
     let (served, mut queue) = (RefCell::new(Vec::new()), Queue::of(backend, &keys[0]));
     let mut waiters = Vec::new();
@@ -43,8 +45,7 @@ async fn callers_of_several_keys_are_served_in_the_order_of_arrival_beside_those
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn callers_of_overlapping_keys_all_have_their_turn(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<4>(backend);
+    let (manager, keys) = (backend.manager().await, keys::<4>(backend));
     let holders = RefCell::new([0; 4]);
     let callers = (0..24).map(|nth| {
         let (manager, holders) = (manager.clone(), &holders);
@@ -75,8 +76,7 @@ async fn callers_of_overlapping_keys_all_have_their_turn(backend: &Backend) {
 /// While it waits for the first key, and for the second one.
 #[on(memory, redis, slots, both_runtimes)]
 async fn a_caller_of_several_keys_that_leaves_lets_the_next_one_have_its_turn(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<2>(backend);
+    let (ours, theirs, keys) = two_managers::<2>(backend).await;
     for held in 0..3 {
         let holder = if held == 2 { &theirs } else { &ours };
         let guard = lock(holder, &keys[held.min(1)]).acquire().await.expect("free");
@@ -102,8 +102,7 @@ async fn a_caller_of_several_keys_that_leaves_lets_the_next_one_have_its_turn(ba
 
 #[on(memory, redis, slots, redlock)]
 async fn a_caller_of_several_keys_that_is_not_polled_holds_up_nobody(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<2>(backend);
+    let (manager, keys) = (backend.manager().await, keys::<2>(backend));
     let guard = lock(&manager, &keys[0]).acquire().await.expect("free");
     let mut sleeper = Box::pin(many(&manager, &keys).wait(LONG_TTL).acquire());
     assert!(poll!(&mut sleeper).is_pending(), "busy");
@@ -111,15 +110,13 @@ async fn a_caller_of_several_keys_that_is_not_polled_holds_up_nobody(backend: &B
     let next = spawn_polled(next).await;
     guard.release().await.expect("still held");
     timeout(IN_TIME, next).await.expect("in time").expect("no panic").expect("served");
-    let guard = timeout(IN_TIME, sleeper).await.expect("in time").expect("free");
-    guard.release().await.expect("still held");
+    served(sleeper).await;
     become_free(backend, &keys).await;
 }
 
 #[on(memory, redis)]
 async fn a_caller_that_waits_for_its_second_key_keeps_its_first_one(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<2>(backend);
+    let (manager, keys) = (backend.manager().await, keys::<2>(backend));
     let guard = lock(&manager, &keys[1]).acquire().await.expect("free");
     let waiter = many(&manager, &keys).wait(LONG_TTL).acquire();
     let waiter = spawn_polled(waiter).await;

@@ -3,12 +3,11 @@
 use lockmacro_runtime::{LockError, LockGuard, LockKey};
 use lockmacro_tests::{Backend, on};
 
-use crate::{Locked, free, keys, lock, many};
+use crate::{Locked, free, keys, lock, many, two_managers};
 
 #[on(memory, redis, both_runtimes)]
-async fn a_part_of_the_held_keys_joins(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<3>(backend);
+async fn a_part_of_the_held_keys_and_each_one_joins(backend: &Backend) {
+    let (manager, keys) = (backend.manager().await, keys::<3>(backend));
     let outer = async {
         for part in [&keys[..], &keys[1..], &keys[..2]] {
             let inner = many(&manager, part.iter().rev()).acquire().await?;
@@ -16,6 +15,14 @@ async fn a_part_of_the_held_keys_joins(backend: &Backend) {
             inner.release().await?;
             assert_eq!(free(backend, &keys).await, [false; 3]);
         }
+        for key in &keys {
+            let inner = lock(&manager, key).acquire().await?;
+            assert!(inner.is_joined());
+            assert_eq!(inner.key().as_str(), key);
+            inner.release().await?;
+            assert_eq!(LockGuard::of(key).expect("held").key().as_str(), key);
+        }
+        assert!(LockGuard::of("another").is_none());
         let within = many(&manager, [&keys[2], &keys[0]]).run(async {
             assert!(LockGuard::current().is_some_and(|guard| guard.keys().len() == 3));
             Locked::Ok(7)
@@ -27,27 +34,8 @@ async fn a_part_of_the_held_keys_joins(backend: &Backend) {
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn one_of_the_held_keys_joins(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<3>(backend);
-    let outer = async {
-        for key in &keys {
-            let inner = lock(&manager, key).acquire().await?;
-            assert!(inner.is_joined());
-            assert_eq!(inner.key().as_str(), key);
-            inner.release().await?;
-            assert_eq!(LockGuard::of(key).expect("held").key().as_str(), key);
-        }
-        assert!(LockGuard::of("another").is_none());
-        Locked::Ok(())
-    };
-    many(&manager, &keys).run(outer).await.expect("free");
-}
-
-#[on(memory, redis, both_runtimes)]
 async fn a_set_that_is_partly_held_is_refused_and_takes_nothing(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<3>(backend);
+    let (manager, keys) = (backend.manager().await, keys::<3>(backend));
     // Whether the key that is missing comes before or after those that are held.
     for missing in 0..3 {
         let held = (0..3).filter(|nth| *nth != missing).map(|nth| &keys[nth]);
@@ -73,8 +61,7 @@ async fn a_set_that_is_partly_held_is_refused_and_takes_nothing(backend: &Backen
 
 #[on(memory, redis, both_runtimes)]
 async fn keys_held_by_two_locks_are_not_joined(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<2>(backend);
+    let (manager, keys) = (backend.manager().await, keys::<2>(backend));
     let inner = async {
         let error = many(&manager, &keys).acquire().await.expect_err("held by two");
         assert!(matches!(error, LockError::InvalidSetting { setting: "keys", .. }), "{error}");
@@ -86,8 +73,7 @@ async fn keys_held_by_two_locks_are_not_joined(backend: &Backend) {
 
 #[on(memory, redis, both_runtimes)]
 async fn other_keys_are_a_lock_of_their_own(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<4>(backend);
+    let (manager, keys) = (backend.manager().await, keys::<4>(backend));
     let outer = async {
         let inner = many(&manager, &keys[2..]).acquire().await?;
         assert!(!inner.is_joined());
@@ -100,8 +86,7 @@ async fn other_keys_are_a_lock_of_their_own(backend: &Backend) {
 
 #[on(memory, redis, both_runtimes)]
 async fn another_managers_keys_are_another_lock(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<2>(backend);
+    let (ours, theirs, keys) = two_managers::<2>(backend).await;
     let outer = many(&ours, &keys).run(async {
         let error = many(&theirs, &keys).acquire().await.expect_err("busy");
         assert!(error.is_busy(), "{error}");
@@ -112,8 +97,7 @@ async fn another_managers_keys_are_another_lock(backend: &Backend) {
 
 #[on(memory, redis, both_runtimes)]
 async fn a_spawned_task_is_outside(backend: &Backend) {
-    let manager = backend.manager().await;
-    let keys = keys::<2>(backend);
+    let (manager, keys) = (backend.manager().await, keys::<2>(backend));
     let (locks, others) = (manager.clone(), keys.clone());
     let outer = many(&manager, &keys).run(async {
         let task = tokio::spawn(async move { many(&locks, &others).acquire().await.map(drop) });

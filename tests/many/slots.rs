@@ -4,15 +4,14 @@ use std::time::{Duration, Instant};
 
 use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::{LockError, LockManager};
-use lockmacro_tests::{Admin, Backend, Fault, Proxy, eventually, queue_of};
+use lockmacro_tests::{Backend, Fault, Proxy, eventually, on, queue_of};
 use tokio::time::timeout;
 
-use crate::{IN_TIME, LONG_TTL, Locked, become_free, busy_key, keys, lock, many, ms};
+use crate::{IN_TIME, LONG_TTL, Locked, become_free, busy_key, impatient, keys, lock, many, ms};
 
 /// A manager with all the time it wants, behind a proxy, that knows of the slots.
 async fn through(proxy: &Proxy, timeout: Duration, keys: &[String]) -> LockManager {
-    let builder = LockManager::builder().timeout(timeout);
-    let manager = builder.connect(&proxy.url()).await.expect("there");
+    let manager = impatient(&proxy.url(), timeout).await;
     many(&manager, keys).wait(LONG_TTL).run(async { Locked::Ok(()) }).await.expect("free");
     manager
 }
@@ -21,10 +20,9 @@ fn is_too_slow(error: &LockError) -> bool {
     matches!(error, LockError::Unavailable { reason: Unavailability::TooSlow, .. })
 }
 
-#[tokio::test]
-async fn the_lease_counts_from_before_the_first_key_was_asked_for() {
-    let backend = Backend::slots().await;
-    let (proxy, keys) = (backend.proxy(), keys::<2>(&backend));
+#[on(slots)]
+async fn the_lease_counts_from_before_the_first_key_was_asked_for(backend: &Backend) {
+    let (proxy, keys) = (backend.proxy(), keys::<2>(backend));
     let manager = through(&proxy, LONG_TTL, &keys).await;
     let (ttl, start) = (ms(10_000), Instant::now());
     proxy.on_next("SET", Fault::DelayReply(ms(600)));
@@ -35,10 +33,9 @@ async fn the_lease_counts_from_before_the_first_key_was_asked_for() {
     guard.release().await.expect("still held");
 }
 
-#[tokio::test]
-async fn keys_that_came_too_slowly_are_released() {
-    let backend = Backend::slots().await;
-    let (proxy, keys) = (backend.proxy(), keys::<3>(&backend));
+#[on(slots)]
+async fn keys_that_came_too_slowly_are_released(backend: &Backend) {
+    let (proxy, keys) = (backend.proxy(), keys::<3>(backend));
     let manager = through(&proxy, LONG_TTL, &keys).await;
     for _ in 0..2 {
         proxy.on_next("SET", Fault::DelayReply(ms(1_100)));
@@ -46,13 +43,11 @@ async fn keys_that_came_too_slowly_are_released() {
     let lock = many(&manager, &keys).ttl(ms(2_000));
     let error = lock.acquire().await.expect_err("the first is over already");
     assert!(proxy.orders_are_done() && is_too_slow(&error), "{error}");
-    backend.keeps_nothing().await;
 }
 
-#[tokio::test]
-async fn a_wait_ends_in_time_where_each_key_takes_long() {
-    let backend = Backend::slots().await;
-    let (proxy, keys) = (backend.proxy(), keys::<24>(&backend));
+#[on(slots)]
+async fn a_wait_ends_in_time_where_each_key_takes_long(backend: &Backend) {
+    let (proxy, keys) = (backend.proxy(), keys::<24>(backend));
     let manager = through(&proxy, ms(4_000), &keys).await;
     // An answer is given a second: so much for what it waits, and as much for the last requests.
     proxy.delay(ms(600));
@@ -62,14 +57,12 @@ async fn a_wait_ends_in_time_where_each_key_takes_long() {
     // For all of them it would be 14 s and more.
     assert!(start.elapsed() < ms(12_000), "after {:?}", start.elapsed());
     proxy.delay(ms(0));
-    backend.keeps_nothing().await;
 }
 
 /// Answers come so slowly that renewals are due long before all keys are held, and every renewal
 /// takes longer than the next key.
-#[tokio::test]
-async fn free_keys_of_many_slots_are_held_while_the_others_are_requested() {
-    let backend = Backend::slots().await;
+#[on(slots)]
+async fn free_keys_of_many_slots_are_held_while_the_others_are_requested(backend: &Backend) {
     let keys: Vec<_> = (0..64).map(|nth| backend.key(&format!("order:{nth}"))).collect();
     let proxy = backend.proxy();
     let manager = through(&proxy, LONG_TTL, &keys).await;
@@ -78,20 +71,15 @@ async fn free_keys_of_many_slots_are_held_while_the_others_are_requested() {
         proxy.on_next(&queue_of(key), Fault::DelayReply(ms(40)));
     }
     let mut admin = backend.admin().expect("a server");
-    let called = |admin: &mut Admin| {
-        let calls = admin.calls();
-        calls.iter().find(|(name, _)| name == "evalsha").map_or(0, |(_, calls)| *calls)
-    };
-    let (before, start, ttl) = (called(&mut admin), Instant::now(), ms(2_500));
+    let (before, start, ttl) = (admin.count(&["evalsha"]), Instant::now(), ms(2_500));
     let waiter = many(&manager, &keys).ttl(ttl).wait(LONG_TTL).acquire();
     let guard = timeout(LONG_TTL, waiter).await.expect("in time").expect("free");
     // Each is asked for and confirmed, and no more of them are renewed than a third of the ttl asks
     // for.
     let thirds = u64::try_from(start.elapsed().as_millis() / (ttl / 3).as_millis()).expect("few");
-    let calls = called(&mut admin) - before;
+    let calls = admin.count(&["evalsha"]) - before;
     assert!(calls <= (thirds + 3) * 64, "{calls} calls in {thirds} thirds of the ttl");
     guard.release().await.expect("still held");
-    backend.keeps_nothing().await;
 }
 
 #[tokio::test]
@@ -110,10 +98,9 @@ async fn a_waiter_that_meets_a_key_that_is_no_lock_releases_the_keys_before_it()
     }
 }
 
-#[tokio::test]
-async fn a_release_does_what_it_can() {
-    let backend = Backend::slots().await;
-    let keys = keys::<3>(&backend);
+#[on(slots)]
+async fn a_release_does_what_it_can(backend: &Backend) {
+    let keys = keys::<3>(backend);
     let mut admin = backend.admin().expect("a server");
     admin.ask::<()>(&["ACL", "SETUSER", "shop", "on", ">pw", "~*", "&*", "+@all"]);
     let manager = LockManager::connect(&backend.url().replace("//", "//shop:pw@")).await;
@@ -134,10 +121,9 @@ async fn a_release_does_what_it_can() {
 
 /// The request for the first key is answered only the second time; the first one arrives when the
 /// key was released, because another one is busy.
-#[tokio::test]
-async fn a_late_request_for_a_key_that_was_released_leaves_no_key() {
-    let backend = Backend::slots().await;
-    let (proxy, keys) = (backend.proxy(), keys::<2>(&backend));
+#[on(slots)]
+async fn a_late_request_for_a_key_that_was_released_leaves_no_key(backend: &Backend) {
+    let (proxy, keys) = (backend.proxy(), keys::<2>(backend));
     let (ours, theirs) = (through(&proxy, ms(1_200), &keys).await, backend.manager().await);
     let busy = lock(&theirs, &keys[1]).acquire().await.expect("free");
     proxy.on_next("SET", Fault::HoldCommand(ms(2_000)));
@@ -146,5 +132,4 @@ async fn a_late_request_for_a_key_that_was_released_leaves_no_key() {
     proxy.held_commands_arrive().await;
     eventually("the first key is free", IN_TIME, || backend.is_free(&keys[0])).await;
     busy.release().await.expect("still held");
-    backend.keeps_nothing().await;
 }

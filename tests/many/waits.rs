@@ -1,23 +1,22 @@
 //! Waiting for several keys: each in its own queue, in one order, holding those before it.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{LockError, LockManager};
-use lockmacro_tests::{Backend, eventually, on, queue_of};
+use lockmacro_tests::queue::{FAR, Queue};
+use lockmacro_tests::{Backend, eventually, on, on_a_plain_thread, queue_of};
 use tokio::time::timeout;
 
 use crate::{
-    CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, become_free, busy_key, free, keys, lock, many, ms,
-    until_it_holds,
+    CONFIRM_WINDOW, IN_TIME, LONG_TTL, Locked, become_free, busy_key, free, impatient, keys, lock,
+    many, ms, served, two_managers, until_it_holds, waits_until,
 };
 
 // There is no queue there, so the first caller is not served first.
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_waiter_gets_all_keys_when_the_last_is_free(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<3>(backend);
+    let (ours, theirs, keys) = two_managers::<3>(backend).await;
     for busy in 0..3 {
         let guard = lock(&theirs, &keys[busy]).acquire().await.expect("free");
         let waiter = many(&ours, &keys).wait(LONG_TTL).acquire();
@@ -33,8 +32,7 @@ async fn a_waiter_gets_all_keys_when_the_last_is_free(backend: &Backend) {
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn each_of_several_busy_keys_is_waited_for(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<4>(backend);
+    let (ours, theirs, keys) = two_managers::<4>(backend).await;
     let mut holders = Vec::new();
     for key in [&keys[0], &keys[2], &keys[3]] {
         holders.push(lock(&theirs, key).acquire().await.expect("free"));
@@ -52,8 +50,7 @@ async fn each_of_several_busy_keys_is_waited_for(backend: &Backend) {
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_waiter_holds_what_is_before_the_busy_key_and_nothing_after_it(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<4>(backend);
+    let (ours, theirs, keys) = two_managers::<4>(backend).await;
     let guard = lock(&theirs, &keys[2]).acquire().await.expect("free");
     let waiter = many(&ours, &keys).wait(LONG_TTL).acquire();
     let waiter = until_it_holds(backend, &keys[1], waiter).await;
@@ -85,8 +82,7 @@ async fn a_wait_in_vain_leaves_nothing_and_says_for_which_key(backend: &Backend)
 
 #[on(memory, redis, slots, both_runtimes)]
 async fn the_lease_of_a_waiter_is_whole(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<2>(backend);
+    let (ours, theirs, keys) = two_managers::<2>(backend).await;
     for ttl in [ms(2_000), LONG_TTL] {
         let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
         let waiter = many(&ours, &keys).ttl(ttl).wait(LONG_TTL).acquire();
@@ -104,8 +100,7 @@ async fn the_lease_of_a_waiter_is_whole(backend: &Backend) {
 
 #[on(memory, redis, slots, both_runtimes)]
 async fn waiters_for_the_same_keys_are_served_in_order(backend: &Backend) {
-    let theirs = backend.manager().await;
-    let keys = keys::<3>(backend);
+    let (theirs, keys) = (backend.manager().await, keys::<3>(backend));
     let guard = many(&theirs, &keys).acquire().await.expect("free");
     let served = std::sync::Mutex::new(Vec::new());
     let mut waiters = Vec::new();
@@ -138,8 +133,7 @@ async fn waiters_for_the_same_keys_are_served_in_order(backend: &Backend) {
 /// Others hand the second key to each other all the time.
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_key_that_is_never_free_is_had_in_its_turn(backend: &Backend) {
-    let ours = backend.manager().await;
-    let keys = keys::<2>(backend);
+    let (ours, keys) = (backend.manager().await, keys::<2>(backend));
     let mut others = tokio::task::JoinSet::new();
     for _ in 0..4 {
         let (manager, key) = (backend.manager().await, keys[1].clone());
@@ -163,8 +157,7 @@ async fn a_key_that_is_never_free_is_had_in_its_turn(backend: &Backend) {
 
 #[on(memory, redis, slots, both_runtimes)]
 async fn a_shutdown_sends_a_waiter_away(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<2>(backend);
+    let (ours, theirs, keys) = two_managers::<2>(backend).await;
     let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
     let waiter = many(&ours, &keys).wait_forever().acquire();
     let waiter = until_it_holds(backend, &keys[0], waiter).await;
@@ -177,25 +170,22 @@ async fn a_shutdown_sends_a_waiter_away(backend: &Backend) {
 
 #[on(memory, redis, slots, redlock, both_runtimes)]
 async fn a_sync_caller_waits_too(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<2>(backend);
+    let (ours, theirs, keys) = two_managers::<2>(backend).await;
     let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
     let given = keys.clone();
-    let thread = std::thread::spawn(move || {
+    let thread = tokio::spawn(on_a_plain_thread(move || {
         many(&ours, &given).wait(LONG_TTL).run_blocking(|| Locked::Ok(7))
-    });
-    let held = || async { !backend.is_free(&keys[0]).await };
-    lockmacro_tests::eventually("it holds the first", IN_TIME, held).await;
+    }));
+    let held = async || !backend.is_free(&keys[0]).await;
+    eventually("it holds the first", IN_TIME, held).await;
     guard.release().await.expect("still held");
-    let ended = lockmacro_tests::on_a_plain_thread(move || thread.join().expect("no panic")).await;
-    assert_eq!(ended, Ok(7));
+    assert_eq!(thread.await.expect("no panic"), Ok(7));
     become_free(backend, &keys).await;
 }
 
 #[on(memory, redis, both_runtimes)]
 async fn what_a_waiter_holds_it_holds_for_as_long_as_it_waits(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<2>(backend);
+    let (ours, theirs, keys) = two_managers::<2>(backend).await;
     let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
     let waiter = many(&ours, &keys).wait_forever().acquire();
     let mut waiter = until_it_holds(backend, &keys[0], waiter).await;
@@ -205,14 +195,12 @@ async fn what_a_waiter_holds_it_holds_for_as_long_as_it_waits(backend: &Backend)
         assert!(!backend.is_free(&keys[0]).await, "after {:?}", start.elapsed());
     }
     guard.release().await.expect("still held");
-    let guard = timeout(IN_TIME, waiter).await.expect("in time").expect("served");
-    guard.release().await.expect("still held");
+    served(waiter).await;
 }
 
 #[on(memory, redis, both_runtimes)]
 async fn a_waiter_that_stalls_holds_nothing_for_long_and_begins_again(backend: &Backend) {
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<2>(backend);
+    let (ours, theirs, keys) = two_managers::<2>(backend).await;
     let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
     let waiter = many(&ours, &keys).wait_forever().acquire();
     let waiter = until_it_holds(backend, &keys[0], waiter).await;
@@ -230,19 +218,15 @@ async fn a_waiter_that_stalls_holds_nothing_for_long_and_begins_again(backend: &
 }
 
 /// A key that is free for a moment although somebody waits for it.
-#[tokio::test]
-async fn a_waiter_for_one_key_is_not_overtaken_by_a_request_for_several() {
-    let backend = Backend::redis();
-    let (ours, theirs) = (backend.manager().await, backend.manager().await);
-    let keys = keys::<2>(&backend);
+#[on(redis)]
+async fn a_waiter_for_one_key_is_not_overtaken_by_a_request_for_several(backend: &Backend) {
+    let (ours, theirs, keys) = two_managers::<2>(backend).await;
     let mut admin = backend.admin().expect("a server");
     for key in &keys {
         admin.ask::<()>(&["SET", key, "php", "PX", "60000"]);
         let mut waiter = Box::pin(lock(&theirs, key).wait(LONG_TTL).acquire());
         let queue = queue_of(key);
-        while admin.ask::<u64>(&["EXISTS", &queue]) == 0 {
-            timeout(ms(1), &mut waiter).await.expect_err("busy");
-        }
+        waits_until("it is in the queue", &mut waiter, || admin.ask(&["EXISTS", &queue])).await;
         admin.ask::<()>(&["DEL", &keys[0], &keys[1]]);
         let error = many(&ours, &keys).acquire().await.expect_err("somebody is before us");
         assert_eq!(busy_key(&error), key);
@@ -251,37 +235,30 @@ async fn a_waiter_for_one_key_is_not_overtaken_by_a_request_for_several() {
 }
 
 /// A key that is deleted, or taken, while its waiter waits for the next one.
-#[tokio::test]
-async fn what_is_lost_while_waiting_is_waited_for_again() {
-    for backend in [Backend::redis(), Backend::slots().await] {
-        let (ours, theirs) = (backend.manager().await, backend.manager().await);
-        let keys = keys::<3>(&backend);
-        let mut admin = backend.admin().expect("a server");
-        let last = lock(&theirs, &keys[2]).acquire().await.expect("free");
-        let waiter = many(&ours, &keys).wait(LONG_TTL).acquire();
-        let mut waiter = until_it_holds(&backend, &keys[1], waiter).await;
-        admin.ask::<()>(&["DEL", &keys[0]]);
-        let first = lock(&theirs, &keys[0]).acquire().await.expect("deleted");
-        last.release().await.expect("still held");
-        timeout(ms(500), &mut waiter).await.expect_err("it does not have all of them");
-        // A waiter for the first key holds nothing.
-        become_free(&backend, &keys[1..]).await;
-        first.release().await.expect("still held");
-        let guard =
-            timeout(IN_TIME + CONFIRM_WINDOW, waiter).await.expect("in time").expect("served");
-        assert_eq!(free(&backend, &keys).await, [false; 3]);
-        guard.release().await.expect("still held");
-        backend.keeps_nothing().await;
-    }
+#[on(redis, slots)]
+async fn what_is_lost_while_waiting_is_waited_for_again(backend: &Backend) {
+    let (ours, theirs, keys) = two_managers::<3>(backend).await;
+    let mut admin = backend.admin().expect("a server");
+    let last = lock(&theirs, &keys[2]).acquire().await.expect("free");
+    let waiter = many(&ours, &keys).wait(LONG_TTL).acquire();
+    let mut waiter = until_it_holds(backend, &keys[1], waiter).await;
+    admin.ask::<()>(&["DEL", &keys[0]]);
+    let first = lock(&theirs, &keys[0]).acquire().await.expect("deleted");
+    last.release().await.expect("still held");
+    timeout(ms(500), &mut waiter).await.expect_err("it does not have all of them");
+    // A waiter for the first key holds nothing.
+    become_free(backend, &keys[1..]).await;
+    first.release().await.expect("still held");
+    let guard = timeout(IN_TIME + CONFIRM_WINDOW, waiter).await.expect("in time").expect("served");
+    assert_eq!(free(backend, &keys).await, [false; 3]);
+    guard.release().await.expect("still held");
 }
 
 #[tokio::test]
 async fn a_server_that_goes_away_during_a_wait_is_reported_as_that() {
     let mut server = lockmacro_tests::Server::start();
-    let (ours, theirs) = (
-        LockManager::builder().timeout(ms(400)).connect(&server.url()).await.expect("there"),
-        LockManager::connect(&server.url()).await.expect("there"),
-    );
+    let ours = impatient(&server.url(), ms(400)).await;
+    let theirs = LockManager::connect(&server.url()).await.expect("there");
     let _busy = lock(&theirs, "order:b").acquire().await.expect("free");
     let waiter = many(&ours, ["order:a", "order:b"]).wait(ms(3_000)).acquire();
     let mut waiter = Box::pin(waiter);
@@ -302,34 +279,21 @@ async fn a_call_skips_a_bounded_number_of_dead_waiters_of_all_queues() {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let mut admin = backend.admin().expect("one server");
     let keys: Vec<String> = (0..KEYS).map(|nth| format!("order:{nth:03}")).collect();
-    let lined = "for nth = 1, 128 do
-        local token = 'other/' .. nth
-        redis.call('ZADD', KEYS[1], nth, token)
-        redis.call('HSET', KEYS[2], token, '9999999999999|60000|0|1|' .. nth .. '|lm1:other')
-    end
-    redis.call('PEXPIRE', KEYS[1], 60000)
-    redis.call('PEXPIRE', KEYS[2], 60000)";
     let guard = many(&ours, keys.clone()).acquire().await.expect("free");
     for key in &keys {
-        let [queue, how] = ["q", "w"].map(|kind| format!("lm1:w{kind}:{{{key}}}"));
-        admin.ask::<()>(&["EVAL", lined, "2", &queue, &how]);
+        Queue::of(&backend, key).crowd(KEYS, FAR);
     }
     let last = keys.last().expect("some").clone();
     let waiter = tokio::spawn(lock(&theirs, &last).wait_forever().acquire());
-    let queue = queue_of(&last);
-    eventually("it is in the queue", IN_TIME, || {
-        std::future::ready(admin.ask::<usize>(&["ZCARD", &queue]) == KEYS + 1)
-    })
-    .await;
+    Queue::of(&backend, &last).reaches(KEYS + 1).await;
     admin.forget_calls();
     let released = guard.release().await;
-    let calls: HashMap<String, u64> = admin.calls().into_iter().collect();
+    let passed = admin.count(&["zpopmin"]);
     released.expect("still held");
     // Some are skipped by the request that the push causes.
-    let passed = calls.get("zpopmin").copied().unwrap_or_default();
     assert!(passed <= 4 * KEYS as u64, "{passed} were passed in one call");
     // The next request skips a waiter that has left.
-    let served = tokio::time::timeout(IN_TIME, waiter).await.expect("in time").expect("no panic");
+    let served = timeout(IN_TIME, waiter).await.expect("in time").expect("no panic");
     served.expect("served").release().await.expect("still held");
     many(&ours, keys).wait(IN_TIME).acquire().await.expect("free").release().await.expect("held");
 }
