@@ -23,11 +23,21 @@ async fn a_plain_thread_locks_and_releases(backend: &Backend) {
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
-async fn a_plain_thread_is_refused_a_held_lock(backend: &Backend) {
+async fn a_plain_thread_is_refused_a_held_lock_or_skips_its_body(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let guard = lock(&ours, &key).acquire().await.expect("free");
-    let result = on_a_plain_thread(move || lock(&theirs, &key).run_blocking(|| Locked::Ok(7)));
-    assert!(result.await.expect_err("held").is_busy());
+    let results = on_a_plain_thread(move || {
+        let mut ran = false;
+        let refused = lock(&theirs, &key).run_blocking(|| {
+            ran = true;
+            Locked::Ok(7)
+        });
+        lock(&theirs, &key).skip_when_busy().run_blocking(|| ran = true);
+        (refused, lock(&theirs, &key).skip_when_busy().run_blocking(|| Some(7)), ran)
+    });
+    let (refused, skipped, ran) = results.await;
+    assert!(refused.expect_err("held").is_busy());
+    assert_eq!((skipped, ran), (None, false));
     guard.release().await.expect("released");
 }
 
@@ -149,19 +159,6 @@ async fn a_sync_bodys_error_survives_the_loss_of_its_lock(backend: &Backend) {
     })
     .await;
     assert_eq!(result, Err(Failure::Own));
-}
-
-#[on(memory, redis, redlock, both_runtimes)]
-async fn a_sync_body_may_be_skipped(backend: &Backend) {
-    let (ours, theirs, key) = backend.two_managers("job").await;
-    let guard = lock(&ours, &key).acquire().await.expect("free");
-    let skipped = on_a_plain_thread(move || {
-        let mut ran = false;
-        lock(&theirs, &key).skip_when_busy().run_blocking(|| ran = true);
-        (ran, lock(&theirs, &key).skip_when_busy().run_blocking(|| Some(7)))
-    });
-    assert_eq!(skipped.await, (false, None));
-    guard.release().await.expect("released");
 }
 
 #[on(memory, redis, redlock, both_runtimes)]

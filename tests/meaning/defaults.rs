@@ -18,6 +18,11 @@ async fn shop(backend: &Backend) -> LockManager {
     backend.manager_from(builder().key_prefix("shop:")).await
 }
 
+/// Awaits what does not wait for the lock.
+async fn at_once<F: Future>(run: F) -> F::Output {
+    timeout(TEST_TIMEOUT, run).await.expect("it does not wait")
+}
+
 fn unnamed(manager: &LockManager, key: &str) -> Lock {
     Lock::new(key).manager(manager)
 }
@@ -125,6 +130,11 @@ async fn a_lock_that_names_no_wait_waits_as_its_manager_says(backend: &Backend) 
     let held = lock(&patient, &key).acquire().await.expect("free");
     let mut waiting = tokio::spawn(lock(&patient, &key).acquire());
     timeout(ms(30), &mut waiting).await.expect_err("it waits");
+    let error = lock(&patient, &key).wait(Duration::ZERO).acquire().await.expect_err("held");
+    assert!(
+        matches!(error, LockError::Busy { .. }),
+        "it asks once whatever the default: {error:?}"
+    );
     held.release().await.expect("released");
     waiting.await.expect("it ends").expect("its turn").release().await.expect("released");
 
@@ -136,31 +146,19 @@ async fn a_lock_that_names_no_wait_waits_as_its_manager_says(backend: &Backend) 
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
-async fn a_caller_that_never_waits_asks_once_whatever_the_default(backend: &Backend) {
-    let key = backend.key("order:42");
-    let patient = backend.manager_from(builder().default_wait(LONG_TTL)).await;
-    let held = lock(&patient, &key).acquire().await.expect("free");
-    let error = lock(&patient, &key).wait(Duration::ZERO).acquire().await.expect_err("held");
-    assert!(matches!(error, LockError::Busy { .. }), "{error:?}");
-    held.release().await.expect("released");
-}
-
-#[on(memory, redis, redlock, both_runtimes)]
 async fn what_is_skipped_when_busy_does_not_wait_by_itself(backend: &Backend) {
     let key = backend.key("report");
     let patient = backend.manager_from(builder().default_wait(LONG_TTL)).await;
     let held = lock(&patient, &key).acquire().await.expect("free");
-    let skipped = lock(&patient, &key).skip_when_busy().run(async { Some(1) });
-    let done = timeout(TEST_TIMEOUT, skipped).await.expect("it does not wait");
+    let skipping = || lock(&patient, &key).skip_when_busy();
+    let done = at_once(skipping().run(async { Some(1) })).await;
     assert_eq!(done, None, "another machine does it right now");
     let keep = |_: Lost, value: Option<u32>| value;
-    let skipped = lock(&patient, &key).recovering(keep).skip_when_busy().run(async { Some(1) });
-    let done = timeout(TEST_TIMEOUT, skipped).await.expect("it does not wait");
+    let recovering = lock(&patient, &key).recovering(keep).skip_when_busy();
+    let done = at_once(recovering.run(async { Some(1) })).await;
     assert_eq!(done, None, "nor where a loss is recovered from");
-    let body = async { Ok::<_, String>(Some(1)) };
-    let skipped =
-        lock(&patient, &key).skip_when_busy().map_err(|error| error.to_string()).run(body);
-    let done = timeout(TEST_TIMEOUT, skipped).await.expect("it does not wait");
+    let mapped = skipping().map_err(|error| error.to_string());
+    let done = at_once(mapped.run(async { Ok::<_, String>(Some(1)) })).await;
     assert_eq!(done, Ok(None), "nor where errors are mapped");
     // A job that says so waits.
     let waiting = lock(&patient, &key).wait(LONG_TTL).skip_when_busy().run(async { Some(1) });

@@ -70,20 +70,6 @@ async fn a_key_at_its_bounds_is_accepted(backend: &Backend) {
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
-async fn a_refused_lock_runs_no_body(backend: &Backend) {
-    let manager = backend.manager().await;
-    let mut ran = false;
-    let result: Locked<()> = lock(&manager, "")
-        .run(async {
-            ran = true;
-            Ok(())
-        })
-        .await;
-    assert!(matches!(result, Err(LockError::InvalidKey { .. })), "{result:?}");
-    assert!(!ran);
-}
-
-#[on(memory, redis, redlock, both_runtimes)]
 async fn locks_that_are_never_run_leave_nothing(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     drop(lock(&manager, &key));

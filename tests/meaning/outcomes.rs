@@ -46,7 +46,7 @@ async fn a_body_that_is_not_skipped_gives_its_value(backend: &Backend) {
 }
 
 #[on(memory, redis, redlock, both_runtimes)]
-async fn skip_does_not_hide_other_errors(backend: &Backend) {
+async fn a_refused_lock_runs_no_body_and_skip_does_not_hide_its_error(backend: &Backend) {
     let manager = backend.manager().await;
     let mut ran = false;
     let result: Result<Option<u32>, Failure> = lock(&manager, "")
@@ -58,6 +58,13 @@ async fn skip_does_not_hide_other_errors(backend: &Backend) {
         .await;
     assert!(matches!(result, Err(Failure::Lock(LockError::InvalidKey { .. }))), "{result:?}");
     lock(&manager, "").skip_when_busy().run(async { ran = true }).await;
+    let result: Locked<()> = lock(&manager, "")
+        .run(async {
+            ran = true;
+            Ok(())
+        })
+        .await;
+    assert!(matches!(result, Err(LockError::InvalidKey { .. })), "{result:?}");
     assert!(!ran);
 }
 
