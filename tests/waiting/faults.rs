@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::{
-    Held, KEY, LONG_TTL, Locked, POLLED, PUSHED, handed_off, keeps_only_fences, lock, manager, ms,
-    requests, served, waiting,
+    Held, KEY, LONG_TTL, Locked, POLLED, PUSHED, all_served, handed_off, keeps_only_fences, lock,
+    manager, ms, requests, served, waiting,
 };
 
 /// Starts waiters of two managers whose bodies take a while, and gives their ends.
@@ -32,16 +32,14 @@ async fn crowd(server: &Server, waiters: usize, body: Duration) -> JoinSet<Locke
 async fn everybody_is_served_despite(fault: impl Fn(&mut Admin)) {
     let server = Server::start();
     let mut admin = server.admin();
-    let mut tasks = crowd(&server, 40, ms(10)).await;
+    let tasks = crowd(&server, 40, ms(10)).await;
     let start = Instant::now();
     for _ in 0..12 {
         fault(&mut admin);
         // Between two faults, for some of the callers to be served.
         tokio::time::sleep(ms(25)).await;
     }
-    while let Some(ended) = tasks.join_next().await {
-        ended.expect("no panic").expect("served");
-    }
+    all_served(tasks).await;
     assert!(start.elapsed() < 4 * POLLED, "after {:?}", start.elapsed());
     keeps_only_fences(&server, POLLED).await;
 }
@@ -154,7 +152,7 @@ async fn a_server_that_stays_down_is_reported_to_its_waiters() {
 #[tokio::test]
 async fn a_server_stopped_shortly_costs_its_waiters_that_time() {
     let server = Server::start();
-    let mut tasks = crowd(&server, 20, ms(20)).await;
+    let tasks = crowd(&server, 20, ms(20)).await;
     for _ in 0..3 {
         // For some of the callers to be served.
         tokio::time::sleep(ms(40)).await;
@@ -164,9 +162,7 @@ async fn a_server_stopped_shortly_costs_its_waiters_that_time() {
         server.resume();
     }
     let start = Instant::now();
-    while let Some(ended) = tasks.join_next().await {
-        ended.expect("no panic").expect("served");
-    }
+    all_served(tasks).await;
     assert!(start.elapsed() < 2 * POLLED, "after {:?}", start.elapsed());
     keeps_only_fences(&server, POLLED).await;
 }

@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::{
-    Held, KEY, LONG_TTL, Locked, POLLED, PUSHED, keeps_only_fences, lock, manager, ms, served,
-    waiting,
+    Held, KEY, LONG_TTL, Locked, POLLED, PUSHED, all_served, keeps_only_fences, lock, manager, ms,
+    served, waiting,
 };
 
 const SECRET: &str = "5f2b-php-worker-secret";
@@ -94,9 +94,7 @@ async fn a_foreign_client_is_excluded_while_the_queue_moves() {
     let (refused, waiting, released) = turns.await.expect("no panic");
     assert!(refused > 0);
     assert_eq!((waiting, released), (0, true), "(left in the queue, held to its end)");
-    while let Some(ended) = tasks.join_next().await {
-        ended.expect("no panic").expect("served");
-    }
+    all_served(tasks).await;
     keeps_only_fences(&server, PUSHED).await;
 }
 

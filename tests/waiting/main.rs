@@ -28,6 +28,7 @@ use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
 use lockmacro_tests::queue::Queue;
 use lockmacro_tests::times::{CONFIRM_WINDOW, LONG_TTL, POLLED, PUSHED, ms};
 use lockmacro_tests::{Admin, Backend, Server, is_fence};
+use tokio::task::JoinSet;
 
 const KEY: &str = "order:42";
 
@@ -77,7 +78,7 @@ impl Held {
 /// distinguish a push from a tick.
 async fn timeout_here<F: Future>(within: Duration, work: F) -> Option<F::Output> {
     const BEAT: Duration = Duration::from_millis(20);
-    let mut beats = tokio::task::JoinSet::new();
+    let mut beats = JoinSet::new();
     beats.spawn(async move {
         for _ in 0..within.div_duration_f64(BEAT).ceil() as u32 {
             tokio::time::sleep(BEAT).await;
@@ -102,6 +103,11 @@ async fn served(within: Duration, grant: impl Future<Output = Locked<LockGuard>>
 async fn handed_off(guard: LockGuard, next: impl Future<Output = Locked<LockGuard>>) {
     guard.release().await.expect("still held");
     served(PUSHED, next).await;
+}
+
+/// Awaits bodies that must all be served.
+async fn all_served(bodies: JoinSet<Locked<()>>) {
+    bodies.join_all().await.into_iter().for_each(|body| body.expect("served"));
 }
 
 /// How often scripts were called since the last `forget_calls`.

@@ -74,9 +74,7 @@ where
             guard.release().await.expect("still held");
         });
     }
-    while let Some(ended) = tasks.join_next().await {
-        ended.expect("no panic");
-    }
+    tasks.join_all().await;
 }
 
 fn short() -> impl Future<Output = ()> + Send + 'static {
@@ -162,9 +160,7 @@ async fn bodies_of_waiters_never_overlap(backend: &Backend) {
             });
         }
     }
-    while let Some(ended) = tasks.join_next().await {
-        ended.expect("no panic");
-    }
+    tasks.join_all().await;
     assert_eq!(*number.lock().unwrap(), 200);
 }
 

@@ -8,7 +8,10 @@ use lockmacro_tests::{Admin, Server, eventually};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::{CONFIRM_WINDOW, KEY, LONG_TTL, Locked, keeps_only_fences, lock, manager, ms, waiting};
+use crate::{
+    CONFIRM_WINDOW, KEY, LONG_TTL, Locked, all_served, keeps_only_fences, lock, manager, ms,
+    waiting,
+};
 
 const WAITERS: usize = 200;
 
@@ -57,9 +60,7 @@ async fn measured_once(ttl: Duration, processes: usize, waiters: usize) -> (f64,
     Queue::at(&server, KEY).reaches(processes - 1).await;
     sleep(ms(20)).await;
     guard.release().await.expect("still held");
-    while let Some(ended) = tasks.join_next().await {
-        ended.expect("no panic").expect("served");
-    }
+    all_served(tasks).await;
     let (commands, took) = (commands(&mut admin), start.elapsed());
     keeps_only_fences(&server, LONG_TTL).await;
     // A subscription and the like are as many however many wait.
@@ -107,9 +108,7 @@ async fn nobody_polls_while_waiting() {
     let rounds = start.elapsed().as_millis() as usize / 1_500;
     assert!(ticks <= rounds + 1, "{ticks} commands after {:?}", start.elapsed());
     guard.release().await.expect("still held");
-    while let Some(ended) = tasks.join_next().await {
-        ended.expect("no panic").expect("served");
-    }
+    all_served(tasks).await;
     keeps_only_fences(&server, LONG_TTL).await;
 }
 
@@ -144,9 +143,7 @@ async fn a_process_subscribes_once() {
             Queue::at(&server, &key).reaches(1).await;
             tasks.spawn(async { held.release().await });
         }
-        while let Some(ended) = tasks.join_next().await {
-            ended.expect("no panic").expect("served");
-        }
+        all_served(tasks).await;
         let channels: Vec<String> = server.admin().ask(&["PUBSUB", "CHANNELS"]);
         assert_eq!(channels.len(), 1, "{channels:?}");
     }
