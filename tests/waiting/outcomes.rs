@@ -7,7 +7,7 @@ use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
-use crate::{Held, LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
+use crate::{Held, LONG_TTL, Locked, PUSHED, handed_off, lock, ms, served, waiting};
 
 /// How much later than its end a wait may be over: less than if it were noticed at a tick. A
 /// machine in need gets some chances.
@@ -90,6 +90,15 @@ async fn a_wait_runs_out_in_time(backend: &Backend) {
     });
     futures::future::join_all(waits).await;
     guard.release().await.expect("still held");
+}
+
+#[on(memory, redis, cluster, both_runtimes)]
+async fn a_wait_that_runs_out_leaves_the_queue(backend: &Backend) {
+    let Held { ours, theirs, key, mut queue, guard } = Held::on(backend).await;
+    timed_out(lock(&theirs, &key).wait(ms(30))).await;
+    queue.reaches(0).await;
+    let next = queue.join(waiting(&ours, &key).acquire()).await;
+    handed_off(guard, next).await;
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
