@@ -7,19 +7,21 @@ use lockmacro_runtime::{
 };
 use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
-use crate::{BRIEF, Locked, SOON, brief, cause, left, ms};
+use crate::{
+    BRIEF, Locked, SOON, block_until_lost, brief, cause, left, ms, outlast, until_lost,
+    until_renewed,
+};
 
-#[distributed_lock(key = key, ttl = "1500ms", renew, manager = manager)]
-async fn work(manager: &LockManager, key: &str, time: Duration) -> Locked<u32> {
-    tokio::time::sleep(time).await;
+#[distributed_lock(key = key, ttl = "1500ms", renew, guard = lock, manager = manager)]
+async fn work(manager: &LockManager, key: &str) -> Locked<u32> {
+    until_renewed(&lock).await;
     Ok(7)
 }
 
 #[on(memory, redis)]
 async fn renew_keeps_the_lock_for_the_body(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
-    assert_eq!(work(&manager, &key, ms(2_000)).await, Ok(7));
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
+    assert_eq!(work(&manager, &key).await, Ok(7));
     assert!(backend.is_free(&key).await);
 }
 
@@ -42,7 +44,7 @@ async fn a_function_without_a_ttl_is_renewed(backend: &Backend) {
 /// Its body is dropped at the end of the lease, unless that is renewed.
 #[distributed_lock(key = key, manager = manager)]
 async fn unnamed(manager: &LockManager, key: &str, backend: &Backend) -> Locked<u32> {
-    tokio::time::sleep(BRIEF * 5 / 4).await;
+    outlast(BRIEF).await;
     assert!(!backend.is_free(key).await);
     Ok(7)
 }
@@ -78,44 +80,34 @@ async fn min_hold_keeps_the_key(backend: &Backend) {
     backend.becomes_free(&key, SOON).await;
 }
 
-const AFTER_TTL: Duration = Duration::from_millis(420);
-
 #[distributed_lock(key = key, ttl = "400ms", manager = manager)]
 async fn cancelled(manager: &LockManager, key: &str, ended: &mut bool) -> Locked<u32> {
-    tokio::time::sleep(AFTER_TTL).await;
+    until_lost().await;
     *ended = true;
     Ok(7)
 }
 
-#[on(memory, redis)]
-async fn cancel_is_what_happens_when_nothing_is_said(backend: &Backend) {
-    let manager = backend.manager().await;
-    let mut ended = false;
-    let result = cancelled(&manager, &backend.key("order:42"), &mut ended).await;
-    assert_eq!(cause(result), LossCause::Expired);
-    assert!(!ended);
-}
-
 #[distributed_lock(key = key, ttl = "400ms", on_lost = error, manager = manager)]
 async fn ending(manager: &LockManager, key: &str, ended: &mut bool) -> Locked<u32> {
-    tokio::time::sleep(AFTER_TTL).await;
+    until_lost().await;
     *ended = true;
     Ok(7)
 }
 
 #[distributed_lock(key = key, ttl = "400ms", on_lost = finish, manager = manager)]
 async fn finishing(manager: &LockManager, key: &str) -> Locked<u32> {
-    tokio::time::sleep(AFTER_TTL).await;
+    until_lost().await;
     Ok(7)
 }
 
 #[on(memory, redis)]
-async fn error_and_finish_let_the_body_end(backend: &Backend) {
+async fn error_and_finish_let_the_body_end_and_without_them_it_is_cancelled(backend: &Backend) {
     let manager = backend.manager().await;
     let mut ended = false;
+    let result = cancelled(&manager, &backend.key("cancel"), &mut ended).await;
+    assert_eq!((cause(result), ended), (LossCause::Expired, false));
     let result = ending(&manager, &backend.key("error"), &mut ended).await;
-    assert_eq!(cause(result), LossCause::Expired);
-    assert!(ended);
+    assert_eq!((cause(result), ended), (LossCause::Expired, true));
     assert_eq!(finishing(&manager, &backend.key("finish")).await, Ok(7));
 }
 
@@ -127,7 +119,9 @@ fn roll_back(lost: Lost, written: Locked<Vec<String>>) -> Locked<Vec<String>> {
 
 #[distributed_lock(key = key, ttl = *ttl, on_lost = roll_back, manager = manager)]
 async fn book(manager: &LockManager, key: &str, ttl: &Duration) -> Locked<Vec<String>> {
-    tokio::time::sleep(AFTER_TTL).await;
+    if *ttl < SOON {
+        until_lost().await;
+    }
     Ok(vec!["booked".to_owned()])
 }
 
@@ -182,8 +176,10 @@ async fn a_function_that_calls_itself_is_one_lock(backend: &Backend) {
     key = key, ttl = "2s", renew, max_hold = "3500ms", min_hold = "100ms",
     on_lost = roll_back, guard = lock, fence = fence, manager = manager
 )]
-fn book_blocking(manager: &LockManager, key: &str, time: Duration) -> Locked<Vec<String>> {
-    std::thread::sleep(time);
+fn book_blocking(manager: &LockManager, key: &str, is_late: bool) -> Locked<Vec<String>> {
+    if is_late {
+        block_until_lost();
+    }
     let joined = Lock::new(key).manager(manager).acquire_blocking();
     Ok(vec![format!("{} {}", lock.fence() == Some(fence), joined.is_ok())])
 }
@@ -192,13 +188,16 @@ fn book_blocking(manager: &LockManager, key: &str, time: Duration) -> Locked<Vec
 async fn sync_functions_have_the_same_arguments(backend: &Backend) {
     let manager = backend.manager().await;
     let (late, in_time) = (backend.key("late"), backend.key("in time"));
+    let start = Instant::now();
     let written = on_a_plain_thread(move || {
         assert!(LockGuard::current().is_none());
-        let in_time = book_blocking(&manager, &in_time, ms(2_100))?;
-        Ok::<_, LockError>((in_time, book_blocking(&manager, &late, ms(3_600))?))
+        let in_time = book_blocking(&manager, &in_time, false)?;
+        Ok::<_, LockError>((in_time, book_blocking(&manager, &late, true)?))
     });
     let (in_time, late) = written.await.expect("both end");
     assert_eq!(in_time, ["true true"]);
     assert_eq!(late, ["true false", "rolled back, Expired"]);
+    // It is renewed, once.
+    assert!(start.elapsed() > ms(3_400), "{:?}", start.elapsed());
     backend.forget_fences();
 }

@@ -9,7 +9,7 @@ use lockmacro_tests::{
     Backend, Polled, drop_after_polls, eventually, on, on_a_plain_thread, spawn_polled,
 };
 
-use crate::{Locked, SOON, cause, left, lock, ms, renewed};
+use crate::{LONG_TTL, Locked, SOON, cause, left, lock, ms, outlast, renewed};
 
 #[on(memory, redis)]
 async fn max_hold_ends_a_lock_that_is_renewed(backend: &Backend) {
@@ -28,11 +28,9 @@ async fn max_hold_ends_a_lock_that_is_renewed(backend: &Backend) {
 #[on(memory, redis)]
 async fn a_body_shorter_than_max_hold_is_left_alone(backend: &Backend) {
     let manager = backend.manager().await;
-    let key = backend.key("order:42");
-    let lock = renewed(&manager, &key, ms(2_500)).max_hold(4 * SOON);
+    let lock = renewed(&manager, &backend.key("order:42"), ms(2_500)).max_hold(4 * SOON);
     let result = lock.run(async {
-        // Longer than the ttl.
-        tokio::time::sleep(ms(2_700)).await;
+        outlast(ms(2_500)).await;
         Locked::Ok(7)
     });
     assert_eq!(result.await, Ok(7));
@@ -65,39 +63,46 @@ fn job(manager: &lockmacro_runtime::LockManager, key: &str) -> Lock {
 }
 
 #[on(memory, redis)]
-async fn a_short_body_leaves_the_key_for_the_rest_of_min_hold(backend: &Backend) {
+async fn a_body_leaves_the_key_for_the_rest_of_min_hold(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("job");
     let start = Instant::now();
-    let result = job(&manager, &key).run(async {
-        // The body is shorter than `MIN_HOLD`.
-        tokio::time::sleep(ms(100)).await;
-        Locked::Ok(7)
-    });
-    assert_eq!(result.await, Ok(7));
+    assert_eq!(job(&manager, &key).run(async { Locked::Ok(7) }).await, Ok(7));
     assert!(start.elapsed() < MIN_HOLD, "the caller does not wait for it");
     stays(backend, &key, start).await;
+
     // Renewed or not: nobody renews it once it is released.
     let start = Instant::now();
     let renewed = renewed(&manager, &key, SOON).min_hold(MIN_HOLD);
     renewed.run(async { Locked::Ok(7) }).await.expect("free again");
     stays(backend, &key, start).await;
-}
 
-#[on(memory, redis)]
-async fn min_hold_holds_for_a_body_that_panics_or_fails(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("job");
     let start = Instant::now();
-    let body = job(&manager, &key).run(async {
+    let panics = job(&manager, &key).run(async {
         assert!(key.is_empty(), "as planned");
         Locked::Ok(())
     });
-    AssertUnwindSafe(body).catch_unwind().await.expect_err("it panics");
+    AssertUnwindSafe(panics).catch_unwind().await.expect_err("it panics");
     stays(backend, &key, start).await;
+
     let start = Instant::now();
-    let body = job(&manager, &key).run(async { Err::<(), _>(LockError::NotInstalled) });
-    assert_eq!(body.await, Err(LockError::NotInstalled));
+    let fails = job(&manager, &key).run(async { Err::<(), _>(LockError::NotInstalled) });
+    assert_eq!(fails.await, Err(LockError::NotInstalled));
+    stays(backend, &key, start).await;
+
+    let start = Instant::now();
+    drop(job(&manager, &key).acquire().await.expect("free"));
+    stays(backend, &key, start).await;
+
+    let start = Instant::now();
+    let lock = job(&manager, &key);
+    assert_eq!(on_a_plain_thread(|| lock.run_blocking(|| Locked::Ok(7))).await, Ok(7));
+    stays(backend, &key, start).await;
+
+    // It is never longer than the ttl.
+    let start = Instant::now();
+    let long = Lock::new(&*key).ttl(MIN_HOLD).min_hold(SOON).manager(&manager);
+    long.run(async { Locked::Ok(()) }).await.expect("free");
     stays(backend, &key, start).await;
 }
 
@@ -130,40 +135,15 @@ async fn min_hold_holds_for_a_body_that_is_dropped(backend: &Backend) {
 }
 
 #[on(memory, redis)]
-async fn min_hold_holds_for_a_guard_and_for_sync_code(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("job");
-    let start = Instant::now();
-    drop(job(&manager, &key).acquire().await.expect("free"));
-    stays(backend, &key, start).await;
-    let start = Instant::now();
-    let lock = job(&manager, &key);
-    let result = on_a_plain_thread(|| lock.run_blocking(|| Locked::Ok(7))).await;
-    assert_eq!(result, Ok(7));
-    stays(backend, &key, start).await;
-}
-
-#[on(memory, redis)]
 async fn a_body_longer_than_min_hold_frees_the_key_at_once(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("job");
     let result = lock(&manager, &key).min_hold(ms(50)).run(async {
-        // Longer than the `min_hold`.
-        tokio::time::sleep(ms(60)).await;
+        outlast(ms(50)).await;
         Locked::Ok(7)
     });
     assert_eq!(result.await, Ok(7));
     assert!(backend.is_free(&key).await);
-}
-
-#[on(memory, redis)]
-async fn min_hold_is_never_longer_than_the_ttl(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("job");
-    let start = Instant::now();
-    let long = Lock::new(&*key).ttl(MIN_HOLD).min_hold(SOON).manager(&manager);
-    long.run(async { Locked::Ok(()) }).await.expect("free");
-    stays(backend, &key, start).await;
 }
 
 #[on(memory, redis)]
@@ -191,7 +171,7 @@ async fn an_extension_lengthens_a_lease(backend: &Backend) {
     let left = left(&rival, &key).await.expect("held");
     assert!(left > guard.remaining(), "{left:?} of {remaining:?}");
     let body = guard.run(async {
-        tokio::time::sleep(ttl).await;
+        outlast(ttl).await;
         Locked::Ok(7)
     });
     assert_eq!(body.await, Ok(7));
@@ -203,10 +183,9 @@ async fn an_extension_never_shortens_a_lease(backend: &Backend) {
     let key = backend.key("order:42");
     let guard = lock(&manager, &key).acquire().await.expect("free");
     guard.extend(ms(50)).await.expect("ours");
-    // The lease outlasts the time it was extended by.
-    tokio::time::sleep(ms(80)).await;
-    assert!(guard.remaining() > crate::LONG_TTL - SOON);
-    assert!(left(&rival, &key).await.expect("held") > crate::LONG_TTL - SOON);
+    outlast(ms(50)).await;
+    assert!(guard.remaining() > LONG_TTL - SOON);
+    assert!(left(&rival, &key).await.expect("held") > LONG_TTL - SOON);
     guard.release().await.expect("ours");
 }
 
@@ -217,17 +196,17 @@ async fn an_extension_of_a_renewed_lock_is_not_cut_by_a_renewal(backend: &Backen
     let guard = renewed(&manager, &key, ms(900)).acquire().await.expect("free");
     guard.extend(ms(30_000)).await.expect("ours");
     let start = Instant::now();
-    while start.elapsed() < ms(1_000) {
+    eventually("a renewal would have cut it", SOON, async || {
         let (left, remaining) = (left(&rival, &key).await.expect("held"), guard.remaining());
         assert!(left > ms(15_000) && remaining > ms(15_000), "{left:?}, {remaining:?}");
-        tokio::time::sleep(ms(20)).await;
-    }
+        start.elapsed() > ms(1_000)
+    })
+    .await;
     guard.release().await.expect("ours");
     let guard = renewed(&manager, &key, ms(3_000)).acquire().await.expect("free");
     // Shorter than the time until the next renewal.
     guard.extend(ms(400)).await.expect("ours");
-    // The lease outlasts the extension.
-    tokio::time::sleep(ms(900)).await;
+    outlast(ms(400)).await;
     guard.check().expect("it is a renewed lock");
     guard.release().await.expect("ours");
 }
@@ -236,13 +215,11 @@ async fn an_extension_of_a_renewed_lock_is_not_cut_by_a_renewal(backend: &Backen
 async fn a_ttl_that_is_no_ttl_extends_nothing(backend: &Backend) {
     let manager = backend.manager().await;
     let guard = lock(&manager, &backend.key("order:42")).acquire().await.expect("free");
-    for ttl in [Duration::ZERO, ms(1), 24 * 61 * crate::LONG_TTL] {
+    for ttl in [Duration::ZERO, ms(1), 24 * 61 * LONG_TTL] {
         let result = guard.extend(ttl).await;
-        assert!(
-            matches!(result, Err(LockError::InvalidSetting { setting: "ttl", .. })),
-            "{result:?}"
-        );
-        assert!(guard.remaining() > crate::LONG_TTL / 2);
+        let is_refused = matches!(result, Err(LockError::InvalidSetting { setting: "ttl", .. }));
+        assert!(is_refused, "{result:?}");
+        assert!(guard.remaining() > LONG_TTL / 2);
     }
 }
 
@@ -300,5 +277,5 @@ async fn check_fails_after_the_loss(backend: &Backend) {
         steps
     });
     assert!((1..=80).contains(&steps.await));
-    eventually("it is free", SOON, || backend.is_free(&key)).await;
+    backend.becomes_free(&key, SOON).await;
 }

@@ -10,7 +10,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::{Locked, SOON, ms};
+use crate::{Locked, SOON, connect, ms, until_lost, within};
 
 /// An event as text, with the text of each field.
 #[derive(Clone, Debug)]
@@ -85,11 +85,10 @@ fn named(manager: &LockManager, key: &str) -> Lock {
 #[tokio::test]
 async fn acquired_and_busy_locks_are_logged_with_name_and_template() {
     listen();
-    let (ours, theirs) = (LockManager::isolated_memory(), LockManager::isolated_memory());
-    let guard = named(&ours, "acquired").acquire().await.expect("free");
-    assert!(named(&ours, "acquired").acquire().await.is_err());
+    let manager = LockManager::isolated_memory();
+    let guard = named(&manager, "acquired").acquire().await.expect("free");
+    assert!(named(&manager, "acquired").acquire().await.is_err());
     guard.release().await.expect("ours");
-    drop(theirs);
     let events = logged("events:acquired");
     let expected = [event(Level::DEBUG, "lock acquired"), event(Level::DEBUG, "lock busy")];
     assert_eq!(messages("events:acquired"), expected);
@@ -101,7 +100,7 @@ async fn acquired_and_busy_locks_are_logged_with_name_and_template() {
     assert!(events[1].fields["error"].contains("is locked by"), "{events:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_renewal_is_logged() {
     listen();
     let manager = LockManager::isolated_memory();
@@ -112,19 +111,18 @@ async fn a_renewal_is_logged() {
     guard.release().await.expect("ours");
 }
 
-#[tokio::test]
-async fn a_loss_is_reported_with_its_cause_under_every_policy() {
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_reported_once_with_its_cause_under_every_policy() {
     listen();
     let manager = LockManager::isolated_memory();
     for on_lost in [OnLost::Cancel, OnLost::Error, OnLost::Finish] {
         let key = format!("lost-{on_lost:?}");
         let lock = named(&manager, &key).ttl(ms(60)).on_lost(on_lost);
-        let _ = lock
-            .run(async {
-                tokio::time::sleep(ms(80)).await;
-                Locked::Ok(())
-            })
-            .await;
+        let body = lock.run(async {
+            until_lost().await;
+            Locked::Ok(())
+        });
+        let _ = body.await;
         let key = format!("events:{key}");
         let lost = event(Level::WARN, "lock lost");
         assert_eq!(messages(&key).iter().filter(|event| **event == lost).count(), 1, "{on_lost:?}");
@@ -133,7 +131,7 @@ async fn a_loss_is_reported_with_its_cause_under_every_policy() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_lost_guard_is_reported_too() {
     listen();
     let manager = LockManager::isolated_memory();
@@ -156,7 +154,7 @@ async fn a_lost_guard_is_reported_too() {
 async fn a_lock_taken_away_before_its_release_is_reported() {
     listen();
     let server = Server::start();
-    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let manager = connect(&server.url()).await;
     let value = in_time(named(&manager, "taken").run(async {
         server.admin().ask::<()>(&["DEL", "events:taken"]);
         Locked::Ok(7)
@@ -170,8 +168,7 @@ async fn a_lock_taken_away_before_its_release_is_reported() {
 async fn a_release_without_an_answer_is_reported() {
     listen();
     let mut server = Server::start();
-    let builder = LockManager::builder().timeout(ms(1_500));
-    let manager = builder.connect(&server.url()).await.expect("there");
+    let manager = within(ms(1_500), &server.url()).await;
     let value = in_time(named(&manager, "unconfirmed").ttl(SOON).run(async {
         server.kill();
         Locked::Ok(7)

@@ -1,14 +1,17 @@
 //! Fences are unique and grow, whoever is granted the lock, and whatever the server forgets.
 
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::fence::{Fence, WRITE};
 use lockmacro_runtime::{Lock, LockError, LockManager};
+use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Admin, Backend, Fault, Proxy, Server, eventually, on};
+use tokio::time::timeout;
 
-use crate::{Locked, SOON, lock, ms, renewed};
+use crate::{Locked, SOON, connect, lock, ms, renewed, until_renewed};
 
 #[on(memory, redis)]
 async fn every_fence_is_larger_than_all_before(backend: &Backend) {
@@ -81,7 +84,7 @@ async fn a_blocking_lock_has_a_fence_too(backend: &Backend) {
 async fn an_expired_lease_leaves_a_larger_fence(backend: &Backend) {
     let (late, next) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
-    let short = lockmacro_runtime::Lock::new(&*key).ttl(ms(60)).manager(&late);
+    let short = Lock::new(&*key).ttl(ms(60)).manager(&late);
     let (guard, first) = short.acquire_fenced().await.expect("free");
     backend.becomes_free(&key, SOON).await;
     let (theirs, second) = lock(&next, &key).acquire_fenced().await.expect("free");
@@ -108,7 +111,7 @@ async fn fences_grow_whatever_the_server_forgets() {
     let mut admin = server.admin();
     let mut last = None;
     for deed in deeds {
-        let manager = LockManager::connect(&server.url()).await.expect("there");
+        let manager = connect(&server.url()).await;
         for turn in 0..6 {
             if turn == 3 {
                 admin.ask::<redis::Value>(deed);
@@ -129,7 +132,7 @@ async fn fences_grow_whatever_the_server_forgets() {
 async fn the_last_fence_is_kept_for_a_week_and_the_lock_for_its_ttl() {
     let server = Server::start();
     let mut admin = server.admin();
-    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let manager = connect(&server.url()).await;
     let (guard, fence) = lock(&manager, "order:42").acquire_fenced().await.expect("free");
     for key in admin.keys() {
         assert!(admin.ttl(&key).is_some(), "{key} has no end");
@@ -154,20 +157,18 @@ async fn a_grant_that_is_asked_for_again_has_a_larger_fence() {
         proxy.on_next("EVALSHA", fault);
         let acquiring = tokio::spawn(lock(&manager, "order:42").acquire_fenced());
         // The fence that the server has written down, before it is asked for again.
-        let key = "lm1:wf:{order:42}";
-        let start = std::time::Instant::now();
-        let granted = loop {
-            let fence: u64 = admin.get(key).expect("kept").parse().expect("a number");
-            if fence > u64::from(first[0]) {
-                break fence;
-            }
-            assert!(start.elapsed() < SOON, "never granted");
-            tokio::task::yield_now().await;
-        };
+        let mut kept =
+            || -> u64 { admin.get("lm1:wf:{order:42}").expect("kept").parse().expect("a number") };
+        let mut granted = 0;
+        eventually("granted", SOON, || {
+            granted = kept();
+            ready(granted > u64::from(first[0]))
+        })
+        .await;
         let (guard, second) = acquiring.await.expect("no panic").expect("free");
         assert!(proxy.orders_are_done());
         // The answer that arrives brings fences that no other answer has brought.
-        let last: u64 = admin.get(key).expect("kept").parse().expect("a number");
+        let last = kept();
         let is_repeated = fault != Fault::CutCommand;
         assert!(!is_repeated || u64::from(second[0]) > granted, "{fault:?}: {second:?}");
         assert!(second > first && u64::from(second[0]) <= last, "{fault:?}: {second:?}");
@@ -178,11 +179,10 @@ async fn a_grant_that_is_asked_for_again_has_a_larger_fence() {
 #[tokio::test]
 async fn a_renewal_keeps_the_fence() {
     let server = Server::start();
-    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let manager = connect(&server.url()).await;
     let (guard, fence) =
         renewed(&manager, "order:42", ms(1_500)).acquire_fenced().await.expect("free");
-    // Longer than the ttl, so that it was renewed.
-    tokio::time::sleep(ms(1_700)).await;
+    until_renewed(&guard).await;
     assert_eq!(guard.fence(), Some(fence[0]));
     assert_eq!(server.admin().get("lm1:wf:{order:42}"), Some(fence[0].to_string()));
     guard.release().await.expect("released");
@@ -191,7 +191,7 @@ async fn a_renewal_keeps_the_fence() {
 #[tokio::test]
 async fn a_fence_is_issued_only_when_it_is_asked_for() {
     let server = Server::start();
-    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let manager = connect(&server.url()).await;
     let mut admin = server.admin();
     lock(&manager, "order:42").run(async { Locked::Ok(()) }).await.expect("free");
     admin.forget_calls();
@@ -205,7 +205,7 @@ async fn a_fence_is_issued_only_when_it_is_asked_for() {
 #[tokio::test]
 async fn a_redis_resource_refuses_a_write_with_a_smaller_fence() {
     let server = Server::start();
-    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let manager = connect(&server.url()).await;
     let mut admin = server.admin();
     let mut write = |fence: Fence, value: &str| -> i64 {
         admin.ask(&["EVAL", WRITE, "1", "stock:7", &fence.to_string(), value])
@@ -223,6 +223,11 @@ async fn a_redis_resource_refuses_a_write_with_a_smaller_fence() {
     assert_eq!(kept, ("newer".to_owned(), new[0].to_string()));
 }
 
+fn are_used_up(error: LockError) {
+    let LockError::Unavailable { reason, .. } = error else { panic!("{error:?}") };
+    assert_eq!(reason, Unavailability::FencesUsedUp);
+}
+
 /// The largest fence: from there on a script's numbers are not exact.
 const LARGEST: u64 = 1 << 53;
 
@@ -230,16 +235,13 @@ const LARGEST: u64 = 1 << 53;
 async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
     let server = Server::start();
     let mut admin = server.admin();
-    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let manager = connect(&server.url()).await;
     let counter = "lm1:wf:{order:42}";
     for beyond in [LARGEST, LARGEST + 1, LARGEST + 2, u64::MAX] {
         admin.ask::<()>(&["SET", counter, &beyond.to_string(), "PX", "60000"]);
         let refused = |error: LockError| {
-            let reason = Unavailability::FencesUsedUp;
-            let is_expected =
-                matches!(&error, LockError::Unavailable { reason: r, .. } if *r == reason);
-            assert!(is_expected, "{beyond}: {error:?}");
             assert!(error.to_string().contains("2^53"), "{error}");
+            are_used_up(error);
         };
         let ask = || lock(&manager, "order:42");
         refused(ask().acquire_fenced().await.map(drop).expect_err("no fence"));
@@ -266,33 +268,25 @@ async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
 async fn used_up_fences_are_reported_to_waiters_and_delay_nobody() {
     let server = Server::start();
     let mut admin = server.admin();
-    let (ours, theirs, others) = (
-        LockManager::connect(&server.url()).await.expect("there"),
-        LockManager::connect(&server.url()).await.expect("there"),
-        LockManager::connect(&server.url()).await.expect("there"),
-    );
+    let url = server.url();
+    let (ours, theirs, others) = (connect(&url).await, connect(&url).await, connect(&url).await);
     let guard = lock(&ours, "order:42").acquire().await.expect("free");
-    let line = |admin: &mut Admin| admin.ask::<u64>(&["ZCARD", "lm1:wq:{order:42}"]);
+    let mut queue = Queue::at(&server, "order:42");
     let fenced = tokio::spawn(lock(&theirs, "order:42").wait_forever().acquire_fenced());
-    eventually("first", SOON, || std::future::ready(line(&mut admin) == 1)).await;
+    queue.reaches(1).await;
     // Behind it in its process, and in another one.
     let behind = tokio::spawn(lock(&theirs, "order:42").wait_forever().acquire());
     let plain = tokio::spawn(lock(&others, "order:42").wait_forever().acquire());
-    eventually("second", SOON, || std::future::ready(line(&mut admin) == 2)).await;
+    queue.reaches(2).await;
     admin.ask::<()>(&["SET", "lm1:wf:{order:42}", &LARGEST.to_string(), "PX", "60000"]);
     guard.release().await.expect("a release needs no fence");
-    let plain = tokio::time::timeout(SOON, plain).await.expect("in time").expect("no panic");
-    plain.expect("served").release().await.expect("still held");
-    let behind = tokio::time::timeout(SOON, behind).await.expect("in time").expect("no panic");
-    behind.expect("served").release().await.expect("still held");
-    let refused = tokio::time::timeout(SOON, fenced).await.expect("in time").expect("no panic");
-    let error = refused.map(drop).expect_err("no fence");
-    let reason = Unavailability::FencesUsedUp;
-    assert!(
-        matches!(&error, LockError::Unavailable { reason: r, .. } if *r == reason),
-        "{error:?}"
-    );
-    assert_eq!(line(&mut admin), 0);
+    for served in [plain, behind] {
+        let served = timeout(SOON, served).await.expect("in time").expect("no panic");
+        served.expect("served").release().await.expect("still held");
+    }
+    let refused = timeout(SOON, fenced).await.expect("in time").expect("no panic");
+    are_used_up(refused.map(drop).expect_err("no fence"));
+    assert_eq!(queue.length(), Some(0));
 }
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -301,6 +295,10 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 fn kept(backend: &Backend) -> Vec<Duration> {
     let of = |mut admin: Admin| admin.ttl("lm1:wf:{order:42}").expect("a fence with an end");
     backend.admins().into_iter().map(of).collect()
+}
+
+fn is_nearly(left: Duration, whole: Duration) -> bool {
+    left <= whole && left > whole - 2 * SOON
 }
 
 #[tokio::test]
@@ -317,11 +315,8 @@ async fn how_long_fences_are_kept_is_said_by_the_builder_or_the_url() {
             let (guard, _) = lock(&manager, "order:42").acquire_fenced().await.expect("free");
             guard.release().await.expect("still held");
             // Of a Redlock all nodes are asked, and a majority is waited for.
-            let is_so = |left: &Duration| *left <= days * DAY && *left > days * DAY - 2 * SOON;
-            eventually("kept for so long", SOON, || {
-                std::future::ready(kept(&backend).iter().all(is_so))
-            })
-            .await;
+            let is_so = || ready(kept(&backend).iter().all(|left| is_nearly(*left, days * DAY)));
+            eventually("kept for so long", SOON, is_so).await;
         }
     }
 }
@@ -333,20 +328,16 @@ async fn a_fence_that_comes_by_a_hand_off_is_kept_as_long() {
     let (ours, theirs) =
         (backend.manager_from(builder()).await, backend.manager_from(builder()).await);
     let guard = lock(&ours, "order:42").acquire().await.expect("free");
-    let mut admin = backend.admin().expect("one server");
     let waiter = tokio::spawn(lock(&theirs, "order:42").wait_forever().acquire_fenced());
-    eventually("in the queue", SOON, || {
-        std::future::ready(admin.ask::<u64>(&["ZCARD", "lm1:wq:{order:42}"]) == 1)
-    })
-    .await;
+    Queue::of(&backend, "order:42").reaches(1).await;
     guard.release().await.expect("still held");
     let (next, _) = waiter.await.expect("no panic").expect("served");
-    let [left] = kept(&backend)[..] else { panic!("one server") };
-    assert!(left <= 3 * DAY && left > 3 * DAY - 2 * SOON, "{left:?}");
+    let left = kept(&backend)[0];
+    assert!(is_nearly(left, 3 * DAY), "{left:?}");
     next.release().await.expect("still held");
     let both = Lock::many(["order:42", "order:43"]).manager(&theirs);
     let (both, _) = both.acquire_fenced().await.expect("free");
-    let [left] = kept(&backend)[..] else { panic!("one server") };
-    assert!(left <= 3 * DAY && left > 3 * DAY - 2 * SOON, "{left:?}");
+    let left = kept(&backend)[0];
+    assert!(is_nearly(left, 3 * DAY), "{left:?}");
     both.release().await.expect("still held");
 }

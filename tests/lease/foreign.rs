@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use lockmacro_tests::{Admin, Server, in_time};
 
-use crate::{Locked, SOON, cause, lock, ms, renewed};
+use crate::{Locked, SOON, cause, connect, lock, ms, outlast, renewed};
 
 const KEY: &str = "order:42";
 const TTL: Duration = Duration::from_secs(6);
 
 async fn held() -> (Server, Admin, LockManager, LockGuard) {
     let server = Server::start();
-    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let manager = connect(&server.url()).await;
     let guard = renewed(&manager, KEY, TTL).acquire().await.expect("free");
     let admin = server.admin();
     (server, admin, manager, guard)
@@ -46,7 +46,7 @@ async fn a_key_taken_away_is_lost_within_one_renewal() {
 #[tokio::test]
 async fn a_body_whose_key_is_taken_away_is_stopped_within_one_renewal() {
     let server = Server::start();
-    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let manager = connect(&server.url()).await;
     let mut admin = server.admin();
     let start = Instant::now();
     let result = renewed(&manager, KEY, TTL).run(async {
@@ -63,7 +63,7 @@ async fn an_extension_never_takes_a_lock_that_is_gone() {
     for deed in DEEDS {
         let server = Server::start();
         let mut admin = server.admin();
-        let manager = LockManager::connect(&server.url()).await.expect("there");
+        let manager = connect(&server.url()).await;
         let guard = lock(&manager, KEY).acquire().await.expect("free");
         admin.ask::<redis::Value>(deed);
         let before: Option<redis::Value> = admin.send(&["DUMP", KEY]).ok();
@@ -92,7 +92,7 @@ async fn a_lost_key_that_is_put_back_does_not_revive_the_guard() {
     for _ in 0..3 {
         assert_eq!(cause(guard.extend(SOON).await), LossCause::Taken);
         assert!(!guard.is_held() && guard.remaining().is_zero());
-        tokio::time::sleep(TTL / 6).await;
+        outlast(TTL / 6).await;
     }
     let body = guard.run(async { Locked::Ok(7) }).await;
     assert_eq!(cause(body), LossCause::Taken);
@@ -104,7 +104,7 @@ async fn a_lost_key_that_is_put_back_does_not_revive_the_guard() {
 #[tokio::test]
 async fn an_expired_lease_is_not_revived_by_a_key_that_is_still_there() {
     let server = Server::start();
-    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let manager = connect(&server.url()).await;
     let guard = Lock::new(KEY).ttl(ms(100)).manager(&manager).acquire().await.expect("free");
     let mut admin = server.admin();
     // An operator means well.

@@ -1,12 +1,14 @@
 //! Answers that come late, or in another order: a lease is counted from before its request.
 
 use std::future::ready;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockManager, LossCause};
 use lockmacro_tests::{Fault, Proxy, Server, eventually, in_time};
 
-use crate::{LONG_TTL, Locked, SOON, Steps, cause, joined, ms, renewed, rival, warm_up};
+use crate::{
+    LONG_TTL, Locked, SOON, Steps, cause, joined, ms, outlast, renewed, rival, warm_up, within,
+};
 
 const KEY: &str = "order:42";
 
@@ -15,8 +17,7 @@ const KEY: &str = "order:42";
 async fn proxied() -> (Server, Proxy, LockManager) {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
-    let manager =
-        LockManager::builder().timeout(LONG_TTL).connect(&proxy.url()).await.expect("there");
+    let manager = within(LONG_TTL, &proxy.url()).await;
     warm_up(&manager).await;
     (server, proxy, manager)
 }
@@ -45,7 +46,7 @@ async fn a_late_renewal_is_counted_from_before_it_was_sent() {
     eventually("a renewal is in flight", SOON, done).await;
     // That one is answered. The next, which is due after a third of the ttl, does not reach the
     // server.
-    tokio::time::sleep(ms(170)).await;
+    outlast(ms(150)).await;
     proxy.stall(true);
     let granted = joined(rival(&server.url(), KEY)).await;
     proxy.stall(false);
@@ -80,12 +81,14 @@ async fn what_is_believed_is_held_in_whatever_order_answers_come() {
         let full = || ready(admin.ttl(KEY).is_some_and(|left| left > ms(5_000)));
         eventually("it is carried out", SOON, full).await;
         guard.extend(ttl).await.expect("ours");
-        for _ in 0..80 {
+        let start = Instant::now();
+        eventually("the late answer has come", SOON, || {
             let left = admin.ttl(KEY).unwrap_or(Duration::ZERO);
             let remaining = guard.remaining();
             assert!(remaining <= left + ms(1), "believed: {remaining:?}, held: {left:?}");
-            tokio::time::sleep(ms(10)).await;
-        }
+            ready(start.elapsed() > ms(800))
+        })
+        .await;
     }
 }
 
@@ -93,9 +96,8 @@ async fn what_is_believed_is_held_in_whatever_order_answers_come() {
 async fn an_answer_that_comes_after_the_end_revives_nothing() {
     let (server, proxy, manager) = proxied().await;
     let guard = Lock::new(KEY).ttl(ms(1_500)).manager(&manager).acquire().await.expect("free");
-    while guard.remaining() > ms(800) {
-        tokio::time::sleep(ms(1)).await;
-    }
+    let half = async || guard.remaining() <= ms(800);
+    eventually("half of its time is over", SOON, half).await;
     proxy.on_next("EVALSHA", Fault::DelayReply(ms(1_000)));
     let (extended, lost) = tokio::join!(guard.extend(ms(20_000)), guard.lost());
     assert!(proxy.orders_are_done(), "the server was asked");

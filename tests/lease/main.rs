@@ -26,12 +26,14 @@ mod restart;
 mod stopped;
 mod threads;
 
+use std::cell::RefCell;
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use lockmacro_tests::times::{LONG_TTL, SOON, ms};
-use lockmacro_tests::{Admin, Backend};
+use lockmacro_tests::{Admin, Backend, eventually};
 
 type Locked<T> = Result<T, LockError>;
 
@@ -78,17 +80,57 @@ async fn warm_up(manager: &LockManager) {
     guard.release().await.expect("ours");
 }
 
+/// A manager on a server of the test's own.
+async fn connect(url: &str) -> LockManager {
+    LockManager::connect(url).await.expect("there")
+}
+
+/// A manager that waits for an answer for so long.
+async fn within(timeout: Duration, url: &str) -> LockManager {
+    LockManager::builder().timeout(timeout).connect(url).await.expect("there")
+}
+
 /// Asks until the lock is granted.
 async fn next(rival: &LockManager, key: &str) -> LockGuard {
-    let start = Instant::now();
-    loop {
+    let granted = RefCell::new(None);
+    eventually("the lock becomes free", 2 * SOON, async || {
         match lock(rival, key).acquire().await {
-            Ok(guard) => return guard,
+            Ok(guard) => *granted.borrow_mut() = Some(guard),
             Err(error) => assert!(error.is_busy(), "{error}"),
         }
-        assert!(start.elapsed() < 2 * SOON, "the lock never became free");
-        tokio::time::sleep(ms(2)).await;
+        granted.borrow().is_some()
+    })
+    .await;
+    granted.into_inner().expect("granted")
+}
+
+/// Lasts until the lock of the body that calls it is lost.
+async fn until_lost() {
+    LockGuard::current().expect("a body").lost().await;
+}
+
+/// The same without an await.
+fn block_until_lost() {
+    let lock = LockGuard::current().expect("a body");
+    while lock.is_held() {
+        std::thread::sleep(lock.remaining());
     }
+}
+
+/// Lasts until a lock was renewed.
+async fn until_renewed(lock: &LockGuard) {
+    let mut before = lock.remaining();
+    let is_renewed = || {
+        let now = lock.remaining();
+        ready(now > std::mem::replace(&mut before, now))
+    };
+    eventually("the lock is renewed", 2 * SOON, is_renewed).await;
+}
+
+/// Has this time pass and some more: what would happen within it has happened then, such as the end
+/// of a lease that is not renewed.
+async fn outlast(ttl: Duration) {
+    tokio::time::sleep(ttl * 9 / 8).await;
 }
 
 /// How long the server or the store keeps the key, as a rival learns it; `None` when it is free.
@@ -124,8 +166,7 @@ impl Steps {
     }
 
     async fn begin(&self) {
-        lockmacro_tests::eventually("the body begins", 4 * SOON, async || self.last().is_some())
-            .await;
+        eventually("the body begins", 4 * SOON, async || self.last().is_some()).await;
     }
 
     /// How long before a rival's grant the last step was. The body must be gone by now, so that it

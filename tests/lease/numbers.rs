@@ -7,7 +7,7 @@ use lockmacro_runtime::{Lock, LockKey, LockManager, OnLost};
 use lockmacro_tests::{Server, eventually, in_time};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
-use crate::{LONG_TTL, Locked, SOON, ms};
+use crate::{LONG_TTL, Locked, SOON, connect, ms, outlast, until_lost, within};
 
 /// The numbers of the whole process, because a renewal is counted on a thread of the manager's own.
 /// Tests differ by the name of their locks.
@@ -96,12 +96,11 @@ async fn a_prefix_is_a_part_of_the_template_and_a_note_of_nothing() {
 #[tokio::test]
 async fn acquisitions_are_counted_by_outcome_and_timed() {
     let mut server = Server::start();
-    let builder = LockManager::builder().timeout(ms(1_500));
-    let manager = builder.connect(&server.url()).await.expect("there");
+    let manager = within(ms(1_500), &server.url()).await;
     let lock = || named(&manager, "numbers-outcome");
     for _ in 0..3 {
         let body = lock().run(async {
-            tokio::time::sleep(ms(20)).await;
+            outlast(ms(20)).await;
             Locked::Ok(())
         });
         body.await.expect("free");
@@ -129,8 +128,7 @@ async fn acquisitions_are_counted_by_outcome_and_timed() {
 #[tokio::test]
 async fn held_and_waiting_locks_are_gauged_and_return_to_zero() {
     let server = Server::start();
-    let builder = LockManager::builder().timeout(SOON);
-    let manager = builder.connect(&server.url()).await.expect("there");
+    let manager = within(SOON, &server.url()).await;
     let name = "numbers-gauges";
     let gauges = || (value(name, "lockmacro_held"), value(name, "lockmacro_waiting"));
 
@@ -171,12 +169,12 @@ async fn held_and_waiting_locks_are_gauged_and_return_to_zero() {
 #[tokio::test]
 async fn losses_are_counted_by_cause() {
     let server = Server::start();
-    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let manager = connect(&server.url()).await;
     let name = "numbers-lost";
     for on_lost in [OnLost::Cancel, OnLost::Error, OnLost::Finish] {
         let lock = named(&manager, name).ttl(ms(60)).on_lost(on_lost);
         let body = lock.run(async {
-            tokio::time::sleep(ms(80)).await;
+            until_lost().await;
             Locked::Ok(())
         });
         let _ = body.await;
@@ -204,8 +202,7 @@ async fn losses_are_counted_by_cause() {
 #[tokio::test]
 async fn renewals_are_counted_by_outcome() {
     let server = Server::start();
-    let builder = LockManager::builder().timeout(ms(400));
-    let manager = builder.connect(&server.url()).await.expect("there");
+    let manager = within(ms(400), &server.url()).await;
     let name = "numbers-renewals";
     let guard = named(&manager, name).ttl(ms(600)).renew().acquire().await.expect("free");
     let renewals = |outcome| value(name, &format!("lockmacro_renewals_total outcome={outcome}"));

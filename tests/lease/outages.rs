@@ -3,12 +3,14 @@
 use std::future::{pending, ready};
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::{LockError, LockManager, LossCause};
+use lockmacro_runtime::{LockError, LossCause};
 use lockmacro_tests::queue::Queue;
 use lockmacro_tests::times::CONFIRM_WINDOW;
 use lockmacro_tests::{Server, eventually, in_time};
 
-use crate::{Locked, SOON, Steps, cause, joined, lock, ms, renewed, rival};
+use crate::{
+    Locked, SOON, Steps, cause, connect, joined, lock, ms, outlast, renewed, rival, within,
+};
 
 const TTL: Duration = Duration::from_millis(120);
 const KEY: &str = "order:42";
@@ -21,8 +23,7 @@ fn rounds() -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_whose_server_stalls_ends_before_a_rival_is_granted() {
     let server = Server::start();
-    let builder = LockManager::builder().timeout(ms(400));
-    let manager = builder.connect(&server.url()).await.expect("there");
+    let manager = within(ms(400), &server.url()).await;
     let mut admin = server.admin();
     let mut closest = Duration::MAX;
     for round in 0..rounds() {
@@ -58,8 +59,7 @@ async fn a_body_whose_server_stalls_ends_before_a_rival_is_granted() {
 #[tokio::test]
 async fn a_server_that_does_not_come_back_ends_the_body_at_its_deadline() {
     let mut server = Server::start();
-    let builder = LockManager::builder().timeout(ms(400));
-    let manager = builder.connect(&server.url()).await.expect("there");
+    let manager = within(ms(400), &server.url()).await;
     let steps = Steps::default();
     let start = Instant::now();
     let mut begun = start;
@@ -80,14 +80,13 @@ async fn a_server_that_does_not_come_back_ends_the_body_at_its_deadline() {
 #[tokio::test]
 async fn a_lock_that_was_extended_is_released_after_an_outage_longer_than_its_ttl() {
     let server = Server::start();
-    let manager = LockManager::builder().timeout(ms(800)).connect(&server.url()).await;
-    let manager = manager.expect("there");
+    let manager = within(ms(800), &server.url()).await;
     let guard = lock(&manager, KEY).ttl(ms(1_500)).acquire().await.expect("free");
     guard.extend(Duration::from_secs(600)).await.expect("held");
     server.pause();
     drop(guard);
     // Longer than the ttl that the lock began with.
-    tokio::time::sleep(ms(2_500)).await;
+    outlast(ms(2_200)).await;
     server.resume();
     let mut admin = server.admin();
     eventually("the key is free", SOON, || ready(admin.get(KEY).is_none())).await;
@@ -97,8 +96,8 @@ async fn a_lock_that_was_extended_is_released_after_an_outage_longer_than_its_tt
 #[tokio::test]
 async fn a_server_that_stalls_as_the_bodies_begin_ends_only_the_lock_that_was_waited_for() {
     let server = Server::start();
-    let ours = LockManager::connect(&server.url()).await.expect("there");
-    let theirs = LockManager::connect(&server.url()).await.expect("there");
+    let ours = connect(&server.url()).await;
+    let theirs = connect(&server.url()).await;
     let ttl = Duration::from_secs(300);
     let free = lock(&ours, "order:43").ttl(ttl).acquire().await.expect("free");
     let before = lock(&theirs, KEY).acquire().await.expect("free");

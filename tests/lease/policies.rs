@@ -9,11 +9,11 @@ use lockmacro_tests::{
     Backend, Fault, Proxy, Server, eventually, in_time, on, on_a_plain_thread, watched,
 };
 
-use crate::{Failure, Locked, SOON, cause, ms, next, warm_up};
+use crate::{
+    Failure, Locked, SOON, block_until_lost, cause, ms, next, until_lost, warm_up, within,
+};
 
 const TTL: Duration = Duration::from_millis(500);
-const AFTER_TTL: Duration = Duration::from_millis(520);
-
 fn short(manager: &LockManager, key: &str, on_lost: OnLost) -> Lock {
     Lock::new(key).ttl(TTL).on_lost(on_lost).manager(manager)
 }
@@ -60,28 +60,26 @@ async fn under_cancel_the_body_is_dropped_before_a_rival_is_granted(backend: &Ba
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn under_error_the_body_ends_and_its_value_does_not_count(backend: &Backend) {
+async fn under_error_and_finish_the_body_ends_and_its_value_counts_under_finish(backend: &Backend) {
     let manager = backend.manager().await;
-    let mut ended = false;
-    let result = short(&manager, &backend.key("order:42"), OnLost::Error)
-        .run(async {
-            tokio::time::sleep(AFTER_TTL).await;
+    for (on_lost, counts) in [(OnLost::Error, false), (OnLost::Finish, true)] {
+        let mut ended = false;
+        let lock = short(&manager, &backend.key(&format!("{on_lost:?}")), on_lost);
+        let result = lock.run(async {
+            until_lost().await;
             ended = true;
             Locked::Ok(7)
-        })
-        .await;
-    assert_eq!(cause(result), LossCause::Expired);
-    assert!(ended);
+        });
+        is_value_or_loss(result.await, counts);
+        assert!(ended, "{on_lost:?}");
+    }
 }
 
-#[on(memory, redis, both_runtimes)]
-async fn under_finish_the_body_ends_and_its_value_counts(backend: &Backend) {
-    let manager = backend.manager().await;
-    let result = short(&manager, &backend.key("order:42"), OnLost::Finish).run(async {
-        tokio::time::sleep(AFTER_TTL).await;
-        Locked::Ok(7)
-    });
-    assert_eq!(result.await, Ok(7));
+fn is_value_or_loss(result: Locked<u32>, counts: bool) {
+    match counts {
+        true => assert_eq!(result, Ok(7)),
+        false => assert_eq!(cause(result), LossCause::Expired),
+    }
 }
 
 /// As a business may handle a loss: keeps the value, and adds what was done about the loss.
@@ -91,11 +89,6 @@ fn roll_back(lost: Lost, written: Locked<Vec<String>>) -> Locked<Vec<String>> {
     Ok(written)
 }
 
-async fn book(time: Duration) -> Locked<Vec<String>> {
-    tokio::time::sleep(time).await;
-    Ok(vec!["written".to_owned()])
-}
-
 #[on(memory, redis, both_runtimes)]
 async fn a_handler_gets_the_loss_and_the_value(backend: &Backend) {
     let manager = backend.manager().await;
@@ -103,12 +96,16 @@ async fn a_handler_gets_the_loss_and_the_value(backend: &Backend) {
     // Whatever is set after it.
     let lock = short(&manager, &key, OnLost::Cancel).recovering(roll_back).on_lost(OnLost::Finish);
     let guard = lock.acquire().await.expect("free");
-    let written = guard.run(book(AFTER_TTL)).await.expect("it recovers");
+    let book = async {
+        until_lost().await;
+        Ok(vec!["written".to_owned()])
+    };
+    let written = guard.run(book).await.expect("it recovers");
     assert_eq!(written, ["written".to_owned(), format!("rolled back: {key} Expired")]);
     assert!(backend.is_free(&key).await);
 
     let failed = async {
-        tokio::time::sleep(AFTER_TTL).await;
+        until_lost().await;
         Err(Failure::Own)
     };
     let recover = |_: Lost, result: Result<(), Failure>| {
@@ -124,7 +121,7 @@ async fn a_handler_of_a_lock_that_was_not_lost_is_not_called(backend: &Backend) 
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     let guard = crate::lock(&manager, &key).recovering(roll_back).acquire().await.expect("free");
-    let written = guard.run(book(ms(1))).await;
+    let written = guard.run(async { Ok(vec!["written".to_owned()]) }).await;
     assert_eq!(written, Ok(vec!["written".to_owned()]));
     assert!(backend.is_free(&key).await);
 }
@@ -166,7 +163,7 @@ async fn a_bodys_own_error_is_kept_under_every_policy(backend: &Backend) {
         let result: Result<(), Failure> = short(&manager, &key, on_lost)
             .run(async {
                 // One poll that outlasts the lease: there is no await at which to stop it.
-                std::thread::sleep(AFTER_TTL);
+                block_until_lost();
                 Err(Failure::Own)
             })
             .await;
@@ -177,38 +174,37 @@ async fn a_bodys_own_error_is_kept_under_every_policy(backend: &Backend) {
 #[on(memory, redis, both_runtimes)]
 async fn a_skipped_function_has_the_policies_too(backend: &Backend) {
     let manager = backend.manager().await;
-    let late = async || tokio::time::sleep(AFTER_TTL).await;
     let lock = |name: &str, on_lost| short(&manager, &backend.key(name), on_lost);
 
     let cancelled: Result<Option<u32>, Failure> = lock("one", OnLost::Cancel)
         .skip_when_busy()
         .run(async {
-            late().await;
+            until_lost().await;
             Ok(Some(7))
         })
         .await;
     assert!(matches!(cancelled, Err(Failure::Lock(_))), "{cancelled:?}");
     let option = lock("two", OnLost::Error).skip_when_busy().run(async {
-        late().await;
+        until_lost().await;
         Some(7)
     });
     assert_eq!(option.await, None, "it cannot carry the error, which is logged");
     let option = lock("three", OnLost::Finish).skip_when_busy().run(async {
-        late().await;
+        until_lost().await;
         Some(7)
     });
     assert_eq!(option.await, Some(7));
     let own: Result<(), Failure> = lock("four", OnLost::Error)
         .skip_when_busy()
         .run(async {
-            late().await;
+            until_lost().await;
             Err(Failure::Own)
         })
         .await;
     assert_eq!(own, Err(Failure::Own));
     let mut ended = false;
     let nothing = lock("five", OnLost::Cancel).skip_when_busy().run(async {
-        late().await;
+        until_lost().await;
         ended = true;
     });
     nothing.await;
@@ -225,7 +221,7 @@ async fn a_sync_body_ends_first_whatever_the_policy(backend: &Backend) {
         let (result, ended) = on_a_plain_thread(move || {
             let mut ended = false;
             let result = lock.run_blocking(|| {
-                std::thread::sleep(AFTER_TTL);
+                block_until_lost();
                 ended = true;
                 Locked::Ok(7)
             });
@@ -233,11 +229,7 @@ async fn a_sync_body_ends_first_whatever_the_policy(backend: &Backend) {
         })
         .await;
         assert!(ended);
-        if counts {
-            assert_eq!(result, Ok(7));
-        } else {
-            assert_eq!(cause(result), LossCause::Expired);
-        }
+        is_value_or_loss(result, counts);
     }
 }
 
@@ -251,7 +243,7 @@ async fn a_handler_recovers_a_sync_body(backend: &Backend) {
     });
     let value = on_a_plain_thread(move || {
         lock.acquire_blocking().expect("free").run_blocking(|| {
-            std::thread::sleep(AFTER_TTL);
+            block_until_lost();
             Ok(1)
         })
     });
@@ -265,16 +257,11 @@ async fn a_loss_is_visible_to_the_work_that_a_body_spawned(backend: &Backend) {
     let guard = short(&manager, &backend.key("order:42"), OnLost::Cancel).acquire().await;
     let guard = guard.expect("free");
     let watched = guard.handle();
-    let work = tokio::spawn(async move {
-        tokio::select! {
-            () = tokio::time::sleep(AFTER_TTL * 10) => None,
-            lost = watched.lost() => Some(lost.cause()),
-        }
-    });
+    let work = tokio::spawn(async move { watched.lost().await.cause() });
     let result = guard.run(std::future::pending::<Locked<()>>()).await;
     assert_eq!(cause(result), LossCause::Expired);
-    let seen = work.await.expect("no panic");
-    assert!(matches!(seen, Some(LossCause::Expired | LossCause::Released)), "{seen:?}");
+    let seen = tokio::time::timeout(SOON, work).await.expect("in time").expect("no panic");
+    assert!(matches!(seen, LossCause::Expired | LossCause::Released), "{seen:?}");
 }
 
 #[tokio::test]
@@ -282,8 +269,7 @@ async fn a_body_is_dropped_before_its_release_is_sent() {
     for lost in [false, true] {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
-        let manager = LockManager::builder().timeout(crate::LONG_TTL).connect(&proxy.url()).await;
-        let manager = manager.expect("there");
+        let manager = within(crate::LONG_TTL, &proxy.url()).await;
         warm_up(&manager).await;
         // The server frees the key, and the holder does not know it for a while.
         proxy.on_next("EVALSHA", Fault::DelayReply(ms(800)));

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use lockmacro_runtime::LockManager;
 use lockmacro_tests::{Admin, Fault, Proxy, Server, eventually, in_time, on_a_plain_thread};
 
-use crate::{LONG_TTL, Locked, SOON, ms, renewed, warm_up};
+use crate::{LONG_TTL, Locked, SOON, connect, ms, outlast, renewed, warm_up, within};
 
 /// It outlasts two seconds in which a loaded machine renews nothing.
 const TTL: Duration = Duration::from_secs(3);
@@ -19,7 +19,7 @@ async fn is_quiet(server: &Server, how: &str) {
     eventually("the key is released", SOON, free).await;
     admin.forget_calls();
     // A renewal would come after a third of the ttl.
-    tokio::time::sleep(TTL / 2).await;
+    outlast(TTL / 2).await;
     let calls: Vec<_> =
         admin.calls().into_iter().filter(|(name, _)| name.starts_with("eval")).collect();
     assert_eq!(calls, [], "after a {how}");
@@ -34,8 +34,7 @@ async fn renewal(admin: &mut Admin) {
 
 /// A manager that waits for an answer as long as a loaded machine needs, and sends nothing twice.
 async fn patient(server: &Server) -> LockManager {
-    let manager = LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await;
-    let manager = manager.expect("there");
+    let manager = within(LONG_TTL, &server.url()).await;
     warm_up(&manager).await;
     manager
 }
@@ -114,21 +113,21 @@ async fn nothing_is_renewed_after_a_runtime_or_a_manager_has_ended() {
 #[tokio::test]
 async fn a_manager_that_is_shut_down_renews_what_is_still_held() {
     let server = Server::start();
-    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let manager = connect(&server.url()).await;
     let guard = renewed(&manager, "order:42", TTL).acquire().await.expect("free");
     manager.shutdown(ms(10)).await.expect_err("it is still held");
-    // Longer than the lease lasts without a renewal.
-    tokio::time::sleep(TTL * 2).await;
+    outlast(TTL).await;
     guard.check().expect("renewed");
     guard.release().await.expect("ours");
     is_quiet(&server, "shutdown").await;
 }
 
-/// A key that is kept by `min_hold`, while a renewal of it waits for an answer that does not come.
-async fn released_during_a_renewal() -> (Server, Proxy, LockManager) {
+/// The key is kept by `min_hold`, while a renewal of it waits for an answer that does not come.
+#[tokio::test]
+async fn a_renewal_in_flight_does_not_lift_what_was_released_and_is_not_sent_again() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
-    let manager = LockManager::connect(&proxy.url()).await.expect("there");
+    let manager = connect(&proxy.url()).await;
     warm_up(&manager).await;
     let job = renewed(&manager, "job", ms(5_000)).min_hold(ms(4_000));
     proxy.on_next("EVALSHA", Fault::LoseReply);
@@ -137,30 +136,16 @@ async fn released_during_a_renewal() -> (Server, Proxy, LockManager) {
         Locked::Ok(())
     }));
     done.await.expect("held");
-    (server, proxy, manager)
-}
-
-#[tokio::test]
-async fn a_renewal_that_was_in_flight_does_not_lift_what_was_released() {
-    let (server, proxy, _manager) = released_during_a_renewal().await;
     let mut admin = server.admin();
     let kept = admin.ttl("job").expect("kept for the rest of min_hold");
     assert!(kept < ms(2_700), "{kept:?}");
-    // The renewal learns that its connection is gone, and there is a new one to be had.
-    proxy.cut();
-    tokio::time::sleep(ms(100)).await;
-    let after = admin.ttl("job");
-    assert!(after.is_some_and(|after| after < kept), "{after:?} after {kept:?}");
-}
-
-#[tokio::test]
-async fn a_renewal_that_was_in_flight_is_not_sent_again_after_the_release() {
-    let (server, proxy, _manager) = released_during_a_renewal().await;
-    let mut admin = server.admin();
     admin.forget_calls();
+    // The renewal learns that its connection is gone, and there is a new one to be had: in less
+    // time than this.
     proxy.cut();
-    // Nothing is sent, for longer than a new connection takes.
-    tokio::time::sleep(ms(100)).await;
+    outlast(ms(100)).await;
     let calls = admin.calls();
     assert!(!calls.iter().any(|(name, _)| name.starts_with("eval")), "{calls:?}");
+    let after = admin.ttl("job");
+    assert!(after.is_some_and(|after| after < kept), "{after:?} after {kept:?}");
 }

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use lockmacro_runtime::{Lock, LockGuard, LockManager, LossCause, OnLost};
 use lockmacro_tests::{Backend, Server, in_time, on};
 
-use crate::{Locked, SOON, cause, lock, ms, renewed};
+use crate::{Locked, SOON, cause, connect, lock, ms, outlast, renewed, until_lost};
 
 async fn recurse(manager: &LockManager, key: &str, depth: u32) -> Locked<Vec<u64>> {
     let inner = async {
@@ -46,7 +46,7 @@ async fn the_inner_release_frees_nothing(backend: &Backend) {
         drop(lock(&manager, &key).acquire().await?);
         lock(&manager, &key).run(async { Locked::Ok(()) }).await?;
         // A drop in the background would be through by then.
-        tokio::time::sleep(ms(10)).await;
+        outlast(ms(10)).await;
         assert!(!backend.is_free(&key).await);
         assert!(LockGuard::current().is_some_and(|guard| guard.is_held()));
         Locked::Ok(7)
@@ -273,7 +273,7 @@ async fn an_outer_loss_reaches_the_inner_body(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
     // The outer body goes on, so that it can see what becomes of the inner one.
-    let outer = lockmacro_runtime::Lock::new(&*key).ttl(ms(800)).on_lost(OnLost::Finish);
+    let outer = Lock::new(&*key).ttl(ms(800)).on_lost(OnLost::Finish);
     let result = outer.manager(&manager).run(async {
         let inner = lock(&manager, &key).run(std::future::pending::<Locked<()>>());
         assert_eq!(cause(inner.await), LossCause::Expired);
@@ -299,7 +299,7 @@ async fn an_outer_loss_reaches_the_inner_body(backend: &Backend) {
 async fn a_scope_does_not_keep_a_lost_lock(backend: &Backend) {
     let manager = backend.manager().await;
     let key = backend.key("order:42");
-    let short = lockmacro_runtime::Lock::new(&*key).ttl(ms(100)).manager(&manager);
+    let short = Lock::new(&*key).ttl(ms(100)).manager(&manager);
     let guard = short.acquire().await.expect("free");
     let work = guard.scope(async {
         guard.lost().await;
@@ -311,7 +311,7 @@ async fn a_scope_does_not_keep_a_lost_lock(backend: &Backend) {
 #[tokio::test]
 async fn entering_again_is_no_traffic() {
     let server = Server::start();
-    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let manager = connect(&server.url()).await;
     let mut admin = server.admin();
     let outer = async {
         admin.forget_calls();
@@ -320,7 +320,7 @@ async fn entering_again_is_no_traffic() {
         lock(&manager, "order:42").acquire().await?.release().await?;
         drop(lock(&manager, "order:42").acquire().await?);
         // Nothing comes of the drop, for as long as a release in the background would take.
-        tokio::time::sleep(ms(20)).await;
+        outlast(ms(20)).await;
         Locked::Ok(admin.calls())
     };
     let (guard, _) = lock(&manager, "order:42").acquire_fenced().await.expect("free");
@@ -330,7 +330,7 @@ async fn entering_again_is_no_traffic() {
 #[tokio::test]
 async fn a_lock_that_is_taken_away_stops_the_inner_body_too() {
     let server = Server::start();
-    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let manager = connect(&server.url()).await;
     let outer = renewed(&manager, "order:42", ms(4_000)).on_lost(OnLost::Error).run(async {
         server.admin().ask::<()>(&["DEL", "order:42"]);
         let inner = lock(&manager, "order:42").run(std::future::pending::<Locked<()>>());
@@ -359,9 +359,7 @@ async fn a_lock_is_found_by_its_key_while_it_is_held(backend: &Backend) {
     lock(&manager, &outer).run(body).await.expect("free");
     let lost = Lock::new(&outer).ttl(ms(500)).on_lost(OnLost::Finish).manager(&manager);
     let body = async {
-        while LockGuard::current().is_some_and(|guard| guard.is_held()) {
-            tokio::time::sleep(ms(5)).await;
-        }
+        until_lost().await;
         assert_eq!(found(), [false, false]);
         Locked::Ok(())
     };

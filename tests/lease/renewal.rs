@@ -1,12 +1,15 @@
 //! A renewed lock lasts as long as its body, and a fault shorter than the lease does not end it.
 
+use std::cell::Cell;
 use std::future::ready;
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::{Lock, LockManager};
+use lockmacro_runtime::{Lock, LockGuard, LockManager, LossCause};
 use lockmacro_tests::{Backend, Fault, Proxy, Server, eventually, in_time, on};
 
-use crate::{BRIEF, LONG_TTL, Locked, SOON, brief, cause, left, ms, renewed, warm_up};
+use crate::{
+    BRIEF, LONG_TTL, Locked, SOON, brief, cause, connect, left, ms, outlast, renewed, warm_up,
+};
 
 const TTL: Duration = Duration::from_millis(2_500);
 
@@ -17,13 +20,13 @@ async fn a_renewed_key_never_falls_under_half_its_ttl(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let result = renewed(&manager, &key, TTL).run(async {
-        let start = Instant::now();
-        let mut least = TTL;
-        while start.elapsed() < TTL * 5 / 4 {
-            least = least.min(left(&rival, &key).await.expect("held"));
-            tokio::time::sleep(ms(7)).await;
-        }
-        Locked::Ok(least)
+        let (start, least) = (Instant::now(), Cell::new(TTL));
+        eventually("its first lease would be over", 2 * TTL, async || {
+            least.set(least.get().min(left(&rival, &key).await.expect("held")));
+            start.elapsed() > TTL * 5 / 4
+        })
+        .await;
+        Locked::Ok(least.get())
     });
     let least = result.await.expect("held for longer than its ttl");
     // Not all the time full either: then it would be renewed more often than is of use.
@@ -41,8 +44,7 @@ async fn a_lock_without_a_ttl_is_renewed(backend: &Backend) {
     // 30 s are too long to watch, so this manager has a shorter default.
     let manager = brief(backend).await;
     let guard = Lock::new(&*key).manager(&manager).acquire().await.expect("free");
-    // Without a renewal the lease is over by then.
-    tokio::time::sleep(BRIEF * 5 / 4).await;
+    outlast(BRIEF).await;
     assert!(guard.is_held() && !backend.is_free(&key).await);
     guard.release().await.expect("still ours");
 }
@@ -54,28 +56,30 @@ async fn a_lock_with_a_ttl_is_not_renewed(backend: &Backend) {
     let body = Lock::new(&*key).ttl(ms(200)).manager(&manager);
     let start = Instant::now();
     let result = body.run(std::future::pending::<Locked<()>>()).await;
-    assert_eq!(cause(result), lockmacro_runtime::LossCause::Expired);
+    assert_eq!(cause(result), LossCause::Expired);
     assert!(start.elapsed() >= ms(190), "{:?}", start.elapsed());
 }
 
 #[on(memory, redis)]
 async fn a_renewed_sync_body_keeps_its_lock(backend: &Backend) {
+    const TTL: Duration = Duration::from_millis(1_800);
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
     let name = key.clone();
     let (begun, began) = tokio::sync::oneshot::channel();
+    let (end, ended) = std::sync::mpsc::channel();
     let working = lockmacro_tests::on_a_plain_thread(move || {
-        renewed(&manager, &name, ms(1_800)).run_blocking(|| {
+        renewed(&manager, &name, TTL).run_blocking(|| {
             begun.send(()).expect("the test goes on");
-            std::thread::sleep(ms(2_600));
+            ended.recv().expect("the test ends it");
             Locked::Ok(7)
         })
     });
     let watching = async {
         began.await.expect("the body begins");
-        // Longer than the ttl.
-        tokio::time::sleep(ms(1_900)).await;
+        outlast(TTL).await;
         assert!(left(&rival, &key).await.is_some());
+        end.send(()).expect("the body goes on");
     };
     assert_eq!(tokio::join!(working, watching).0, Ok(7));
 }
@@ -97,18 +101,19 @@ async fn a_body_that_blocks_its_runtime_is_renewed_all_the_same(backend: &Backen
 async fn a_renewal_that_fails_once_keeps_the_lock() {
     const TTL: Duration = Duration::from_millis(3_000);
     let server = Server::start();
-    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let manager = connect(&server.url()).await;
     let result = in_time(renewed(&manager, "order:42", TTL).run(async {
         // The first renewal is due after 1,000 ms, and the server does not answer before the second
         // one is.
-        tokio::time::sleep(ms(500)).await;
+        let lock = LockGuard::current().expect("a body");
         server.pause();
-        tokio::time::sleep(ms(1_450)).await;
+        let is_late = || ready(lock.remaining() < TTL - ms(1_950));
+        eventually("the first renewal is late", TTL, is_late).await;
         server.resume();
         let mut admin = server.admin();
         let full = || ready(admin.ttl("order:42").is_some_and(|left| left > TTL * 3 / 4));
         eventually("it is renewed after all", TTL, full).await;
-        tokio::time::sleep(TTL).await;
+        outlast(TTL).await;
         Locked::Ok(7)
     }));
     assert_eq!(result.await, Ok(7));
@@ -120,12 +125,12 @@ async fn renewals_whose_answers_are_lost_are_tried_again_until_the_deadline() {
     for fault in [Fault::LoseReply, Fault::CutReply, Fault::CutCommand] {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
-        let manager = LockManager::connect(&proxy.url()).await.expect("there");
+        let manager = connect(&proxy.url()).await;
         warm_up(&manager).await;
         proxy.on_next("EVALSHA", fault);
         let result = in_time(renewed(&manager, "order:42", ms(2_100)).run(async {
             eventually("a renewal fails", SOON, async || proxy.orders_are_done()).await;
-            tokio::time::sleep(ms(1_800)).await;
+            outlast(ms(2_100)).await;
             Locked::Ok(7)
         }));
         assert_eq!(result.await, Ok(7), "{fault:?}");
@@ -136,13 +141,14 @@ async fn renewals_whose_answers_are_lost_are_tried_again_until_the_deadline() {
 async fn a_server_that_forgets_its_scripts_renews_all_the_same() {
     let server = Server::start();
     let mut admin = server.admin();
-    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let manager = connect(&server.url()).await;
     let result = in_time(renewed(&manager, "order:42", ms(2_000)).run(async {
         let start = Instant::now();
-        while start.elapsed() < ms(2_800) {
+        eventually("its first lease would be over", SOON, || {
             admin.ask::<()>(&["SCRIPT", "FLUSH"]);
-            tokio::time::sleep(ms(20)).await;
-        }
+            ready(start.elapsed() > ms(2_800))
+        })
+        .await;
         Locked::Ok(7)
     }));
     assert_eq!(result.await, Ok(7));
@@ -152,7 +158,7 @@ async fn a_server_that_forgets_its_scripts_renews_all_the_same() {
 async fn one_answer_that_does_not_come_costs_no_other_lease() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
-    let manager = LockManager::connect(&proxy.url()).await.expect("there");
+    let manager = connect(&proxy.url()).await;
     warm_up(&manager).await;
     let mut guards = Vec::new();
     for nth in 0..50 {
@@ -162,24 +168,20 @@ async fn one_answer_that_does_not_come_costs_no_other_lease() {
     // All that is in flight on that connection waits behind it, and is sent again on another.
     proxy.on_next("EVALSHA", Fault::LoseReply);
     eventually("a renewal fails", SOON, async || proxy.orders_are_done()).await;
-    // Longer than a lease lasts without a renewal.
-    tokio::time::sleep(TTL + ms(300)).await;
+    outlast(TTL).await;
     for guard in guards {
         assert!(guard.is_held(), "{}", guard.key());
         guard.release().await.expect("still ours");
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_long_lease_delays_no_short_one() {
     let manager = LockManager::isolated_memory();
-    let long = Lock::new("long").ttl(LONG_TTL).renew().manager(&manager);
-    let long = long.acquire().await.expect("free");
-    // Time for the task that renews to fall asleep, until 20 s from now unless it is woken. Nothing
-    // tells that from outside.
-    tokio::time::sleep(ms(50)).await;
+    let long = renewed(&manager, "long", LONG_TTL).acquire().await.expect("free");
+    // The task that renews falls asleep, until 20 s from now unless it is woken.
+    outlast(ms(50)).await;
     let short = renewed(&manager, "short", ms(1_800)).acquire().await.expect("free");
-    // Longer than the short lease lasts without a renewal.
-    tokio::time::sleep(ms(2_200)).await;
+    outlast(ms(1_800)).await;
     assert!(short.is_held() && long.is_held());
 }

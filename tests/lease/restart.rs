@@ -5,12 +5,12 @@ use std::future::ready;
 use lockmacro_runtime::{Lock, LockManager, LossCause};
 use lockmacro_tests::{Server, eventually, in_time};
 
-use crate::{Locked, SOON, cause, lock, ms, renewed};
+use crate::{Locked, SOON, cause, lock, ms, renewed, within};
 
 const KEY: &str = "order:42";
 
 async fn manager(server: &Server) -> LockManager {
-    LockManager::builder().timeout(ms(1_500)).connect(&server.url()).await.expect("there")
+    within(ms(1_500), &server.url()).await
 }
 
 #[tokio::test]

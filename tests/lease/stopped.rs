@@ -3,19 +3,18 @@
 use std::future::ready;
 use std::time::Instant;
 
-use lockmacro_runtime::LockManager;
 use lockmacro_tests::{Server, eventually};
 use rusqlite::Connection;
 
 use crate::holder_process::Holder;
-use crate::{SOON, lock, ms, next};
+use crate::{SOON, connect, lock, ms, next, outlast};
 
 const KEY: &str = "order:42";
 
 #[tokio::test]
 async fn a_process_that_was_stopped_past_its_lease_takes_no_further_step() {
     let server = Server::start();
-    let rival = LockManager::connect(&server.url()).await.expect("there");
+    let rival = connect(&server.url()).await;
     // Once it is stopped in the middle of its lease, once just before a renewal, …
     for pause in [0, 140, 280, 420] {
         let holder = Holder::start(&["step", &server.url(), KEY, "1200"]);
@@ -45,7 +44,7 @@ async fn a_process_that_was_stopped_for_less_than_its_lease_goes_on() {
         let before = holder.lines();
         assert!(before.iter().all(|line| line == "step"), "{before:?}");
         // Past the moment when it is due to be renewed, far from its end.
-        tokio::time::sleep(ms(2_200)).await;
+        outlast(ms(2_000)).await;
         let left = admin.ttl(KEY).expect("held");
         holder.go_on();
         let renewed = || ready(admin.ttl(KEY).is_some_and(|now| now > left));
@@ -66,7 +65,7 @@ async fn a_process_that_was_stopped_past_its_lease_writes_nothing_any_more() {
              INSERT INTO stock VALUES (7, 'none', 0);",
         )
         .expect("a table");
-    let rival = LockManager::connect(&server.url()).await.expect("there");
+    let rival = connect(&server.url()).await;
     let mut admin = server.admin();
 
     let path = path.to_str().expect("a path that is text");
@@ -77,17 +76,8 @@ async fn a_process_that_was_stopped_past_its_lease_writes_nothing_any_more() {
     assert_eq!(holder.next_line(), "1 1", "written while it was held");
 
     holder.stop();
-    let (guard, fences) = {
-        drop(next(&rival, KEY).await);
-        loop {
-            // The drop above is carried out in the background.
-            match lock(&rival, KEY).acquire_fenced().await {
-                Ok(granted) => break granted,
-                Err(error) => assert!(error.is_busy(), "{error}"),
-            }
-            tokio::time::sleep(ms(2)).await;
-        }
-    };
+    let next = lock(&rival, KEY).wait(2 * SOON).acquire_fenced();
+    let (guard, fences) = next.await.expect("free at the end of the lease");
     let fence = fences[0];
     assert!(u64::from(fence) > old);
     let number = fence.to_string();
@@ -110,7 +100,7 @@ async fn a_process_that_was_stopped_past_its_lease_writes_nothing_any_more() {
 #[tokio::test]
 async fn a_killed_process_frees_its_renewed_lock_at_its_ttl() {
     let server = Server::start();
-    let rival = LockManager::connect(&server.url()).await.expect("there");
+    let rival = connect(&server.url()).await;
     let mut holder = Holder::start(&["step", &server.url(), KEY, "1500"]);
     assert_eq!(holder.next_line(), "held");
     // Past its first ttl: it is renewed.

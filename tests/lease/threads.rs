@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use lockmacro_runtime::{LockError, LockGuard, LockManager};
 use lockmacro_tests::{Backend, Server, on, on_a_plain_thread};
 
-use crate::{Locked, lock};
+use crate::{Locked, connect, lock};
 
 #[on(memory, redis, both_runtimes)]
 async fn nested_sync_bodies_are_one_lock(backend: &Backend) {
@@ -77,7 +77,7 @@ async fn a_task_that_moves_between_threads_stays_inside() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sync_function_inside_an_async_one_is_inside() {
     let server = Server::start();
-    let manager = LockManager::connect(&server.url()).await.expect("there");
+    let manager = connect(&server.url()).await;
     let outer = async {
         let value = lock(&manager, "order:42").run_blocking(|| Locked::Ok(7))?;
         let moved = lock(&manager, "order:42");
