@@ -26,8 +26,7 @@ async fn a_manager_that_was_shut_down_leaves_no_thread_and_no_connection_for_a_t
         };
         let proxy = Proxy::to(server.port());
         for _ in 0..MANAGERS {
-            let manager = LockManager::builder().timeout(TIMEOUT).connect(&proxy.url()).await;
-            let manager = manager.expect("there");
+            let manager = crate::within(TIMEOUT, &proxy.url()).await;
             works(&manager).await;
             // It is not known whether this one arrives.
             proxy.on_next("SET", Fault::LoseReply);
@@ -51,8 +50,7 @@ async fn a_request_that_arrives_soon_after_a_shutdown_is_released() {
     in_time(async {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
-        let manager = LockManager::builder().timeout(TIMEOUT).connect(&proxy.url()).await;
-        let manager = manager.expect("there");
+        let manager = crate::within(TIMEOUT, &proxy.url()).await;
         works(&manager).await;
         proxy.on_next("SET", Fault::HoldLastCommand(ms(700)));
         let asking = tokio::spawn(lock(&manager).acquire());

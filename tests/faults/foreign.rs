@@ -3,16 +3,15 @@
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError};
-use lockmacro_tests::{Server, log};
+use lockmacro_tests::log;
 
-use crate::{KEY, LONG_TTL, Locked, TEST_TIMEOUT, lock, manager, ms, works};
+use crate::{KEY, LONG_TTL, Locked, TEST_TIMEOUT, lock, ms, served, works};
 
 const SECRET: &str = "5f2b-php-worker-secret";
 
 /// The fields and the text of `Busy` while the key holds `value`, as written by `SET` with `more`.
 async fn busy(value: &[u8], more: &[&str]) -> (Option<String>, Option<Duration>, String) {
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
+    let (server, manager) = served().await;
     let client = redis::Client::open(server.url()).expect("a valid address");
     let mut connection = client.get_connection().expect("the server is there");
     let mut set = redis::cmd("SET");
@@ -59,8 +58,7 @@ async fn a_foreign_lock_may_hold_any_bytes() {
 async fn a_foreign_client_is_excluded_and_frees_only_its_own() {
     const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
         return redis.call('DEL', KEYS[1]) end return 0";
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
+    let (server, manager) = served().await;
     let mut foreign = server.admin();
     let guard = lock(&manager).acquire().await.expect("free");
     let refused: Option<String> = foreign.ask(&["SET", KEY, SECRET, "NX", "EX", "60"]);
@@ -84,8 +82,7 @@ const ESCAPED: &str = r"\u{1b}]0;owned\u{7}\r\nforged\u{202e}\u{200b}";
 #[tokio::test]
 async fn no_error_or_log_line_shows_control_characters() {
     log::start();
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
+    let (server, manager) = served().await;
     let (key, label) = (format!("order:{ODD}"), format!("web{ODD}"));
     let value = format!("{label}/0123456789abcdef0123456789abcdef");
     let mut foreign = server.admin();

@@ -9,7 +9,8 @@ use lockmacro_tests::{Admin, Fault, Proxy, Server, drop_after_polls, eventually}
 
 use crate::refusals::follow;
 use crate::{
-    KEY, LONG_TTL, SLACK, TEST_TIMEOUT, TIMEOUT, keeps_nothing, lock, manager, ms, reason, works,
+    LONG_TTL, SLACK, TEST_TIMEOUT, TIMEOUT, becomes_free, keeps_nothing, lock, manager, ms, reason,
+    served, within, works,
 };
 
 /// How long the network keeps a command: longer than the lock is held.
@@ -19,8 +20,7 @@ const HELD_UP: Duration = ms(4_000);
 async fn a_set_that_arrives_after_its_release_is_released_soon() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
-    let builder = LockManager::builder().timeout(HELD_UP);
-    let manager = builder.connect(&proxy.url()).await.expect("the server is there");
+    let manager = within(HELD_UP, &proxy.url()).await;
     works(&manager).await;
     proxy.on_next("SET", Fault::HoldCommand(HELD_UP));
     let start = Instant::now();
@@ -29,9 +29,7 @@ async fn a_set_that_arrives_after_its_release_is_released_soon() {
     guard.release().await.expect("released");
     assert!(start.elapsed() < HELD_UP, "the first request is still in flight");
     proxy.held_commands_arrive().await;
-    let mut admin = server.admin();
-    eventually("the key is free", TEST_TIMEOUT, || std::future::ready(admin.get(KEY).is_none()))
-        .await;
+    becomes_free(&server).await;
 }
 
 #[tokio::test]
@@ -43,9 +41,7 @@ async fn a_set_that_arrives_after_its_acquire_was_abandoned_is_released_soon() {
     proxy.on_next("SET", Fault::HoldCommand(HELD_UP));
     tokio::time::timeout(ms(30), lock(&manager).acquire()).await.expect_err("no answer");
     proxy.held_commands_arrive().await;
-    let mut admin = server.admin();
-    eventually("the key is free", TEST_TIMEOUT, || std::future::ready(admin.get(KEY).is_none()))
-        .await;
+    becomes_free(&server).await;
     drop(manager);
     keeps_nothing(&server).await;
 }
@@ -102,8 +98,7 @@ async fn drop_in_doubt(manager: &LockManager, count: u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_call_in_doubt_takes_three_answered_commands_at_most() {
     const CALLS: u64 = 100;
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
+    let (server, manager) = served().await;
     works(&manager).await;
     let mut admin = server.admin();
     admin.forget_calls();

@@ -2,16 +2,15 @@
 
 use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::LockManager;
-use lockmacro_tests::{Server, eventually};
+use lockmacro_tests::Server;
 
-use crate::{LONG_TTL, TEST_TIMEOUT, keeps_nothing, manager, reason, refusal, works};
+use crate::{LONG_TTL, becomes_free, keeps_nothing, manager, reason, refusal, within, works};
 
 /// A server that answers `LOADING` for some seconds, with a manager that knew it before.
 async fn loading() -> (Server, LockManager, LockManager) {
     let mut server = Server::start();
     let hasty = manager(&server.url()).await;
-    let patient =
-        LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await.expect("there");
+    let patient = within(LONG_TTL, &server.url()).await;
     works(&hasty).await;
     works(&patient).await;
     keeps_nothing(&server).await;
@@ -36,7 +35,5 @@ async fn a_loading_server_is_waited_for_and_named() {
     // A caller that has the time gets the lock when the server is ready.
     works(&patient).await;
     works(&hasty).await;
-    let mut admin = server.admin();
-    eventually("released", TEST_TIMEOUT, || std::future::ready(admin.get(crate::KEY).is_none()))
-        .await;
+    becomes_free(&server).await;
 }

@@ -18,6 +18,7 @@ mod stalled;
 mod taken;
 mod wire;
 
+use std::future::ready;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::__private::Unavailability;
@@ -34,8 +35,20 @@ const KEY: &str = "order:42";
 
 type Locked<T> = Result<T, LockError>;
 
+/// A server, and a manager on it.
+async fn served() -> (Server, LockManager) {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    (server, manager)
+}
+
 async fn manager(url: &str) -> LockManager {
-    LockManager::builder().timeout(TIMEOUT).connect(url).await.expect("the server is there")
+    within(TIMEOUT, url).await
+}
+
+/// A manager that waits for a server for so long.
+async fn within(timeout: Duration, url: &str) -> LockManager {
+    LockManager::builder().timeout(timeout).connect(url).await.expect("the server is there")
 }
 
 fn lock(manager: &LockManager) -> Lock {
@@ -86,9 +99,14 @@ async fn works(manager: &LockManager) {
     assert_eq!(result, Ok(7));
 }
 
+/// Waits until nobody holds the lock.
+async fn becomes_free(server: &Server) {
+    let mut admin = server.admin();
+    eventually("the key is free", TEST_TIMEOUT, || ready(admin.get(KEY).is_none())).await;
+}
+
 /// Waits until the server holds no key at all.
 async fn keeps_nothing(server: &Server) {
     let mut admin = server.admin();
-    eventually("the server is empty", TEST_TIMEOUT, || std::future::ready(admin.keys().is_empty()))
-        .await;
+    eventually("the server is empty", TEST_TIMEOUT, || ready(admin.keys().is_empty())).await;
 }

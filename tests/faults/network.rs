@@ -10,7 +10,7 @@ use lockmacro_tests::{Fault, Proxy, Server};
 
 use crate::{
     KEY, LONG_TTL, Locked, SLACK, TEST_TIMEOUT, TIMEOUT, keeps_nothing, lock, manager, ms, reason,
-    refusal, works,
+    refusal, within, works,
 };
 
 /// A server, a proxy in front of it, and a manager that has used the proxy before.
@@ -24,8 +24,7 @@ async fn proxied() -> (Server, Proxy, LockManager) {
 
 /// One that waits for each answer for longer than any is late.
 async fn patient(proxy: &Proxy) -> LockManager {
-    let manager = LockManager::builder().timeout(LONG_TTL).connect(&proxy.url()).await;
-    let manager = manager.expect("the server is there");
+    let manager = within(LONG_TTL, &proxy.url()).await;
     works(&manager).await;
     manager
 }
@@ -121,18 +120,19 @@ async fn a_repeated_release_frees_nobody_elses_lock() {
 }
 
 #[tokio::test]
-async fn a_connection_cut_while_idle_is_not_noticed() {
+async fn a_connection_cut_by_the_network_or_the_server_is_not_noticed() {
     let (server, proxy, manager) = proxied().await;
-    for _ in 0..10 {
-        proxy.cut();
-        works(&manager).await;
+    let mut admin = server.admin();
+    for by_server in [false, true] {
+        for _ in 0..10 {
+            match by_server {
+                true => admin.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]),
+                false => proxy.cut(),
+            }
+            works(&manager).await;
+        }
     }
-    keeps_nothing(&server).await;
-}
-
-#[tokio::test]
-async fn a_connection_cut_in_mid_body_costs_no_value_and_frees_the_key() {
-    let (server, proxy, manager) = proxied().await;
+    // In the middle of a body it costs no value.
     let result = lock(&manager).run(async {
         proxy.cut();
         Locked::Ok(7)
@@ -142,47 +142,30 @@ async fn a_connection_cut_in_mid_body_costs_no_value_and_frees_the_key() {
 }
 
 #[tokio::test]
-async fn a_client_killed_by_the_server_reconnects() {
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
-    let mut admin = server.admin();
-    for _ in 0..10 {
+async fn a_network_that_stalls_or_cuts_leaves_nothing_behind() {
+    for (cuts, expected) in [(false, Unavailability::Timeout), (true, Unavailability::Disconnected)]
+    {
+        let (server, proxy, manager) = proxied().await;
+        proxy.stall(!cuts);
+        proxy.refuse(cuts);
+        if cuts {
+            proxy.cut();
+        }
+        assert_eq!(reason(refusal(&manager).await), expected);
+        proxy.stall(false);
+        proxy.refuse(false);
+        // The last command may have come through before a cut.
+        keeps_nothing(&server).await;
         works(&manager).await;
-        admin.ask::<redis::Value>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        keeps_nothing(&server).await;
     }
-    works(&manager).await;
-}
-
-#[tokio::test]
-async fn a_network_that_stalls_is_a_timeout_and_leaves_nothing_behind() {
-    let (server, proxy, manager) = proxied().await;
-    proxy.stall(true);
-    assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);
-    proxy.stall(false);
-    keeps_nothing(&server).await;
-    works(&manager).await;
-    keeps_nothing(&server).await;
-}
-
-#[tokio::test]
-async fn a_network_that_cuts_every_connection_is_disconnected() {
-    let (server, proxy, manager) = proxied().await;
-    proxy.refuse(true);
-    proxy.cut();
-    assert_eq!(reason(refusal(&manager).await), Unavailability::Disconnected);
-    proxy.refuse(false);
-    // The last command may have come through before the cut.
-    keeps_nothing(&server).await;
-    works(&manager).await;
-    keeps_nothing(&server).await;
 }
 
 #[tokio::test]
 async fn a_grant_that_comes_after_its_lease_is_not_believed() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
-    let builder = LockManager::builder().timeout(ms(800));
-    let manager = builder.connect(&proxy.url()).await.expect("the server is there");
+    let manager = within(ms(800), &proxy.url()).await;
     works(&manager).await;
     // Each answer comes in time for the manager, and too late for the lease of its request.
     proxy.on_next("SET", Fault::DelayReply(ms(100)));
@@ -218,8 +201,7 @@ async fn a_dead_connection_is_replaced_after_repeated_timeouts() {
     let (server, proxy, _) = proxied().await;
     // A command is waited for for a quarter of it.
     const ANSWER: Duration = ms(1_500);
-    let manager = LockManager::builder().timeout(4 * ANSWER).connect(&proxy.url()).await;
-    let manager = manager.expect("the server is there");
+    let manager = within(4 * ANSWER, &proxy.url()).await;
     works(&manager).await;
     let before = proxy.accepted();
     // One answer that is late, and the next one is not: the connection lives.

@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockManager};
-use lockmacro_tests::{Admin, Fault, Proxy, Server, eventually};
+use lockmacro_runtime::{Lock, LockError};
+use lockmacro_tests::{Fault, Proxy, Server, eventually};
 
 use crate::{
     KEY, LONG_TTL, Locked, TEST_TIMEOUT, TIMEOUT, keeps_nothing, lock, manager, ms, reason,
-    refusal, works,
+    refusal, served, within, works,
 };
 
 #[tokio::test]
@@ -36,8 +36,7 @@ async fn a_script_flush_at_any_moment_is_invisible() {
 
 #[tokio::test]
 async fn scripts_flushed_all_the_time_are_invisible() {
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
+    let (server, manager) = served().await;
     let mut admin = server.admin();
     let flushing = std::thread::spawn(move || {
         let until = Instant::now() + ms(300);
@@ -54,46 +53,8 @@ async fn scripts_flushed_all_the_time_are_invisible() {
 }
 
 #[tokio::test]
-async fn a_full_server_is_out_of_memory_and_still_releases_locks() {
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
-    let mut admin = server.admin();
-    let guard = Lock::new("held").ttl(LONG_TTL).manager(&manager).acquire().await.expect("free");
-    admin.configure("maxmemory", "1");
-    assert_eq!(reason(refusal(&manager).await), Unavailability::OutOfMemory);
-    guard.release().await.expect("released without memory");
-    // The lock that is refused leaves nothing either.
-    assert_eq!(admin.keys(), Vec::<String>::new());
-    admin.configure("maxmemory", "0");
-    works(&manager).await;
-}
-
-#[tokio::test]
-async fn a_full_server_that_lost_its_scripts_still_releases_locks() {
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
-    let mut admin = server.admin();
-    let guard = lock(&manager).acquire().await.expect("free");
-    admin.configure("maxmemory", "1");
-    admin.ask::<()>(&["SCRIPT", "FLUSH"]);
-    guard.release().await.expect("released without memory");
-    assert_eq!(admin.keys(), Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn a_held_key_on_a_full_server_is_not_reported_as_busy() {
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
-    let mut admin = server.admin();
-    admin.ask::<()>(&["SET", KEY, "somebody", "PX", "60000"]);
-    admin.configure("maxmemory", "1");
-    assert_eq!(reason(refusal(&manager).await), Unavailability::OutOfMemory);
-}
-
-#[tokio::test]
 async fn a_server_that_misses_replicas_takes_no_locks() {
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
+    let (server, manager) = served().await;
     let mut admin = server.admin();
     admin.configure("min-replicas-to-write", "1");
     assert_eq!(reason(refusal(&manager).await), Unavailability::NotEnoughReplicas);
@@ -105,8 +66,7 @@ async fn a_server_that_misses_replicas_takes_no_locks() {
 #[tokio::test]
 async fn a_refusal_that_passes_in_time_is_not_reported() {
     let server = Server::start();
-    let manager =
-        LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await.expect("there");
+    let manager = within(LONG_TTL, &server.url()).await;
     let mut admin = server.admin();
     for (code, name) in [("NOREPLICAS", "min-replicas-to-write"), ("OOM", "maxmemory")] {
         admin.configure(name, "1");
@@ -120,8 +80,7 @@ async fn a_refusal_that_passes_in_time_is_not_reported() {
 
 #[tokio::test]
 async fn a_release_that_misses_replicas_costs_no_value_and_is_made_up_for() {
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
+    let (server, manager) = served().await;
     let mut admin = server.admin();
     let result = lock(&manager).run(async {
         admin.configure("min-replicas-to-write", "1");
@@ -152,8 +111,7 @@ async fn a_replica_is_read_only_to_locks_until_it_is_promoted() {
 async fn a_release_on_a_replica_is_refused_and_not_taken_for_a_lost_lock() {
     let (primary, server) = (Server::start(), Server::start());
     // The time limit of a release is a part of this timeout.
-    let manager =
-        LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await.expect("there");
+    let manager = within(LONG_TTL, &server.url()).await;
     let guard = lock(&manager).acquire().await.expect("free");
     // The key is gone there after the first synchronisation.
     follow(&server, primary.port()).await;
@@ -166,8 +124,7 @@ async fn a_repeated_acquire_on_a_server_demoted_meanwhile_is_not_busy() {
     let (primary, server) = (Server::start(), Server::start());
     primary.admin().ask::<()>(&["SET", KEY, "somebody", "PX", "60000"]);
     let proxy = Proxy::to(server.port());
-    let builder = LockManager::builder().timeout(ms(2_400));
-    let manager = builder.connect(&proxy.url()).await.expect("the server is there");
+    let manager = within(ms(2_400), &proxy.url()).await;
     proxy.on_next("SET", Fault::LoseReply);
     let asked = tokio::spawn(lock(&manager).acquire());
     let mut admin = server.admin();
@@ -209,8 +166,7 @@ async fn a_replica_without_its_primary_serves_no_locks() {
     admin.configure("replica-serve-stale-data", "no");
     // Port 1 of this machine: nobody is there.
     admin.ask::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
-    let reason = reason(refusal(&manager).await);
-    assert_eq!(reason, Unavailability::PrimaryDown);
+    assert_eq!(reason(refusal(&manager).await), Unavailability::PrimaryDown);
     admin.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
     works(&manager).await;
 }
@@ -229,8 +185,7 @@ async fn a_cluster_that_does_not_serve_the_key_is_down_until_it_does() {
 
 #[tokio::test]
 async fn a_server_busy_with_a_script_is_waited_for_and_named() {
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
+    let (server, manager) = served().await;
     let guard = Lock::new("held").ttl(LONG_TTL).manager(&manager).acquire().await.expect("free");
     let mut admin = server.admin();
     admin.configure("busy-reply-threshold", "5");
@@ -255,8 +210,7 @@ async fn a_server_busy_with_a_script_is_waited_for_and_named() {
 
 #[tokio::test]
 async fn a_key_of_another_type_is_refused_at_once_as_not_a_lock() {
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
+    let (server, manager) = served().await;
     let mut admin = server.admin();
     let fill: [&[&str]; 5] = [
         &["RPUSH", KEY, "a"],
@@ -281,18 +235,13 @@ async fn a_key_of_another_type_is_refused_at_once_as_not_a_lock() {
 
 #[tokio::test]
 async fn a_key_that_becomes_another_type_while_held_costs_no_value() {
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
+    let (server, manager) = served().await;
     let mut admin = server.admin();
     let result = lock(&manager).run(async {
-        replace_by_list(&mut admin);
+        admin.ask::<()>(&["DEL", KEY]);
+        admin.ask::<()>(&["RPUSH", KEY, "a"]);
         Locked::Ok(7)
     });
     assert_eq!(result.await, Ok(7));
     assert_eq!(admin.ask::<i64>(&["LLEN", KEY]), 1, "it is left alone");
-}
-
-fn replace_by_list(admin: &mut Admin) {
-    admin.ask::<()>(&["DEL", KEY]);
-    admin.ask::<i64>(&["RPUSH", KEY, "a"]);
 }

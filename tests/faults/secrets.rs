@@ -3,7 +3,7 @@
 use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
 use lockmacro_tests::{Server, in_time, log};
 
-use crate::{KEY, LONG_TTL, Locked, TIMEOUT, lock, manager, ms};
+use crate::{KEY, LONG_TTL, Locked, TIMEOUT, lock, manager, ms, served};
 
 #[tokio::test]
 async fn no_log_line_shows_a_token_or_a_password() {
@@ -108,8 +108,7 @@ async fn an_error_that_a_function_cannot_return_is_logged_with_its_name_and_key(
     }
 
     log::start();
-    let mut server = Server::start();
-    let manager = manager(&server.url()).await;
+    let (mut server, manager) = served().await;
     server.kill();
     nightly_report(&manager, 7).await;
     assert_eq!(nightly_count(&manager, 8).await, None);

@@ -9,7 +9,7 @@ use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Cluster, Proxy, Server, eventually, in_time, on_a_plain_thread};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{LONG_TTL, Locked, SLACK, TIMEOUT, keeps_nothing, lock, ms};
+use crate::{LONG_TTL, Locked, SLACK, TIMEOUT, keeps_nothing, lock, ms, within};
 
 /// How long a command is in flight.
 const FAR: Duration = Duration::from_millis(80);
@@ -151,8 +151,7 @@ async fn a_worker_that_is_blocked_while_it_loads_a_script_holds_up_no_other() {
     in_time(async {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
-        let manager = LockManager::builder().timeout(PATIENT).connect(&proxy.url()).await;
-        let manager = manager.expect("there");
+        let manager = within(PATIENT, &proxy.url()).await;
         // So that no answer comes while it is polled.
         proxy.delay(FAR);
         let lock = |key: &str| Lock::new(key).ttl(LONG_TTL).manager(&manager);
@@ -175,8 +174,7 @@ async fn a_worker_that_is_blocked_while_it_loads_a_script_holds_up_no_other() {
 async fn a_worker_that_is_blocked_while_it_subscribes_holds_up_no_other() {
     in_time(async {
         let cluster = Cluster::start(1, 0).await;
-        let manager = LockManager::builder().timeout(PATIENT).connect(&cluster.url()).await;
-        let manager = manager.expect("there");
+        let manager = within(PATIENT, &cluster.url()).await;
         let other = LockManager::connect(&cluster.url()).await.expect("there");
         let lock = |manager, key: &str| Lock::new(key).ttl(LONG_TTL).manager(manager);
         // The connection is one by which grants are heard, and the script is known.
@@ -218,8 +216,7 @@ async fn a_caller_blocked_while_it_connected_goes_on_by_the_others_connection() 
     in_time(async {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
-        let manager = LockManager::builder().timeout(TIMEOUT).connect(&proxy.url()).await;
-        let manager = manager.expect("there");
+        let manager = within(TIMEOUT, &proxy.url()).await;
         let (go_on, blocked) = mpsc::channel::<()>();
         let (began, begun) = tokio::sync::oneshot::channel();
         proxy.cut();

@@ -4,7 +4,7 @@ use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::{Lock, LockError, LockManager, LossCause};
 use lockmacro_tests::{Admin, Server, eventually};
 
-use crate::{KEY, LONG_TTL, Locked, TEST_TIMEOUT, lock, manager, ms, works};
+use crate::{KEY, LONG_TTL, Locked, TEST_TIMEOUT, lock, manager, ms, served, works};
 
 /// Cuts every connection but the test's, so that the next request has to be sent twice.
 fn cut_connections(admin: &mut Admin) {
@@ -21,8 +21,7 @@ fn cause(error: &LockError) -> LossCause {
 
 #[tokio::test]
 async fn a_key_taken_away_while_held_costs_no_value_and_frees_nobody_elses_lock() {
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
+    let (server, manager) = served().await;
     let mut admin = server.admin();
     let result = lock(&manager).run(async {
         admin.ask::<()>(&["SET", KEY, "somebody", "PX", "60000"]);
@@ -89,8 +88,7 @@ async fn a_release_of_a_lock_taken_in_mid_lease_is_never_ok() {
 
 #[tokio::test]
 async fn a_lock_taken_in_mid_body_costs_no_value_though_its_connection_is_cut() {
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
+    let (server, manager) = served().await;
     let mut admin = server.admin();
     let result = Lock::new(KEY).ttl(LONG_TTL).manager(&manager).run(async {
         admin.ask::<()>(&["SET", KEY, "somebody", "PX", "60000"]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Server, eventually};
 
-use crate::{KEY, LONG_TTL, Locked, TEST_TIMEOUT, keeps_nothing, lock, manager, works};
+use crate::{KEY, LONG_TTL, Locked, TEST_TIMEOUT, keeps_nothing, lock, manager, served, works};
 
 /// The commands that the two scripts call, at most.
 const INSIDE: [&str; 6] = ["del", "get", "getex", "pexpire", "pttl", "zcard"];
@@ -16,8 +16,7 @@ fn count(calls: &[(String, u64)], name: &str) -> u64 {
 
 #[tokio::test]
 async fn an_uncontended_lock_is_one_set_and_one_evalsha() {
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
+    let (server, manager) = served().await;
     works(&manager).await;
     let mut admin = server.admin();
     admin.forget_calls();
@@ -50,8 +49,7 @@ async fn a_busy_lock_is_one_set_and_one_evalsha() {
 
 #[tokio::test]
 async fn keys_are_never_enumerated() {
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
+    let (server, manager) = served().await;
     server.admin().forget_calls();
     works(&manager).await;
     drop(lock(&manager).acquire().await.expect("free"));
@@ -64,8 +62,7 @@ async fn keys_are_never_enumerated() {
 
 #[tokio::test]
 async fn every_key_ends_by_itself_while_held_and_nothing_stays_afterwards() {
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
+    let (server, manager) = served().await;
     let mut admin = server.admin();
     for ttl in [Duration::from_millis(1_500), Duration::from_secs(24 * 60 * 60)] {
         let guard = Lock::new(KEY).ttl(ttl).manager(&manager).acquire().await.expect("free");
@@ -108,8 +105,7 @@ async fn the_key_shows_who_holds_it() {
 
 #[tokio::test]
 async fn a_manager_needs_at_most_two_connections() {
-    let server = Server::start();
-    let manager = manager(&server.url()).await;
+    let (server, manager) = served().await;
     let mut admin = server.admin();
     let mut tasks = tokio::task::JoinSet::new();
     for n in 0..100 {
