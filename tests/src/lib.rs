@@ -7,6 +7,7 @@
 //! * [`with_replicas`], [`Group`] – a primary with replicas, and with sentinels that watch over
 //!   them
 //! * [`Certificates`] – for servers that speak TLS
+//! * [`Process`] – a program of the tests, in a process of its own
 //! * [`Proxy`] – a network that delays, loses and cuts, by order
 //! * [`Backend`] and [`on`] – one claim, and the stores it holds on
 //! * [`Queue`](queue::Queue) – the waiters of a key, seen from outside
@@ -32,6 +33,7 @@ pub mod log;
 mod names;
 mod polls;
 mod port;
+mod process;
 mod proxy;
 pub mod queue;
 mod server;
@@ -49,6 +51,7 @@ pub use histories::judged;
 pub use lockmacro_tests_stores::on;
 pub use names::{is_fence, queue_of};
 pub use polls::{Polled, drop_after_polls, spawn_polled};
+pub use process::Process;
 pub use proxy::{Fault, Proxy};
 pub use server::Server;
 pub use wait::{eventually, in_time, on_a_plain_thread, watched};

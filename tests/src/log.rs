@@ -11,9 +11,15 @@ static LOG: LazyLock<Mutex<String>> = LazyLock::new(Mutex::default);
 
 /// Logs from now on. The other tests of this process are logged as well.
 pub fn start() {
+    start_of(|_| true);
+}
+
+/// Logs the lines for which this holds. Tests of one process agree on it.
+pub fn start_of(is_kept: fn(&str) -> bool) {
     static START: Once = Once::new();
     START.call_once(|| {
-        tracing::subscriber::set_global_default(ToLog).expect("nobody else logs here");
+        let to_log = ToLog { is_kept };
+        tracing::subscriber::set_global_default(to_log).expect("nobody else logs here");
     });
 }
 
@@ -22,8 +28,16 @@ pub fn so_far() -> String {
     LOG.lock().expect("the log").clone()
 }
 
-/// Writes every event and span of this process to `LOG`.
-struct ToLog;
+/// Those of the lines for which this holds.
+pub fn lines(is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    let log = LOG.lock().expect("the log");
+    log.lines().filter(|line| is_wanted(line)).map(str::to_owned).collect()
+}
+
+/// Writes events and spans of this process to `LOG`.
+struct ToLog {
+    is_kept: fn(&str) -> bool,
+}
 
 struct Line(String);
 
@@ -33,10 +47,13 @@ impl Visit for Line {
     }
 }
 
-impl Line {
-    fn end(self) {
+impl ToLog {
+    fn end(&self, Line(line): Line) {
+        if !(self.is_kept)(&line) {
+            return;
+        }
         let mut log = LOG.lock().expect("the log");
-        log.push_str(&self.0);
+        log.push_str(&line);
         log.push('\n');
     }
 }
@@ -49,20 +66,20 @@ impl Subscriber for ToLog {
     fn new_span(&self, span: &Attributes<'_>) -> Id {
         let mut line = Line(span.metadata().name().to_owned());
         span.record(&mut line);
-        line.end();
+        self.end(line);
         Id::from_u64(1)
     }
 
     fn record(&self, _: &Id, values: &Record<'_>) {
         let mut line = Line(String::new());
         values.record(&mut line);
-        line.end();
+        self.end(line);
     }
 
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(event.metadata().level().to_string());
         event.record(&mut line);
-        line.end();
+        self.end(line);
     }
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
