@@ -13,8 +13,7 @@ use crate::{LONG_TTL, Locked, SOON, cause, left, lock, ms, outlast, renewed};
 
 #[on(memory, redis)]
 async fn max_hold_ends_a_lock_that_is_renewed(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let start = Instant::now();
     let lock = renewed(&manager, &key, ms(2_000)).max_hold(ms(3_000));
     let result = lock.run(std::future::pending::<Locked<()>>()).await;
@@ -64,8 +63,7 @@ fn job(manager: &lockmacro_runtime::LockManager, key: &str) -> Lock {
 
 #[on(memory, redis)]
 async fn a_body_leaves_the_key_for_the_rest_of_min_hold(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("job");
+    let (manager, key) = (backend.manager().await, backend.key("job"));
     let start = Instant::now();
     assert_eq!(job(&manager, &key).run(async { Locked::Ok(7) }).await, Ok(7));
     assert!(start.elapsed() < MIN_HOLD, "the caller does not wait for it");
@@ -108,8 +106,7 @@ async fn a_body_leaves_the_key_for_the_rest_of_min_hold(backend: &Backend) {
 
 #[on(memory, redis)]
 async fn min_hold_holds_for_a_body_that_is_dropped(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("job");
+    let (manager, key) = (backend.manager().await, backend.key("job"));
     let start = Instant::now();
     let (begun, began) = tokio::sync::oneshot::channel();
     let body = job(&manager, &key).run(async {
@@ -136,8 +133,7 @@ async fn min_hold_holds_for_a_body_that_is_dropped(backend: &Backend) {
 
 #[on(memory, redis)]
 async fn a_body_longer_than_min_hold_frees_the_key_at_once(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("job");
+    let (manager, key) = (backend.manager().await, backend.key("job"));
     let result = lock(&manager, &key).min_hold(ms(50)).run(async {
         outlast(ms(50)).await;
         Locked::Ok(7)
@@ -225,8 +221,7 @@ async fn a_ttl_that_is_no_ttl_extends_nothing(backend: &Backend) {
 
 #[on(memory, redis)]
 async fn lost_wakes_at_the_end_of_the_lease(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let start = Instant::now();
     let guard = Lock::new(&*key).ttl(ms(900)).manager(&manager).acquire().await.expect("free");
     guard.extend(ms(1_200)).await.expect("ours");
@@ -239,8 +234,7 @@ async fn lost_wakes_at_the_end_of_the_lease(backend: &Backend) {
 
 #[on(memory, redis)]
 async fn lost_wakes_at_the_release(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for dropped in [false, true] {
         let guard = lock(&manager, &key).acquire().await.expect("free");
         let shared = guard.handle();
@@ -259,8 +253,7 @@ async fn lost_wakes_at_the_release(backend: &Backend) {
 
 #[on(memory, redis)]
 async fn check_fails_after_the_loss(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let name = key.clone();
     let lock = Lock::new(&*name).ttl(ms(800)).manager(&manager);
     let steps = on_a_plain_thread(move || {

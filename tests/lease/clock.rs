@@ -1,12 +1,12 @@
 //! The wall clock of a client decides nothing.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
-use lockmacro_tests::Server;
+use lockmacro_tests::{Process, Server};
 
 use crate::SOON;
-use crate::holder_process::Holder;
 
 const KEY: &str = "order:42";
 const TTL: Duration = Duration::from_millis(4_500);
@@ -42,14 +42,15 @@ async fn a_wall_clock_that_jumps_by_an_hour_changes_nothing() {
         std::fs::rename(&new, &offset).expect("renamed");
     };
     set(0);
-    let holder = Holder::start_with(&["clock", &server.url(), KEY, "4500"], |command| {
-        command
-            .env("LD_PRELOAD", library())
-            .env("FAKETIME_TIMESTAMP_FILE", &offset)
-            .env("FAKETIME_NO_CACHE", "1")
-            // The wall clock alone: a jump of the machine's clock moves no other.
-            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-    });
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lease-holder"));
+    command
+        .args(["clock", &server.url(), KEY, "4500"])
+        .env("LD_PRELOAD", library())
+        .env("FAKETIME_TIMESTAMP_FILE", &offset)
+        .env("FAKETIME_NO_CACHE", "1")
+        // The wall clock alone: a jump of the machine's clock moves no other.
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    let holder = Process::start(&mut command);
     for shift in [0, HOUR, 0, -HOUR, HOUR, 0] {
         set(shift);
         let start = Instant::now();

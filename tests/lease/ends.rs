@@ -1,10 +1,13 @@
-//! What becomes of a lock when its process ends, for each way in which `main` may end.
+//! What becomes of a lock when its process ends, for each way in which `main` may end, and of one
+//! whose process forks.
 
-use std::io::{BufRead as _, BufReader};
+use std::future::ready;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use lockmacro_tests::Server;
+use lockmacro_tests::{Process, Server, eventually, on_a_plain_thread};
+
+use crate::SOON;
 
 /// The lease of the process.
 const TTL: Duration = Duration::from_secs(60);
@@ -14,14 +17,13 @@ fn leaves(end: &str) -> Option<Duration> {
     let server = Server::start();
     let mut command = Command::new(env!("CARGO_BIN_EXE_lease-ending"));
     command.args([end, &server.url(), "order:42"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("read");
+    let process = Process::start(command.stderr(Stdio::null()));
     if end == "killed" {
-        assert_eq!(line.trim(), "held");
-        child.kill().expect("it runs");
+        assert_eq!(process.next_line(), "held");
+        drop(process);
+    } else {
+        process.has_ended();
     }
-    child.wait().expect("it ends");
     let mut admin = server.admin();
     let left = admin.get("order:42").map(|_| admin.ttl("order:42").expect("it ends by itself"));
     assert!(left.is_none_or(|left| left <= TTL), "{end}: {left:?}");
@@ -49,4 +51,18 @@ fn a_main_that_ends_without_a_shutdown_leaves_no_lock_for_longer_than_its_lease(
         let left = leaves(end);
         println!("{end}: {left:?}");
     }
+}
+
+/// The other process cannot use the manager, and leaves its locks alone.
+#[tokio::test]
+async fn a_forked_process_needs_a_manager_of_its_own_and_leaves_its_parents_locks_alone() {
+    let server = Server::start();
+    // Of a process that hangs both are killed.
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", "60", env!("CARGO_BIN_EXE_lease-forking"), &server.url()]);
+    let ended = on_a_plain_thread(move || command.output().expect("it starts")).await;
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && ended.stdout == b"well\n", "{:?}: {errors}", ended.status);
+    let mut admin = server.admin();
+    eventually("nothing is left", SOON, || ready(admin.keys().is_empty())).await;
 }

@@ -11,7 +11,7 @@ use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Admin, Backend, Fault, Proxy, Server, eventually, on};
 use tokio::time::timeout;
 
-use crate::{Locked, SOON, connect, lock, ms, renewed, until_renewed};
+use crate::{Locked, SOON, connect, lock, ms, renewed, served, until_renewed};
 
 #[on(memory, redis)]
 async fn every_fence_is_larger_than_all_before(backend: &Backend) {
@@ -51,8 +51,7 @@ async fn every_fence_is_larger_than_all_before(backend: &Backend) {
 
 #[on(memory, redis)]
 async fn a_lock_acquired_without_a_fence_has_none(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let guard = lock(&manager, &key).acquire().await.expect("free");
     assert_eq!(guard.fence(), None);
     let inner = async {
@@ -66,8 +65,7 @@ async fn a_lock_acquired_without_a_fence_has_none(backend: &Backend) {
 
 #[on(memory, redis)]
 async fn a_blocking_lock_has_a_fence_too(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let (guard, first) = lock(&manager, &key).acquire_fenced().await.expect("free");
     assert_eq!(guard.fence(), Some(first[0]));
     guard.release().await.expect("released");
@@ -178,8 +176,7 @@ async fn a_grant_that_is_asked_for_again_has_a_larger_fence() {
 
 #[tokio::test]
 async fn a_renewal_keeps_the_fence() {
-    let server = Server::start();
-    let manager = connect(&server.url()).await;
+    let (server, manager) = served().await;
     let (guard, fence) =
         renewed(&manager, "order:42", ms(1_500)).acquire_fenced().await.expect("free");
     until_renewed(&guard).await;
@@ -190,8 +187,7 @@ async fn a_renewal_keeps_the_fence() {
 
 #[tokio::test]
 async fn a_fence_is_issued_only_when_it_is_asked_for() {
-    let server = Server::start();
-    let manager = connect(&server.url()).await;
+    let (server, manager) = served().await;
     let mut admin = server.admin();
     lock(&manager, "order:42").run(async { Locked::Ok(()) }).await.expect("free");
     admin.forget_calls();
@@ -204,8 +200,7 @@ async fn a_fence_is_issued_only_when_it_is_asked_for() {
 
 #[tokio::test]
 async fn a_redis_resource_refuses_a_write_with_a_smaller_fence() {
-    let server = Server::start();
-    let manager = connect(&server.url()).await;
+    let (server, manager) = served().await;
     let mut admin = server.admin();
     let mut write = |fence: Fence, value: &str| -> i64 {
         admin.ask(&["EVAL", WRITE, "1", "stock:7", &fence.to_string(), value])

@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use lockmacro_tests::{Admin, Server, in_time};
 
-use crate::{Locked, SOON, cause, connect, lock, ms, outlast, renewed};
+use crate::{Locked, SOON, cause, connect, lock, ms, outlast, renewed, served};
 
 const KEY: &str = "order:42";
 const TTL: Duration = Duration::from_secs(6);
 
 async fn held() -> (Server, Admin, LockManager, LockGuard) {
-    let server = Server::start();
-    let manager = connect(&server.url()).await;
+    let (server, manager) = served().await;
     let guard = renewed(&manager, KEY, TTL).acquire().await.expect("free");
     let admin = server.admin();
     (server, admin, manager, guard)
@@ -45,8 +44,7 @@ async fn a_key_taken_away_is_lost_within_one_renewal() {
 
 #[tokio::test]
 async fn a_body_whose_key_is_taken_away_is_stopped_within_one_renewal() {
-    let server = Server::start();
-    let manager = connect(&server.url()).await;
+    let (server, manager) = served().await;
     let mut admin = server.admin();
     let start = Instant::now();
     let result = renewed(&manager, KEY, TTL).run(async {
@@ -103,8 +101,7 @@ async fn a_lost_key_that_is_put_back_does_not_revive_the_guard() {
 
 #[tokio::test]
 async fn an_expired_lease_is_not_revived_by_a_key_that_is_still_there() {
-    let server = Server::start();
-    let manager = connect(&server.url()).await;
+    let (server, manager) = served().await;
     let guard = Lock::new(KEY).ttl(ms(100)).manager(&manager).acquire().await.expect("free");
     let mut admin = server.admin();
     // An operator means well.

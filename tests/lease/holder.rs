@@ -2,6 +2,7 @@
 //!
 //! * `step <url> <key> <ttl in ms>` – takes a renewed lock, says `held`, and then `step` every
 //!   100 ms; when it has lost the lock, `lost` and the cause
+//! * `hold <url> <key> <ttl in ms>` – the same with a lock that is not renewed
 //! * `write <url> <key> <ttl in ms> <database>` – takes a lock with a fence that is not renewed,
 //!   says `held` and the fence, and writes to two resources at each line of its standard input,
 //!   whether the lock is held or not; then it says how many of each were written
@@ -23,13 +24,16 @@ type Done = Result<(), Box<dyn Error + Send + Sync>>;
 async fn main() -> Done {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let (["step" | "clock", url, key, ttl] | ["write", url, key, ttl, _]) = words.as_slice() else {
+    let (["step" | "hold" | "clock", url, key, ttl] | ["write", url, key, ttl, _]) =
+        words.as_slice()
+    else {
         return Err(format!("not an order: {words:?}").into());
     };
     let manager = LockManager::connect(url).await?;
     let lock = Lock::new(*key).ttl(Duration::from_millis(ttl.parse()?)).manager(&manager);
     let ended = match words.as_slice() {
         ["step", ..] => lock.renew().run(step()).await,
+        ["hold", ..] => lock.run(step()).await,
         ["clock", ..] => lock.renew().run(clock()).await,
         [.., database] => {
             let (guard, fence) = lock.on_lost(OnLost::Finish).acquire_fenced().await?;

@@ -9,11 +9,8 @@ mod clock;
 mod crowd;
 mod ends;
 mod events;
-mod far;
 mod fences;
 mod foreign;
-mod forked;
-mod holder_process;
 mod lateness;
 #[cfg(feature = "metrics")]
 mod numbers;
@@ -28,12 +25,13 @@ mod threads;
 
 use std::cell::RefCell;
 use std::future::ready;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use lockmacro_tests::times::{LONG_TTL, SOON, ms};
-use lockmacro_tests::{Admin, Backend, eventually};
+use lockmacro_tests::{Admin, Process, Server, eventually};
 
 type Locked<T> = Result<T, LockError>;
 
@@ -49,15 +47,6 @@ enum Failure {
 /// A lock that is not renewed and does not end within a test.
 fn lock(manager: &LockManager, key: &str) -> Lock {
     Lock::new(key).ttl(LONG_TTL).manager(manager)
-}
-
-/// The ttl of a lock that names none, by a [`brief`] manager.
-const BRIEF: Duration = Duration::from_millis(1_800);
-
-/// A manager whose default ttl can end within a test.
-async fn brief(backend: &Backend) -> LockManager {
-    let builder = LockManager::builder().timeout(LONG_TTL);
-    backend.manager_from(builder.default_ttl(BRIEF)).await
 }
 
 /// A lock that is renewed.
@@ -83,6 +72,13 @@ async fn warm_up(manager: &LockManager) {
 /// A manager on a server of the test's own.
 async fn connect(url: &str) -> LockManager {
     LockManager::connect(url).await.expect("there")
+}
+
+/// A server, and a manager on it.
+async fn served() -> (Server, LockManager) {
+    let server = Server::start();
+    let manager = connect(&server.url()).await;
+    (server, manager)
 }
 
 /// A manager that waits for an answer for so long.
@@ -142,6 +138,11 @@ async fn left(rival: &LockManager, key: &str) -> Option<Duration> {
         }
         Err(error) => Some(error.free_within().unwrap_or_else(|| panic!("not busy: {error}"))),
     }
+}
+
+/// A `lease-holder`.
+fn holder(words: &[&str]) -> Process {
+    Process::start(Command::new(env!("CARGO_BIN_EXE_lease-holder")).args(words))
 }
 
 /// When a body took its last step, seen by the process that sees its rival too.

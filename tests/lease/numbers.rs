@@ -1,13 +1,14 @@
 //! The metrics of locks, with the feature `metrics`.
 
 use std::collections::BTreeMap;
+use std::future::ready;
 use std::sync::{LazyLock, Mutex};
 
 use lockmacro_runtime::{Lock, LockKey, LockManager, OnLost};
 use lockmacro_tests::{Server, eventually, in_time};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
-use crate::{LONG_TTL, Locked, SOON, connect, ms, outlast, until_lost, within};
+use crate::{LONG_TTL, Locked, SOON, ms, outlast, served, until_lost, within};
 
 /// The numbers of the whole process, because a renewal is counted on a thread of the manager's own.
 /// Tests differ by the name of their locks.
@@ -149,7 +150,7 @@ async fn held_and_waiting_locks_are_gauged_and_return_to_zero() {
 
     let mut admin = server.admin();
     let mut is_free = async || {
-        let free = || std::future::ready(admin.keys().is_empty());
+        let free = || ready(admin.keys().is_empty());
         eventually("what was dropped is released", SOON, free).await;
     };
     is_free().await;
@@ -168,8 +169,7 @@ async fn held_and_waiting_locks_are_gauged_and_return_to_zero() {
 
 #[tokio::test]
 async fn losses_are_counted_by_cause() {
-    let server = Server::start();
-    let manager = connect(&server.url()).await;
+    let (server, manager) = served().await;
     let name = "numbers-lost";
     for on_lost in [OnLost::Cancel, OnLost::Error, OnLost::Finish] {
         let lock = named(&manager, name).ttl(ms(60)).on_lost(on_lost);

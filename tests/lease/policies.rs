@@ -91,8 +91,7 @@ fn roll_back(lost: Lost, written: Locked<Vec<String>>) -> Locked<Vec<String>> {
 
 #[on(memory, redis, both_runtimes)]
 async fn a_handler_gets_the_loss_and_the_value(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     // Whatever is set after it.
     let lock = short(&manager, &key, OnLost::Cancel).recovering(roll_back).on_lost(OnLost::Finish);
     let guard = lock.acquire().await.expect("free");
@@ -118,8 +117,7 @@ async fn a_handler_gets_the_loss_and_the_value(backend: &Backend) {
 
 #[on(memory, redis, both_runtimes)]
 async fn a_handler_of_a_lock_that_was_not_lost_is_not_called(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let guard = crate::lock(&manager, &key).recovering(roll_back).acquire().await.expect("free");
     let written = guard.run(async { Ok(vec!["written".to_owned()]) }).await;
     assert_eq!(written, Ok(vec!["written".to_owned()]));

@@ -1,5 +1,6 @@
 //! Renewal ends with the lock, however that ends.
 
+use std::future::ready;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use futures::FutureExt;
 use lockmacro_runtime::LockManager;
 use lockmacro_tests::{Admin, Fault, Proxy, Server, eventually, in_time, on_a_plain_thread};
 
-use crate::{LONG_TTL, Locked, SOON, connect, ms, outlast, renewed, warm_up, within};
+use crate::{LONG_TTL, Locked, SOON, connect, ms, outlast, renewed, served, warm_up, within};
 
 /// It outlasts two seconds in which a loaded machine renews nothing.
 const TTL: Duration = Duration::from_secs(3);
@@ -15,7 +16,7 @@ const TTL: Duration = Duration::from_secs(3);
 /// No script runs any more for longer than a renewal would take to come, and nothing is left.
 async fn is_quiet(server: &Server, how: &str) {
     let mut admin = server.admin();
-    let free = || std::future::ready(admin.keys().is_empty());
+    let free = || ready(admin.keys().is_empty());
     eventually("the key is released", SOON, free).await;
     admin.forget_calls();
     // A renewal would come after a third of the ttl.
@@ -28,7 +29,7 @@ async fn is_quiet(server: &Server, how: &str) {
 /// Waits until the server has carried out a renewal: nothing else calls a script here.
 async fn renewal(admin: &mut Admin) {
     admin.forget_calls();
-    let renewed = || std::future::ready(admin.calls().iter().any(|(name, _)| name == "evalsha"));
+    let renewed = || ready(admin.calls().iter().any(|(name, _)| name == "evalsha"));
     eventually("it is renewed", SOON, renewed).await;
 }
 
@@ -94,7 +95,7 @@ async fn nothing_is_renewed_after_a_runtime_or_a_manager_has_ended() {
             runtime.shutdown_background();
         });
         let ending = async {
-            let held = || std::future::ready(admin.ttl("order:42").is_some());
+            let held = || ready(admin.ttl("order:42").is_some());
             eventually("the body begins", SOON, held).await;
             renewal(&mut admin).await;
             end.send(()).expect("the runtime lives");
@@ -112,8 +113,7 @@ async fn nothing_is_renewed_after_a_runtime_or_a_manager_has_ended() {
 
 #[tokio::test]
 async fn a_manager_that_is_shut_down_renews_what_is_still_held() {
-    let server = Server::start();
-    let manager = connect(&server.url()).await;
+    let (server, manager) = served().await;
     let guard = renewed(&manager, "order:42", TTL).acquire().await.expect("free");
     manager.shutdown(ms(10)).await.expect_err("it is still held");
     outlast(TTL).await;

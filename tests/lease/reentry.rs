@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use futures::FutureExt;
 use lockmacro_runtime::{Lock, LockGuard, LockManager, LossCause, OnLost};
-use lockmacro_tests::{Backend, Server, in_time, on};
+use lockmacro_tests::{Backend, in_time, on};
 
-use crate::{Locked, SOON, cause, connect, lock, ms, outlast, renewed, until_lost};
+use crate::{Locked, SOON, cause, lock, ms, outlast, renewed, served, until_lost};
 
 async fn recurse(manager: &LockManager, key: &str, depth: u32) -> Locked<Vec<u64>> {
     let inner = async {
@@ -25,8 +25,7 @@ async fn recurse(manager: &LockManager, key: &str, depth: u32) -> Locked<Vec<u64
 
 #[on(memory, redis, both_runtimes)]
 async fn a_recursive_body_enters_its_lock_again(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let fences = recurse(&manager, &key, 5).await.expect("it enters its own lock");
     assert_eq!(fences.len(), 5);
     assert!(fences.iter().all(|fence| *fence == fences[0]), "{fences:?}");
@@ -36,8 +35,7 @@ async fn a_recursive_body_enters_its_lock_again(backend: &Backend) {
 
 #[on(memory, redis, both_runtimes)]
 async fn the_inner_release_frees_nothing(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let outer = async {
         let inner = lock(&manager, &key).acquire().await?;
         assert!(inner.is_joined());
@@ -45,6 +43,8 @@ async fn the_inner_release_frees_nothing(backend: &Backend) {
         assert!(!backend.is_free(&key).await);
         drop(lock(&manager, &key).acquire().await?);
         lock(&manager, &key).run(async { Locked::Ok(()) }).await?;
+        let skipped = lock(&manager, &key).skip_when_busy().run(async { Some(7) });
+        assert_eq!(skipped.await, Some(7), "it is not busy");
         // A drop in the background would be through by then.
         outlast(ms(10)).await;
         assert!(!backend.is_free(&key).await);
@@ -57,8 +57,7 @@ async fn the_inner_release_frees_nothing(backend: &Backend) {
 
 #[on(memory, redis, both_runtimes)]
 async fn joined_calls_are_inside(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let inner = || {
         lock(&manager, &key).run(async {
             tokio::task::yield_now().await;
@@ -110,8 +109,7 @@ async fn two_joined_calls_under_the_key_of_their_caller_run_at_once_and_not_unde
 
 #[on(memory, redis, both_runtimes)]
 async fn a_spawned_task_is_outside_until_it_runs_in_the_scope_of_the_lock(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let outer = async {
         let again = lock(&manager, &key);
         let spawned = tokio::spawn(async {
@@ -139,8 +137,7 @@ async fn a_spawned_task_is_outside_until_it_runs_in_the_scope_of_the_lock(backen
 
 #[on(memory, redis, both_runtimes)]
 async fn an_inner_panic_leaves_the_outer_lock_held_and_then_released(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let panics = |after: usize| {
         let key = &key;
         lock(&manager, key).run(async move {
@@ -182,29 +179,20 @@ async fn another_key_and_another_manager_are_other_locks(backend: &Backend) {
         assert!(backend.is_free(&second).await);
         // A clone is the same manager.
         assert!(lock(&manager.clone(), &key).acquire().await?.is_joined());
-        Locked::Ok(())
+        let innermost = async {
+            assert!(lock(&manager, &key).acquire().await?.is_joined());
+            assert!(lock(&manager, &second).acquire().await?.is_joined());
+            Locked::Ok(())
+        };
+        lock(&manager, &second).run(innermost).await
     };
     lock(&manager, &key).run(outer).await.expect("held");
-}
-
-#[on(memory, redis, both_runtimes)]
-async fn a_lock_inside_of_another_finds_the_outer_one_again(backend: &Backend) {
-    let manager = backend.manager().await;
-    let (one, two) = (backend.key("one"), backend.key("two"));
-    let innermost = async {
-        assert!(lock(&manager, &one).acquire().await?.is_joined());
-        assert!(lock(&manager, &two).acquire().await?.is_joined());
-        Locked::Ok(7)
-    };
-    let inner = lock(&manager, &two).run(innermost);
-    assert_eq!(lock(&manager, &one).run(inner).await, Ok(7));
-    assert!(backend.is_free(&one).await && backend.is_free(&two).await);
+    assert!(backend.is_free(&key).await && backend.is_free(&second).await);
 }
 
 #[on(memory, redis, both_runtimes)]
 async fn a_body_that_is_over_is_not_entered_again(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let outer = async { Locked::Ok(LockGuard::current().expect("held")) };
     let kept = lock(&manager, &key).run(outer).await.expect("free");
     assert!(!kept.is_held(), "it was released");
@@ -221,35 +209,45 @@ async fn a_body_that_is_over_is_not_entered_again(backend: &Backend) {
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn current_is_the_innermost_lock(backend: &Backend) {
+async fn current_is_the_innermost_lock_and_each_is_found_by_its_key(backend: &Backend) {
     fn here() -> Option<String> {
         LockGuard::current().map(|guard| guard.key().to_string())
     }
     let manager = backend.manager().await;
     let (one, two) = (backend.key("one"), backend.key("two"));
-    assert_eq!(here(), None);
+    let found = || [&one, &two].map(|key| LockGuard::of(key).is_some());
+    let nothing = (None, [false, false]);
+    assert_eq!((here(), found()), nothing);
     let outer = async {
-        assert_eq!(here().as_ref(), Some(&one));
+        assert_eq!((here().as_ref(), found()), (Some(&one), [true, false]));
         let inner = async {
             tokio::task::yield_now().await;
-            Locked::Ok(here())
+            Locked::Ok((here(), found()))
         };
-        assert_eq!(lock(&manager, &two).run(inner).await?.as_ref(), Some(&two));
-        assert_eq!(here().as_ref(), Some(&one));
+        let within = lock(&manager, &two).run(inner).await?;
+        assert_eq!(within, (Some(two.clone()), [true, true]));
+        assert_eq!((here().as_ref(), found()), (Some(&one), [true, false]));
         Locked::Ok(())
     };
     let (_, beside) = tokio::join!(lock(&manager, &one).run(outer), async {
         tokio::task::yield_now().await;
-        here()
+        (here(), found())
     });
-    assert_eq!(beside, None, "only the body is inside");
-    assert_eq!(here(), None);
+    assert_eq!(beside, nothing, "only the body is inside");
+    assert_eq!((here(), found()), nothing);
+
+    let lost = Lock::new(&one).ttl(ms(500)).on_lost(OnLost::Finish).manager(&manager);
+    let body = async {
+        until_lost().await;
+        assert_eq!(found(), [false, false]);
+        Locked::Ok(())
+    };
+    lost.run(body).await.expect("its value stands");
 }
 
 #[on(memory, redis, both_runtimes)]
 async fn a_guard_that_runs_no_body_is_not_entered(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let guard = lock(&manager, &key).acquire().await.expect("free");
     assert!(LockGuard::current().is_none());
     let error = lock(&manager, &key).acquire().await.expect_err("held");
@@ -259,19 +257,9 @@ async fn a_guard_that_runs_no_body_is_not_entered(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
-#[on(memory, redis, both_runtimes)]
-async fn an_inner_skip_is_not_skipped(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
-    let inner = || lock(&manager, &key).skip_when_busy().run(async { Some(7) });
-    let outer = async { Locked::Ok(inner().await) };
-    assert_eq!(lock(&manager, &key).run(outer).await, Ok(Some(7)));
-}
-
 #[on(memory, redis)]
 async fn an_outer_loss_reaches_the_inner_body(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     // The outer body goes on, so that it can see what becomes of the inner one.
     let outer = Lock::new(&*key).ttl(ms(800)).on_lost(OnLost::Finish);
     let result = outer.manager(&manager).run(async {
@@ -290,28 +278,17 @@ async fn an_outer_loss_reaches_the_inner_body(backend: &Backend) {
         assert_eq!(cause(blocking), LossCause::Expired);
         let guard = LockGuard::current().expect("still inside");
         assert_eq!(cause(guard.check()), LossCause::Expired);
+        let scoped =
+            guard.scope(async { lock(&manager, &key).run(async { Locked::Ok(()) }).await });
+        assert_eq!(cause(scoped.await), LossCause::Expired, "a scope does not keep a lost lock");
         Locked::Ok(7)
     });
     assert_eq!(result.await, Ok(7));
 }
 
-#[on(memory, redis)]
-async fn a_scope_does_not_keep_a_lost_lock(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
-    let short = Lock::new(&*key).ttl(ms(100)).manager(&manager);
-    let guard = short.acquire().await.expect("free");
-    let work = guard.scope(async {
-        guard.lost().await;
-        lock(&manager, &key).run(async { Locked::Ok(()) }).await
-    });
-    assert_eq!(cause(work.await), LossCause::Expired);
-}
-
 #[tokio::test]
 async fn entering_again_is_no_traffic() {
-    let server = Server::start();
-    let manager = connect(&server.url()).await;
+    let (server, manager) = served().await;
     let mut admin = server.admin();
     let outer = async {
         admin.forget_calls();
@@ -329,8 +306,7 @@ async fn entering_again_is_no_traffic() {
 
 #[tokio::test]
 async fn a_lock_that_is_taken_away_stops_the_inner_body_too() {
-    let server = Server::start();
-    let manager = connect(&server.url()).await;
+    let (server, manager) = served().await;
     let outer = renewed(&manager, "order:42", ms(4_000)).on_lost(OnLost::Error).run(async {
         server.admin().ask::<()>(&["DEL", "order:42"]);
         let inner = lock(&manager, "order:42").run(std::future::pending::<Locked<()>>());
@@ -338,30 +314,4 @@ async fn a_lock_that_is_taken_away_stops_the_inner_body_too() {
         Locked::Ok(7)
     });
     assert_eq!(cause(in_time(outer).await), LossCause::Taken);
-}
-
-#[on(memory, redis, both_runtimes)]
-async fn a_lock_is_found_by_its_key_while_it_is_held(backend: &Backend) {
-    let manager = backend.manager().await;
-    let (outer, inner) = (backend.key("order:42"), backend.key("stock:7"));
-    let found = || [&outer, &inner].map(|key| LockGuard::of(key).is_some());
-    assert_eq!(found(), [false, false]);
-    let body = async {
-        assert_eq!(found(), [true, false]);
-        let within = async {
-            assert_eq!(found(), [true, true]);
-            Locked::Ok(())
-        };
-        lock(&manager, &inner).run(within).await?;
-        assert_eq!(found(), [true, false]);
-        Locked::Ok(())
-    };
-    lock(&manager, &outer).run(body).await.expect("free");
-    let lost = Lock::new(&outer).ttl(ms(500)).on_lost(OnLost::Finish).manager(&manager);
-    let body = async {
-        until_lost().await;
-        assert_eq!(found(), [false, false]);
-        Locked::Ok(())
-    };
-    lost.run(body).await.expect("its value stands");
 }

@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 use lockmacro_runtime::{Lock, LockGuard, LockManager, LossCause};
 use lockmacro_tests::{Backend, Fault, Proxy, Server, eventually, in_time, on};
 
-use crate::{
-    BRIEF, LONG_TTL, Locked, SOON, brief, cause, connect, left, ms, outlast, renewed, warm_up,
-};
+use crate::{LONG_TTL, Locked, SOON, cause, connect, left, ms, outlast, renewed, served, warm_up};
 
 const TTL: Duration = Duration::from_millis(2_500);
 
@@ -36,13 +34,14 @@ async fn a_renewed_key_never_falls_under_half_its_ttl(backend: &Backend) {
 
 #[on(memory, redis)]
 async fn a_lock_without_a_ttl_is_renewed(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let guard = Lock::new(&*key).manager(&manager).acquire().await.expect("free");
     assert!(guard.remaining() > ms(25_000) && guard.remaining() < ms(30_000));
     guard.release().await.expect("still ours");
     // 30 s are too long to watch, so this manager has a shorter default.
-    let manager = brief(backend).await;
+    const BRIEF: Duration = Duration::from_millis(1_800);
+    let builder = LockManager::builder().timeout(LONG_TTL).default_ttl(BRIEF);
+    let manager = backend.manager_from(builder).await;
     let guard = Lock::new(&*key).manager(&manager).acquire().await.expect("free");
     outlast(BRIEF).await;
     assert!(guard.is_held() && !backend.is_free(&key).await);
@@ -51,8 +50,7 @@ async fn a_lock_without_a_ttl_is_renewed(backend: &Backend) {
 
 #[on(memory, redis)]
 async fn a_lock_with_a_ttl_is_not_renewed(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let body = Lock::new(&*key).ttl(ms(200)).manager(&manager);
     let start = Instant::now();
     let result = body.run(std::future::pending::<Locked<()>>()).await;
@@ -100,8 +98,7 @@ async fn a_body_that_blocks_its_runtime_is_renewed_all_the_same(backend: &Backen
 #[tokio::test]
 async fn a_renewal_that_fails_once_keeps_the_lock() {
     const TTL: Duration = Duration::from_millis(3_000);
-    let server = Server::start();
-    let manager = connect(&server.url()).await;
+    let (server, manager) = served().await;
     let result = in_time(renewed(&manager, "order:42", TTL).run(async {
         // The first renewal is due after 1,000 ms, and the server does not answer before the second
         // one is.
@@ -130,7 +127,7 @@ async fn renewals_whose_answers_are_lost_are_tried_again_until_the_deadline() {
         proxy.on_next("EVALSHA", fault);
         let result = in_time(renewed(&manager, "order:42", ms(2_100)).run(async {
             eventually("a renewal fails", SOON, async || proxy.orders_are_done()).await;
-            outlast(ms(2_100)).await;
+            outlast(ms(1_600)).await;
             Locked::Ok(7)
         }));
         assert_eq!(result.await, Ok(7), "{fault:?}");

@@ -5,14 +5,13 @@ use std::panic::AssertUnwindSafe;
 use std::task::{Context, Poll, Waker};
 
 use lockmacro_runtime::{LockError, LockGuard, LockManager};
-use lockmacro_tests::{Backend, Server, on, on_a_plain_thread};
+use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
-use crate::{Locked, connect, lock};
+use crate::{Locked, lock, served};
 
 #[on(memory, redis, both_runtimes)]
 async fn nested_sync_bodies_are_one_lock(backend: &Backend) {
-    let manager = backend.manager().await;
-    let key = backend.key("order:42");
+    let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let name = key.clone();
     let value = on_a_plain_thread(move || {
         let inner = || lock(&manager, &name).run_blocking(|| Locked::Ok(7));
@@ -76,8 +75,7 @@ async fn a_task_that_moves_between_threads_stays_inside() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sync_function_inside_an_async_one_is_inside() {
-    let server = Server::start();
-    let manager = connect(&server.url()).await;
+    let (_server, manager) = served().await;
     let outer = async {
         let value = lock(&manager, "order:42").run_blocking(|| Locked::Ok(7))?;
         let moved = lock(&manager, "order:42");
