@@ -1,5 +1,7 @@
 //! Commands that go together, since many are in flight: each caller still has its own answer.
 
+use std::future::ready;
+
 use futures::future::join_all;
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use lockmacro_tests::{Admin, Backend, Fault, Polled, Proxy, Server, drop_after_polls, eventually};
@@ -77,7 +79,7 @@ async fn locks_released_together_are_each_found_as_they_are() {
                 waiting.push(tokio::spawn(lock.acquire()));
                 let line = format!("lm1:wq:{{{key}}}");
                 eventually("it is in the queue", TEST_TIMEOUT, || {
-                    std::future::ready(admin.ask::<usize>(&["ZCARD", &line]) == 1)
+                    ready(admin.ask::<usize>(&["ZCARD", &line]) == 1)
                 })
                 .await;
             }

@@ -27,29 +27,20 @@ async fn busy(value: &[u8], more: &[&str]) -> (Option<String>, Option<Duration>,
 }
 
 #[tokio::test]
-async fn a_foreign_lock_without_an_expiry_has_no_end_and_no_owner() {
-    let (owner, free_within, shown) = busy(SECRET.as_bytes(), &["NX"]).await;
-    assert_eq!((owner, free_within), (None, None));
-    assert!(!shown.contains(SECRET), "{shown}");
-}
-
-#[tokio::test]
-async fn a_foreign_lock_with_an_expiry_says_when_it_ends() {
-    let (owner, free_within, shown) = busy(SECRET.as_bytes(), &["NX", "EX", "60"]).await;
-    assert_eq!(owner, None);
-    let left = free_within.expect("it ends");
-    assert!(left <= LONG_TTL && left > LONG_TTL / 2, "{left:?}");
-    assert!(!shown.contains(SECRET), "{shown}");
-}
-
-#[tokio::test]
-async fn a_foreign_lock_may_hold_any_bytes() {
+async fn a_foreign_lock_has_no_owner_and_an_end_if_it_expires() {
+    let secret = SECRET.as_bytes();
+    for (more, ends) in [(&["NX"][..], false), (&["NX", "EX", "60"], true)] {
+        let (owner, free_within, shown) = busy(secret, more).await;
+        assert_eq!((owner, free_within.is_some()), (None, ends), "{more:?}");
+        assert!(free_within.is_none_or(|left| left <= LONG_TTL && left > LONG_TTL / 2), "{shown}");
+        assert!(!shown.contains(SECRET), "{shown}");
+    }
+    // It may hold any bytes.
     let large = vec![b'x'; 1 << 20];
     let values: [&[u8]; 6] = [b"", b"\xff\xfe\0/", b"/", b"a/b", b"{\"id\":1}", &large];
     for value in values {
         let (owner, free_within, shown) = busy(value, &["NX", "PX", "60000"]).await;
-        assert_eq!(owner, None);
-        assert!(free_within.is_some());
+        assert_eq!((owner, free_within.is_some()), (None, true), "{shown}");
         assert!(shown.len() < 1_000, "{} bytes of message", shown.len());
     }
 }

@@ -1,6 +1,7 @@
 //! A server that is over its `maxmemory` and evicts nothing: it refuses new locks, and
 //! serves the ones that it has.
 
+use std::future::ready;
 use std::time::Duration;
 
 use lockmacro_runtime::__private::Unavailability;
@@ -24,7 +25,7 @@ async fn is_refused<T>(admin: &mut Admin, asked: impl Future<Output = Locked<T>>
         Ok(_) => panic!("granted by a full server"),
         Err(error) => assert_eq!(reason(error), OUT_OF_MEMORY),
     }
-    let unchanged = || std::future::ready(admin.keys() == before);
+    let unchanged = || ready(admin.keys() == before);
     eventually("nothing new is there", TEST_TIMEOUT, unchanged).await;
 }
 
@@ -97,7 +98,7 @@ async fn a_full_server_keeps_waiters_and_hands_locks_off_and_renews_them() {
     let refreshed = || {
         let now = deadlines(&mut admin);
         assert_eq!((now.len(), admin.keys()), (2, keys.clone()), "the waiter, and nothing new");
-        std::future::ready(now.iter().all(|deadline| *deadline > latest))
+        ready(now.iter().all(|deadline| *deadline > latest))
     };
     eventually("each has refreshed its place", TEST_TIMEOUT, refreshed).await;
     // It was renewed for longer than its ttl meanwhile.
@@ -134,7 +135,7 @@ async fn a_lock_whose_answer_was_lost_is_granted_by_a_server_that_is_full_by_the
                 false => lock(&manager).acquire().await,
             }
         });
-        eventually("set", TEST_TIMEOUT, || std::future::ready(admin.get(KEY).is_some())).await;
+        eventually("set", TEST_TIMEOUT, || ready(admin.get(KEY).is_some())).await;
         fill(&mut admin);
         let guard = asked.await.expect("no panic").expect("it is there");
         guard.release().await.expect("released without memory");

@@ -1,6 +1,7 @@
 //! Commands that reach the server when nobody wants them any more, and answers that come too late
 //! to be the last word.
 
+use std::future::ready;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::__private::Unavailability;
@@ -59,7 +60,7 @@ async fn reason_of(error: &str, prepare: impl AsyncFnOnce(&Server)) -> Unavailab
     let start = Instant::now();
     let asked = tokio::spawn(lock(&manager).acquire());
     // It asks again when it has the first answer.
-    eventually("refused", TEST_TIMEOUT, || std::future::ready(admin.refused(error) > 1)).await;
+    eventually("refused", TEST_TIMEOUT, || ready(admin.refused(error) > 1)).await;
     proxy.stall(true);
     let error = asked.await.expect("no panic").expect_err("refused");
     assert!(start.elapsed() < TIMEOUT + SLACK, "after {:?}", start.elapsed());

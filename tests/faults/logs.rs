@@ -3,20 +3,18 @@
 use std::time::Instant;
 
 use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder, OnLost};
-use lockmacro_tests::{Cluster, Server, eventually, log};
+use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LockManagerBuilder, OnLost};
+use lockmacro_tests::{Call, Cluster, Fault, Proxy, Server, eventually, in_time, log};
 
-use crate::{LONG_TTL, Locked, TEST_TIMEOUT, TIMEOUT, ms};
+use crate::{LONG_TTL, Locked, TEST_TIMEOUT, TIMEOUT, ms, works};
 
 /// Every line at one of these levels that is about a server or a lock with one of these names.
 /// Other tests of this process log as well.
 fn lines(levels: &[&str], names: &[&str]) -> Vec<String> {
-    let log = log::so_far();
-    let ours = |line: &&str| {
+    log::lines(|line| {
         levels.iter().any(|level| line.starts_with(&format!("{level} message=")))
             && names.iter().any(|name| line.contains(name))
-    };
-    log.lines().filter(ours).map(str::to_owned).collect()
+    })
 }
 
 fn count(lines: &[String], words: &str) -> usize {
@@ -121,7 +119,7 @@ async fn a_server_that_stalls_is_reported_as_one_that_is_gone() {
 async fn a_connection_that_is_cut_and_replaced_is_no_outage() {
     log::start();
     let server = Server::start();
-    let proxy = lockmacro_tests::Proxy::to(server.port());
+    let proxy = Proxy::to(server.port());
     let manager = LockManager::connect(&proxy.url()).await.expect("there");
     let place = proxy.url().replace("redis://", "");
     for _ in 0..20 {
@@ -243,14 +241,13 @@ async fn a_release_in_the_background_that_fails_is_logged_and_repeated() {
     log::start();
     const NAME: &str = "behind-the-back";
     let server = Server::start();
-    let proxy = lockmacro_tests::Proxy::to(server.port());
+    let proxy = Proxy::to(server.port());
     let manager = builder().connect(&proxy.url()).await.expect("there");
     let lock = || Lock::new(NAME).name(NAME).ttl(LONG_TTL).manager(&manager);
     let body = async {
         // For longer than an answer may take, and without a connection for the next try.
-        let is_release =
-            |call: &lockmacro_tests::Call<'_>| call.names(NAME) && call.names("EVALSHA");
-        proxy.on_next_call(is_release, lockmacro_tests::Fault::HoldLastCommand(TIMEOUT));
+        let is_release = |call: &Call<'_>| call.names(NAME) && call.names("EVALSHA");
+        proxy.on_next_call(is_release, Fault::HoldLastCommand(TIMEOUT));
         Locked::Ok(7)
     };
     assert_eq!(lock().release_in_background().run(body).await, Ok(7));
@@ -280,7 +277,7 @@ async fn a_release_in_the_background_that_comes_too_late_is_logged() {
 }
 
 /// A return type that cannot carry the loss has it in the log, unless a function recovers from it.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_loss_that_no_return_type_carries_is_logged_unless_it_is_recovered_from() {
     log::start();
     let late = |name: &'static str| {
@@ -288,7 +285,7 @@ async fn a_loss_that_no_return_type_carries_is_logged_unless_it_is_recovered_fro
         Lock::new(name).name(name).ttl(ms(50)).on_lost(OnLost::Error).manager(&locks)
     };
     let body = || async {
-        tokio::time::sleep(ms(100)).await;
+        LockGuard::current().expect("a body").lost().await;
         Some(7)
     };
     assert_eq!(late("loss:untold").skip_when_busy().run(body()).await, None);
@@ -296,4 +293,37 @@ async fn a_loss_that_no_return_type_carries_is_logged_unless_it_is_recovered_fro
     assert_eq!(kept.run(body()).await, Some(7));
     assert_eq!(lines(&["ERROR"], &["loss:untold"]).len(), 1);
     assert_eq!(lines(&["ERROR"], &["loss:kept"]), Vec::<String>::new());
+}
+
+/// Its server is too far away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ttl_that_cannot_be_renewed_in_time_is_logged_once_and_causes_no_storm() {
+    log::start();
+    in_time(async {
+        let server = Server::start();
+        let mut admin = server.admin();
+        // Three quarters of the ttl.
+        let (proxy, manager) = Proxy::far_away(&server, ms(150)).await;
+        works(&manager).await;
+        let before = admin.commands();
+        let (mut granted, mut locks) = (0, Vec::new());
+        for nth in 0..20 {
+            let lock = Lock::new(format!("short:{nth}")).ttl(ms(201)).renew().manager(&manager);
+            locks.push(tokio::spawn(async move {
+                let guard = lock.acquire().await?;
+                Ok::<_, LockError>(guard.lost().await)
+            }));
+        }
+        for lock in locks {
+            granted += u64::from(lock.await.expect("no panic").is_ok());
+        }
+        let ran = admin.commands() - before;
+        let opened = proxy.accepted();
+        assert!(granted > 0 && ran < 20 * 20, "{ran} commands for {granted} leases");
+        assert!(opened < 8, "{opened} connections");
+        let logged = log::lines(|line| line.starts_with("WARN") && line.contains("ttl=201ms"));
+        assert_eq!(logged.len(), 1, "{logged:#?}");
+        assert!(logged[0].contains("too short for the round trip"), "{logged:?}");
+    })
+    .await;
 }

@@ -3,11 +3,9 @@
 mod access;
 mod crowd;
 mod ending;
-mod far;
 mod foreign;
 mod full;
 mod late;
-mod loading;
 mod logs;
 mod lost;
 mod network;

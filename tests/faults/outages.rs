@@ -7,8 +7,8 @@ use lockmacro_runtime::Lock;
 use lockmacro_tests::{Proxy, Server, eventually, on_a_plain_thread};
 
 use crate::{
-    LONG_TTL, Locked, SLACK, TEST_TIMEOUT, TIMEOUT, becomes_free, first_error, keeps_nothing, lock,
-    manager, ms, reason, refusal, served, within, works,
+    LONG_TTL, Locked, SLACK, TEST_TIMEOUT, TIMEOUT, first_error, keeps_nothing, lock, manager, ms,
+    reason, refusal, served, within, works,
 };
 
 #[tokio::test]
@@ -34,29 +34,22 @@ async fn a_server_that_is_down_refuses_within_the_timeout() {
 
 #[tokio::test]
 async fn a_stopped_server_is_a_timeout_and_leaves_nothing_behind_when_it_goes_on() {
-    let (server, manager) = served().await;
-    works(&manager).await;
-    server.pause();
-    assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);
-    assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);
-    server.resume();
-    // Requests that were sent to the stalled server are applied now, and then released.
-    keeps_nothing(&server).await;
-    works(&manager).await;
-    keeps_nothing(&server).await;
-}
-
-#[tokio::test]
-async fn a_server_stopped_for_long_leaves_nothing_behind_either() {
-    let (server, manager) = served().await;
-    works(&manager).await;
-    server.pause();
-    assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);
-    // The server is silent for longer than the manager tries.
-    tokio::time::sleep(ms(3_500)).await;
-    server.resume();
-    becomes_free(&server).await;
-    works(&manager).await;
+    for for_long in [false, true] {
+        let (server, manager) = served().await;
+        works(&manager).await;
+        server.pause();
+        assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);
+        assert_eq!(reason(refusal(&manager).await), Unavailability::Timeout);
+        if for_long {
+            // The server is silent for longer than the manager tries.
+            tokio::time::sleep(ms(3_500)).await;
+        }
+        server.resume();
+        // Requests that were sent to the stalled server are applied now, and then released.
+        keeps_nothing(&server).await;
+        works(&manager).await;
+        keeps_nothing(&server).await;
+    }
 }
 
 #[tokio::test]

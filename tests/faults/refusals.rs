@@ -1,14 +1,15 @@
 //! Servers that answer, and say no.
 
+use std::future::ready;
 use std::time::Instant;
 
 use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError};
+use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::{Fault, Proxy, Server, eventually};
 
 use crate::{
-    KEY, LONG_TTL, Locked, TEST_TIMEOUT, TIMEOUT, keeps_nothing, lock, manager, ms, reason,
-    refusal, served, within, works,
+    KEY, LONG_TTL, Locked, TEST_TIMEOUT, TIMEOUT, becomes_free, keeps_nothing, lock, manager, ms,
+    reason, refusal, served, within, works,
 };
 
 #[tokio::test]
@@ -53,13 +54,20 @@ async fn scripts_flushed_all_the_time_are_invisible() {
 }
 
 #[tokio::test]
-async fn a_server_that_misses_replicas_takes_no_locks() {
+async fn a_server_that_misses_replicas_takes_no_locks_and_a_release_is_made_up_for() {
     let (server, manager) = served().await;
     let mut admin = server.admin();
     admin.configure("min-replicas-to-write", "1");
     assert_eq!(reason(refusal(&manager).await), Unavailability::NotEnoughReplicas);
     admin.configure("min-replicas-to-write", "0");
     works(&manager).await;
+    let result = lock(&manager).run(async {
+        admin.configure("min-replicas-to-write", "1");
+        Locked::Ok(7)
+    });
+    assert_eq!(result.await, Ok(7));
+    admin.configure("min-replicas-to-write", "0");
+    keeps_nothing(&server).await;
 }
 
 /// A caller without a `wait` asks again, too, while there is time.
@@ -71,24 +79,11 @@ async fn a_refusal_that_passes_in_time_is_not_reported() {
     for (code, name) in [("NOREPLICAS", "min-replicas-to-write"), ("OOM", "maxmemory")] {
         admin.configure(name, "1");
         let asked = tokio::spawn(lock(&manager).acquire());
-        eventually(code, LONG_TTL, || std::future::ready(admin.refused(code) > 2)).await;
+        eventually(code, LONG_TTL, || ready(admin.refused(code) > 2)).await;
         admin.configure(name, "0");
         let guard = asked.await.expect("no panic").expect("granted at last");
         guard.release().await.expect("still held");
     }
-}
-
-#[tokio::test]
-async fn a_release_that_misses_replicas_costs_no_value_and_is_made_up_for() {
-    let (server, manager) = served().await;
-    let mut admin = server.admin();
-    let result = lock(&manager).run(async {
-        admin.configure("min-replicas-to-write", "1");
-        Locked::Ok(7)
-    });
-    assert_eq!(result.await, Ok(7));
-    admin.configure("min-replicas-to-write", "0");
-    keeps_nothing(&server).await;
 }
 
 #[tokio::test]
@@ -100,7 +95,7 @@ async fn a_replica_is_read_only_to_locks_until_it_is_promoted() {
     // A key that the replica shows as held does not show whether the caller may lock it.
     primary.admin().ask::<()>(&["SET", KEY, "somebody", "PX", "60000"]);
     let mut admin = replica.admin();
-    eventually("replicated", TEST_TIMEOUT, || std::future::ready(admin.get(KEY).is_some())).await;
+    eventually("replicated", TEST_TIMEOUT, || ready(admin.get(KEY).is_some())).await;
     assert_eq!(reason(refusal(&manager).await), Unavailability::ReadOnly);
     admin.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
     admin.ask::<()>(&["DEL", KEY]);
@@ -128,7 +123,7 @@ async fn a_repeated_acquire_on_a_server_demoted_meanwhile_is_not_busy() {
     proxy.on_next("SET", Fault::LoseReply);
     let asked = tokio::spawn(lock(&manager).acquire());
     let mut admin = server.admin();
-    eventually("sent", TEST_TIMEOUT, || std::future::ready(proxy.orders_are_done())).await;
+    eventually("sent", TEST_TIMEOUT, async || proxy.orders_are_done()).await;
     // Before the command is sent again, the key holds somebody else's value, as far as a replica
     // can tell.
     follow(&server, primary.port()).await;
@@ -153,7 +148,7 @@ pub async fn follow(replica: &Server, primary: u16) {
     admin.ask::<()>(&["REPLICAOF", "127.0.0.1", &primary.to_string()]);
     eventually("synchronised", TEST_TIMEOUT, || {
         let info: String = admin.ask(&["INFO", "replication"]);
-        std::future::ready(info.contains("master_link_status:up"))
+        ready(info.contains("master_link_status:up"))
     })
     .await;
 }
@@ -194,7 +189,7 @@ async fn a_server_busy_with_a_script_is_waited_for_and_named() {
         stuck.send::<()>(&["EVAL", "while true do end", "0"]).expect_err("killed")
     });
     eventually("the script runs", TEST_TIMEOUT, || {
-        std::future::ready(admin.send::<()>(&["GET", KEY]).is_err_and(|e| e.code() == Some("BUSY")))
+        ready(admin.send::<()>(&["GET", KEY]).is_err_and(|e| e.code() == Some("BUSY")))
     })
     .await;
 
@@ -244,4 +239,36 @@ async fn a_key_that_becomes_another_type_while_held_costs_no_value() {
     });
     assert_eq!(result.await, Ok(7));
     assert_eq!(admin.ask::<i64>(&["LLEN", KEY]), 1, "it is left alone");
+}
+
+/// A server that answers `LOADING` for some seconds, with a manager that knew it before.
+async fn loading() -> (Server, LockManager, LockManager) {
+    let mut server = Server::start();
+    let hasty = manager(&server.url()).await;
+    let patient = within(LONG_TTL, &server.url()).await;
+    works(&hasty).await;
+    works(&patient).await;
+    keeps_nothing(&server).await;
+    let mut admin = server.admin();
+    // Uncompressed, so that the server looks up often while it reads.
+    admin.configure("rdbcompression", "no");
+    for n in 0..1_200 {
+        // They end before the test does, so that the server is empty again.
+        admin.ask::<()>(&["SET", &format!("ballast:{n}"), &"x".repeat(200), "PX", "60000"]);
+    }
+    admin.ask::<()>(&["SAVE"]);
+    server.kill();
+    let slow = ["--key-load-delay", "3000", "--loading-process-events-interval-bytes", "1024"];
+    server.restart_with(&slow);
+    (server, hasty, patient)
+}
+
+#[tokio::test]
+async fn a_loading_server_is_waited_for_and_named() {
+    let (server, hasty, patient) = loading().await;
+    assert_eq!(reason(refusal(&hasty).await), Unavailability::Loading);
+    // A caller that has the time gets the lock when the server is ready.
+    works(&patient).await;
+    works(&hasty).await;
+    becomes_free(&server).await;
 }

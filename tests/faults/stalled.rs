@@ -1,6 +1,7 @@
 //! Runtimes that are blocked while other callers wait for work that they have begun.
 
 use std::future::poll_fn;
+use std::future::ready;
 use std::sync::mpsc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -202,7 +203,7 @@ async fn a_worker_that_is_blocked_while_it_subscribes_holds_up_no_other() {
         assert_eq!(channels(), before, "it is begun, and its command was not sent");
         eventually("they are in the queue", PATIENT / 2, || {
             let queued: usize = cluster.admin(0).ask(&["ZCARD", "lm1:tq:{order}:0"]);
-            std::future::ready(queued == 1)
+            ready(queued == 1)
         })
         .await;
         assert!(start.elapsed() < PATIENT / 2 && channels().len() == before.len() + 1);

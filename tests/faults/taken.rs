@@ -1,5 +1,7 @@
 //! Locks that somebody took away, and the result of their release.
 
+use std::future::ready;
+
 use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::{Lock, LockError, LockManager, LossCause};
 use lockmacro_tests::{Admin, Server, eventually};
@@ -48,7 +50,7 @@ async fn a_release_after_the_lease_is_lost_whatever_the_connection_does() {
         let guard = short.acquire().await.expect("free");
         eventually("its lease is over", TEST_TIMEOUT, || {
             let set = ["SET", KEY, "somebody", "NX", "PX", "60000"];
-            std::future::ready(admin.ask::<Option<String>>(&set).is_some())
+            ready(admin.ask::<Option<String>>(&set).is_some())
         })
         .await;
         if round % 2 == 0 {

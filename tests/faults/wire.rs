@@ -1,5 +1,6 @@
 //! The costs of a lock, and its key as a person sees it on the server.
 
+use std::future::ready;
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockManager};
@@ -162,7 +163,7 @@ async fn managers_that_are_gone_leave_no_connection() {
     let mut admin = server.admin();
     eventually("only the one that looks is left", TEST_TIMEOUT, || {
         let clients: String = admin.ask(&["CLIENT", "LIST"]);
-        std::future::ready(clients.lines().count() == 1)
+        ready(clients.lines().count() == 1)
     })
     .await;
 }
