@@ -1,7 +1,5 @@
 //! The rights that docs/access.md names for deferred calls.
 
-use std::time::Instant;
-
 use lockmacro_tests::Server;
 
 use super::*;
@@ -25,11 +23,9 @@ async fn defer_and_run(server: &Server, patience: Duration) -> Result<(), LockEr
         async move { if fails { Err("once") } else { Ok(()) } }
     });
     let function = function.delay(SHORT_DELAY).unique();
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     let held = Lock::new("order:1").ttl(LONG_TTL).manager(&locks).acquire().await?;
-    let busy =
-        Lock::new("order:1").ttl(LONG_TTL).manager(&locks).acquire().await.expect_err("held");
-    let deferred = function.clone().manager(&locks).defer(busy, (1,)).await;
+    let deferred = defer(&locks, &function, "order:1", (1,)).await;
     held.release().await?;
     let LockError::Deferred { .. } = deferred else { return Err(deferred) };
     let deferrer = locks.deferrer();
@@ -76,13 +72,9 @@ async fn first_errors(server: &Server, words: &[&str]) -> [String; 2] {
     let function = DeferredFn::new("f", (argument("number"),), |(_,): (u64,)| async {});
     let works = worker(&locks, &function).run();
     let works = tokio::time::timeout(TEST_TIMEOUT, works).await.expect("it ends");
-    let held = Lock::new("order:1").ttl(LONG_TTL).manager(&locks).acquire().await.expect("free");
-    let busy =
-        Lock::new("order:1").ttl(LONG_TTL).manager(&locks).acquire().await.expect_err("held");
-    let errors = [
-        function.clone().manager(&locks).defer(busy.clone(), (1,)).await,
-        works.expect_err("a right is missing"),
-    ];
+    let held = hold(&locks, "order:1").await;
+    let stored = defer(&locks, &function, "order:1", (1,)).await;
+    let errors = [stored, works.expect_err("a right is missing")];
     held.release().await.expect("still held");
     assert_eq!(server.admin().keys(), Vec::<String>::new(), "nothing was stored");
     errors.map(|error| {
@@ -119,7 +111,7 @@ async fn a_right_that_is_taken_away_for_a_while_does_not_end_a_worker() {
     let locks = LockManager::connect(&server.url_as("shop", "password")).await.expect("there");
     let calls = Calls::default();
     let function = noting("f", &calls);
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     put(&locks, &function, 0).await;
     calls.reach(1).await;
     admin.ask::<()>(&["ACL", "SETUSER", "shop", "-hmget"]);
@@ -128,8 +120,7 @@ async fn a_right_that_is_taken_away_for_a_while_does_not_end_a_worker() {
     admin.ask::<()>(&user);
     put(&locks, &function, 1).await;
     calls.reach(2).await;
-    locks.shutdown(TEST_TIMEOUT).await.expect("in time");
-    working.await.expect("no panic").expect("it was stopped");
+    ends(&locks, working).await;
 }
 
 fn admin_log(server: &Server) -> Vec<redis::Value> {

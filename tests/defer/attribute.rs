@@ -103,9 +103,7 @@ async fn a_busy_call_returns_when_it_is_due_and_is_run_later(backend: &Backend) 
     eventually("it is done", TEST_TIMEOUT, async || done(id) == ["checked!", "checked!"]).await;
     nothing_is_left(&manager, audit::deferred().name()).await;
     assert!(audit::deferred().name().ends_with("attribute::audit"), "{:?}", audit::deferred());
-    manager.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    ends_on(backend, &manager, working).await;
 }
 
 #[on(memory, redis, both_runtimes)]
@@ -147,7 +145,5 @@ async fn every_shape_of_function_is_run_later(backend: &Backend) {
     for name in &names {
         nothing_is_left(&manager, name).await;
     }
-    manager.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    ends_on(backend, &manager, working).await;
 }

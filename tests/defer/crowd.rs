@@ -41,6 +41,5 @@ async fn fifty_thousand_calls_that_are_due_at_once_are_all_run() {
     let of_scripts = stats.lines().filter(|line| line.starts_with("errorstat_"));
     let other: Vec<_> = of_scripts.filter(|line| !line.contains("NOSCRIPT")).collect();
     assert!(other.is_empty(), "{other:?}");
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&locks, working).await;
 }

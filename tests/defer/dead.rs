@@ -1,9 +1,8 @@
 //! Calls that no worker can run.
 
-use std::future::pending;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lockmacro_runtime::defer::{NewJob, Settled, TakeOptions, When};
+use lockmacro_runtime::defer::{NewJob, Settled, When};
 use lockmacro_tests::times::ms;
 use lockmacro_tests::{Clock, Server};
 
@@ -20,19 +19,14 @@ async fn arguments_that_do_not_fit_are_a_dead_letter_at_once(backend: &Backend) 
     let now = DeferredFn::new(&*name, (argument("number"),), |(_,): (String,)| async {
         Ok::<(), LockError>(())
     });
-    let working = tokio::spawn(worker(&locks, &now).run());
-    eventually("given up", TEST_TIMEOUT, async || count(&locks, &name, JobState::Dead).await == 1)
-        .await;
-    let deferrer = locks.deferrer();
-    let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
-    let (id, error) = (page.jobs[0].id.clone(), page.jobs[0].error.clone().unwrap());
+    let working = start(&locks, &now);
+    let dead = dead_letter(&locks, &name).await;
+    let error = dead.error.expect("it failed");
     // The stored arguments must not appear in logs.
     assert!(error.contains("`number`: what is stored is no ") && !error.contains("42"), "{error}");
-    assert!(deferrer.remove(name.as_str().into(), id.clone()).await.unwrap());
-    assert!(!deferrer.remove(name.as_str().into(), id).await.unwrap());
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    remove(&locks, &name, &dead.id).await;
+    assert_eq!(locks.deferrer().remove(name.into(), dead.id).await, Ok(false));
+    ends_on(backend, &locks, working).await;
 }
 
 #[on(memory, redis, both_runtimes)]
@@ -42,15 +36,14 @@ async fn a_function_that_a_worker_does_not_know_is_left_to_one_that_does(backend
     let (function, other) = (noting(&known, &calls), noting(&unknown, &calls));
     put(&locks, &other, 1).await;
     put(&locks, &function, 2).await;
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     calls.reach(1).await;
     assert_eq!(calls.all(), [2]);
     assert_eq!(count(&locks, &unknown, JobState::Waiting).await, 1, "it can be seen");
-    let knowing = tokio::spawn(worker(&locks, &other).run());
+    let knowing = start(&locks, &other);
     calls.reach(2).await;
     nothing_is_left(&locks, &unknown).await;
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&locks, working).await;
     knowing.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -58,30 +51,24 @@ async fn a_function_that_a_worker_does_not_know_is_left_to_one_that_does(backend
 #[on(memory, redis, both_runtimes)]
 async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_letter(backend: &Backend) {
     let (locks, calls) = (manager(backend).await, Calls::default());
-    let deferrer = locks.deferrer();
     // Two attempts, and one more, because one may have got lost on its way to a worker.
     for (deaths, is_run) in [(2, true), (3, false)] {
         let name = name("fatal");
         let function = noting(&name, &calls).attempts(2);
         put(&locks, &function, deaths).await;
         for _ in 0..deaths {
-            let order = TakeOptions::new([name.as_str()], 1, SHORT_DELAY);
-            let taken = deferrer.take(order, Box::pin(pending())).await.unwrap();
-            assert_eq!(taken.len(), 1, "and its worker is not heard of any more");
+            // Its worker is not heard of any more.
+            take(&locks, &name, SHORT_DELAY).await;
         }
-        let working = tokio::spawn(worker(&locks, &function).run());
+        let working = start(&locks, &function);
         if is_run {
             calls.reach(1).await;
         } else {
-            let dead = async || count(&locks, &name, JobState::Dead).await == 1;
-            eventually("given up", TEST_TIMEOUT, dead).await;
-            let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
-            let error = page.jobs[0].error.as_deref();
+            let dead = dead_letter(&locks, &name).await;
             let expected = "3 runs have ended without a report: \
                             look for workers that crash or block, then retry the call";
-            assert_eq!(error, Some(expected));
-            let id = page.jobs[0].id.clone();
-            assert!(deferrer.remove(name.as_str().into(), id).await.unwrap());
+            assert_eq!(dead.error.as_deref(), Some(expected));
+            remove(&locks, &name, dead.id).await;
         }
         nothing_is_left(&locks, &name).await;
         working.abort();
@@ -96,16 +83,11 @@ async fn last_error(backend: &Backend, function: DeferredFn<(u64,)>) -> String {
     let (locks, name) = (manager(backend).await, function.name().to_owned());
     let function = function.attempts(1).delay(SHORT_DELAY);
     put(&locks, &function, 1).await;
-    let working = tokio::spawn(worker(&locks, &function).run());
-    eventually("given up", TEST_TIMEOUT, async || count(&locks, &name, JobState::Dead).await == 1)
-        .await;
-    let deferrer = locks.deferrer();
-    let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
-    assert!(deferrer.remove(name.as_str().into(), page.jobs[0].id.clone()).await.unwrap());
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
-    page.jobs[0].error.clone().expect("it failed")
+    let working = start(&locks, &function);
+    let dead = dead_letter(&locks, &name).await;
+    remove(&locks, &name, dead.id).await;
+    ends_on(backend, &locks, working).await;
+    dead.error.expect("it failed")
 }
 
 #[on(memory, redis, both_runtimes)]
@@ -150,10 +132,8 @@ async fn all_dead_letters_are_tried_again_or_removed_in_batches(backend: &Backen
     let deferrer = locks.deferrer();
     for number in 0..DEAD {
         put(&locks, &function.clone().delay(Duration::ZERO), number).await;
-        let order = TakeOptions::new([Arc::clone(&of)], 1, LONG_TTL);
-        let taken = deferrer.take(order, Box::pin(pending())).await.unwrap().pop().unwrap();
-        let dead = Settled::dead("out of stock");
-        assert!(deferrer.settle(taken, dead).await.unwrap());
+        let taken = take(&locks, &name, LONG_TTL).await;
+        assert_eq!(deferrer.settle(taken, Settled::dead("out of stock")).await, Ok(true));
     }
     let late = put(&locks, &function.clone().delay(LONG_TTL), 99).await;
     for none in ["", "another"] {
@@ -168,7 +148,7 @@ async fn all_dead_letters_are_tried_again_or_removed_in_batches(backend: &Backen
     assert_eq!(count(&locks, &name, JobState::Dead).await, 10);
     assert_eq!(deferrer.retry_dead(Arc::clone(&of), 1_000_000).await, Ok(10));
     assert_eq!(deferrer.retry_dead(Arc::clone(&of), 10).await, Ok(0));
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     calls.reach(DEAD as usize - 5).await;
     let mut all = calls.all();
     all.sort_unstable();
@@ -176,9 +156,7 @@ async fn all_dead_letters_are_tried_again_or_removed_in_batches(backend: &Backen
     assert_eq!(count(&locks, &name, JobState::Waiting).await, 1, "a waiting call is none of them");
     assert!(deferrer.remove(of, late).await.unwrap());
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    ends_on(backend, &locks, working).await;
 }
 
 /// They are of one millisecond of the server, and their ids are in another order.
@@ -191,9 +169,8 @@ async fn dead_letters_of_one_moment_are_in_the_order_in_which_they_were_given_up
     let locks = LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await.unwrap();
     let (deferrer, function) = (locks.deferrer(), Arc::<str>::from("dead"));
     let give_up = async |id: &str| {
-        deferrer.put(NewJob::new(Arc::clone(&function), id, "[42]", "order:42")).await.unwrap();
-        let order = TakeOptions::new([Arc::clone(&function)], 1, LONG_TTL);
-        let taken = deferrer.take(order, Box::pin(pending())).await.unwrap().pop().unwrap();
+        let taken = take(&locks, "dead", LONG_TTL).await;
+        assert_eq!(taken.id, id);
         assert_eq!(deferrer.settle(taken, Settled::dead("out of stock")).await, Ok(true));
     };
     let dead = async || {
@@ -205,6 +182,7 @@ async fn dead_letters_of_one_moment_are_in_the_order_in_which_they_were_given_up
         page.jobs.into_iter().map(|job| job.id).collect::<Vec<_>>()
     };
     for id in IDS {
+        deferrer.put(NewJob::new(Arc::clone(&function), id, "[42]", "order:42")).await.unwrap();
         give_up(id).await;
     }
     assert_eq!(dead().await, IDS);
@@ -214,12 +192,10 @@ async fn dead_letters_of_one_moment_are_in_the_order_in_which_they_were_given_up
     assert_eq!(dead().await, IDS[4..]);
     // One that is given up again is the latest, also while the clock of the server is behind.
     clock.set(now - ms(5));
-    assert_eq!(deferrer.remove(Arc::clone(&function), "f".to_owned()).await, Ok(true));
+    remove(&locks, "dead", "f").await;
     assert_eq!(deferrer.retry(Arc::clone(&function), "d".to_owned()).await, Ok(true));
-    assert_eq!(deferrer.remove(Arc::clone(&function), "a".to_owned()).await, Ok(true));
-    let order = TakeOptions::new([Arc::clone(&function)], 1, LONG_TTL);
-    let taken = deferrer.take(order, Box::pin(pending())).await.unwrap().pop().unwrap();
-    assert_eq!(deferrer.settle(taken, Settled::dead("out of stock")).await, Ok(true));
+    remove(&locks, "dead", "a").await;
+    give_up("d").await;
     clock.set(now);
     assert_eq!(dead().await, ["c", "d"]);
 }

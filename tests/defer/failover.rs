@@ -26,7 +26,7 @@ async fn calls_that_a_new_primary_knows_are_done_by_the_worker_of_before() {
         }
     });
     let function = function.delay(SHORT_DELAY);
-    let working = tokio::spawn(worker(&impatient, &function).run());
+    let working = start(&impatient, &function);
     put(&locks, &function, 1).await;
     eventually("the first one is running", TEST_TIMEOUT, async || calls.all() == [1]).await;
     let late = put(&locks, &function.clone().delay(LONG_TTL), 2).await;
@@ -49,7 +49,6 @@ async fn calls_that_a_new_primary_knows_are_done_by_the_worker_of_before() {
         let as_many = async || count(&locks, &name, state).await == left;
         eventually(&format!("{left} are {state:?}"), TEST_TIMEOUT, as_many).await;
     }
-    assert!(locks.deferrer().remove(name.as_str().into(), late).await.unwrap());
-    impatient.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    remove(&locks, &name, late).await;
+    ends(&impatient, working).await;
 }

@@ -1,8 +1,6 @@
 //! Servers and queues that take no more.
 
-use std::future::pending;
-
-use lockmacro_runtime::defer::{DEAD_MAX, Settled, TakeOptions, WAITING_MAX};
+use lockmacro_runtime::defer::{DEAD_MAX, Settled, WAITING_MAX};
 use lockmacro_tests::Server;
 
 use super::*;
@@ -30,7 +28,7 @@ async fn a_server_without_memory_refuses_calls_and_lets_go_of_those_it_has() {
     assert_eq!(count(&locks, "f", JobState::Waiting).await, 1, "nothing of it is stored");
 
     // Working calls off is what gives memory back.
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     calls.reach(1).await;
     nothing_is_left(&locks, "f").await;
     admin.configure("maxmemory", "0");
@@ -38,8 +36,7 @@ async fn a_server_without_memory_refuses_calls_and_lets_go_of_those_it_has() {
     assert!(matches!(deferred, LockError::Deferred { .. }), "{deferred:?}");
     calls.reach(2).await;
     held.release().await.unwrap();
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&locks, working).await;
 }
 
 #[tokio::test]
@@ -100,12 +97,10 @@ async fn a_bounded_number_of_dead_letters_is_kept_the_latest_ones() {
     let function = noting("f", &Calls::default()).delay(Duration::ZERO);
     let id = put(&locks, &function, 1).await;
     let deferrer = locks.deferrer();
-    let order = TakeOptions::new(["f"], 1, LONG_TTL);
-    let job = deferrer.take(order, Box::pin(pending())).await.unwrap().pop().expect("one");
-    let how = Settled::dead("out of stock");
-    assert!(deferrer.settle(job, how).await.unwrap());
+    let job = take(&locks, "f", LONG_TTL).await;
+    assert_eq!(deferrer.settle(job, Settled::dead("out of stock")).await, Ok(true));
     let page = deferrer.list("f".into(), JobState::Dead, 0, 1).await.unwrap();
     assert_eq!((page.total, &*page.jobs[0].id), (DEAD_MAX, "id2"), "the oldest is forgotten");
     assert!(!admin.ask::<bool>(&["HEXISTS", calls, "id1"]));
-    assert!(deferrer.remove("f".into(), id).await.unwrap(), "the latest is there");
+    remove(&locks, "f", id).await;
 }

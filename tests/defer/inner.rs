@@ -32,7 +32,7 @@ async fn a_call_that_is_deferred_inside_of_another_is_stored_once(backend: &Back
     let function = function.delay(SHORT_DELAY);
     let held = hold(&locks, &key).await;
     put(&locks, &function, 1).await;
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     eventually("tried again and again", TEST_TIMEOUT, async || tries.all().len() >= 3).await;
     assert_eq!(count(&locks, &inner, JobState::Waiting).await, 3, "one for each that was busy");
     held.release().await.unwrap();
@@ -43,14 +43,13 @@ async fn a_call_that_is_deferred_inside_of_another_is_stored_once(backend: &Back
     for call in page.jobs {
         assert!(deferrer.retry(inner.as_str().into(), call.id).await.unwrap());
     }
-    let also_working = tokio::spawn(worker(&locks, &stored).run());
+    let also_working = start(&locks, &stored);
     calls.reach(3).await;
     nothing_is_left(&locks, &inner).await;
     let mut all = calls.all();
     all.sort_unstable();
     assert_eq!(all, [7, 7, 8]);
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&locks, working).await;
     also_working.await.unwrap().unwrap();
     forget(backend).await;
 }
@@ -76,24 +75,18 @@ async fn what_is_deferred_inside_of_another_body_fails_that_one_if_it_is_passed_
     let function = function.delay(SHORT_DELAY).attempts(2);
     let held = hold(&locks, &key).await;
     let id = put(&locks, &function, 1).await;
-    let working = tokio::spawn(worker(&locks, &function).run());
-    eventually("given up", TEST_TIMEOUT, async || count(&locks, &outer, JobState::Dead).await == 1)
-        .await;
-    let deferrer = locks.deferrer();
-    let page = deferrer.list(outer.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
-    let error = page.jobs[0].error.clone().unwrap();
-    assert!(
-        error.contains("the call was stored, and is due in ") && error.contains(&key),
-        "{error}"
-    );
-    let page = deferrer.list(inner.as_str().into(), JobState::Waiting, 0, 9).await.unwrap();
-    assert_eq!(page.total, 1, "stored by the first try, and found by the second");
+    let working = start(&locks, &function);
+    let dead = dead_letter(&locks, &outer).await;
+    let error = dead.error.expect("it failed");
+    let says = "the call was stored, and is due in ";
+    assert!(error.contains(says) && error.contains(&key), "{error}");
+    let waiting = count(&locks, &inner, JobState::Waiting).await;
+    assert_eq!(waiting, 1, "stored by the first try, and found by the second");
     held.release().await.unwrap();
-    assert!(deferrer.remove(inner.as_str().into(), page.jobs[0].id.clone()).await.unwrap());
-    assert!(deferrer.remove(outer.as_str().into(), id).await.unwrap());
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    let stored = first(&locks, &inner, JobState::Waiting).await.expect("it waits");
+    remove(&locks, &inner, stored.id).await;
+    remove(&locks, &outer, id).await;
+    ends_on(backend, &locks, working).await;
 }
 
 /// The same function with another argument is another call.
@@ -117,12 +110,10 @@ async fn a_call_of_the_same_function_inside_of_its_body_is_stored(backend: &Back
     });
     let function = function.delay(SHORT_DELAY);
     put(&locks, &function, 2).await;
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     calls.reach(3).await;
     nothing_is_left(&locks, &name).await;
     assert_eq!(calls.all(), [2, 1, 0]);
     held.release().await.unwrap();
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    ends_on(backend, &locks, working).await;
 }

@@ -1,8 +1,6 @@
 //! How long calls are kept that nobody runs.
 
-use std::future::pending;
-
-use lockmacro_runtime::defer::{NewJob, Settled, TakeOptions};
+use lockmacro_runtime::defer::{NewJob, Settled};
 use lockmacro_tests::Server;
 
 use super::*;
@@ -19,13 +17,11 @@ async fn listing_calls_keeps_all_of_their_keys_equally_long() {
     };
     let taken = async |id| {
         deferrer.put(call(id, Duration::ZERO)).await.unwrap();
-        let order = TakeOptions::new(["f"], 1, LONG_TTL);
-        deferrer.take(order, Box::pin(pending())).await.unwrap().pop().expect("one")
+        take(&locks, "f", LONG_TTL).await
     };
     // One of each.
     let job = taken("dead").await;
-    let how = Settled::dead("no");
-    assert!(deferrer.settle(job, how).await.unwrap());
+    assert_eq!(deferrer.settle(job, Settled::dead("no")).await, Ok(true));
     taken("running").await;
     let waiting = call("waiting", LONG_TTL);
     deferrer.put(waiting.clone()).await.unwrap();

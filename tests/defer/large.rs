@@ -1,9 +1,7 @@
 //! Calls with large arguments.
 
-use std::future::pending;
-
 use lockmacro_runtime::defer::{NewJob, Settled, TakeOptions};
-use lockmacro_tests::{Proxy, Server, on};
+use lockmacro_tests::{Proxy, Server};
 
 use super::*;
 
@@ -36,11 +34,10 @@ async fn many_large_calls_are_run_over_a_network_of_little_bandwidth() {
     let proxy = Proxy::to(server.port());
     proxy.bandwidth(BANDWIDTH);
     let far = LockManager::connect(&proxy.url()).await.unwrap();
-    let working = tokio::spawn(worker(&far, &measuring("f", &calls)).run());
+    let working = start(&far, &measuring("f", &calls));
     calls.reach(16).await;
     nothing_is_left(&near, "f").await;
-    far.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&far, working).await;
 }
 
 #[on(memory, redis, both_runtimes)]
@@ -49,13 +46,11 @@ async fn many_large_calls_are_run(backend: &Backend) {
     for nth in 0..16 {
         locks.deferrer().put(large(&name, &nth.to_string(), MIB)).await.unwrap();
     }
-    let working = tokio::spawn(worker(&locks, &measuring(&name, &calls)).run());
+    let working = start(&locks, &measuring(&name, &calls));
     calls.reach(16).await;
     assert!(calls.all().iter().all(|length| *length == MIB as u64 - 4), "whole");
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    ends_on(backend, &locks, working).await;
 }
 
 #[on(memory, redis, both_runtimes)]
@@ -66,12 +61,9 @@ async fn arguments_over_the_limit_are_refused_with_size_and_limit(backend: &Back
         let (locks, name, key) = (backend.manager_from(builder).await, name("limit"), name("key"));
         let function = measuring(&name, &calls);
         let held = hold(&locks, &key).await;
-        let busy = busy(&locks, &key).await;
         // A list of one text: four bytes of it are not the text's.
-        let later = async |bytes: usize| {
-            let (function, text) = (function.clone().manager(&locks), "x".repeat(bytes - 4));
-            function.defer(busy.clone(), (text,)).await
-        };
+        let later =
+            async |bytes: usize| defer(&locks, &function, &key, ("x".repeat(bytes - 4),)).await;
         let refused = later(limit + 1).await;
         assert!(
             matches!(refused, LockError::InvalidSetting { setting: "max_deferred_size", .. }),
@@ -83,7 +75,7 @@ async fn arguments_over_the_limit_are_refused_with_size_and_limit(backend: &Back
         assert_eq!(count(&locks, &name, JobState::Waiting).await, 0, "nothing is stored");
         let stored = later(limit).await;
         let LockError::Deferred { id, .. } = stored else { panic!("not stored: {stored:?}") };
-        assert!(locks.deferrer().remove(name.as_str().into(), id.into()).await.unwrap());
+        remove(&locks, &name, id).await;
         held.release().await.unwrap();
     }
     forget(backend).await;
@@ -102,18 +94,16 @@ async fn a_call_that_no_network_carries_is_a_dead_letter_and_others_are_run() {
     let far = far.connect(&proxy.url()).await.unwrap();
     let function = measuring("f", &calls);
     let working = tokio::spawn(worker(&far, &function).lease(Duration::from_secs(2)).run());
-    let dead = async || count(&near, "f", JobState::Dead).await == 1;
-    eventually("it is given up", TEST_TIMEOUT * 2, dead).await;
-    let page = near.deferrer().list("f".into(), JobState::Dead, 0, 1).await.unwrap();
-    let error = page.jobs[0].error.as_deref();
+    let is_dead = async || count(&near, "f", JobState::Dead).await == 1;
+    eventually("it is given up", TEST_TIMEOUT * 2, is_dead).await;
+    let dead = first(&near, "f", JobState::Dead).await.expect("it is kept");
     let expected = "2 runs have ended without a report: \
                     look for workers that crash or block, then retry the call";
-    assert_eq!(error, Some(expected));
+    assert_eq!(dead.error.as_deref(), Some(expected));
     near.deferrer().put(large("f", "small", 5)).await.unwrap();
     calls.reach(1).await;
     assert_eq!(calls.all(), [1], "the other one has reached nobody");
-    far.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&far, working).await;
 }
 
 #[tokio::test]

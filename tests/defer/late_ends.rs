@@ -124,7 +124,7 @@ async fn a_shutdown_as_documented_returns_calls_that_are_not_done() {
         pending::<()>()
     });
     put(&locks, &stuck, 1).await;
-    let working = tokio::spawn(worker(&locks, &stuck).run());
+    let working = start(&locks, &stuck);
     has_begun.wait_for(|begun| *begun).await.unwrap();
     locks.shutdown(SHUTDOWN).await.expect("in time");
     working.await.unwrap().unwrap();
@@ -138,7 +138,7 @@ async fn a_stopped_worker_ends_though_the_end_of_a_call_cannot_be_reported() {
     let calls = Calls::default();
     let function = noting("f", &calls);
     put(&locks, &function, 1).await;
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     let reported = async || deaf.in_vain.load(Ordering::Relaxed) > 0;
     eventually("reported in vain", TEST_TIMEOUT, reported).await;
     locks.shutdown(SHUTDOWN).await.expect("in time");

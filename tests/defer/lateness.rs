@@ -23,7 +23,7 @@ async fn calls_are_begun_when_they_are_due_and_not_at_a_beat(backend: &Backend) 
         noted.lock().unwrap().push((nth as usize, Instant::now()));
         async { Ok::<(), LockError>(()) }
     });
-    let working = tokio::spawn(worker(&other, &function).run());
+    let working = start(&other, &function);
     let held = hold(&locks, &key).await;
     let busy = busy(&locks, &key).await;
     let mut latest = Duration::MAX;
@@ -60,7 +60,5 @@ async fn calls_are_begun_when_they_are_due_and_not_at_a_beat(backend: &Backend) 
     assert!(latest <= LATE, "one was begun {latest:?} after it was due");
     held.release().await.unwrap();
     nothing_is_left(&locks, &name).await;
-    other.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    ends_on(backend, &other, working).await;
 }

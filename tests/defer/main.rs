@@ -14,7 +14,6 @@ mod late_ends;
 mod lateness;
 mod malformed;
 mod many_functions;
-mod other_server;
 mod plugged_in;
 mod repeated_requests;
 mod retries;
@@ -23,14 +22,18 @@ mod stops;
 mod unique;
 mod workers_die;
 
+use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lockmacro_runtime::defer::{DeferredFn, JobState, Worker, argument};
+use lockmacro_runtime::defer::{DeferredFn, Job, JobInfo, JobState, TakeOptions, Worker, argument};
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LockManagerBuilder};
 use lockmacro_tests::times::{LONG_TTL, SHORT_DELAY, TEST_TIMEOUT};
 use lockmacro_tests::{Backend, Server, eventually, on};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::task::JoinHandle;
 
 /// The settings of a manager that does not give up on a loaded machine.
 fn patient() -> LockManagerBuilder {
@@ -80,6 +83,34 @@ fn noting(name: &str, calls: &Calls) -> DeferredFn<(u64,)> {
     .delay(SHORT_DELAY)
 }
 
+/// A function whose body runs under `key`, as the attribute writes it.
+fn under<A, F>(
+    name: &str,
+    key: &str,
+    manager: &LockManager,
+    body: impl Fn(A) -> F + Clone + Send + Sync + 'static,
+) -> DeferredFn<(A,)>
+where
+    A: Serialize + DeserializeOwned + Clone + Send + Sync + 'static,
+    F: Future<Output = ()> + Send,
+{
+    let again = (name.to_owned(), key.to_owned(), manager.clone());
+    DeferredFn::new(name, (argument("it"),), move |(it,): (A,)| {
+        let ((name, key, manager), body) = (again.clone(), body.clone());
+        async move {
+            let lock = Lock::new(key.as_str()).ttl(LONG_TTL).manager(&manager);
+            match lock.acquire().await {
+                Ok(lock) => lock.run(async { Ok(body(it).await) }).await,
+                Err(busy) => {
+                    let function = under(&name, &key, &manager, body).manager(&manager);
+                    Err(function.defer(busy, (it,)).await)
+                }
+            }
+        }
+    })
+    .delay(SHORT_DELAY)
+}
+
 async fn hold(locks: &LockManager, key: &str) -> LockGuard {
     Lock::new(key).ttl(LONG_TTL).manager(locks).acquire().await.expect("it is free")
 }
@@ -93,13 +124,41 @@ async fn busy(locks: &LockManager, key: &str) -> LockError {
 async fn put(locks: &LockManager, function: &DeferredFn<(u64,)>, number: u64) -> String {
     let key = name("key");
     let held = hold(locks, &key).await;
-    let error = busy(locks, &key).await;
-    let deferred = function.clone().manager(locks).defer(error, (number,)).await;
+    let deferred = defer(locks, function, &key, (number,)).await;
     held.release().await.expect("released");
     match deferred {
         LockError::Deferred { id, .. } => id.into(),
         other => panic!("not deferred: {other}"),
     }
+}
+
+/// What a caller gets whose lock is held.
+async fn defer<A>(locks: &LockManager, function: &DeferredFn<A>, key: &str, with: A) -> LockError {
+    function.clone().manager(locks).defer(busy(locks, key).await, with).await
+}
+
+/// Takes a call, as a worker does.
+async fn take(locks: &LockManager, function: &str, lease: Duration) -> Job {
+    let order = TakeOptions::new([function], 1, lease);
+    let mut taken = locks.deferrer().take(order, Box::pin(pending())).await.expect("taken");
+    taken.pop().expect("one")
+}
+
+async fn first(locks: &LockManager, function: &str, state: JobState) -> Option<JobInfo> {
+    let page = locks.deferrer().list(function.into(), state, 0, 1).await.expect("listed");
+    page.jobs.into_iter().next()
+}
+
+async fn remove(locks: &LockManager, function: &str, id: impl Into<String>) {
+    let removed = locks.deferrer().remove(function.into(), id.into()).await;
+    assert!(removed.expect("asked"), "it is not there");
+}
+
+/// The only dead letter of a function, when it is there.
+async fn dead_letter(locks: &LockManager, function: &str) -> JobInfo {
+    let is_dead = async || count(locks, function, JobState::Dead).await == 1;
+    eventually("given up", TEST_TIMEOUT, is_dead).await;
+    first(locks, function, JobState::Dead).await.expect("it is kept")
 }
 
 async fn count(locks: &LockManager, function: &str, state: JobState) -> usize {
@@ -125,26 +184,31 @@ fn worker<A>(locks: &LockManager, function: &DeferredFn<A>) -> Worker {
     Worker::new(locks).register(function.clone())
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
-async fn a_call_is_run_once_when_it_is_due(backend: &Backend) {
-    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("once"));
-    let function = noting(&name, &calls);
-    let working = tokio::spawn(worker(&locks, &function).run());
-    put(&locks, &function, 42).await;
-    calls.reach(1).await;
-    nothing_is_left(&locks, &name).await;
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    assert_eq!(calls.all(), [42]);
+type Working = JoinHandle<Result<(), LockError>>;
+
+/// A worker that works until its manager is shut down.
+fn start<A>(locks: &LockManager, function: &DeferredFn<A>) -> Working {
+    tokio::spawn(worker(locks, function).run())
+}
+
+/// Shuts a manager down, which ends its worker.
+async fn ends(locks: &LockManager, working: Working) {
+    locks.shutdown(TEST_TIMEOUT).await.expect("nothing is held");
+    working.await.expect("no panic").expect("it was stopped");
+}
+
+/// The same, and nothing is left on the servers.
+async fn ends_on(backend: &Backend, locks: &LockManager, working: Working) {
+    ends(locks, working).await;
     forget(backend).await;
 }
 
 #[on(memory, redis, cluster, both_runtimes)]
-async fn an_earlier_call_wakes_a_worker_that_waits_for_a_later_one(backend: &Backend) {
+async fn a_call_is_run_once_and_wakes_a_worker_that_waits_for_a_later_one(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("earlier"));
     let function = noting(&name, &calls);
     let late = put(&locks, &function.clone().delay(LONG_TTL), 1).await;
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     // Another process stores it.
     let other = manager(backend).await;
     // By itself it would look every two seconds, and six times in a row not so soon. A machine in
@@ -159,10 +223,9 @@ async fn an_earlier_call_wakes_a_worker_that_waits_for_a_later_one(backend: &Bac
         soon = if start.elapsed() < Duration::from_millis(500) { soon + 1 } else { 0 };
     }
     assert!(calls.all().iter().all(|number| *number == 2), "the other one is not due");
-    assert!(locks.deferrer().remove(name.as_str().into(), late).await.unwrap());
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    remove(&locks, &name, late).await;
+    nothing_is_left(&locks, &name).await;
+    ends_on(backend, &locks, working).await;
 }
 
 /// Removes entries that are kept for a while, so that a test can see that nothing else is left:

@@ -1,9 +1,7 @@
 //! Values of other programs in the keys of the queue.
 
-use std::future::pending;
-
 use lockmacro_runtime::defer::{Job, NewJob, Settled, TakeOptions, When};
-use lockmacro_tests::{Server, on};
+use lockmacro_tests::Server;
 
 use super::*;
 
@@ -19,33 +17,19 @@ async fn what_is_no_call_is_removed_and_the_others_are_run() {
     admin.ask::<()>(&["HSET", "lm1:jobs:f", "odd", "[2]", "odd#n", "many", "odd#k", "k"]);
     admin.ask::<()>(&["ZADD", "lm1:wd:{lm1:jobs:f}", "2", "odd"]);
     let most = "9223372036854775807";
-    admin.ask::<()>(&[
-        "HSET",
-        "lm1:jobs:f",
-        "big",
-        "[3]",
-        "big#n",
-        most,
-        "big#t",
-        "-1",
-        "big#k",
-        "k",
-    ]);
+    let big = ["big", "[3]", "big#n", most, "big#t", "-1", "big#k", "k"];
+    admin.ask::<()>(&[&["HSET", "lm1:jobs:f"], &big[..]].concat());
     admin.ask::<()>(&["ZADD", "lm1:wd:{lm1:jobs:f}", "2", "big"]);
     admin.ask::<()>(&["HSET", "lm1:jobs:f", "bad", "\u{1}{", "bad#k", "k"]);
     admin.ask::<()>(&["ZADD", "lm1:wd:{lm1:jobs:f}", "3", "bad"]);
     admin.ask::<()>(&["ZADD", "lm1:wi:{lm1:jobs:f}", "99999999999999", "no number"]);
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     calls.reach(3).await;
-    eventually("given up", TEST_TIMEOUT, async || count(&locks, "f", JobState::Dead).await == 1)
-        .await;
-    eventually("no more waits", TEST_TIMEOUT, async || {
-        count(&locks, "f", JobState::Waiting).await == 0
-    })
-    .await;
+    dead_letter(&locks, "f").await;
+    let none_waits = async || count(&locks, "f", JobState::Waiting).await == 0;
+    eventually("no more waits", TEST_TIMEOUT, none_waits).await;
     assert!(!admin.ask::<bool>(&["ZSCORE", "lm1:wd:{lm1:jobs:f}", "stray"]));
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&locks, working).await;
 }
 
 /// Writes a call by hand. The id is written as Lua writes texts.
@@ -92,13 +76,12 @@ async fn an_id_that_is_no_text_is_removed_and_any_text_is_an_id() {
     for id in text {
         write(&server, id, "[1]", "d", "2");
     }
-    let working = tokio::spawn(worker(&locks, &noting("f", &calls)).run());
+    let working = start(&locks, &noting("f", &calls));
     calls.reach(text.len()).await;
     nothing_is_left(&locks, "f").await;
     assert_eq!(calls.all(), [1; 8], "only those with an id");
     assert_eq!(server.admin().ask::<usize>(&["HLEN", "lm1:jobs:f"]), 0, "nothing is left of any");
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&locks, working).await;
 }
 
 /// The bytes that Lua reads in a text with `\ddd`.
@@ -125,7 +108,7 @@ async fn a_call_that_is_due_at_no_time_at_all_is_listed_and_can_be_removed() {
         page.jobs.iter().map(|job| (&*job.id, matches!(job.when, When::In(_)))).collect();
     assert_eq!((page.total, listed), (3, vec![("ever", false), ("late", true), ("never", true)]));
     for id in ["never", "ever", "late"] {
-        assert!(deferrer.remove("f".into(), id.to_owned()).await.unwrap(), "{id}");
+        remove(&locks, "f", id.to_owned()).await;
     }
 }
 
@@ -136,7 +119,7 @@ async fn a_key_beside_the_queue_that_is_of_another_type_stops_no_worker() {
     let function = noting("f", &calls);
     let mut admin = server.admin();
     let keys = ["lm1:wo:{lm1:jobs:f}", "lm1:wu:{lm1:jobs:f}", "lm1:wi:{lm1:jobs:f}"];
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     for (nth, key) in keys.into_iter().enumerate() {
         admin.ask::<()>(&["DEL", key]);
         admin.ask::<()>(&["SET", key, "text"]);
@@ -146,13 +129,10 @@ async fn a_key_beside_the_queue_that_is_of_another_type_stops_no_worker() {
         assert!(is_clear, "{key}: {error:?}");
         admin.ask::<()>(&["DEL", key]);
         put(&locks, &function, 100 + nth as u64).await;
-        eventually("workers go on", TEST_TIMEOUT, async || {
-            calls.all().contains(&(100 + nth as u64))
-        })
-        .await;
+        let is_run = async || calls.all().contains(&(100 + nth as u64));
+        eventually("workers go on", TEST_TIMEOUT, is_run).await;
     }
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&locks, working).await;
 }
 
 /// The changes of a script stay when the script fails later.
@@ -224,14 +204,12 @@ async fn a_queue_that_is_of_another_type_is_asked_now_and_then_and_holds_up_no_o
     for name in ["f", "broken"] {
         nothing_is_left(&locks, name).await;
     }
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&locks, working).await;
 }
 
 async fn busy_deferred(locks: &LockManager, function: &DeferredFn<(u64,)>) -> LockError {
     let held = hold(locks, "k").await;
-    let error = busy(locks, "k").await;
-    let deferred = function.clone().manager(locks).defer(error, (1,)).await;
+    let deferred = defer(locks, function, "k", (1,)).await;
     held.release().await.unwrap();
     deferred
 }
@@ -273,14 +251,12 @@ async fn numbers_without_an_end_are_as_good_as_large_ones(backend: &Backend) {
     assert!(deferrer.settle(job, again).await.unwrap());
     // A worker waits for them, and works.
     let function = noting(&name, &calls);
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     put(&locks, &function, 7).await;
     calls.reach(1).await;
     for nth in 0..3 {
         assert!(deferrer.remove(Arc::clone(&of), format!("id{nth}")).await.unwrap());
     }
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    ends_on(backend, &locks, working).await;
 }

@@ -40,8 +40,7 @@ async fn a_node_that_hangs_holds_up_no_function_of_another_node() {
     cluster.server(hangs).resume();
     nothing_is_left(&locks, &here).await;
     assert_eq!(calls.all(), [0, 1, 2], "each once");
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&locks, working).await;
 }
 
 /// The answer for the other function, from when the worker had no room, is outdated by then.
@@ -86,8 +85,7 @@ async fn a_worker_that_was_full_begins_with_what_became_due_meanwhile() {
     for name in ["full", "other"] {
         nothing_is_left(&locks, name).await;
     }
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&locks, working).await;
 }
 
 #[tokio::test]
@@ -136,10 +134,9 @@ async fn a_call_whose_reply_came_too_late_is_left_to_another_worker() {
     let (late, calls) = (Calls::default(), Calls::default());
     // The server knows the scripts.
     store(&near, "f", 0, Duration::ZERO).await;
-    let first = tokio::spawn(worker(&far, &noting("f", &late)).run());
+    let first = start(&far, &noting("f", &late));
     late.reach(1).await;
-    far.shutdown(TEST_TIMEOUT).await.unwrap();
-    first.await.unwrap().unwrap();
+    ends(&far, first).await;
 
     let far = patient().connect(&proxy.url()).await.unwrap();
     store(&near, "f", 1, Duration::ZERO).await;
@@ -151,11 +148,10 @@ async fn a_call_whose_reply_came_too_late_is_left_to_another_worker() {
         proxy.orders_are_done() && count(&near, "f", JobState::Running).await == 1
     })
     .await;
-    let second = tokio::spawn(worker(&near, &noting("f", &calls)).run());
+    let second = start(&near, &noting("f", &calls));
     nothing_is_left(&near, "f").await;
     far.shutdown(TEST_TIMEOUT).await.unwrap();
-    near.shutdown(TEST_TIMEOUT).await.unwrap();
-    first.await.unwrap().unwrap();
+    ends(&near, first).await;
     second.await.unwrap().unwrap();
     // The other one is in time, unless the machine is in need.
     assert_eq!([late.all(), calls.all()].concat(), [0, 1], "each once");

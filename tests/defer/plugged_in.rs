@@ -5,7 +5,7 @@ use std::time::Instant;
 use lockmacro_runtime::defer::{
     Answer, Deferrer, Job, JobInfo, NewJob, Page, Settled, StopWaiting, Stored, TakeOptions, When,
 };
-use lockmacro_tests::{Server, on};
+use lockmacro_tests::{Server, log};
 use tokio::sync::Notify;
 
 use super::*;
@@ -108,6 +108,14 @@ impl Shelf {
     }
 }
 
+/// Finds a call that no worker has.
+fn unless_it_runs(function: Arc<str>, id: String) -> impl Fn(&Call) -> bool {
+    move |call| {
+        let is_it = (&call.job.function, &call.job.id) == (&function, &id);
+        is_it && call.state != JobState::Running
+    }
+}
+
 impl Deferrer for Shelf {
     fn put(&self, job: NewJob) -> Answer<'_, Stored> {
         let stored = self.put_now(job);
@@ -179,11 +187,7 @@ impl Deferrer for Shelf {
     }
 
     fn retry(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
-        let is_it = move |call: &Call| {
-            call.state != JobState::Running
-                && (&call.job.function, &call.job.id) == (&function, &id)
-        };
-        self.change(is_it, |call| {
+        self.change(unless_it_runs(function, id), |call| {
             (call.state, call.at) = (JobState::Waiting, Instant::now());
             (call.job.attempt, call.job.busy) = (0, 0);
             Some(())
@@ -191,11 +195,7 @@ impl Deferrer for Shelf {
     }
 
     fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
-        let is_it = move |call: &Call| {
-            call.state != JobState::Running
-                && (&call.job.function, &call.job.id) == (&function, &id)
-        };
-        self.change(is_it, |_| None)
+        self.change(unless_it_runs(function, id), |_| None)
     }
 }
 
@@ -208,7 +208,7 @@ async fn a_custom_queue_keeps_the_calls(backend: &Backend) {
     };
     let (locks, other, calls) = (plugged_in().await, plugged_in().await, Calls::default());
     let function = noting("f", &calls);
-    let working = tokio::spawn(worker(&other, &function).run());
+    let working = start(&other, &function);
     put(&locks, &function, 1).await;
     calls.reach(1).await;
     nothing_is_left(&locks, "f").await;
@@ -221,15 +221,12 @@ async fn a_custom_queue_keeps_the_calls(backend: &Backend) {
         async move { if fails { Err("out of stock") } else { Ok(()) } }
     });
     let failing = failing.delay(SHORT_DELAY).attempts(3);
-    let also_working = tokio::spawn(worker(&other, &failing).run());
+    let also_working = start(&other, &failing);
     let id = put(&locks, &failing, 2).await;
-    eventually("given up", TEST_TIMEOUT, async || count(&locks, "g", JobState::Dead).await == 1)
-        .await;
-    let page = locks.deferrer().list("g".into(), JobState::Dead, 0, 1).await.unwrap();
-    assert_eq!((page.jobs[0].attempts, page.jobs[0].error.as_deref()), (3, Some("out of stock")));
+    let dead = dead_letter(&locks, "g").await;
+    assert_eq!((dead.attempts, dead.error.as_deref()), (3, Some("out of stock")));
     assert!(locks.deferrer().retry("g".into(), id).await.unwrap());
-    eventually("given up", TEST_TIMEOUT, async || count(&locks, "g", JobState::Dead).await == 1)
-        .await;
+    dead_letter(&locks, "g").await;
     *fails.lock().unwrap() = false;
     assert_eq!(locks.deferrer().retry_dead("g".into(), 10).await, Ok(1));
     nothing_is_left(&locks, "g").await;
@@ -238,9 +235,8 @@ async fn a_custom_queue_keeps_the_calls(backend: &Backend) {
     // Calls that are alike are one, and a full queue says so.
     let key = backend.key("order:1");
     let held = hold(&locks, &key).await;
-    let busy = busy(&locks, &key).await;
     let later = async |function: &DeferredFn<(u64,)>, number: u64| {
-        function.clone().delay(LONG_TTL).manager(&locks).defer(busy.clone(), (number,)).await
+        defer(&locks, &function.clone().delay(LONG_TTL), &key, (number,)).await
     };
     for _click in 0..10 {
         let deferred = later(&function.clone().unique(), 3).await;
@@ -254,8 +250,7 @@ async fn a_custom_queue_keeps_the_calls(backend: &Backend) {
     assert_eq!(detail, "the shelf is full");
     assert_eq!(count(&locks, "f", JobState::Waiting).await, MOST);
     held.release().await.unwrap();
-    other.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&other, working).await;
     also_working.await.unwrap().unwrap();
 }
 
@@ -269,15 +264,40 @@ async fn calls_can_be_kept_on_another_server_than_the_locks() {
     put(&locks, &function, 1).await;
     assert_eq!(count(&keeper, "f", JobState::Waiting).await, 1);
     assert!(!here.admin().keys().iter().any(|key| key.contains("jobs")));
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     calls.reach(1).await;
     nothing_is_left(&keeper, "f").await;
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&locks, working).await;
 }
 
 /// A Redlock has no queue of its own.
 #[tokio::test]
 async fn a_redlock_can_be_given_a_queue() {
     a_custom_queue_keeps_the_calls(&Backend::redlock()).await;
+}
+
+/// That server may be lost by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_of_the_server_of_the_queue_is_logged_with_its_address() {
+    log::start();
+    let (locks_at, mut calls_at) = (Server::start(), Server::start());
+    let builder = || LockManager::builder().timeout(SHORT_DELAY * 5);
+    let calls = builder().connect(&calls_at.url()).await.expect("there");
+    let locks = builder().deferrer(calls.deferrer()).connect(&locks_at.url()).await;
+    let locks = locks.expect("there");
+    let function = noting("counted", &Calls::default());
+    let working = start(&locks, &function);
+    count(&locks, "counted", JobState::Waiting).await;
+    calls_at.kill();
+    let place = format!("127.0.0.1:{}", calls_at.port());
+    let lines =
+        |words: &str| log::lines(|line| line.contains(words) && line.contains(&place)).len();
+    eventually("a worker could not take calls", TEST_TIMEOUT, async || {
+        lines("deferred calls could not be taken") > 1
+    })
+    .await;
+    calls_at.restart();
+    eventually("it is back", TEST_TIMEOUT, async || lines("lock server back") == 1).await;
+    assert_eq!(lines("lock server lost"), 1);
+    ends(&locks, working).await;
 }

@@ -1,9 +1,7 @@
 //! Requests that are repeated, because the answer was lost.
 
-use std::future::pending;
-
-use lockmacro_runtime::defer::{Job, JobInfo, NewJob, Settled, TakeOptions, When};
-use lockmacro_tests::{Fault, Proxy, Server, on};
+use lockmacro_runtime::defer::{NewJob, Settled, When};
+use lockmacro_tests::{Fault, Proxy, Server};
 
 use super::*;
 
@@ -15,17 +13,6 @@ async fn through(proxy: &Proxy) -> LockManager {
     patient().connect(&proxy.url()).await.expect("it is there")
 }
 
-async fn take(locks: &LockManager, name: &str, lease: Duration) -> Job {
-    let order = TakeOptions::new([name], 1, lease);
-    let mut taken = locks.deferrer().take(order, Box::pin(pending())).await.expect("taken");
-    taken.pop().expect("one")
-}
-
-async fn first(locks: &LockManager, name: &str, state: JobState) -> Option<JobInfo> {
-    let page = locks.deferrer().list(name.into(), state, 0, 1).await.expect("listed");
-    page.jobs.into_iter().next()
-}
-
 #[tokio::test]
 async fn a_call_whose_storing_was_not_answered_is_run_once() {
     let server = Server::start();
@@ -33,7 +20,7 @@ async fn a_call_whose_storing_was_not_answered_is_run_once() {
     let (locks, other) = (through(&proxy).await, connect(&server).await);
     let calls = Calls::default();
     let function = noting("f", &calls);
-    let working = tokio::spawn(worker(&other, &function).run());
+    let working = start(&other, &function);
     // The server knows the scripts.
     put(&locks, &function, 0).await;
     calls.reach(1).await;
@@ -43,15 +30,14 @@ async fn a_call_whose_storing_was_not_answered_is_run_once() {
     calls.reach(2).await;
     nothing_is_left(&other, "f").await;
     assert_eq!(calls.all(), [0, 1], "each once");
-    other.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&other, working).await;
 }
 
 #[on(memory, redis, both_runtimes)]
 async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("stored-again"));
     let function = noting(&name, &calls);
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     let mut job = NewJob::new(name.as_str(), "id", "[1]", "order:1");
     job.delay = SHORT_DELAY;
     let stored = locks.deferrer().put(job.clone()).await.unwrap();
@@ -67,9 +53,7 @@ async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Bac
     locks.deferrer().put(job).await.unwrap();
     calls.reach(2).await;
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    ends_on(backend, &locks, working).await;
 }
 
 /// Has this many answers lost by which a worker is given a call.
@@ -109,8 +93,7 @@ async fn lose(answers: usize, timeout: Duration, fault: Fault, functions: &[&str
     assert!(proxy.orders_are_done(), "its first answers were lost");
     nothing_is_left(&other, "f").await;
     assert_eq!(calls.all(), [1]);
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&locks, working).await;
 }
 
 #[tokio::test]
@@ -138,11 +121,10 @@ async fn a_call_that_got_lost_for_good_is_due_when_its_lease_is_over() {
     put(&locks, &function, 1).await;
     // Its worker is not heard of again.
     take(&locks, "f", SHORT_DELAY).await;
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     calls.reach(1).await;
     nothing_is_left(&locks, "f").await;
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&locks, working).await;
 }
 
 #[tokio::test]
@@ -176,7 +158,7 @@ async fn an_end_that_is_reported_twice_counts_once() {
         if let Some((state, attempts)) = left {
             let call = first(&other, "f", state).await.expect("it is there");
             assert_eq!((&call.id, call.attempts), (&job.id, attempts), "{how:?}");
-            assert!(other.deferrer().remove("f".into(), job.id).await.unwrap());
+            remove(&other, "f", job.id).await;
         }
         nothing_is_left(&other, "f").await;
     }
@@ -250,7 +232,7 @@ async fn a_late_worker_learns_that_another_one_has_ended_its_call(backend: &Back
 
     // A person has removed it.
     let (silent, other) = returned_jobs(&locks, &function).await;
-    assert!(deferrer.remove(name.as_str().into(), silent.id.clone()).await.unwrap());
+    remove(&locks, &name, silent.id.clone()).await;
     assert_eq!(deferrer.settle(silent, late()).await, Ok(false), "it is gone");
     assert!(deferrer.settle(other, Settled::Done).await.unwrap());
     nothing_is_left(&locks, &name).await;

@@ -1,7 +1,6 @@
 //! Calls that fail.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
 use super::*;
 
@@ -17,41 +16,29 @@ fn failing(name: &str, failures: u32) -> (DeferredFn<(u64,)>, Arc<AtomicU32>) {
 }
 
 #[on(memory, redis, both_runtimes)]
-async fn a_call_that_fails_is_tried_again(backend: &Backend) {
+async fn a_call_that_fails_is_tried_again_and_is_a_dead_letter_in_the_end(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("again"));
     let (function, tries) = failing(&name, 3);
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     put(&locks, &function, 1).await;
     eventually("it is done", TEST_TIMEOUT, async || tries.load(Ordering::Relaxed) == 4).await;
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
-}
+    ends(&locks, working).await;
 
-#[on(memory, redis, both_runtimes)]
-async fn a_call_that_fails_too_often_is_a_dead_letter_with_its_error(backend: &Backend) {
-    let (locks, name) = (manager(backend).await, name("dead"));
+    let locks = manager(backend).await;
     let (function, tries) = failing(&name, 3);
     let function = function.attempts(3);
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     let id = put(&locks, &function, 7).await;
-    eventually("given up", TEST_TIMEOUT, async || count(&locks, &name, JobState::Dead).await == 1)
-        .await;
+    let dead = dead_letter(&locks, &name).await;
     assert_eq!(tries.load(Ordering::Relaxed), 3);
-    let deferrer = locks.deferrer();
-    let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 10).await.unwrap();
-    let dead = &page.jobs[0];
     assert_eq!((&dead.id, dead.attempts, dead.arguments.as_str()), (&id, 3, "[7]"));
     assert_eq!(dead.error.as_deref(), Some("out of stock"));
-
     // Tried again by a person, it has all its attempts, and this one succeeds.
-    assert!(deferrer.retry(name.as_str().into(), id).await.unwrap());
+    assert_eq!(locks.deferrer().retry(name.as_str().into(), id).await, Ok(true));
     nothing_is_left(&locks, &name).await;
     assert_eq!(tries.load(Ordering::Relaxed), 4);
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    ends_on(backend, &locks, working).await;
 }
 
 #[on(memory, redis, both_runtimes)]
@@ -65,17 +52,12 @@ async fn an_error_that_the_return_type_cannot_carry_is_a_failure(backend: &Backe
     });
     let silent = silent.delay(SHORT_DELAY).attempts(1);
     put(&locks, &silent, 1).await;
-    let working = tokio::spawn(worker(&locks, &silent).run());
-    eventually("given up", TEST_TIMEOUT, async || count(&locks, &name, JobState::Dead).await == 1)
-        .await;
-    let deferrer = locks.deferrer();
-    let page = deferrer.list(name.as_str().into(), JobState::Dead, 0, 1).await.unwrap();
-    let error = page.jobs[0].error.clone().unwrap();
+    let working = start(&locks, &silent);
+    let dead = dead_letter(&locks, &name).await;
+    let error = dead.error.expect("it failed");
     assert!(error.contains("not a usable key"), "{error}");
-    assert!(deferrer.remove(name.as_str().into(), page.jobs[0].id.clone()).await.unwrap());
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    remove(&locks, &name, dead.id).await;
+    ends_on(backend, &locks, working).await;
 }
 
 #[on(memory, redis, both_runtimes)]
@@ -95,53 +77,29 @@ async fn a_body_that_goes_on_without_an_inner_lock_is_done(backend: &Backend) {
     });
     let function = function.delay(SHORT_DELAY);
     put(&locks, &function, 1).await;
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     calls.reach(1).await;
     nothing_is_left(&locks, &name).await;
     assert_eq!(calls.all(), [1]);
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    ends_on(backend, &locks, working).await;
 }
 
 #[on(memory, redis, both_runtimes)]
 async fn a_call_that_is_busy_again_is_stored_once_whatever_its_arguments(backend: &Backend) {
     type Stock = std::collections::HashMap<String, u64>;
     let (locks, name, key) = (manager(backend).await, name("map"), backend.key("busy"));
-    let (manager, its_name, its_key) = (locks.clone(), name.clone(), key.clone());
-    // As the attribute writes it.
-    fn function(name: String, key: String, manager: LockManager) -> DeferredFn<(Stock,)> {
-        DeferredFn::new(&*name.clone(), (argument("stock"),), move |(stock,): (Stock,)| {
-            let (name, key, manager) = (name.clone(), key.clone(), manager.clone());
-            async move {
-                match Lock::new(key.as_str()).manager(&manager).acquire().await {
-                    Ok(lock) => lock.run(async { Ok(()) }).await,
-                    Err(busy) => {
-                        let again = function(name, key, manager.clone()).manager(&manager);
-                        Err(again.defer(busy, (stock,)).await)
-                    }
-                }
-            }
-        })
-        .delay(SHORT_DELAY)
-    }
-    let function = function(its_name, its_key, manager);
+    let function = under(&name, &key, &locks, |_: Stock| async {});
     let held = hold(&locks, &key).await;
     let stock: Stock = (0..20).map(|nth| (format!("sku-{nth}"), nth)).collect();
-    let error = busy(&locks, &key).await;
-    function.clone().manager(&locks).defer(error, (stock,)).await;
-    let working = tokio::spawn(worker(&locks, &function).run());
-    let deferrer = locks.deferrer();
+    defer(&locks, &function, &key, (stock,)).await;
+    let working = start(&locks, &function);
     eventually("it was busy again", TEST_TIMEOUT, async || {
-        let page = deferrer.list(name.as_str().into(), JobState::Waiting, 0, 9).await.unwrap();
-        page.jobs.first().is_some_and(|job| job.busy >= 2)
+        first(&locks, &name, JobState::Waiting).await.is_some_and(|job| job.busy >= 2)
     })
     .await;
     let left = count(&locks, &name, JobState::Waiting).await;
     assert!(left <= 1, "{left} calls were stored");
     held.release().await.unwrap();
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    ends_on(backend, &locks, working).await;
 }

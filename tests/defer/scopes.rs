@@ -11,12 +11,11 @@ async fn services_with_prefixes_do_not_run_each_others_calls(backend: &Backend) 
     let shop = backend.manager_from(patient().key_prefix("shop:")).await;
     let bank = backend.manager_from(patient().key_prefix("bank:")).await;
     let (ours, theirs) = (noting(&name, &calls).unique(), noting(&name, &others));
-    let working = tokio::spawn(worker(&bank, &theirs).run());
+    let working = start(&bank, &theirs);
     let key = backend.key("order:42");
     let held = hold(&shop, &key).await;
     for number in [7, 8] {
-        let error = busy(&shop, &key).await;
-        let error = ours.clone().manager(&shop).defer(error, (number,)).await;
+        let error = defer(&shop, &ours, &key, (number,)).await;
         let LockError::Deferred { key: stored, .. } = &error else { panic!("{error}") };
         assert_eq!(stored.as_str(), format!("shop:{key}"));
     }
@@ -29,13 +28,12 @@ async fn services_with_prefixes_do_not_run_each_others_calls(backend: &Backend) 
     put(&bank, &theirs, 1).await;
     others.reach(1).await;
     assert_eq!(calls.all(), [0; 0]);
-    let running = tokio::spawn(worker(&shop, &ours).run());
+    let running = start(&shop, &ours);
     calls.reach(1).await;
     nothing_is_left(&shop, &stored).await;
     assert_eq!((calls.all(), others.all()), (vec![7], vec![1]));
     for (locks, working) in [(shop, running), (bank, working)] {
-        locks.shutdown(TEST_TIMEOUT).await.expect("nothing is held");
-        working.await.expect("no panic").expect("it ends");
+        ends(&locks, working).await;
     }
     forget(backend).await;
 }

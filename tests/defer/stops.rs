@@ -1,9 +1,8 @@
 //! Workers that are stopped.
 
-use std::future::pending;
 use std::sync::atomic::AtomicBool;
 
-use lockmacro_runtime::defer::{Settled, TakeOptions, When};
+use lockmacro_runtime::defer::{Settled, When};
 use tokio::sync::oneshot;
 
 use super::*;
@@ -25,30 +24,26 @@ async fn a_stopped_worker_returns_calls_that_are_not_done(backend: &Backend) {
     calls.reach(1).await;
     stop.send(()).unwrap();
     working.await.unwrap().unwrap();
-    let page = locks.deferrer().list(name.as_str().into(), JobState::Waiting, 0, 1).await.unwrap();
-    assert_eq!(page.jobs[0].attempts, 0, "as if it had not been taken");
+    let call = first(&locks, &name, JobState::Waiting).await.expect("it waits");
+    assert_eq!(call.attempts, 0, "as if it had not been taken");
 
     // Another one takes it up at once.
-    let working = tokio::spawn(worker(&locks, &noting(&name, &calls)).run());
+    let working = start(&locks, &noting(&name, &calls));
     calls.reach(2).await;
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    ends_on(backend, &locks, working).await;
 }
 
 #[on(memory, redis, both_runtimes)]
 async fn a_worker_of_two_functions_of_one_name_does_not_begin(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("twins"));
-    put(&locks, &noting(&name, &calls), 1).await;
+    let id = put(&locks, &noting(&name, &calls), 1).await;
     let twins = worker(&locks, &noting(&name, &calls)).register(noting(&name, &calls));
     let refused = twins.run().await.expect_err("they would do each other's work");
     assert!(matches!(refused, LockError::InvalidSetting { setting: "name", .. }), "{refused:?}");
     assert!(refused.to_string().contains(&name), "{refused}");
     assert!(calls.all().is_empty(), "nothing was taken");
-    let deferrer = locks.deferrer();
-    let page = deferrer.list(name.as_str().into(), JobState::Waiting, 0, 9).await.unwrap();
-    assert!(deferrer.remove(name.into(), page.jobs[0].id.clone()).await.unwrap());
+    remove(&locks, &name, id).await;
     forget(backend).await;
 }
 
@@ -109,9 +104,7 @@ async fn a_bounded_number_of_calls_runs_at_once(backend: &Backend) {
     eventually("all are done", TEST_TIMEOUT, async || running.lock().unwrap().2 == 12).await;
     assert_eq!(running.lock().unwrap().1, 3, "three at once and no more");
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    ends_on(backend, &locks, working).await;
 }
 
 #[on(memory, redis, both_runtimes)]
@@ -122,8 +115,8 @@ async fn a_call_that_takes_longer_than_its_lease_stays_with_its_worker(backend: 
         noted.add(number);
         async { tokio::time::sleep(Duration::from_millis(2_600)).await }
     });
-    let start = || worker(&locks, &long).lease(Duration::from_secs(2)).run();
-    let working = [tokio::spawn(start()), tokio::spawn(start())];
+    let begin = || worker(&locks, &long).lease(Duration::from_secs(2)).run();
+    let working = [tokio::spawn(begin()), tokio::spawn(begin())];
     put(&locks, &long.clone().delay(SHORT_DELAY), 5).await;
     calls.reach(1).await;
     nothing_is_left(&locks, &name).await;
@@ -155,9 +148,8 @@ async fn a_call_that_blocks_its_thread_is_kept(backend: &Backend) {
     let working = tokio::spawn(worker(&locks, &blocks).lease(lease).run());
     let seen = Mutex::new((Duration::MAX, 0));
     let twice = async || {
-        let (deferrer, of) = (locks.deferrer(), name.as_str().into());
-        let page = deferrer.list(of, JobState::Running, 0, 1).await.unwrap();
-        if let Some(When::In(now)) = page.jobs.first().map(|job| job.when) {
+        let running = first(&locks, &name, JobState::Running).await;
+        if let Some(When::In(now)) = running.map(|job| job.when) {
             let (left, times) = *seen.lock().unwrap();
             let is_more = u32::from(now > left);
             *seen.lock().unwrap() = (now, times + is_more);
@@ -168,9 +160,7 @@ async fn a_call_that_blocks_its_thread_is_kept(backend: &Backend) {
     kept.store(true, Ordering::Relaxed);
     nothing_is_left(&locks, &name).await;
     assert_eq!(calls.all(), [5], "it was run once");
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    ends_on(backend, &locks, working).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -198,14 +188,13 @@ async fn a_call_whose_lock_is_gone_with_the_manager_goes_back(backend: &Backend)
     });
     let function = function.delay(SHORT_DELAY).attempts(1);
     put(&locks, &function, 5).await;
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     has_begun.wait_for(|begun| *begun).await.unwrap();
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&locks, working).await;
     let other = super::manager(backend).await;
-    let page = other.deferrer().list(name.as_str().into(), JobState::Waiting, 0, 1).await.unwrap();
-    assert_eq!(page.jobs[0].attempts, 0, "as if it had not been taken");
-    assert!(other.deferrer().remove(name.as_str().into(), page.jobs[0].id.clone()).await.unwrap());
+    let call = first(&other, &name, JobState::Waiting).await.expect("it waits");
+    assert_eq!(call.attempts, 0, "as if it had not been taken");
+    remove(&other, &name, call.id).await;
     forget(backend).await;
 }
 
@@ -215,18 +204,13 @@ async fn a_call_that_went_to_another_worker_is_settled_by_that_one(backend: &Bac
     let function = noting(&name, &Calls::default());
     put(&locks, &function, 5).await;
     let deferrer = locks.deferrer();
-    let take = async |lease: Duration| {
-        let order = TakeOptions::new([name.as_str()], 1, lease);
-        let mut taken = deferrer.take(order, Box::pin(pending())).await.unwrap();
-        taken.pop().expect("one")
-    };
     // The first worker is not heard of any more, or gives it back and says so twice.
     for ends in [None, Some(Settled::Returned)] {
-        let first = take(SHORT_DELAY).await;
+        let first = take(&locks, &name, SHORT_DELAY).await;
         if let Some(back) = ends.clone() {
             assert!(deferrer.settle(first.clone(), back).await.unwrap());
         }
-        let second = take(LONG_TTL).await;
+        let second = take(&locks, &name, LONG_TTL).await;
         assert_eq!(first.id, second.id);
         let late = ends.unwrap_or(Settled::Done);
         assert!(!deferrer.settle(first.clone(), late).await.unwrap(), "it is not its own any more");
@@ -234,7 +218,7 @@ async fn a_call_that_went_to_another_worker_is_settled_by_that_one(backend: &Bac
         assert!(deferrer.keep(second.clone(), LONG_TTL).await.unwrap());
         assert!(deferrer.settle(second, Settled::Returned).await.unwrap());
     }
-    let last = take(LONG_TTL).await;
+    let last = take(&locks, &name, LONG_TTL).await;
     assert!(deferrer.settle(last, Settled::Done).await.unwrap());
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
@@ -262,6 +246,5 @@ async fn a_call_that_is_not_its_workers_any_more_is_dropped() {
     assert_eq!(Arc::strong_count(&body), 3, "its worker keeps it");
     server.admin().ask::<()>(&["FLUSHALL"]);
     eventually("it is dropped", TEST_TIMEOUT, async || Arc::strong_count(&body) == 2).await;
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&locks, working).await;
 }

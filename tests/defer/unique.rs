@@ -1,8 +1,6 @@
 //! One call for each key.
 
-use std::future::pending;
-
-use lockmacro_runtime::defer::{Deferrer, Job, NewJob, Settled, TakeOptions};
+use lockmacro_runtime::defer::{Deferrer, NewJob, Settled};
 
 use super::*;
 
@@ -14,8 +12,7 @@ async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
     let held = hold(&locks, &key).await;
     let mut ids = std::collections::HashSet::new();
     for click in 0..1_000_u64 {
-        let error = busy(&locks, &key).await;
-        match function.clone().manager(&locks).defer(error, (click,)).await {
+        match defer(&locks, &function, &key, (click,)).await {
             LockError::Deferred { id, due, .. } => {
                 assert!(due <= SHORT_DELAY);
                 ids.insert(id);
@@ -28,7 +25,7 @@ async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
 
     // Of another key it is another one.
     put(&locks, &function, 7).await;
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     calls.reach(2).await;
     nothing_is_left(&locks, &name).await;
     let mut all = calls.all();
@@ -37,15 +34,12 @@ async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
 
     // A call that is done does not count any more.
     let held = hold(&locks, &key).await;
-    let error = busy(&locks, &key).await;
-    let again = function.clone().manager(&locks).defer(error, (8,)).await;
+    let again = defer(&locks, &function, &key, (8,)).await;
     assert!(matches!(again, LockError::Deferred { .. }));
     held.release().await.unwrap();
     calls.reach(3).await;
     nothing_is_left(&locks, &name).await;
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
-    forget(backend).await;
+    ends_on(backend, &locks, working).await;
 }
 
 /// An application may seed its random numbers, in every process alike.
@@ -60,7 +54,7 @@ async fn calls_of_processes_that_seed_alike_are_two(backend: &Backend) {
     assert_ne!(one, other);
     assert_eq!(count(&locks, &name, JobState::Waiting).await, 2);
     for id in [one, other] {
-        assert!(locks.deferrer().remove(name.as_str().into(), id).await.unwrap());
+        remove(&locks, &name, id).await;
     }
     forget(backend).await;
 }
@@ -71,42 +65,32 @@ async fn click(deferrer: &dyn Deferrer, function: &str, id: &str, delay: Duratio
     deferrer.put(job).await.expect("stored").id
 }
 
-async fn take(deferrer: &dyn Deferrer, function: &str, lease: Duration) -> Job {
-    let order = TakeOptions::new([function], 1, lease);
-    let mut taken = deferrer.take(order, Box::pin(pending())).await.expect("taken");
-    taken.pop().expect("one")
-}
-
-fn busy_again(delay: Duration) -> Settled {
-    Settled::again(delay, "busy")
-}
-
 #[on(memory, redis, both_runtimes)]
 async fn a_call_that_waits_again_is_one_with_a_later_one_of_its_key(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("again"));
     let deferrer = &*locks.deferrer();
     click(deferrer, &name, "a", Duration::ZERO).await;
     for round in 0..20 {
-        let job = take(deferrer, &name, LONG_TTL).await;
+        let job = take(&locks, &name, LONG_TTL).await;
         // It may have begun too early for this one.
         let next = click(deferrer, &name, &format!("c{round}"), LONG_TTL).await;
         assert_eq!(next, format!("c{round}"), "one that runs is not enough");
-        assert!(deferrer.settle(job, busy_again(Duration::ZERO)).await.unwrap());
+        assert!(deferrer.settle(job, Settled::again(Duration::ZERO, "busy")).await.unwrap());
         assert_eq!(count(&locks, &name, JobState::Waiting).await, 1);
         assert_eq!(click(deferrer, &name, "more", LONG_TTL).await, next, "it waits");
     }
     // It is due when the first of both is.
-    let last = take(deferrer, &name, LONG_TTL).await;
+    let last = take(&locks, &name, LONG_TTL).await;
     assert_eq!(last.id, "c19");
     click(deferrer, &name, "z", Duration::ZERO).await;
-    assert!(deferrer.settle(last.clone(), busy_again(LONG_TTL)).await.unwrap());
+    assert!(deferrer.settle(last.clone(), Settled::again(LONG_TTL, "busy")).await.unwrap());
     assert!(!deferrer.keep(last, LONG_TTL).await.unwrap(), "it is gone");
-    let last = take(deferrer, &name, LONG_TTL).await;
+    let last = take(&locks, &name, LONG_TTL).await;
     assert_eq!(last.id, "z");
     assert!(deferrer.settle(last, Settled::Done).await.unwrap());
     nothing_is_left(&locks, &name).await;
     assert_eq!(click(deferrer, &name, "next", LONG_TTL).await, "next", "none waits");
-    assert!(deferrer.remove(name.as_str().into(), "next".to_owned()).await.unwrap());
+    remove(&locks, &name, "next".to_owned()).await;
     forget(backend).await;
 }
 
@@ -121,13 +105,13 @@ async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Back
     {
         let (one, other) = (format!("one{nth}"), format!("other{nth}"));
         click(deferrer, &name, &one, Duration::ZERO).await;
-        let job = take(deferrer, &name, if how.is_none() { SHORT_DELAY } else { LONG_TTL }).await;
+        let job = take(&locks, &name, if how.is_none() { SHORT_DELAY } else { LONG_TTL }).await;
         assert_eq!(click(deferrer, &name, &other, LONG_TTL).await, other);
         if let Some(how) = how {
             assert!(deferrer.settle(job, how).await.unwrap());
             deferrer.retry(name.as_str().into(), one).await.unwrap();
         }
-        let left = take(deferrer, &name, LONG_TTL).await;
+        let left = take(&locks, &name, LONG_TTL).await;
         let tried = if nth == 1 { 2 } else { 1 };
         assert_eq!((left.id.as_str(), left.attempt), (&*other, tried), "it stands for both");
         assert_eq!(count(&locks, &name, JobState::Waiting).await, 0);
@@ -148,7 +132,7 @@ async fn a_call_that_always_fails_becomes_a_dead_letter_however_often_it_is_stor
     click(deferrer, &name, "click0", Duration::ZERO).await;
     let mut tries = Vec::new();
     for nth in 1..=ATTEMPTS {
-        let job = take(deferrer, &name, LONG_TTL).await;
+        let job = take(&locks, &name, LONG_TTL).await;
         tries.push(job.attempt);
         assert_eq!((&*job.id, job.busy), (&*format!("click{}", nth - 1), (nth - 1) / 2));
         // While it runs, it is wanted again.
@@ -168,7 +152,7 @@ async fn a_call_that_always_fails_becomes_a_dead_letter_however_often_it_is_stor
     }
     assert_eq!(tries, [1, 2, 2, 3, 3], "as if it had been one call");
     // Given up, it is another one's turn from the start.
-    let fresh = take(deferrer, &name, LONG_TTL).await;
+    let fresh = take(&locks, &name, LONG_TTL).await;
     assert_eq!((fresh.attempt, fresh.busy), (1, 0));
     assert!(deferrer.settle(fresh, Settled::Done).await.unwrap());
     assert_eq!(deferrer.remove_dead(name.as_str().into(), 9).await, Ok(1));

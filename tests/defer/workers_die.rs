@@ -2,14 +2,12 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::future::ready;
 use std::io::Read as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use lockmacro_runtime::defer::NewJob;
-use lockmacro_tests::Server;
-use rustix::process::{Pid, Signal, kill_process};
+use lockmacro_tests::{Process, Server};
 
 use super::*;
 
@@ -20,41 +18,11 @@ const LEASE: Duration = Duration::from_secs(1);
 /// So many calls wait at least while workers are killed.
 const WAITING: usize = 200;
 
-/// One process that works. It is killed when dropped.
-struct Process(Child);
-
-impl Process {
-    fn start(server: &Server, record: &Path) -> Process {
-        let child = Command::new(env!("CARGO_BIN_EXE_defer-worker"))
-            .arg(server.url())
-            .arg(record)
-            .arg(LEASE.as_millis().to_string())
-            .stdin(Stdio::piped())
-            .spawn();
-        Process(child.expect("the worker starts"))
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.0), signal).expect("it is there");
-    }
-
-    /// Has it end by itself.
-    async fn end(mut self) {
-        drop(self.0.stdin.take());
-        eventually("it ends", TEST_TIMEOUT, || {
-            let ended = self.0.try_wait().expect("it can be asked");
-            ready(ended.is_some_and(|status| status.success()))
-        })
-        .await;
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        self.0.wait().expect("it can be waited for");
-    }
+/// One process that works.
+fn start_worker(server: &Server, record: &Path) -> Process {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_defer-worker"));
+    let lease = LEASE.as_millis().to_string();
+    Process::start(command.arg(server.url()).arg(record).arg(lease))
 }
 
 /// The history of a call, by the record of all workers.
@@ -114,12 +82,12 @@ impl Ledger {
 
     /// Whether a process is in the middle of a call.
     fn has_work(&self, process: &Process) -> bool {
-        self.in_hand.get(&process.0.id()).is_some_and(|calls| !calls.is_empty())
+        self.in_hand.get(&process.id()).is_some_and(|calls| !calls.is_empty())
     }
 
     /// Kills a process; returns whether it was in the middle of a call.
     fn kill(&mut self, process: Process) -> bool {
-        let id = process.0.id();
+        let id = process.id();
         drop(process);
         // It writes no more.
         self.read();
@@ -134,10 +102,10 @@ impl Ledger {
     /// over which others have ended.
     fn go_on(&mut self, process: &Process) {
         self.read();
-        for call in self.in_hand.remove(&process.0.id()).unwrap_or_default() {
+        for call in self.in_hand.remove(&process.id()).unwrap_or_default() {
             self.fates.entry(call).or_default().lost += 1;
         }
-        process.signal(Signal::CONT);
+        process.go_on();
     }
 }
 
@@ -152,7 +120,7 @@ async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
     let locks = connect(&server).await;
     let record = tempfile::NamedTempFile::new().expect("a file");
     let mut ledger = Ledger::of(record.path());
-    let start = || Process::start(&server, record.path());
+    let start = || start_worker(&server, record.path());
     let mut workers: Vec<_> = (0..WORKERS).map(|_| start()).collect();
     let (mut stored, mut kills, mut standing) = (0, 0, None);
     let end = Instant::now() + TEST_TIMEOUT * 10;
@@ -173,7 +141,7 @@ async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
             Some(standing) => standing,
             None => {
                 let process = workers.swap_remove(fastrand::usize(..workers.len()));
-                process.signal(Signal::STOP);
+                process.stop();
                 (process, Instant::now())
             }
         };
@@ -201,7 +169,7 @@ async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
         eventually("all that fail are given up", TEST_TIMEOUT, none).await;
     }
     for process in workers {
-        process.end().await;
+        process.ends();
     }
     ledger.read();
     assert!(ledger.in_hand.values().all(Vec::is_empty), "ends are reported: {:?}", ledger.in_hand);
@@ -239,7 +207,7 @@ async fn no_call_is_lost_when_a_server_that_saves_is_killed() {
             gate.wait_for(|open| *open).await.map(drop).map_err(|error| error.to_string())
         }
     });
-    let working = tokio::spawn(worker(&locks, &function).run());
+    let working = start(&locks, &function);
     // One is being worked on, and the others wait.
     put(&locks, &function.clone().delay(SHORT_DELAY), 0).await;
     calls.reach(1).await;
@@ -255,6 +223,5 @@ async fn no_call_is_lost_when_a_server_that_saves_is_killed() {
     }
     calls.reach(20).await;
     nothing_is_left(&locks, "f").await;
-    locks.shutdown(TEST_TIMEOUT).await.unwrap();
-    working.await.unwrap().unwrap();
+    ends(&locks, working).await;
 }
