@@ -1,8 +1,8 @@
 //! Processes that increment a number in a file: read, pause, write.
 
-use lockmacro_tests::{Server, judged};
+use std::process::Command;
 
-use crate::Worker;
+use lockmacro_tests::{Process, Server, judged};
 
 const KEY: &str = "counter";
 
@@ -16,11 +16,12 @@ fn count(name: &str, kinds: &[&str], workers: usize, times: usize) -> usize {
     let history = directory.path().join("history");
     let [path, noted] = [&file, &history].map(|file| file.to_string_lossy().into_owned());
     let (url, increments) = (server.url(), times.to_string());
-    let fleet: Vec<Worker> = (0..workers)
-        .flat_map(|_| kinds)
-        .map(|kind| Worker::start(&[kind, &url, KEY, &noted, &path, &increments]))
-        .collect();
-    fleet.into_iter().for_each(Worker::finish);
+    let worker = |kind: &&str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fleet-worker"));
+        Process::start(command.args([kind, &*url, KEY, &noted, &path, &increments]))
+    };
+    let fleet: Vec<Process> = (0..workers).flat_map(|_| kinds).map(worker).collect();
+    fleet.into_iter().for_each(Process::ends);
     assert_eq!(server.admin().keys(), Vec::<String>::new(), "left behind");
     assert_eq!(judged(&history, name).grants, workers * kinds.len() * times);
     let number = std::fs::read_to_string(&file).expect("the counter is there");

@@ -4,19 +4,15 @@
 //!   lock
 //! * `foreign <url> <key> <history> <file> <times>` – the same with `SET NX EX` and
 //!   compare-and-delete alone
-//! * `hold <url> <key> <history> <ttl in ms>` – takes the lock, says `held`, and then writes a
-//!   line a step
 //!
-//! It says on its standard output what happens, and ends with an error when it starves. All
-//! processes write to the same file of the history.
+//! It ends with an error when it starves. All processes write to the same file of the history.
 
 use std::error::Error;
-use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lockmacro_histories::{Entry, Function, Kind, Recorder, now};
-use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager};
+use lockmacro_histories::{Function, Kind, Recorder};
+use lockmacro_runtime::{Lock, LockError, LockManager};
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -27,15 +23,14 @@ const STARVED: Duration = Duration::from_secs(60);
 async fn main() -> Done {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let [order, url, key, history, rest @ ..] = words.as_slice() else {
+    let [order, url, key, history, file, times] = words.as_slice() else {
         return Err(format!("not an order: {words:?}").into());
     };
     let process = format!("{order}-{}", std::process::id());
     let noted = Noted { key: (*key).to_owned(), process, file: Recorder::open(history.as_ref())? };
-    match (*order, rest) {
-        ("count", [file, times]) => count(url, &noted, file.as_ref(), times.parse()?).await,
-        ("foreign", [file, times]) => foreign(url, &noted, file.as_ref(), times.parse()?),
-        ("hold", [ttl]) => hold(url, &noted, Duration::from_millis(ttl.parse()?)).await,
+    match *order {
+        "count" => count(url, &noted, file.as_ref(), times.parse()?).await,
+        "foreign" => foreign(url, &noted, file.as_ref(), times.parse()?),
         _ => Err(format!("not an order: {words:?}").into()),
     }
 }
@@ -48,12 +43,8 @@ struct Noted {
 }
 
 impl Noted {
-    fn entry(&self, kind: Kind, function: Function) -> Entry {
-        Entry::new(kind, function, &self.key, &self.process, now())
-    }
-
     fn note(&self, kind: Kind, function: Function) {
-        self.file.write(self.entry(kind, function));
+        self.file.note(kind, function, &self.key, &self.process);
     }
 }
 
@@ -118,40 +109,6 @@ fn foreign(url: &str, noted: &Noted, file: &Path, times: u32) -> Done {
         noted.note(Kind::Ok, Function::Release);
     }
     Ok(())
-}
-
-async fn hold(url: &str, noted: &Noted, ttl: Duration) -> Done {
-    let manager = LockManager::connect(url).await?;
-    let held = Lock::new(&noted.key).ttl(ttl).name("hold").manager(&manager);
-    noted.note(Kind::Invoke, Function::Acquire);
-    let result: Result<(), LockError> = held
-        .run(async {
-            let granted = noted.entry(Kind::Ok, Function::Acquire);
-            let left = LockGuard::current().map_or(ttl, |guard| guard.remaining());
-            let until = granted.time + left.as_nanos() as u64;
-            noted.file.write(granted.until(until));
-            say("held");
-            loop {
-                tokio::time::sleep(Duration::from_millis(200)).await;
-                noted.note(Kind::Ok, Function::Use);
-                say("step");
-            }
-        })
-        .await;
-    match result {
-        Err(LockError::Lost(_)) => {
-            noted.note(Kind::Info, Function::Release);
-            say("lost");
-        }
-        other => say(&format!("{other:?}")),
-    }
-    Ok(())
-}
-
-/// Says a line at once. A reader that has gone needs no line.
-fn say(line: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
 fn read(file: &Path) -> Result<u64, Box<dyn Error>> {

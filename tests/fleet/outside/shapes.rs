@@ -1,27 +1,14 @@
-//! Annotated functions of every shape.
+//! Annotated functions: one for each way in which an expansion reaches the runtime. All shapes of
+//! functions are in `tests/shapes`.
 
-use std::cell::Cell;
-use std::error::Error;
 use std::fmt::Display;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::time::Duration;
 
 use lockmacro_runtime::{LockError, LockManager, distributed_lock};
 
 use crate::{held, held_now};
 
 type Locked<T> = Result<T, LockError>;
-
-pub struct Order {
-    pub id: u64,
-    pub lines: Vec<Line>,
-}
-
-pub struct Line {
-    pub sn: String,
-}
 
 /// Documented, and with another attribute on each side.
 #[inline]
@@ -38,44 +25,6 @@ pub async fn nightly() -> Locked<()> {
     Ok(())
 }
 
-#[distributed_lock(key = format!("report:{day}"), ttl = "60s")]
-pub async fn report(day: &str) -> Locked<()> {
-    assert!(held(&format!("report:{day}")).await);
-    Ok(())
-}
-
-const TTL: Duration = Duration::from_secs(60);
-
-#[distributed_lock(key = "ttl:<id>", ttl = TTL)]
-pub async fn with_ttl(id: u64) -> Locked<()> {
-    assert!(held(&format!("ttl:{id}")).await);
-    Ok(())
-}
-
-#[distributed_lock(key = "order:<order.id>", ttl = "60s")]
-pub async fn by_field(order: &Order) -> Locked<u64> {
-    assert!(held("order:7").await);
-    Ok(order.id)
-}
-
-#[distributed_lock(key = "serial:<lines[0].sn>", ttl = "60s")]
-pub async fn by_index(lines: &[Line]) -> Locked<()> {
-    assert!(held(&format!("serial:{}", lines[0].sn)).await);
-    Ok(())
-}
-
-#[distributed_lock(key = "user:<name.to_lowercase()>", ttl = "60s")]
-pub async fn by_method(name: &str) -> Locked<()> {
-    assert!(held("user:ada").await, "{name}");
-    Ok(())
-}
-
-#[distributed_lock(key = "{order:<id>}:audit", ttl = "60s")]
-pub async fn hash_tag(id: u64) -> Locked<()> {
-    assert!(held("{order:8}:audit").await, "{id}");
-    Ok(())
-}
-
 pub struct Desk {
     pub tenant: String,
     pub served: u32,
@@ -83,12 +32,6 @@ pub struct Desk {
 }
 
 impl Desk {
-    #[distributed_lock(key = "desk:<self.tenant>", ttl = "60s")]
-    pub async fn look(&self) -> Locked<u32> {
-        assert!(held("desk:acme").await);
-        Ok(self.served)
-    }
-
     #[distributed_lock(key = "desk:<self.tenant>", ttl = "60s")]
     pub async fn serve(&mut self) -> Locked<u32> {
         assert!(held("desk:acme").await);
@@ -101,12 +44,6 @@ impl Desk {
         assert!(held("own:acme").await);
         Ok(())
     }
-
-    #[distributed_lock(key = "gone:<self.tenant>", ttl = "60s")]
-    pub async fn close(self) -> Locked<String> {
-        assert!(held("gone:acme").await);
-        Ok(self.tenant)
-    }
 }
 
 #[distributed_lock(key = "generic:<id>", ttl = "60s")]
@@ -118,39 +55,7 @@ where
     Ok(id)
 }
 
-#[distributed_lock(key = "first:<name>", ttl = "60s")]
-pub async fn first<'a>(name: &str, items: &'a [u32]) -> Locked<&'a u32> {
-    assert!(held(&format!("first:{name}")).await);
-    Ok(&items[0])
-}
-
-#[distributed_lock(key = "shown:<value>", ttl = "60s")]
-pub async fn shown(value: impl Display) -> Locked<()> {
-    assert!(held(&format!("shown:{value}")).await);
-    Ok(())
-}
-
-pub struct Wrapped(pub u64);
-
-#[distributed_lock(key = "wrapped:<id>", ttl = "60s")]
-pub async fn pattern(Wrapped(id): Wrapped) -> Locked<u64> {
-    assert!(held("wrapped:4").await);
-    Ok(id)
-}
-
 pub struct Plain(pub &'static str);
-
-pub trait Work {
-    fn work(&self) -> impl Future<Output = Locked<()>> + Send;
-}
-
-impl Work for Plain {
-    #[distributed_lock(key = "worker:<self.0>", ttl = "60s")]
-    async fn work(&self) -> Locked<()> {
-        assert!(held("worker:w").await);
-        Ok(())
-    }
-}
 
 #[async_trait::async_trait]
 pub trait BoxedWork {
@@ -178,37 +83,6 @@ pub fn sync(id: u64) -> Locked<u64> {
 pub async unsafe fn unchecked(id: u64) -> Locked<u64> {
     assert!(held("unsafe:1").await);
     Ok(id)
-}
-
-#[distributed_lock(key = "early:<id>", ttl = "60s")]
-pub async fn early(id: u64) -> Locked<&'static str> {
-    if held(&format!("early:{id}")).await {
-        return Ok("early");
-    }
-    Ok("late")
-}
-
-#[distributed_lock(key = "parse:<text>", ttl = "60s")]
-pub async fn parse(text: &str) -> Result<u32, Box<dyn Error + Send + Sync>> {
-    assert!(held("parse:x").await);
-    let number = text.parse()?;
-    Ok(number)
-}
-
-pub fn countdown(n: u32) -> Pin<Box<dyn Future<Output = Locked<u32>> + Send>> {
-    #[distributed_lock(key = "count:<n>", ttl = "60s")]
-    async fn step(n: u32) -> Locked<u32> {
-        assert!(held(&format!("count:{n}")).await);
-        if n == 0 { Ok(0) } else { Ok(countdown(n - 1).await? + 1) }
-    }
-    Box::pin(step(n))
-}
-
-#[distributed_lock(key = "cell", ttl = "60s")]
-pub async fn cell(value: Cell<u32>) -> Locked<u32> {
-    value.set(value.get() + 1);
-    assert!(held("cell").await);
-    Ok(value.get())
 }
 
 mod renamed {
