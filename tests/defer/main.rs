@@ -100,7 +100,13 @@ where
         async move {
             let lock = Lock::new(key.as_str()).ttl(LONG_TTL).manager(&manager);
             match lock.acquire().await {
-                Ok(lock) => lock.run(async { Ok(body(it).await) }).await,
+                Ok(lock) => {
+                    let body = async {
+                        body(it).await;
+                        Ok(())
+                    };
+                    lock.run(body).await
+                }
                 Err(busy) => {
                     let function = under(&name, &key, &manager, body).manager(&manager);
                     Err(function.defer(busy, (it,)).await)

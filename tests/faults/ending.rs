@@ -8,7 +8,7 @@ use lockmacro_tests::{
     Cluster, Fault, Polled, Proxy, Server, drop_after_polls, eventually, in_time,
 };
 
-use crate::{LONG_TTL, TEST_TIMEOUT, TIMEOUT, lock, ms, works};
+use crate::{LONG_TTL, TEST_TIMEOUT, TIMEOUT, lock, ms, through, works};
 
 const MANAGERS: usize = 10;
 /// All that a shutdown leaves is gone within 6 s; here with some more for a loaded machine.
@@ -39,9 +39,7 @@ async fn a_manager_that_was_shut_down_leaves_no_thread_and_no_connection_for_a_t
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_arrives_soon_after_a_shutdown_is_released() {
     in_time(async {
-        let server = Server::start();
-        let proxy = Proxy::to(server.port());
-        let manager = crate::within(TIMEOUT, &proxy.url()).await;
+        let (server, proxy, manager) = through(TIMEOUT).await;
         works(&manager).await;
         proxy.on_next("SET", Fault::HoldLastCommand(ms(700)));
         let asking = tokio::spawn(lock(&manager).acquire());

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::{Lock, LockManager};
-use lockmacro_tests::{Admin, Fault, Proxy, Server, drop_after_polls, eventually};
+use lockmacro_tests::{Admin, Fault, Server, drop_after_polls, eventually};
 
 use crate::refusals::follow;
 use crate::{
-    LONG_TTL, SLACK, TEST_TIMEOUT, TIMEOUT, becomes_free, keeps_nothing, lock, manager, ms, reason,
-    served, within, works,
+    LONG_TTL, SLACK, TEST_TIMEOUT, TIMEOUT, becomes_free, keeps_nothing, lock, ms, reason, served,
+    through, works,
 };
 
 /// How long the network keeps a command: longer than the lock is held.
@@ -19,9 +19,7 @@ const HELD_UP: Duration = ms(4_000);
 
 #[tokio::test]
 async fn a_set_that_arrives_after_its_release_is_released_soon() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let manager = within(HELD_UP, &proxy.url()).await;
+    let (server, proxy, manager) = through(HELD_UP).await;
     works(&manager).await;
     proxy.on_next("SET", Fault::HoldCommand(HELD_UP));
     let start = Instant::now();
@@ -35,9 +33,7 @@ async fn a_set_that_arrives_after_its_release_is_released_soon() {
 
 #[tokio::test]
 async fn a_set_that_arrives_after_its_acquire_was_abandoned_is_released_soon() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let manager = manager(&proxy.url()).await;
+    let (server, proxy, manager) = through(TIMEOUT).await;
     works(&manager).await;
     proxy.on_next("SET", Fault::HoldCommand(HELD_UP));
     tokio::time::timeout(ms(30), lock(&manager).acquire()).await.expect_err("no answer");
@@ -50,9 +46,7 @@ async fn a_set_that_arrives_after_its_acquire_was_abandoned_is_released_soon() {
 /// The reason in the error when a replica refuses at first, with an error of that name, and does
 /// not answer any more after that. `prepare` makes a refusing replica of a server.
 async fn reason_of(error: &str, prepare: impl AsyncFnOnce(&Server)) -> Unavailability {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let manager = manager(&proxy.url()).await;
+    let (server, proxy, manager) = through(TIMEOUT).await;
     works(&manager).await;
     prepare(&server).await;
     let mut admin = server.admin();

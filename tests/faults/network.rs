@@ -10,14 +10,12 @@ use lockmacro_tests::{Fault, Proxy, Server};
 
 use crate::{
     KEY, LONG_TTL, Locked, SLACK, TEST_TIMEOUT, TIMEOUT, keeps_nothing, lock, manager, ms, reason,
-    refusal, within, works,
+    refusal, through, within, works,
 };
 
 /// A server, a proxy in front of it, and a manager that has used the proxy before.
 async fn proxied() -> (Server, Proxy, LockManager) {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let manager = manager(&proxy.url()).await;
+    let (server, proxy, manager) = through(TIMEOUT).await;
     works(&manager).await;
     (server, proxy, manager)
 }
@@ -163,9 +161,7 @@ async fn a_network_that_stalls_or_cuts_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn a_grant_that_comes_after_its_lease_is_not_believed() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let manager = within(ms(800), &proxy.url()).await;
+    let (server, proxy, manager) = through(ms(800)).await;
     works(&manager).await;
     // Each answer comes in time for the manager, and too late for the lease of its request.
     proxy.on_next("SET", Fault::DelayReply(ms(100)));

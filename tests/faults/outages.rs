@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::Lock;
-use lockmacro_tests::{Proxy, Server, eventually, on_a_plain_thread};
+use lockmacro_tests::{Server, eventually, on_a_plain_thread};
 
 use crate::{
     LONG_TTL, Locked, SLACK, TEST_TIMEOUT, TIMEOUT, first_error, keeps_nothing, lock, manager, ms,
-    reason, refusal, served, within, works,
+    reason, refusal, served, through, within, works,
 };
 
 #[tokio::test]
@@ -150,9 +150,7 @@ async fn a_server_killed_in_mid_body_costs_no_value() {
 /// More tries fail than one release has, and the server does not count as lost yet.
 #[tokio::test]
 async fn a_dropped_lock_is_released_after_an_outage_that_is_not_short_and_not_long() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let manager = within(LONG_TTL, &proxy.url()).await;
+    let (server, proxy, manager) = through(LONG_TTL).await;
     let guard = lock(&manager).acquire().await.expect("free");
     let before = proxy.accepted();
     proxy.refuse(true);

@@ -10,7 +10,7 @@ use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Cluster, Proxy, Server, eventually, in_time, on_a_plain_thread};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{LONG_TTL, Locked, SLACK, TIMEOUT, keeps_nothing, lock, ms, within};
+use crate::{LONG_TTL, Locked, SLACK, TIMEOUT, keeps_nothing, lock, ms, through, within};
 
 /// How long a command is in flight.
 const FAR: Duration = Duration::from_millis(80);
@@ -150,9 +150,7 @@ const PATIENT: Duration = Duration::from_secs(16);
 #[tokio::test]
 async fn a_worker_that_is_blocked_while_it_loads_a_script_holds_up_no_other() {
     in_time(async {
-        let server = Server::start();
-        let proxy = Proxy::to(server.port());
-        let manager = within(PATIENT, &proxy.url()).await;
+        let (_server, proxy, manager) = through(PATIENT).await;
         // So that no answer comes while it is polled.
         proxy.delay(FAR);
         let lock = |key: &str| Lock::new(key).ttl(LONG_TTL).manager(&manager);
@@ -215,9 +213,7 @@ async fn a_worker_that_is_blocked_while_it_subscribes_holds_up_no_other() {
 #[tokio::test]
 async fn a_caller_blocked_while_it_connected_goes_on_by_the_others_connection() {
     in_time(async {
-        let server = Server::start();
-        let proxy = Proxy::to(server.port());
-        let manager = within(TIMEOUT, &proxy.url()).await;
+        let (server, proxy, manager) = through(TIMEOUT).await;
         let (go_on, blocked) = mpsc::channel::<()>();
         let (began, begun) = tokio::sync::oneshot::channel();
         proxy.cut();

@@ -8,7 +8,7 @@ use lockmacro_runtime::{Lock, LockManager, LossCause};
 use lockmacro_tests::{Fault, Proxy, Server, eventually, in_time};
 
 use crate::{
-    LONG_TTL, Locked, SOON, Steps, cause, joined, ms, outlast, renewed, rival, warm_up, within,
+    LONG_TTL, Locked, SOON, Steps, cause, joined, ms, outlast, renewed, rival, through, warm_up,
 };
 
 const KEY: &str = "order:42";
@@ -16,9 +16,7 @@ const KEY: &str = "order:42";
 /// A server, a proxy in front of it, and a manager that has used it before. It waits for late
 /// answers, and does not ask again meanwhile.
 async fn proxied() -> (Server, Proxy, LockManager) {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let manager = within(LONG_TTL, &proxy.url()).await;
+    let (server, proxy, manager) = through(LONG_TTL).await;
     warm_up(&manager).await;
     (server, proxy, manager)
 }

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use lockmacro_tests::times::{LONG_TTL, SOON, ms};
-use lockmacro_tests::{Admin, Process, Server, eventually};
+use lockmacro_tests::{Admin, Process, Proxy, Server, eventually};
 
 type Locked<T> = Result<T, LockError>;
 
@@ -84,6 +84,14 @@ async fn served() -> (Server, LockManager) {
 /// A manager that waits for an answer for so long.
 async fn within(timeout: Duration, url: &str) -> LockManager {
     LockManager::builder().timeout(timeout).connect(url).await.expect("there")
+}
+
+/// A server, a network in front of it, and a manager on the network.
+async fn through(timeout: Duration) -> (Server, Proxy, LockManager) {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let manager = within(timeout, &proxy.url()).await;
+    (server, proxy, manager)
 }
 
 /// Asks until the lock is granted.

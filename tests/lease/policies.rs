@@ -5,12 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockManager, LossCause, Lost, OnLost};
-use lockmacro_tests::{
-    Backend, Fault, Proxy, Server, eventually, in_time, on, on_a_plain_thread, watched,
-};
+use lockmacro_tests::{Backend, Fault, eventually, in_time, on, on_a_plain_thread, watched};
 
 use crate::{
-    Failure, Locked, SOON, block_until_lost, cause, ms, next, until_lost, warm_up, within,
+    Failure, Locked, SOON, block_until_lost, cause, ms, next, through, until_lost, warm_up,
 };
 
 const TTL: Duration = Duration::from_millis(500);
@@ -265,9 +263,7 @@ async fn a_loss_is_visible_to_the_work_that_a_body_spawned(backend: &Backend) {
 #[tokio::test]
 async fn a_body_is_dropped_before_its_release_is_sent() {
     for lost in [false, true] {
-        let server = Server::start();
-        let proxy = Proxy::to(server.port());
-        let manager = within(crate::LONG_TTL, &proxy.url()).await;
+        let (_server, proxy, manager) = through(crate::LONG_TTL).await;
         warm_up(&manager).await;
         // The server frees the key, and the holder does not know it for a while.
         proxy.on_next("EVALSHA", Fault::DelayReply(ms(800)));
