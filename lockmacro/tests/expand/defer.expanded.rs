@@ -1,10 +1,5 @@
-pub async fn audit_order(id: u64, note: String) -> Result<Receipt, OrderError> {
-    let __acquired = ::lockmacro_runtime::Lock::new(
-            ::lockmacro_runtime::LockKey::template("order:<id>")
-                .literal("order:")
-                .value(&id),
-        )
-        .ttl(::core::time::Duration::from_secs(300))
+pub async fn audit_order(id: u64, note: String) -> Response {
+    let __acquired = ::lockmacro_runtime::Lock::new("audits")
         .name(::core::concat!(::core::module_path!(), "::audit_order"))
         .acquire()
         .await;
@@ -23,10 +18,7 @@ pub async fn audit_order(id: u64, note: String) -> Result<Receipt, OrderError> {
         .run({
             async move {
                 if false {
-                    return <Result<
-                        Receipt,
-                        OrderError,
-                    > as ::lockmacro_runtime::LockOutcome>::outcome();
+                    return <Response as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 let _ = &note;
                 audit(id, note).await
@@ -57,7 +49,6 @@ fn report(day: String) {
                 .literal("report:")
                 .value(&day),
         )
-        .ttl(::core::time::Duration::from_secs(600))
         .name("reports")
         .manager(&locks())
         .skip_when_busy();

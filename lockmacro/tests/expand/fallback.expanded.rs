@@ -1,10 +1,5 @@
-async fn assign(id: u64, mut warehouse: String) -> Result<(), OrderError> {
-    let __acquired = ::lockmacro_runtime::Lock::new(
-            ::lockmacro_runtime::LockKey::template("order:<id>")
-                .literal("order:")
-                .value(&id),
-        )
-        .ttl(::core::time::Duration::from_secs(300))
+async fn assign(id: u64, mut warehouse: String) -> Response {
+    let __acquired = ::lockmacro_runtime::Lock::new("stock")
         .name(::core::concat!(::core::module_path!(), "::assign"))
         .acquire()
         .await;
@@ -24,10 +19,7 @@ async fn assign(id: u64, mut warehouse: String) -> Result<(), OrderError> {
         .run({
             async move {
                 if false {
-                    return <Result<
-                        (),
-                        OrderError,
-                    > as ::lockmacro_runtime::LockOutcome>::outcome();
+                    return <Response as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 let _ = &warehouse;
                 warehouse.push('!');
@@ -36,13 +28,8 @@ async fn assign(id: u64, mut warehouse: String) -> Result<(), OrderError> {
         })
         .await
 }
-fn assign_now(id: u64) -> Result<(), OrderError> {
-    let __lock = match ::lockmacro_runtime::Lock::new(
-            ::lockmacro_runtime::LockKey::template("order:<id>")
-                .literal("order:")
-                .value(&id),
-        )
-        .ttl(::core::time::Duration::from_secs(300))
+fn assign_now(id: u64) -> Response {
+    let __lock = match ::lockmacro_runtime::Lock::new("stock")
         .name(::core::concat!(::core::module_path!(), "::assign_now"))
         .acquire_blocking()
     {
@@ -60,10 +47,7 @@ fn assign_now(id: u64) -> Result<(), OrderError> {
     __lock
         .run_blocking(move || {
             if false {
-                return <Result<
-                    (),
-                    OrderError,
-                > as ::lockmacro_runtime::LockOutcome>::outcome();
+                return <Response as ::lockmacro_runtime::LockOutcome>::outcome();
             }
             store(id)
         })

@@ -1,10 +1,10 @@
-#[distributed_lock(key = "order:<id>", ttl = "300s", on_busy = fallback(queue::later))]
-async fn assign(id: u64, mut warehouse: String) -> Result<(), OrderError> {
+#[distributed_lock(key = "stock", on_busy = fallback(queue::later))]
+async fn assign(id: u64, mut warehouse: String) -> Response {
     warehouse.push('!');
     store(id, warehouse).await
 }
 
-#[distributed_lock(key = "order:<id>", ttl = "300s", on_busy = fallback(queue::later))]
-fn assign_now(id: u64) -> Result<(), OrderError> {
+#[distributed_lock(key = "stock", on_busy = fallback(queue::later))]
+fn assign_now(id: u64) -> Response {
     store(id)
 }

@@ -1,10 +1,5 @@
 async fn audit(id: u64) -> Result<Receipt, OrderError> {
-    let (__lock, fence) = match ::lockmacro_runtime::Lock::new(
-            ::lockmacro_runtime::LockKey::template("order:<id>")
-                .literal("order:")
-                .value(&id),
-        )
-        .ttl(::core::time::Duration::from_secs(300))
+    let (__lock, fence) = match ::lockmacro_runtime::Lock::new("audits")
         .name(::core::concat!(::core::module_path!(), "::audit"))
         .acquire_fenced()
         .await

@@ -5,11 +5,13 @@ use quote::quote;
 
 use crate::expand::attribute;
 
+fn tokens(code: &str) -> TokenStream {
+    code.parse().unwrap()
+}
+
 /// The expansion of the key, or the error.
 fn key(key: TokenStream) -> Result<String, String> {
-    let item = quote!(
-        async fn audit(id: u64, tenant: Option<String>) -> Result<(), Error> {}
-    );
+    let item = tokens("async fn audit(id: u64, tenant: Option<String>) -> Result<(), Error> {}");
     let expanded = attribute(quote!(key = #key), item).to_string();
     match expanded.split_once("compile_error") {
         Some((_, error)) => Err(error.to_owned()),
@@ -42,23 +44,15 @@ fn text_alone_is_filled_in_whatever_stands_around_it() {
 #[test]
 fn text_in_a_branch_is_refused_where_it_would_be_filled_in_alone() {
     for branches in [
-        quote!(if id > 5 { "order:<id>" } else { "rest" }),
-        quote!(match id {
-            0 => panic!("none"),
-            1 => own_key(id),
-            _ => "order:<id>",
-        }),
-        quote!(if let Some(x) = tenant { if id > 1 { "order:<id>" } else { return } } else { x() }),
-        quote!({
-            let large = id > 5;
-            if large { "order" } else { "<large>" }
-        }),
-        quote!((unsafe { "order:<id>" })),
-        quote!(match tenant {
-            Some(name) => "order:<name>",
-            None => "order",
-        }),
-    ] {
+        r#"if id > 5 { "order:<id>" } else { "rest" }"#,
+        r#"match id { 0 => panic!("none"), 1 => own_key(id), _ => "order:<id>" }"#,
+        r#"if let Some(x) = tenant { if id > 1 { "order:<id>" } else { return } } else { x() }"#,
+        r#"{ let large = id > 5; if large { "order" } else { "<large>" } }"#,
+        r#"(unsafe { "order:<id>" })"#,
+        r#"match tenant { Some(name) => "order:<name>", None => "order" }"#,
+    ]
+    .map(tokens)
+    {
         let error = key(branches.clone()).unwrap_err();
         assert!(error.contains("where placeholders are not filled in"), "{branches}: {error}");
         assert_eq!(error.matches("compile_error").count(), 0, "{branches}: {error}");
@@ -72,78 +66,42 @@ fn text_in_a_branch_is_refused_where_it_would_be_filled_in_alone() {
 #[test]
 fn expressions_without_text_stay_as_they_are() {
     for sound in [
-        quote!(if a { one } else { other(id) }),
-        quote!(if id > 5 { "large" } else { std::process::exit(1) }),
-        quote!({
-            let kind = kind_of(render("<id>", id));
-            let pattern = "<id>";
-            match kind == "<id>" {
-                true => own(pattern.replace("<id>", "7")),
-                _ if id > 7 => {
-                    let shown = "<id>";
-                    info!("audit of {shown:?}");
-                    "audit"
-                }
-                false => "order",
-            }
-        }),
-        quote!(match id {
-            1 => one(id),
-            _ => other,
-        }),
-        quote!(format!("order:{id}")),
-        quote!(format!("order:<{}>", id)),
-        quote!(format!("list:<x>:{}", id)),
-        quote!("order:<<id>".replace("<id>", &id.to_string())),
-        quote!("order:<id>".replace("<id>", &id.to_string())),
-        quote!(LockKey::template("order:<id>").literal("order:").value(&id)),
-        quote!(render("order:<id>", id)),
-        quote!(self::render(id, "<id>")),
-        quote!(String::from("order")),
-        quote!(names["<id>"].clone()),
-        quote!(concat!("order", ":audit")),
-        quote!(if kind == "<id>" { one } else { other }),
-        quote!(if kind == Some("<id>") { one } else { other }),
-        quote!(render(Some("order:<id>"), id)),
-        quote!(tenant.map_or(one, |name| name.replace("<id>", "7"))),
-        quote!(Some("order").unwrap()),
-        quote!({
-            let text = "order:<id>";
-            render(text, id)
-        }),
-        quote!({
-            let text = "order:<id>";
-            Text { text }.render(id)
-        }),
-        quote!({
-            let text = "order:<id>";
-            let other = text;
-            render(other, id)
-        }),
-        quote!({
-            let mut key = String::from("order");
-            key.push_str("<id>");
-            key += ":<tenant>";
-            key = key.replace("<id>", &id.to_string());
-            key
-        }),
-        quote!({
-            let mut searched = String::new();
-            searched.push_str("<id>");
-            names.get(&searched).cloned().unwrap()
-        }),
-        quote!({
-            let mut log = String::new();
-            write!(log, "<id>").unwrap();
-            tell!(log);
-            own_key(id)
-        }),
-        quote!({
-            lines.push_str("<id>");
-            lines[0] += "<id>";
-            own_key(lines)
-        }),
-    ] {
+        r#"if a { one } else { other(id) }"#,
+        r#"if id > 5 { "large" } else { std::process::exit(1) }"#,
+        r#"{ let kind = kind_of(render("<id>", id)); let pattern = "<id>"; match kind == "<id>" {
+            true => own(pattern.replace("<id>", "7")),
+            _ if id > 7 => { let shown = "<id>"; info!("audit of {shown:?}"); "audit" }
+            false => "order",
+        } }"#,
+        r#"match id { 1 => one(id), _ => other }"#,
+        r#"format!("order:{id}")"#,
+        r#"format!("order:<{}>", id)"#,
+        r#"format!("list:<x>:{}", id)"#,
+        r#""order:<<id>".replace("<id>", &id.to_string())"#,
+        r#""order:<id>".replace("<id>", &id.to_string())"#,
+        r#"LockKey::template("order:<id>").literal("order:").value(&id)"#,
+        r#"render("order:<id>", id)"#,
+        r#"self::render(id, "<id>")"#,
+        r#"String::from("order")"#,
+        r#"names["<id>"].clone()"#,
+        r#"concat!("order", ":audit")"#,
+        r#"if kind == "<id>" { one } else { other }"#,
+        r#"if kind == Some("<id>") { one } else { other }"#,
+        r#"render(Some("order:<id>"), id)"#,
+        r#"tenant.map_or(one, |name| name.replace("<id>", "7"))"#,
+        r#"Some("order").unwrap()"#,
+        r#"{ let text = "order:<id>"; render(text, id) }"#,
+        r#"{ let text = "order:<id>"; Text { text }.render(id) }"#,
+        r#"{ let text = "order:<id>"; let other = text; render(other, id) }"#,
+        r#"{ let mut key = String::from("order"); key.push_str("<id>"); key += ":<tenant>";
+            key = key.replace("<id>", &id.to_string()); key }"#,
+        r#"{ let mut searched = String::new(); searched.push_str("<id>");
+            names.get(&searched).cloned().unwrap() }"#,
+        r#"{ let mut log = String::new(); write!(log, "<id>").unwrap(); tell!(log); own_key(id) }"#,
+        r#"{ lines.push_str("<id>"); lines[0] += "<id>"; own_key(lines) }"#,
+    ]
+    .map(tokens)
+    {
         let same = key(sound.clone()).unwrap();
         assert_eq!(same, format!("new ({sound})"));
     }
@@ -179,68 +137,36 @@ fn text_that_would_not_be_filled_in_is_refused_with_the_mend() {
 #[test]
 fn text_for_an_argument_inside_of_an_expression_is_refused() {
     for text in [
-        quote!(format!("order:{}:<id>", 5)),
-        quote!(format!("order:{id}:<tenant>")),
-        quote!(prefix + "<id>"),
-        quote!(tenant.unwrap_or("order:<id>")),
-        quote!(tenant.map(|name| "order:<name>")),
-        quote!(tenant.map_or("order:<id>", name)),
-        quote!(tenant.or(Some("order:<id>")).unwrap()),
-        quote!((id > 5).then_some("order:<id>").unwrap_or("x")),
-        quote!(Some("order:<id>").unwrap()),
-        quote!(dbg!(tenant.unwrap_or("order:<id>"))),
-        quote!(keys(std::iter::once("order:<id>"))),
-        quote!({
-            let key = "order:<id>";
-            key
-        }),
-        quote!({
-            let mut key = String::from("order:<id>");
-            key.push_str(":audit");
-            key
-        }),
-        quote!({
-            let mut key = String::from("order:");
-            key.push_str("<id>");
-            key
-        }),
-        quote!({
-            let mut key = prefix();
-            key.insert_str(0, &"<id>:");
-            LockKey::from(&key)
-        }),
-        quote!({
-            let mut key = prefix();
-            key += "<id>";
-            key.to_lowercase()
-        }),
-        quote!({
-            let mut key = String::new();
-            key = "order:<id>".to_owned();
-            (key)
-        }),
-        quote!({
-            let mut key = String::new();
-            write!(key, "order:<id>").unwrap();
-            write!(&mut key, ":{}", 5).unwrap();
-            format!("{}:{key}", key)
-        }),
-        quote!({
-            let key = String::from("order:<id>");
-            if id > 5 { key } else { "order" }
-        }),
-        quote!(match id {
+        r#"format!("order:{}:<id>", 5)"#,
+        r#"format!("order:{id}:<tenant>")"#,
+        r#"prefix + "<id>""#,
+        r#"tenant.unwrap_or("order:<id>")"#,
+        r#"tenant.map(|name| "order:<name>")"#,
+        r#"tenant.map_or("order:<id>", name)"#,
+        r#"tenant.or(Some("order:<id>")).unwrap()"#,
+        r#"(id > 5).then_some("order:<id>").unwrap_or("x")"#,
+        r#"Some("order:<id>").unwrap()"#,
+        r#"dbg!(tenant.unwrap_or("order:<id>"))"#,
+        r#"keys(std::iter::once("order:<id>"))"#,
+        r#"{ let key = "order:<id>"; key }"#,
+        r#"{ let mut key = String::from("order:<id>"); key.push_str(":audit"); key }"#,
+        r#"{ let mut key = String::from("order:"); key.push_str("<id>"); key }"#,
+        r#"{ let mut key = prefix(); key.insert_str(0, &"<id>:"); LockKey::from(&key) }"#,
+        r#"{ let mut key = prefix(); key += "<id>"; key.to_lowercase() }"#,
+        r#"{ let mut key = String::new(); key = "order:<id>".to_owned(); (key) }"#,
+        r#"{ let mut key = String::new(); write!(key, "order:<id>").unwrap();
+            write!(&mut key, ":{}", 5).unwrap(); format!("{}:{key}", key) }"#,
+        r#"{ let key = String::from("order:<id>"); if id > 5 { key } else { "order" } }"#,
+        r#"match id {
             0 => "order",
-            _ => {
-                let mut key = String::from("order:");
-                key += "<id>";
-                key
-            }
-        }),
-        quote!(keys(lines.iter().map(|line| format!("stock:<line.sku>")))),
-        quote!(keys(vec!["order:<id>", "order"])),
-        quote!(keys(["order:<id>"].into_iter())),
-    ] {
+            _ => { let mut key = String::from("order:"); key += "<id>"; key }
+        }"#,
+        r#"keys(lines.iter().map(|line| format!("stock:<line.sku>")))"#,
+        r#"keys(vec!["order:<id>", "order"])"#,
+        r#"keys(["order:<id>"].into_iter())"#,
+    ]
+    .map(tokens)
+    {
         let error = key(text.clone()).unwrap_err();
         assert!(
             error.contains("is text in an expression, where placeholders are not filled in"),
@@ -274,18 +200,11 @@ fn a_constant_is_looked_at_when_it_runs() {
         (quote!(&KEY), "& KEY"),
     ] {
         let names = r#"& ["id" , "tenant"]"#;
-        assert_eq!(
-            key(constant),
-            Ok(format!("new (__private :: constant_key ({name} , {names}))"))
-        );
+        let expected = format!("new (__private :: constant_key ({name} , {names}))");
+        assert_eq!(key(constant), Ok(expected));
     }
     assert_eq!(key(quote!(tenant)), Ok("new (tenant)".to_owned()));
     assert_eq!(key(quote!(&tenant)), Ok("new (& tenant)".to_owned()));
-    let nothing = attribute(
-        quote!(key = KEY),
-        quote!(
-            fn audit() -> Result<(), Error> {}
-        ),
-    );
+    let nothing = attribute(quote!(key = KEY), tokens("fn audit() -> Result<(), Error> {}"));
     assert!(nothing.to_string().contains("Lock :: new (KEY)"), "{nothing}");
 }

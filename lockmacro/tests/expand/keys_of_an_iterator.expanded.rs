@@ -1,8 +1,7 @@
-async fn reserve(order: Order) -> Result<(), OrderError> {
+async fn reserve(order: Order) -> Response {
     let __lock = ::lockmacro_runtime::Lock::many(
             order.lines.iter().map(|line| format!("stock:{}", line.sku)),
         )
-        .ttl(::core::time::Duration::from_secs(30))
         .name(::core::concat!(::core::module_path!(), "::reserve"));
     let (__lock, fences) = match __lock.acquire_fenced().await {
         ::core::result::Result::Ok(__held) => __held,
@@ -14,16 +13,10 @@ async fn reserve(order: Order) -> Result<(), OrderError> {
         .run({
             async move {
                 if false {
-                    return <Result<
-                        (),
-                        OrderError,
-                    > as ::lockmacro_runtime::LockOutcome>::outcome();
+                    return <Response as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 let _ = &order;
-                for (line, fence) in order.lines.iter().zip(fences) {
-                    take(line, fence).await?;
-                }
-                Ok(())
+                take(order.lines, fences).await
             }
         })
         .await

@@ -1,10 +1,8 @@
-async fn audit(id: &str, order: Order) -> Result<Receipt, OrderError> {
+async fn audit(id: &str, order: Order) -> Response {
     let __lock = ::lockmacro_runtime::Lock::new(
-            ::lockmacro_runtime::LockKey::template("order:<id.to_lowercase()>")
-                .literal("order:")
+            ::lockmacro_runtime::LockKey::template("<id.to_lowercase()>")
                 .value(&id.to_lowercase()),
         )
-        .ttl(::core::time::Duration::from_secs(300))
         .name(::core::concat!(::core::module_path!(), "::audit"));
     let __lock = match __lock.acquire().await {
         ::core::result::Result::Ok(__held) => __held,
@@ -24,10 +22,7 @@ async fn audit(id: &str, order: Order) -> Result<Receipt, OrderError> {
         .run({
             async move {
                 if false {
-                    return <Result<
-                        Receipt,
-                        OrderError,
-                    > as ::lockmacro_runtime::LockOutcome>::outcome();
+                    return <Response as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 let _ = &order;
                 order.audit(id).await
@@ -35,18 +30,14 @@ async fn audit(id: &str, order: Order) -> Result<Receipt, OrderError> {
         })
         .await
 }
-async fn report() -> Result<(), OrderError> {
+async fn report() -> Response {
     ::lockmacro_runtime::Lock::new("report")
-        .ttl(::core::time::Duration::from_secs(300))
         .name(::core::concat!(::core::module_path!(), "::report"))
         .message("a report is being written {}")
         .run({
             async move {
                 if false {
-                    return <Result<
-                        (),
-                        OrderError,
-                    > as ::lockmacro_runtime::LockOutcome>::outcome();
+                    return <Response as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 write().await
             }

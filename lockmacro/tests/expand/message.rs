@@ -1,13 +1,12 @@
 #[distributed_lock(
-    key = "order:<id.to_lowercase()>",
-    ttl = "300s",
+    key = "<id.to_lowercase()>",
     message = "order {<id>} is being audited; <<again>> in <order.minutes> min"
 )]
-async fn audit(id: &str, order: Order) -> Result<Receipt, OrderError> {
+async fn audit(id: &str, order: Order) -> Response {
     order.audit(id).await
 }
 
-#[distributed_lock(key = "report", ttl = "300s", message = "a report is being written {}")]
-async fn report() -> Result<(), OrderError> {
+#[distributed_lock(key = "report", message = "a report is being written {}")]
+async fn report() -> Response {
     write().await
 }

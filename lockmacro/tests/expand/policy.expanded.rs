@@ -1,9 +1,5 @@
-async fn audit(id: u64) -> Result<Receipt, OrderError> {
-    ::lockmacro_runtime::Lock::new(
-            ::lockmacro_runtime::LockKey::template("order:<id>")
-                .literal("order:")
-                .value(&id),
-        )
+async fn audit(id: u64) -> Response {
+    ::lockmacro_runtime::Lock::new("audits")
         .policy({
             const __POLICY: ::lockmacro_runtime::LockPolicy = ::lockmacro_runtime::__private::checked(
                 orders::AUDITS,
@@ -16,10 +12,7 @@ async fn audit(id: u64) -> Result<Receipt, OrderError> {
         .run({
             async move {
                 if false {
-                    return <Result<
-                        Receipt,
-                        OrderError,
-                    > as ::lockmacro_runtime::LockOutcome>::outcome();
+                    return <Response as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 run(id).await
             }
@@ -28,11 +21,7 @@ async fn audit(id: u64) -> Result<Receipt, OrderError> {
 }
 impl Orders {
     async fn assign(&self, id: u64) {
-        let __lock = match ::lockmacro_runtime::Lock::new(
-                ::lockmacro_runtime::LockKey::template("order:<id>")
-                    .literal("order:")
-                    .value(&id),
-            )
+        let __lock = match ::lockmacro_runtime::Lock::new("audits")
             .wait(::core::time::Duration::ZERO)
             .policy(const {
                 ::lockmacro_runtime::__private::checked(

@@ -1,12 +1,11 @@
 impl Orders {
-    #[distributed_lock(key = "order:<id>", ttl = "300s", on_lost = Self::rollback)]
-    async fn assign(&self, id: u64) -> Result<Receipt, OrderError> {
-        self.reserve(id).await?;
+    #[distributed_lock(key = "stock", on_lost = Self::rollback)]
+    async fn assign(&self, id: u64) -> Response {
         self.store(id).await
     }
 
-    #[distributed_lock(key = "order:<id>", ttl = "300s", on_lost = Self::rollback)]
-    fn assign_now(&self, id: u64) -> Result<Receipt, OrderError> {
+    #[distributed_lock(key = "stock", on_lost = Self::rollback)]
+    fn assign_now(&self, id: u64) -> Response {
         self.store_now(id)
     }
 }

@@ -1,4 +1,4 @@
-async fn transfer(from: u64, to: u64, cents: i64) -> Result<(), BankError> {
+async fn transfer(from: u64, to: u64, cents: i64) -> Response {
     let (__lock, debit, credit) = match ::lockmacro_runtime::Lock::many([
             ::lockmacro_runtime::LockKey::template("account:<from>")
                 .literal("account:")
@@ -7,8 +7,6 @@ async fn transfer(from: u64, to: u64, cents: i64) -> Result<(), BankError> {
                 .literal("account:")
                 .value(&to),
         ])
-        .ttl(::core::time::Duration::from_secs(10))
-        .wait(::core::time::Duration::from_secs(5))
         .name(::core::concat!(::core::module_path!(), "::transfer"))
         .acquire_fenced()
         .await
@@ -24,10 +22,7 @@ async fn transfer(from: u64, to: u64, cents: i64) -> Result<(), BankError> {
         .run({
             async move {
                 if false {
-                    return <Result<
-                        (),
-                        BankError,
-                    > as ::lockmacro_runtime::LockOutcome>::outcome();
+                    return <Response as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 withdraw(from, cents, debit).await?;
                 deposit(to, cents, credit).await
@@ -35,46 +30,12 @@ async fn transfer(from: u64, to: u64, cents: i64) -> Result<(), BankError> {
         })
         .await
 }
-async fn close(id: u64, tenant: Tenant) -> Result<(), BankError> {
-    let __lock = ::lockmacro_runtime::Lock::many([
-            <::lockmacro_runtime::LockKey as ::core::convert::From<_>>::from("bank"),
-            <::lockmacro_runtime::LockKey as ::core::convert::From<
-                _,
-            >>::from(
-                ::lockmacro_runtime::LockKey::template("account:<id>")
-                    .literal("account:")
-                    .value(&id),
-            ),
-            <::lockmacro_runtime::LockKey as ::core::convert::From<
-                _,
-            >>::from(tenant_key(&tenant)),
-        ])
-        .ttl(::core::time::Duration::from_secs(10))
-        .name(::core::concat!(::core::module_path!(), "::close"));
-    __lock
-        .run({
-            async move {
-                if false {
-                    return <Result<
-                        (),
-                        BankError,
-                    > as ::lockmacro_runtime::LockOutcome>::outcome();
-                }
-                let _ = &tenant;
-                remove(id).await
-            }
-        })
-        .await
-}
-fn count() -> Result<u64, BankError> {
+fn count() -> Response {
     ::lockmacro_runtime::Lock::many(["books", "till"])
         .name(::core::concat!(::core::module_path!(), "::count"))
         .run_blocking(move || {
             if false {
-                return <Result<
-                    u64,
-                    BankError,
-                > as ::lockmacro_runtime::LockOutcome>::outcome();
+                return <Response as ::lockmacro_runtime::LockOutcome>::outcome();
             }
             till().sum()
         })

@@ -1,45 +1,29 @@
-async fn report(id: u64) -> Result<Report, OrderError> {
-    ::lockmacro_runtime::Lock::new(
-            ::lockmacro_runtime::LockKey::template("order:<id>")
-                .literal("order:")
-                .value(&id),
-        )
+async fn report(id: u64) -> Response {
+    ::lockmacro_runtime::Lock::new("orders")
         .shared()
-        .ttl(::core::time::Duration::from_secs(10))
         .name(::core::concat!(::core::module_path!(), "::report"))
         .run({
             async move {
                 if false {
-                    return <Result<
-                        Report,
-                        OrderError,
-                    > as ::lockmacro_runtime::LockOutcome>::outcome();
+                    return <Response as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
                 read(id).await
             }
         })
         .await
 }
-fn print(room: u32) -> Result<(), PrintError> {
-    ::lockmacro_runtime::Lock::new(
-            ::lockmacro_runtime::LockKey::template("printer:<room>")
-                .literal("printer:")
-                .value(&room),
-        )
+fn print(room: u32) -> Response {
+    ::lockmacro_runtime::Lock::new("printer")
         .permits(3)
-        .wait(::core::time::Duration::from_secs(5))
         .name(::core::concat!(::core::module_path!(), "::print"))
         .run_blocking(move || {
             if false {
-                return <Result<
-                    (),
-                    PrintError,
-                > as ::lockmacro_runtime::LockOutcome>::outcome();
+                return <Response as ::lockmacro_runtime::LockOutcome>::outcome();
             }
             send(room)
         })
 }
-async fn book(day: Day, id: u64) -> Result<(), BankError> {
+async fn book(day: Day, id: Id) -> Response {
     let __lock = ::lockmacro_runtime::Lock::many([
             <::lockmacro_runtime::LockKey as ::core::convert::From<
                 _,
@@ -58,17 +42,16 @@ async fn book(day: Day, id: u64) -> Result<(), BankError> {
                     .literal("account:")
                     .value(&id),
             ),
+            <::lockmacro_runtime::LockKey as ::core::convert::From<_>>::from(bank(&id)),
         ])
         .name(::core::concat!(::core::module_path!(), "::book"));
     __lock
         .run({
             async move {
                 if false {
-                    return <Result<
-                        (),
-                        BankError,
-                    > as ::lockmacro_runtime::LockOutcome>::outcome();
+                    return <Response as ::lockmacro_runtime::LockOutcome>::outcome();
                 }
+                let _ = &id;
                 convert(day, id).await
             }
         })

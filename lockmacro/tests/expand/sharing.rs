@@ -1,14 +1,16 @@
-#[distributed_lock(key = "order:<id>", shared, ttl = "10s")]
-async fn report(id: u64) -> Result<Report, OrderError> {
+#[distributed_lock(key = "orders", shared)]
+async fn report(id: u64) -> Response {
     read(id).await
 }
 
-#[distributed_lock(key = "printer:<room>", permits = 3, wait = "5s")]
-fn print(room: u32) -> Result<(), PrintError> {
+#[distributed_lock(key = "printer", permits = 3)]
+fn print(room: u32) -> Response {
     send(room)
 }
 
-#[distributed_lock(key = [shared("rates:<day>"), permits("desk", desks(day)), "account:<id>"])]
-async fn book(day: Day, id: u64) -> Result<(), BankError> {
+#[distributed_lock(
+    key = [shared("rates:<day>"), permits("desk", desks(day)), "account:<id>", bank(&id)]
+)]
+async fn book(day: Day, id: Id) -> Response {
     convert(day, id).await
 }

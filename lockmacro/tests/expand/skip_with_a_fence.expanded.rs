@@ -1,8 +1,7 @@
-async fn nightly_report() {
-    let (__lock, fence) = match ::lockmacro_runtime::Lock::new("nightly-report")
-        .ttl(::core::time::Duration::from_secs(3600))
+async fn report() {
+    let (__lock, fence) = match ::lockmacro_runtime::Lock::new("report")
         .wait(::core::time::Duration::ZERO)
-        .name(::core::concat!(::core::module_path!(), "::nightly_report"))
+        .name(::core::concat!(::core::module_path!(), "::report"))
         .skip_when_busy()
         .acquire_fenced()
         .await
@@ -10,7 +9,7 @@ async fn nightly_report() {
         ::core::result::Result::Ok((__lock, __fences)) => (__lock, __fences[0]),
         ::core::result::Result::Err(__error) => {
             return ::lockmacro_runtime::SkipOutcome::refused(
-                ::core::concat!(::core::module_path!(), "::nightly_report"),
+                ::core::concat!(::core::module_path!(), "::report"),
                 __error,
             );
         }
@@ -26,11 +25,10 @@ async fn nightly_report() {
         })
         .await
 }
-fn nightly_report_now() -> Option<Report> {
-    let (__lock, fence) = match ::lockmacro_runtime::Lock::new("nightly-report")
-        .ttl(::core::time::Duration::from_secs(3600))
+fn report_now() -> Option<Report> {
+    let (__lock, fence) = match ::lockmacro_runtime::Lock::new("report")
         .wait(::core::time::Duration::ZERO)
-        .name(::core::concat!(::core::module_path!(), "::nightly_report_now"))
+        .name(::core::concat!(::core::module_path!(), "::report_now"))
         .skip_when_busy()
         .recovering(::lockmacro_runtime::__private::recover::<Option<Report>>(discard))
         .acquire_fenced_blocking()
@@ -38,7 +36,7 @@ fn nightly_report_now() -> Option<Report> {
         ::core::result::Result::Ok((__lock, __fences)) => (__lock, __fences[0]),
         ::core::result::Result::Err(__error) => {
             return ::lockmacro_runtime::SkipOutcome::refused(
-                ::core::concat!(::core::module_path!(), "::nightly_report_now"),
+                ::core::concat!(::core::module_path!(), "::report_now"),
                 __error,
             );
         }
@@ -50,6 +48,6 @@ fn nightly_report_now() -> Option<Report> {
             if false {
                 return <Option<Report> as ::lockmacro_runtime::SkipOutcome>::outcome();
             }
-            report(lock, fence)
+            write_report_under(lock, fence)
         })
 }

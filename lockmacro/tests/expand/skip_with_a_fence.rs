@@ -1,12 +1,9 @@
-#[distributed_lock(key = "nightly-report", ttl = "1h", on_busy = skip, fence = fence)]
-async fn nightly_report() {
+#[distributed_lock(key = "report", on_busy = skip, fence = fence)]
+async fn report() {
     write_report(fence).await;
 }
 
-#[distributed_lock(
-    key = "nightly-report", ttl = "1h", on_busy = skip, fence = fence, guard = lock,
-    on_lost = discard,
-)]
-fn nightly_report_now() -> Option<Report> {
-    report(lock, fence)
+#[distributed_lock(key = "report", on_busy = skip, fence = fence, guard = lock, on_lost = discard)]
+fn report_now() -> Option<Report> {
+    write_report_under(lock, fence)
 }

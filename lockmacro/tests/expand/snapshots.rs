@@ -9,7 +9,7 @@ use syn::visit_mut::VisitMut;
 use syn::{Attribute, File, ImplItem, ImplItemFn, Item, ItemImpl};
 
 /// `name.rs` expands to `name.expanded.rs`.
-const SAMPLES: [&str; 19] = [
+const SAMPLES: [&str; 18] = [
     "audit_order",
     "sync",
     "skip",
@@ -18,10 +18,9 @@ const SAMPLES: [&str; 19] = [
     "async_trait",
     "message",
     "key_expression",
-    "renew",
+    "lease",
     "guard_and_fence",
     "recovery",
-    "release",
     "sharing",
     "skip_with_a_fence",
     "wait",

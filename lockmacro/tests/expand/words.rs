@@ -7,10 +7,7 @@ use crate::expand::attribute;
 use crate::known::KNOWN;
 
 fn errors(args: TokenStream) -> Vec<String> {
-    let item = quote!(
-        async fn audit(id: u64) -> Result<(), Error> {}
-    );
-    errors_of(args, item)
+    errors_of(args, "async fn audit(id: u64) -> Result<(), Error> {}".parse().unwrap())
 }
 
 /// The errors that a function with these arguments gets.
