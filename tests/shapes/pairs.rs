@@ -81,10 +81,18 @@ macro_rules! call {
 
 type Call = (&'static str, fn(u64) -> Spawnable);
 
+/// A row, whose `..` are the forms of the row `rest`.
+macro_rules! row {
+    ($names:tt { $($rest:tt)* } $([$($form:tt)*])* ..) => {
+        row!($names {} $([$($form)*])* $($rest)*)
+    };
+    ($names:tt $rest:tt $one:tt $($other:tt)*) => { vec![$(call!($names $one $other)),*] };
+}
+
 macro_rules! rows {
-    ($names:tt $($row:ident { $one:tt $($other:tt)* })*) => {
+    ($names:tt rest $rest:tt $($row:ident { $($form:tt)* })*) => {
         $(fn $row() -> Vec<Call> {
-            vec![$(call!($names $one $other)),*]
+            row!($names $rest $($form)*)
         })*
 
         fn calls() -> Vec<Call> {

@@ -70,13 +70,13 @@ fn is_allowed(one: &str, other: &str) -> bool {
     !attribute(arguments, function).to_string().contains("compile_error")
 }
 
-/// Writes words in lines of at most 100 columns.
-fn wrapped(text: &mut String, first: &str, start: &str, words: impl Iterator<Item = String>) {
-    let mut line = first.to_owned();
-    for word in words {
+/// Writes a row in lines of at most 100 columns.
+fn wrapped(text: &mut String, row: &str, forms: Vec<String>) {
+    let mut line = format!("    {row} {{ ");
+    for word in forms.into_iter().chain(["}".to_owned()]) {
         if line.len() + word.len() > 100 {
             writeln!(text, "{}", line.trim_end()).unwrap();
-            line = start.to_owned();
+            line = "        ".to_owned();
         }
         line += &word;
         line.push(' ');
@@ -84,24 +84,26 @@ fn wrapped(text: &mut String, first: &str, start: &str, words: impl Iterator<Ite
     writeln!(text, "{}", line.trim_end()).unwrap();
 }
 
-/// Each form, and the forms after it that may stand beside it.
+/// Each form, and the forms after it that may stand beside it. `..` are those of the row `rest`,
+/// which nearly all others go with.
 fn rows() -> String {
-    let mut text =
+    let text = |(_, form): &(&str, &str)| format!("[{form}]");
+    let first_of_rest = FORMS.iter().position(|(row, _)| *row == "holder_note").unwrap();
+    let rest: Vec<_> = FORMS[first_of_rest..].iter().map(text).collect();
+    let mut rows =
         "// Written by the suite `expand`, with BLESS=1.\n\nrows! { (id, note)\n".to_owned();
+    wrapped(&mut rows, "rest", rest.clone());
     for (nth, (row, one)) in FORMS.iter().enumerate() {
-        let others = FORMS[nth + 1..].iter().filter(|(_, form)| argument(form) != argument(one));
-        let (allowed, refused): (Vec<_>, Vec<_>) =
-            others.partition(|(_, other)| is_allowed(one, other));
-        let forms = [*one].into_iter().chain(allowed.iter().map(|(_, other)| *other));
-        let forms = forms.map(|form| format!("[{form}]"));
-        wrapped(&mut text, &format!("    {row} {{ "), "        ", forms);
-        if !refused.is_empty() {
-            let refused = refused.iter().map(|(row, _)| (*row).to_owned());
-            wrapped(&mut text, "        // Refused: ", "        // ", refused);
+        let goes_with = |other: &str| argument(other) != argument(one) && is_allowed(one, other);
+        let others = FORMS[nth + 1..].iter().filter(|(_, other)| goes_with(other));
+        let mut forms: Vec<_> = [format!("[{one}]")].into_iter().chain(others.map(text)).collect();
+        if nth < first_of_rest && forms.ends_with(&rest) {
+            forms.truncate(forms.len() - rest.len());
+            forms.push("..".to_owned());
         }
-        text.push_str("    }\n");
+        wrapped(&mut rows, row, forms);
     }
-    text + "}\n"
+    rows + "}\n"
 }
 
 #[test]
