@@ -1,11 +1,12 @@
 //! The function's arguments, and the names that the expansion adds.
 
+use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockmacro_runtime::{LockError, LockManager, distributed_lock};
+use lockmacro_runtime::{LockError, LockManager, Lost, distributed_lock};
 
 use crate::{held_blocking, probe};
 
@@ -111,6 +112,10 @@ fn order_key(order: &Order) -> String {
     format!("order:{}", order.number())
 }
 
+fn give_up(lost: Lost, _: Result<usize, LockError>) -> Result<usize, LockError> {
+    Err(lost.into())
+}
+
 /// Asserts that an order is dropped before the release, of which the body uses a part.
 macro_rules! assert_dropped_under_the_lock {
     ($(($locks:ident, $order:ident) $arguments:tt)*) => {$(
@@ -147,6 +152,9 @@ async fn an_argument_that_an_expression_borrows_is_dropped_before_the_release() 
         (locks, order) [key = "order:7", max_hold = order.lease() * 2, manager = locks]
         (locks, order) [key = "order:7", permits = order.number() - 6, manager = locks]
         (locks, order) [key = "order:7", manager = order.locks()]
+        (locks, order) [
+            key = "order:7", on_lost = give_up, guard = _lock, manager = order.locks()
+        ]
         (locks, order) [
             key = "order:7",
             manager = if order.number() > 6 { order.locks() } else { locks }
@@ -251,79 +259,72 @@ async fn a_message_is_written_for_a_busy_lock_and_not_before() {
     assert_eq!(times.load(Ordering::Relaxed), 1);
 }
 
+/// The text of a panic, which would be another one if the body had run.
+fn text(panic: Box<dyn Any + Send>) -> String {
+    *panic.downcast::<String>().unwrap()
+}
+
 #[tokio::test]
 async fn a_silent_function_without_a_manager_panics_and_its_body_does_not_run() {
-    static RAN: AtomicBool = AtomicBool::new(false);
     #[distributed_lock(key = "order:7", on_busy = skip)]
     async fn tidy() {
-        RAN.store(true, Ordering::Relaxed);
+        unreachable!("it has no lock");
     }
     #[distributed_lock(key = "order:7", on_busy = skip, guard = _lock)]
     async fn tidy_guarded() -> Option<()> {
-        RAN.store(true, Ordering::Relaxed);
-        None
+        unreachable!("it has no lock")
     }
     #[distributed_lock(key = "order:7", on_busy = skip)]
     fn tidy_sync() {
-        RAN.store(true, Ordering::Relaxed);
+        unreachable!("it has no lock");
     }
-    let panics = [
+    for panic in [
         tokio::spawn(tidy()).await.unwrap_err().into_panic(),
         tokio::spawn(tidy_guarded()).await.unwrap_err().into_panic(),
         std::thread::spawn(tidy_sync).join().unwrap_err(),
-    ];
-    for panic in panics {
-        let text = panic.downcast_ref::<String>().unwrap();
+    ] {
+        let text = text(panic);
         assert!(text.contains("arguments::") && text.contains("`LockManager::install`"), "{text}");
     }
-    assert!(!RAN.load(Ordering::Relaxed));
 }
 
 #[test]
 fn a_silent_function_without_a_runtime_panics_and_its_body_does_not_run() {
-    static RAN: AtomicBool = AtomicBool::new(false);
     #[distributed_lock(key = "order:7", on_busy = skip, manager = locks)]
     async fn tidy(locks: LockManager) {
-        RAN.store(true, Ordering::Relaxed);
+        unreachable!("it has no lock");
     }
     let outside = || futures::executor::block_on(tidy(LockManager::isolated_memory()));
-    let panic = std::thread::spawn(outside).join().unwrap_err();
-    let text = panic.downcast_ref::<String>().unwrap();
+    let text = text(std::thread::spawn(outside).join().unwrap_err());
     assert!(text.contains("tokio runtime"), "{text}");
-    assert!(!RAN.load(Ordering::Relaxed));
 }
 
 #[tokio::test]
 async fn a_silent_sync_function_on_the_thread_of_a_runtime_panics_and_its_body_does_not_run() {
-    static RAN: AtomicBool = AtomicBool::new(false);
     #[distributed_lock(key = "order:7", on_busy = skip, manager = locks)]
     fn tidy(locks: LockManager) {
-        RAN.store(true, Ordering::Relaxed);
+        unreachable!("it has no lock");
     }
     #[distributed_lock(key = "order:7", on_busy = skip, manager = locks, guard = _lock)]
     fn tidy_guarded(locks: LockManager) -> Option<()> {
-        RAN.store(true, Ordering::Relaxed);
-        None
+        unreachable!("it has no lock")
     }
     #[distributed_lock(key = "order:7", on_busy = skip, manager = locks)]
     fn tidy_or_tell(locks: LockManager) -> Result<(), LockError> {
-        RAN.store(true, Ordering::Relaxed);
-        Ok(())
+        unreachable!("it has no lock")
     }
     let locks = LockManager::isolated_memory();
     let (one, other) = (locks.clone(), locks.clone());
-    let panics = [
+    for panic in [
         tokio::spawn(async { tidy(one) }).await.unwrap_err().into_panic(),
         tokio::spawn(async { tidy_guarded(other) }).await.unwrap_err().into_panic(),
-    ];
-    for panic in panics {
-        let text = panic.downcast_ref::<String>().unwrap();
+    ] {
+        let text = text(panic);
         assert!(text.contains("arguments::tidy") && text.contains("`spawn_blocking`"), "{text}");
     }
-    assert!(
-        matches!(tidy_or_tell(locks), Err(LockError::NoRuntime { detail, .. }) if detail.contains("spawn_blocking"))
-    );
-    assert!(!RAN.load(Ordering::Relaxed));
+    let told = tidy_or_tell(locks).unwrap_err();
+    let LockError::NoRuntime { detail, .. } = &told else { panic!("{told:?}") };
+    assert!(detail.contains("spawn_blocking"), "{detail}");
 }
 
 #[test]

@@ -8,16 +8,6 @@ use lockmacro_runtime::{LockError, LockManager, distributed_lock};
 use crate::{OrderError, assert_locked, held_blocking};
 
 #[test]
-fn a_plain_one() {
-    #[distributed_lock(key = "order:<id>", ttl = "30s", manager = locks)]
-    fn audit(locks: &LockManager, id: u64) -> Result<bool, LockError> {
-        Ok(held_blocking(locks, "order:42") && id == 42)
-    }
-    let locks = LockManager::isolated_memory();
-    assert_locked!(blocking, &locks, "order:42", audit(&locks, 42).unwrap());
-}
-
-#[test]
 fn generics_lifetimes_where_and_a_returned_borrow() {
     #[distributed_lock(key = "<prefix>:<id>", ttl = "30s", manager = locks)]
     fn audit<'a, T>(
@@ -83,22 +73,6 @@ fn early_return_and_question_mark() {
     assert_locked!(blocking, &locks, "order:9", inside.take());
     assert!(matches!(audit(&locks, "x", &inside), Err(OrderError::Unknown)));
     assert_locked!(blocking, &locks, "order:x", inside.take());
-}
-
-#[test]
-fn recursion_under_different_keys() {
-    #[distributed_lock(key = "level:<level>", ttl = "30s", manager = locks)]
-    fn descend(locks: &LockManager, level: u32) -> Result<usize, LockError> {
-        match level {
-            0 => {
-                Ok((0..=3).filter(|level| held_blocking(locks, &format!("level:{level}"))).count())
-            }
-            _ => descend(locks, level - 1),
-        }
-    }
-    let locks = LockManager::isolated_memory();
-    assert_eq!(descend(&locks, 3).unwrap(), 4);
-    assert!(!held_blocking(&locks, "level:3"));
 }
 
 #[test]

@@ -90,11 +90,8 @@ struct User {
 #[tokio::test]
 async fn a_holder_leaves_a_note_made_of_its_arguments() {
     #[distributed_lock(
-        key = "order:<id>",
-        ttl = "30s",
-        message = "order <id> is being processed",
-        holder_note = "<user.name>, no <id>",
-        manager = locks
+        key = "order:<id>", ttl = "30s", message = "order <id> is being processed",
+        holder_note = "<user.name>, no <id>", manager = locks,
     )]
     async fn audit(
         locks: &LockManager,

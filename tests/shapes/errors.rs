@@ -2,11 +2,10 @@
 
 use std::fmt::Display;
 use std::io;
-use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockManager, Lost, distributed_lock};
 
-use crate::{held, probe};
+use crate::{held, loss, probe};
 
 const KEY: &str = "disk:7";
 
@@ -100,14 +99,13 @@ async fn a_value_of_an_unnamed_type_may_stand_beside_it() {
     assert!(skipped.await.unwrap());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_lost_lock_is_reported_by_it_and_the_bodys_own_error_stays() {
     #[distributed_lock(
-        key = "disk:7", ttl = "60ms", manager = locks, map_err = as_io, on_lost = error,
+        key = "disk:7", ttl = "30s", manager = locks, map_err = as_io, on_lost = error,
     )]
     async fn late(locks: &LockManager, own: Option<io::ErrorKind>) -> io::Result<()> {
-        // Longer than the ttl.
-        tokio::time::sleep(Duration::from_millis(80)).await;
+        loss().await;
         own.map_or(Ok(()), |own| Err(own.into()))
     }
     let locks = LockManager::isolated_memory();

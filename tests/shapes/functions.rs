@@ -2,20 +2,11 @@
 
 use std::cell::Cell;
 use std::fmt::Display;
+use std::sync::Mutex;
 
 use lockmacro_runtime::{LockError, LockKey, LockManager, distributed_lock};
 
-use crate::{OrderError, assert_locked, held};
-
-#[tokio::test]
-async fn a_plain_one() {
-    #[distributed_lock(key = "order:<id>", ttl = "30s", manager = locks)]
-    async fn audit(locks: &LockManager, id: u64) -> Result<bool, LockError> {
-        Ok(held(locks, "order:42").await && !held(locks, "order:43").await && id == 42)
-    }
-    let locks = LockManager::isolated_memory();
-    assert_locked!(&locks, "order:42", audit(&locks, 42).await.unwrap());
-}
+use crate::{OrderError, assert_locked, assert_send, held};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_module_without_a_prelude() {
@@ -150,7 +141,8 @@ async fn docs_and_attributes_on_both_sides() {
         locks: &LockManager,
         #[allow(unused_variables)] id: u64,
     ) -> Result<bool, LockError> {
-        let held = held(locks, "order:42").await;
+        #![allow(unused_mut)]
+        let mut held = held(locks, "order:42").await;
         Ok(held)
     }
     let locks = LockManager::isolated_memory();
@@ -172,96 +164,40 @@ async fn a_borrow_is_returned() {
 }
 
 #[tokio::test]
-async fn a_box_of_a_trait_is_returned() {
-    #[distributed_lock(key = "order:<id>", ttl = "30s", manager = locks)]
-    async fn audit(locks: &LockManager, id: u64) -> Result<Box<dyn Display + Send>, OrderError> {
+async fn boxes_of_traits_and_impl_traits_are_returned() {
+    #[distributed_lock(key = "boxed:<id>", ttl = "30s", manager = locks)]
+    async fn boxed(locks: &LockManager, id: u64) -> Result<Box<dyn Display + Send>, OrderError> {
         if id == 0 {
             return Ok(Box::new("none"));
         }
-        Ok(Box::new(held(locks, "order:42").await))
+        Ok(Box::new(held(locks, "boxed:42").await))
+    }
+    #[distributed_lock(key = "opaque:<id>", ttl = "30s", manager = locks)]
+    async fn opaque(locks: &LockManager, id: u64) -> Result<impl Display + use<>, OrderError> {
+        Ok(format!("{} {id}", held(locks, "opaque:42").await))
     }
     let locks = LockManager::isolated_memory();
-    assert_locked!(&locks, "order:42", audit(&locks, 42).await.unwrap().to_string() == "true");
+    assert_locked!(&locks, "boxed:42", boxed(&locks, 42).await.unwrap().to_string() == "true");
+    assert_locked!(&locks, "opaque:42", opaque(&locks, 42).await.unwrap().to_string() == "true 42");
 }
 
+/// Neither a guard that the key needs, nor a reference to a value that threads cannot share.
 #[tokio::test]
-async fn an_impl_trait_is_returned() {
-    #[distributed_lock(key = "order:<id>", ttl = "30s", manager = locks)]
-    async fn audit(locks: &LockManager, id: u64) -> Result<impl Display + use<>, OrderError> {
-        Ok(format!("{} {id}", held(locks, "order:42").await))
-    }
-    let locks = LockManager::isolated_memory();
-    assert_locked!(&locks, "order:42", audit(&locks, 42).await.unwrap().to_string() == "true 42");
-}
-
-#[tokio::test]
-async fn the_future_stays_send_with_a_cell_across_an_await() {
-    fn assert_send<T: Send>(value: T) -> T {
-        value
-    }
-
-    #[distributed_lock(key = "<count.get()>", ttl = "30s", manager = locks)]
-    async fn count(locks: &LockManager, count: Cell<u64>) -> Result<u64, LockError> {
-        if held(locks, "41").await {
-            count.set(count.get() + 1);
-        }
+async fn nothing_of_the_key_lives_on_beside_a_body_that_is_sent() {
+    #[distributed_lock(key = "<id.lock().unwrap()>:<count.get()>", ttl = "30s", manager = locks)]
+    async fn audit(
+        locks: &LockManager,
+        id: &Mutex<u64>,
+        count: Cell<u64>,
+    ) -> Result<bool, LockError> {
+        let key = format!("{}:{}", id.try_lock().unwrap(), count.get());
         tokio::task::yield_now().await;
-        Ok(count.get())
+        count.set(count.get() + 1);
+        Ok(held(locks, &key).await && count.get() == 42)
     }
-    let locks = LockManager::isolated_memory();
-    let counted = assert_send(count(&locks, Cell::new(41))).await.unwrap();
-    assert_locked!(&locks, "41", counted == 42);
-}
-
-#[tokio::test]
-async fn a_mutex_guard_in_the_key_does_not_live_on() {
-    use std::sync::Mutex;
-
-    fn assert_send<T: Send>(value: T) -> T {
-        value
-    }
-
-    #[distributed_lock(key = "<id.lock().unwrap()>", ttl = "30s", manager = locks)]
-    async fn audit(locks: &LockManager, id: &Mutex<u64>) -> Result<bool, LockError> {
-        let key = id.try_lock().map(|id| id.to_string());
-        Ok(held(locks, &key.unwrap()).await)
-    }
-    let locks = LockManager::isolated_memory();
-    let id = Mutex::new(7);
-    assert_locked!(&locks, "7", assert_send(audit(&locks, &id)).await.unwrap());
-}
-
-#[tokio::test]
-async fn an_argument_is_dropped_before_the_lock_is_free() {
-    struct Dropped(LockManager, std::sync::Arc<std::sync::Mutex<Option<bool>>>);
-    impl Drop for Dropped {
-        fn drop(&mut self) {
-            *self.1.lock().unwrap() = Some(crate::held_blocking(&self.0, "order"));
-        }
-    }
-
-    #[distributed_lock(key = "order", ttl = "30s", manager = argument.0)]
-    async fn audit(argument: Dropped) -> Result<bool, LockError> {
-        Ok(held(&argument.0, "order").await)
-    }
-    let locks = LockManager::isolated_memory();
-    let held_at_drop = std::sync::Arc::default();
-    let argument = Dropped(locks.clone(), std::sync::Arc::clone(&held_at_drop));
-    let inside = tokio::spawn(audit(argument)).await.unwrap().unwrap();
-    assert_eq!(*held_at_drop.lock().unwrap(), Some(true));
-    assert_locked!(&locks, "order", inside);
-}
-
-#[tokio::test]
-async fn an_attribute_inside_the_body() {
-    #[distributed_lock(key = "order", ttl = "30s", manager = locks)]
-    async fn audit(locks: &LockManager) -> Result<bool, LockError> {
-        #![allow(unused_mut)]
-        let mut held = held(locks, "order").await;
-        Ok(held)
-    }
-    let locks = LockManager::isolated_memory();
-    assert_locked!(&locks, "order", audit(&locks).await.unwrap());
+    let (locks, id) = (LockManager::isolated_memory(), Mutex::new(7));
+    let audited = assert_send(audit(&locks, &id, Cell::new(41)));
+    assert_locked!(&locks, "7:41", audited.await.unwrap());
 }
 
 /// A raw name, and values that come through a macro's variables.

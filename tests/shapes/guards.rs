@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lockmacro_runtime::{Fence, LockError, LockGuard, LockManager, distributed_lock};
 
-use crate::{OrderError, assert_locked, held, held_blocking, probe};
+use crate::{OrderError, assert_locked, assert_send, held, probe};
 
 #[tokio::test]
 async fn the_guard_is_there_in_the_body() {
@@ -23,18 +23,6 @@ async fn the_guard_is_there_in_the_body() {
     assert_locked!(&locks, "order:42", audit(&locks, 42).await.unwrap());
 }
 
-#[test]
-fn the_guard_is_there_in_a_sync_body() {
-    #[distributed_lock(key = "order:<id>", ttl = "5s", guard = lock, manager = locks)]
-    fn audit(locks: &LockManager, id: u64) -> Result<bool, LockError> {
-        assert_eq!(lock.key().as_str(), format!("order:{id}"));
-        lock.check()?;
-        Ok(lock.is_held() && held_blocking(locks, "order:42"))
-    }
-    let locks = LockManager::isolated_memory();
-    assert_locked!(blocking, &locks, "order:42", audit(&locks, 42).unwrap());
-}
-
 #[tokio::test]
 async fn fences_grow_from_call_to_call() {
     #[distributed_lock(key = "order", ttl = "30s", fence = fence, manager = locks)]
@@ -49,41 +37,8 @@ async fn fences_grow_from_call_to_call() {
         assert!(Some(fence) > last, "{fence} after {last:?}");
         last = Some(fence);
     }
-    let guard = probe(&locks, "order").acquire().await.unwrap();
+    let _guard = probe(&locks, "order").acquire().await.unwrap();
     assert!(write(&locks).await.unwrap_err().is_busy());
-    guard.release().await.unwrap();
-}
-
-#[test]
-fn fences_grow_from_sync_call_to_sync_call() {
-    #[distributed_lock(key = "order", ttl = "30s", guard = lock, fence = token, manager = locks)]
-    fn write(locks: &LockManager) -> Result<u64, LockError> {
-        assert_eq!(lock.fence(), Some(token));
-        Ok(token.into())
-    }
-    let locks = LockManager::isolated_memory();
-    let first = write(&locks).unwrap();
-    assert!(write(&locks).unwrap() > first);
-}
-
-#[tokio::test]
-async fn skip_goes_with_a_guard_and_a_fence() {
-    #[distributed_lock(key = "job", ttl = "30s", on_busy = skip, fence = fence, manager = locks)]
-    async fn fenced(locks: &LockManager) -> Option<Fence> {
-        Some(fence)
-    }
-    #[distributed_lock(key = "job", ttl = "30s", on_busy = skip, guard = lock, manager = locks)]
-    async fn guarded(locks: &LockManager) {
-        assert!(lock.is_held());
-    }
-    let locks = LockManager::isolated_memory();
-    let first = fenced(&locks).await.unwrap();
-    assert!(fenced(&locks).await.unwrap() > first);
-    guarded(&locks).await;
-    let guard = probe(&locks, "job").acquire().await.unwrap();
-    assert_eq!(fenced(&locks).await, None);
-    guarded(&locks).await;
-    guard.release().await.unwrap();
 }
 
 #[test]
@@ -95,32 +50,8 @@ fn skip_goes_with_a_guard_and_a_fence_in_sync_functions() {
     }
     let locks = LockManager::isolated_memory();
     assert_eq!(job(&locks).unwrap(), Some(true));
-    let guard = probe(&locks, "job").acquire_blocking().unwrap();
+    let _guard = probe(&locks, "job").acquire_blocking().unwrap();
     assert_eq!(job(&locks).unwrap(), None);
-    guard.release_blocking().unwrap();
-}
-
-#[test]
-fn a_fallback_goes_with_a_guard_and_a_fence() {
-    #[distributed_lock(
-        key = "order:<id>",
-        ttl = "30s",
-        on_busy = fallback(later),
-        guard = lock,
-        fence = fence,
-        manager = locks
-    )]
-    fn write(locks: &LockManager, id: String) -> Result<String, LockError> {
-        Ok(format!("{id} {}", lock.fence() == Some(fence)))
-    }
-    fn later(_: &LockManager, id: String) -> Result<String, LockError> {
-        Ok(format!("{id} later"))
-    }
-    let locks = LockManager::isolated_memory();
-    assert_eq!(write(&locks, "7".to_owned()).unwrap(), "7 true");
-    let guard = probe(&locks, "order:7").acquire_blocking().unwrap();
-    assert_eq!(write(&locks, "7".to_owned()).unwrap(), "7 later");
-    guard.release_blocking().unwrap();
 }
 
 struct Orders {
@@ -170,9 +101,6 @@ async fn methods_have_them_too() {
 
 #[tokio::test]
 async fn the_future_stays_send() {
-    fn assert_send<T: Send>(value: T) -> T {
-        value
-    }
     #[distributed_lock(key = "<id.lock().unwrap()>", guard = lock, fence = fence, manager = locks)]
     async fn audit(locks: &LockManager, id: &std::sync::Mutex<u64>) -> Result<bool, LockError> {
         let free = id.try_lock().is_ok();
@@ -244,18 +172,6 @@ async fn recursion_under_one_key_joins() {
     let fences = descend(&locks, 3).await.unwrap();
     assert!(fences.len() == 4 && fences.iter().all(|fence| *fence == fences[0]), "{fences:?}");
     assert!(!held(&locks, "order").await);
-}
-
-#[test]
-fn sync_recursion_under_one_key_joins() {
-    #[distributed_lock(key = "order", ttl = "30s", manager = locks)]
-    fn descend(locks: &LockManager, level: u32) -> Result<u32, LockError> {
-        let below = if level == 0 { 0 } else { descend(locks, level - 1)? };
-        Ok(below + u32::from(held_blocking(locks, "order")))
-    }
-    let locks = LockManager::isolated_memory();
-    assert_eq!(descend(&locks, 3).unwrap(), 4);
-    assert!(!held_blocking(&locks, "order"));
 }
 
 #[tokio::test]

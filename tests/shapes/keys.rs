@@ -40,11 +40,8 @@ async fn expressions() {
     let locks = LockManager::isolated_memory();
     let order = Order { sn: "SO-1", lines: vec![(1, String::new())] };
     assert_locked!(&locks, "order:SO-1", by_function(&locks, &order).await.unwrap());
-    assert_locked!(
-        &locks,
-        "order:SO-1",
-        by_argument(&locks, &order_key(&order), &LEASE).await.unwrap()
-    );
+    let key = order_key(&order);
+    assert_locked!(&locks, "order:SO-1", by_argument(&locks, &key, &LEASE).await.unwrap());
     assert_locked!(&locks, "{order:SO-1}", by_macro(&locks, order).await.unwrap());
 }
 

@@ -20,10 +20,10 @@ mod policies;
 mod waits;
 mod without_a_prelude;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use lockmacro_runtime::{Lock, LockError, LockManager, LossCause};
-use lockmacro_tests::times::{TEST_TIMEOUT, ms};
+use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
+use lockmacro_tests::times::ms;
 
 /// An application's error.
 #[derive(Debug)]
@@ -72,6 +72,11 @@ fn held_blocking(locks: &LockManager, key: &str) -> bool {
     std::thread::spawn(other).join().unwrap().unwrap()
 }
 
+/// Gives a future back that may be spawned.
+fn assert_send<T: Send>(future: T) -> T {
+    future
+}
+
 /// How the lock was lost that a call failed with.
 fn cause<T>(ended: Result<T, impl Into<OrderError>>) -> LossCause {
     match ended.map_err(Into::into) {
@@ -81,12 +86,15 @@ fn cause<T>(ended: Result<T, impl Into<OrderError>>) -> LossCause {
     }
 }
 
-/// Asks again until `condition` holds.
-async fn until(claim: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let start = Instant::now();
-    while !condition().await {
-        assert!(start.elapsed() < TEST_TIMEOUT, "not in time: {claim}");
-        tokio::time::sleep(Duration::from_millis(3)).await;
+/// Returns when the lock that the caller is under is lost.
+async fn loss() {
+    LockGuard::current().unwrap().lost().await;
+}
+
+fn loss_blocking() {
+    let lock = LockGuard::current().unwrap();
+    while lock.is_held() {
+        std::thread::sleep(ms(1));
     }
 }
 

@@ -111,45 +111,13 @@ fn a_body_is_there_once_however_many_locks_are_around_it() {
         plain_sizes!([on_busy = skip], ()),
         plain_sizes!([on_busy = defer("30s")], ()),
         plain_sizes!([guard = guard], guard.check()?),
+        plain_sizes!([guard = guard, fence = fence], guard.check().map(|()| _ = black_box(fence))?),
     ] {
         assert!(one <= 1_300, "`{policy}`: {one} bytes under one lock");
         assert!(six <= 2_200, "`{policy}`: {six} bytes under six locks");
     }
     let (_, one, six) = sizes!(4096, []);
     assert!(one <= 4_400 && six <= 5_300, "{one} and {six} bytes");
-}
-
-#[test]
-fn a_body_with_a_guard_and_a_fence_is_there_once() {
-    let locks = memory();
-    macro_rules! guarded {
-        ($name:ident) => {
-            #[distributed_lock(key = "k", manager = locks, guard = guard, fence = fence)]
-            async fn $name(locks: &'static LockManager) -> Result<usize, LockError> {
-                let kept = [1_u8; 1024];
-                yield_now().await;
-                guard.check()?;
-                Ok(black_box(&kept).len() + usize::from(u64::from(fence) == 0))
-            }
-        };
-        ($name:ident $next:ident $($rest:ident)*) => {
-            #[distributed_lock(key = "k", manager = locks, guard = guard, fence = fence)]
-            async fn $name(locks: &'static LockManager) -> Result<usize, LockError> {
-                let kept = $next(locks).await;
-                guard.check()?;
-                kept.map(|kept| kept + usize::from(u64::from(fence) == 0))
-            }
-            guarded!($next $($rest)*);
-        };
-    }
-    let one = {
-        guarded!(a);
-        size_of_val(&a(locks))
-    };
-    guarded!(a b c d e f);
-    let six = size_of_val(&a(locks));
-    assert!(one <= 1_300, "{one} bytes under one lock");
-    assert!(six <= 2_200, "{six} bytes under six locks");
 }
 
 #[test]

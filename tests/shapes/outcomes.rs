@@ -4,15 +4,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use lockmacro_runtime::{LockError, LockManager, LockOutcome, distributed_lock};
 
-use crate::{OrderError, assert_locked, held, held_blocking, probe};
+use crate::{OrderError, assert_locked, held, probe};
 
 #[tokio::test]
 async fn busy_is_an_error_with_the_message() {
     #[distributed_lock(
-        key = "order:<id>",
-        ttl = "30s",
-        manager = locks,
-        message = "order {<id>} is being audited by <who.to_uppercase()> << now"
+        key = "order:<id>", ttl = "30s", manager = locks,
+        message = "order {<id>} is being audited by <who.to_uppercase()> << now",
     )]
     async fn audit(locks: &LockManager, id: u64, who: &str) -> Result<bool, OrderError> {
         Ok(held(locks, "order:42").await && who == "ann")
@@ -20,13 +18,12 @@ async fn busy_is_an_error_with_the_message() {
     let locks = LockManager::isolated_memory();
     assert_locked!(&locks, "order:42", audit(&locks, 42, "ann").await.unwrap());
 
-    let guard = probe(&locks, "order:42").acquire().await.unwrap();
+    let _guard = probe(&locks, "order:42").acquire().await.unwrap();
     let error = audit(&locks, 42, "ann").await.unwrap_err();
     assert!(error.is_busy());
     let OrderError::Lock(LockError::Busy { message, key, .. }) = error else { panic!("{error:?}") };
     assert_eq!(message.as_deref(), Some("order {42} is being audited by ANN < now"));
     assert_eq!(key.to_string(), "order:42");
-    guard.release().await.unwrap();
 }
 
 static RUNS: AtomicU32 = AtomicU32::new(0);
@@ -71,26 +68,12 @@ async fn busy_is_skipped_in_four_return_types() {
     assert_eq!(RUNS.load(Ordering::Relaxed), 4);
     assert!(!held(&locks, "job").await);
 
-    let guard = probe(&locks, "job").acquire().await.unwrap();
+    let _guard = probe(&locks, "job").acquire().await.unwrap();
     skip_unit(&locks).await;
     assert_eq!(skip_option(&locks).await, None);
     skip_result(&locks).await.unwrap();
     assert!(skip_result_of_option(&locks).await.unwrap().is_none());
     assert_eq!(RUNS.load(Ordering::Relaxed), 4);
-    guard.release().await.unwrap();
-}
-
-#[test]
-fn busy_is_skipped_in_sync_functions() {
-    #[distributed_lock(key = "job", ttl = "30s", on_busy = skip, manager = locks)]
-    fn skipped(locks: &LockManager) -> Option<bool> {
-        Some(held_blocking(locks, "job"))
-    }
-    let locks = LockManager::isolated_memory();
-    assert_locked!(blocking, &locks, "job", skipped(&locks).unwrap());
-    let guard = probe(&locks, "job").acquire_blocking().unwrap();
-    assert_eq!(skipped(&locks), None);
-    guard.release_blocking().unwrap();
 }
 
 mod later {
@@ -153,37 +136,15 @@ impl Orders {
         self.seen.push("later");
         Ok(id.into() + 100)
     }
-
-    #[distributed_lock(
-        key = "order", ttl = "30s", on_busy = fallback(Orders::later_blocking),
-        manager = self.locks,
-    )]
-    fn audit_blocking(&self, id: u64) -> Result<u64, LockError> {
-        Ok(if held_blocking(&self.locks, "order") { id } else { 0 })
-    }
-
-    fn later_blocking(&self, id: u64) -> Result<u64, LockError> {
-        Ok(id + 100)
-    }
 }
 
 #[tokio::test]
 async fn busy_calls_another_method() {
     let mut orders = Orders { locks: LockManager::isolated_memory(), seen: Vec::new() };
     assert_eq!(orders.audit(1_u32).await.unwrap(), 1);
-    let guard = probe(&orders.locks, "order").acquire().await.unwrap();
+    let _guard = probe(&orders.locks, "order").acquire().await.unwrap();
     assert_eq!(orders.audit(1_u32).await.unwrap(), 101);
     assert_eq!(orders.seen, ["now", "later"]);
-    guard.release().await.unwrap();
-}
-
-#[test]
-fn busy_calls_another_sync_method() {
-    let orders = Orders { locks: LockManager::isolated_memory(), seen: Vec::new() };
-    assert_eq!(orders.audit_blocking(1).unwrap(), 1);
-    let guard = probe(&orders.locks, "order").acquire_blocking().unwrap();
-    assert_eq!(orders.audit_blocking(1).unwrap(), 101);
-    guard.release_blocking().unwrap();
 }
 
 #[derive(Debug, PartialEq)]

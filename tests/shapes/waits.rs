@@ -4,7 +4,6 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{LockError, LockGuard, LockManager, distributed_lock};
-use tokio::sync::oneshot;
 
 use crate::{OrderError, assert_locked, held, held_blocking, probe};
 
@@ -20,51 +19,21 @@ fn hold_blocking(locks: &LockManager, key: &str) -> LockGuard {
     probe(locks, key).name("holder").acquire_blocking().unwrap()
 }
 
-/// The holder of the lock while a call waited in vain, and how many waiters were before it.
-fn holder_and_rank<T>(result: Result<T, OrderError>) -> (String, u32) {
-    match result.map(drop) {
-        Err(OrderError::Lock(LockError::TimedOut { holder, rank, .. })) => {
-            (holder.owner.unwrap(), rank)
-        }
-        other => panic!("not timed out: {other:?}"),
-    }
-}
-
 #[tokio::test]
 async fn the_second_caller_waits_and_gets_it() {
     #[distributed_lock(key = "account:<id>", ttl = "30s", wait = "20s", manager = locks)]
-    async fn book(
-        locks: &LockManager,
-        id: u64,
-        inside: oneshot::Sender<()>,
-        end: oneshot::Receiver<()>,
-    ) -> Result<(bool, Instant, u64), OrderError> {
+    async fn book(locks: LockManager, id: u64) -> Result<(bool, Instant), OrderError> {
         let entered = Instant::now();
-        inside.send(()).map_err(|()| OrderError::Unknown)?;
-        end.await.map_err(|_| OrderError::Unknown)?;
-        Ok((held(locks, "account:42").await, entered, id))
+        Ok((held(&locks, &format!("account:{id}")).await, entered))
     }
     let locks = LockManager::isolated_memory();
-    let (first_in, first_is_in) = oneshot::channel();
-    let (second_in, mut second_is_in) = oneshot::channel();
-    let (end_first, first_ends) = oneshot::channel();
-    let (end_second, second_ends) = oneshot::channel();
-    let first = tokio::spawn({
-        let locks = locks.clone();
-        async move { book(&locks, 42, first_in, first_ends).await }
-    });
-    first_is_in.await.unwrap();
-    end_second.send(()).unwrap();
-    let second = tokio::spawn({
-        let locks = locks.clone();
-        async move { book(&locks, 42, second_in, second_ends).await }
-    });
-    tokio::time::timeout(SHORT, &mut second_is_in).await.expect_err("it has to wait");
+    let guard = hold(&locks, "account:42").await;
+    let mut waiting = tokio::spawn(book(locks.clone(), 42));
+    tokio::time::timeout(SHORT, &mut waiting).await.expect_err("it has to wait");
     let freed = Instant::now();
-    end_first.send(()).unwrap();
-    assert!(first.await.unwrap().unwrap().0);
-    let (held_inside, entered, id) = second.await.unwrap().unwrap();
-    assert!(entered >= freed && id == 42);
+    guard.release().await.unwrap();
+    let (held_inside, entered) = waiting.await.unwrap().unwrap();
+    assert!(entered >= freed);
     assert_locked!(&locks, "account:42", held_inside);
 }
 
@@ -77,10 +46,8 @@ fn the_second_caller_of_a_sync_function_waits_and_gets_it() {
     let locks = LockManager::isolated_memory();
     let guard = hold_blocking(&locks, "account:7");
     let (done, result) = mpsc::channel();
-    let waiting = {
-        let locks = locks.clone();
-        std::thread::spawn(move || done.send(book(&locks, 7)))
-    };
+    let other = locks.clone();
+    let waiting = std::thread::spawn(move || done.send(book(&other, 7)));
     result.recv_timeout(SHORT).expect_err("it has to wait");
     let freed = Instant::now();
     guard.release_blocking().unwrap();
@@ -91,52 +58,9 @@ fn the_second_caller_of_a_sync_function_waits_and_gets_it() {
 }
 
 #[tokio::test]
-async fn a_wait_that_runs_out_reports_the_holder_and_the_rank() {
-    #[distributed_lock(key = "account", ttl = "30s", wait = "80ms", manager = locks)]
-    async fn book(locks: &LockManager) -> Result<(), OrderError> {
-        unreachable!("somebody else has it")
-    }
-    let locks = LockManager::builder().label("desk").isolated_memory();
-    let guard = hold(&locks, "account").await;
-    let start = Instant::now();
-    assert_eq!(holder_and_rank(book(&locks).await), ("desk:holder".to_owned(), 0));
-    assert!(start.elapsed() >= Duration::from_millis(80), "{:?}", start.elapsed());
-    guard.release().await.unwrap();
-    assert!(!held(&locks, "account").await);
-    // Another one in the queue counts.
-    let locks = LockManager::isolated_memory();
-    let guard = hold(&locks, "account").await;
-    let mut first = Box::pin(probe(&locks, "account").wait_forever().acquire());
-    assert!(futures::poll!(&mut first).is_pending());
-    assert_eq!(holder_and_rank(book(&locks).await).1, 1);
-    let (first, released) = tokio::join!(first, guard.release());
-    released.unwrap();
-    first.unwrap().release().await.unwrap();
-    assert!(!held(&locks, "account").await);
-}
-
-#[test]
-fn a_wait_of_a_sync_function_runs_out_too() {
-    #[distributed_lock(key = "account", ttl = "30s", wait = SHORT, manager = locks)]
-    fn book(locks: &LockManager) -> Result<(), OrderError> {
-        unreachable!("somebody else has it")
-    }
-    let locks = LockManager::builder().label("desk").isolated_memory();
-    let guard = hold_blocking(&locks, "account");
-    let start = Instant::now();
-    assert_eq!(holder_and_rank(book(&locks)), ("desk:holder".to_owned(), 0));
-    assert!(start.elapsed() >= SHORT, "{:?}", start.elapsed());
-    guard.release_blocking().unwrap();
-    assert!(!held_blocking(&locks, "account"));
-}
-
-#[tokio::test]
 async fn a_wait_that_runs_out_shows_the_message() {
     #[distributed_lock(
-        key = "account",
-        wait = SHORT,
-        message = "account <id> is booked",
-        manager = locks
+        key = "account", wait = SHORT, message = "account <id> is booked", manager = locks,
     )]
     async fn book(locks: &LockManager, id: u64) -> Result<(), LockError> {
         unreachable!("somebody else has it")
@@ -186,10 +110,8 @@ async fn a_fallback_comes_after_the_wait() {
     }
     impl Desk {
         #[distributed_lock(
-            key = "account:<id>",
-            wait = self.patience,
-            on_busy = fallback(Self::later),
-            manager = self.locks
+            key = "account:<id>", wait = self.patience, on_busy = fallback(Self::later),
+            manager = self.locks,
         )]
         async fn book(&self, id: u64) -> Result<&'static str, OrderError> {
             Ok("booked")
@@ -210,26 +132,23 @@ async fn a_fallback_comes_after_the_wait() {
 }
 
 #[test]
-fn a_sync_fallback_comes_after_the_wait() {
+fn a_sync_fallback_comes_after_the_wait_and_goes_with_a_guard_and_a_fence() {
     #[distributed_lock(
-        key = "account",
-        wait = SHORT,
-        on_busy = fallback(later),
-        manager = locks,
-        guard = lock,
-        fence = fence
+        key = "account:<id>", wait = SHORT, on_busy = fallback(later), manager = locks,
+        guard = lock, fence = fence,
     )]
-    fn book(locks: &LockManager) -> Result<bool, OrderError> {
-        Ok(lock.is_held() && u64::from(fence) > 0)
+    fn book(locks: &LockManager, id: String) -> Result<String, OrderError> {
+        Ok(format!("{id} {}", lock.is_held() && lock.fence() == Some(fence)))
     }
-    fn later(_: &LockManager) -> Result<bool, OrderError> {
-        Ok(false)
+    fn later(_: &LockManager, id: String) -> Result<String, OrderError> {
+        Ok(format!("{id} later"))
     }
     let locks = LockManager::isolated_memory();
-    let guard = hold_blocking(&locks, "account");
-    assert!(!book(&locks).unwrap());
+    let (guard, start) = (hold_blocking(&locks, "account:7"), Instant::now());
+    assert_eq!(book(&locks, "7".to_owned()).unwrap(), "7 later");
+    assert!(start.elapsed() >= SHORT, "{:?}", start.elapsed());
     guard.release_blocking().unwrap();
-    assert!(book(&locks).unwrap());
+    assert_eq!(book(&locks, "7".to_owned()).unwrap(), "7 true");
 }
 
 #[tokio::test]
