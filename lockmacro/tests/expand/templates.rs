@@ -3,6 +3,7 @@
 use quote::quote;
 use syn::{Expr, parse_quote};
 
+use super::words::errors_of;
 use crate::expand::attribute;
 
 /// The key that a template becomes, or the error.
@@ -17,26 +18,14 @@ fn key(template: &str) -> Result<String, String> {
         ) {
         }
     );
-    let expanded = attribute(quote!(key = #template, ttl = "300s"), item);
-    let mut file: syn::File = syn::parse2(expanded).unwrap();
-    if let Some(syn::Item::Macro(error)) = file.items.get(1) {
-        let message: syn::LitStr = error.mac.parse_body().unwrap();
-        return Err(message.value());
+    let arguments = quote!(key = #template);
+    if let Some(error) = errors_of(arguments.clone(), item.clone()).into_iter().next() {
+        return Err(error);
     }
-    let syn::Item::Fn(function) = file.items.remove(0) else { panic!("no function") };
-    struct Key(Option<Expr>);
-    impl<'ast> syn::visit::Visit<'ast> for Key {
-        fn visit_expr_call(&mut self, call: &'ast syn::ExprCall) {
-            let func = &call.func;
-            if quote!(#func).to_string() == ":: lockmacro_runtime :: Lock :: new" {
-                self.0 = call.args.first().cloned();
-            }
-            syn::visit::visit_expr_call(self, call);
-        }
-    }
-    let mut key = Key(None);
-    syn::visit::Visit::visit_item_fn(&mut key, &function);
-    let key = key.0.unwrap();
+    let expanded = attribute(arguments, item).to_string();
+    let (_, rest) = expanded.split_once(":: Lock :: new (").unwrap();
+    let (key, _) = rest.split_once(") . name (").unwrap();
+    let key: Expr = syn::parse_str(key).unwrap();
     Ok(quote!(#key).to_string())
 }
 
@@ -135,36 +124,13 @@ fn placeholders_that_are_none_are_named_with_their_column() {
     is_refused("a:<id", "the `<` in column 3 is never closed");
     is_refused("a:<>", "`<>` in column 3 is empty");
     is_refused("a:< >", "`< >` in column 3 is empty");
-    for none in [
-        "<f()>",
-        "<f(7)>",
-        "<f(id, id + 1)>",
-        "<f(id)(id)>",
-        "<T::name()>",
-        "<T::<u8>>",
-        "<&id>",
-        "<*id>",
-        "<5>",
-        "<id + 1>",
-        "<id:>5>",
-        "<id:?>",
-        "<id?>",
-        "<id.await>",
-        "<{id}>",
-        "<id!()>",
-        "<(id)>",
-        "<id as u8>",
-        "<\"id\">",
-        "<a b>",
-        "<'a>",
-        "<№>",
-        "<id /* > */>",
-        "<id)>",
-        "<f(id>",
-        "<id\"x\">",
-        "<id'x'>",
-        "<id as Vec<u8>>",
-    ] {
+    let none = r#"
+        <f()> | <f(7)> | <f(id, id + 1)> | <f(id)(id)> | <T::name()> | <T::<u8>> | <&id> |
+        <*id> | <5> | <id + 1> | <id:>5> | <id:?> | <id?> | <id.await> | <{id}> | <id!()> |
+        <(id)> | <id as u8> | <"id"> | <a b> | <'a> | <№> | <id /* > */> | <id)> | <f(id> |
+        <id"x"> | <id'x'> | <id as Vec<u8>>
+    "#;
+    for none in none.split('|').map(str::trim) {
         is_refused(none, "in column 1 is no name, field, index or call");
     }
     is_refused("<id.f(\">", "is no name");
