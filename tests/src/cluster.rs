@@ -48,22 +48,10 @@ impl Cluster {
         let buses: Vec<_> = (0..primaries * (1 + replicas)).map(|_| Port::any()).collect();
         let servers = buses.iter().enumerate().map(|(nth, bus)| {
             let (bus, more) = (bus.number().to_string(), more(nth));
-            let mut arguments = vec![
-                "--cluster-enabled",
-                "yes",
-                "--cluster-port",
-                &bus,
-                "--cluster-node-timeout",
-                "1000",
-                "--cluster-require-full-coverage",
-                "no",
-                "--cluster-replica-validity-factor",
-                "0",
-                "--cluster-allow-replica-migration",
-                "no",
-                "--repl-diskless-sync-delay",
-                "0",
-            ];
+            let arguments = "--cluster-enabled yes --cluster-node-timeout 1000 \
+                --cluster-require-full-coverage no --cluster-replica-validity-factor 0 \
+                --cluster-allow-replica-migration no --cluster-port";
+            let mut arguments: Vec<_> = arguments.split_whitespace().chain([&*bus]).collect();
             arguments.extend(more.iter().map(String::as_str));
             Server::with(&arguments)
         });
