@@ -28,18 +28,18 @@ fn exported(root: &Path) -> BTreeSet<String> {
     for path in ["lib.rs", "defer/mod.rs", "inspect.rs", "value/fence/mod.rs"] {
         let file = syn::parse_file(&read(&root.join(path))).expect("Rust");
         for item in file.items {
-            match item {
-                Item::Use(item) if is_public(&item.vis) => gather(&item.tree, &mut names),
-                Item::Fn(item) if is_public(&item.vis) => {
-                    names.insert(item.sig.ident.to_string());
+            let (visibility, name) = match &item {
+                Item::Use(item) if is_public(&item.vis) => {
+                    gather(&item.tree, &mut names);
+                    continue;
                 }
-                Item::Struct(item) if is_public(&item.vis) => {
-                    names.insert(item.ident.to_string());
-                }
-                Item::Const(item) if is_public(&item.vis) => {
-                    names.insert(item.ident.to_string());
-                }
-                _ => {}
+                Item::Fn(item) => (&item.vis, &item.sig.ident),
+                Item::Struct(item) => (&item.vis, &item.ident),
+                Item::Const(item) => (&item.vis, &item.ident),
+                _ => continue,
+            };
+            if is_public(visibility) {
+                names.insert(name.to_string());
             }
         }
     }
@@ -50,12 +50,8 @@ fn gather(tree: &UseTree, names: &mut BTreeSet<String>) {
     match tree {
         UseTree::Path(path) => gather(&path.tree, names),
         UseTree::Group(group) => group.items.iter().for_each(|tree| gather(tree, names)),
-        UseTree::Name(name) => {
-            names.insert(name.ident.to_string());
-        }
-        UseTree::Rename(name) => {
-            names.insert(name.ident.to_string());
-        }
+        UseTree::Name(name) => drop(names.insert(name.ident.to_string())),
+        UseTree::Rename(name) => drop(names.insert(name.ident.to_string())),
         UseTree::Glob(_) => {}
     }
 }
