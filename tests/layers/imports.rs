@@ -99,6 +99,20 @@ pub fn is_test(attributes: &[Attribute]) -> bool {
     })
 }
 
+/// The attributes of an item of a kind that may be built for tests only.
+pub fn attributes(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Const(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Mod(item) => &item.attrs,
+        Item::Static(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
 struct Found<'a> {
     module: &'a [String],
     /// The inline modules around the code that is read.
@@ -223,16 +237,7 @@ impl<'a> Found<'a> {
 
 impl<'ast> Visit<'ast> for Found<'_> {
     fn visit_item(&mut self, item: &'ast Item) {
-        let attributes = match item {
-            Item::Mod(item) => &item.attrs,
-            Item::Fn(item) => &item.attrs,
-            Item::Impl(item) => &item.attrs,
-            Item::Use(item) => &item.attrs,
-            Item::Const(item) => &item.attrs,
-            Item::Struct(item) => &item.attrs,
-            _ => return visit::visit_item(self, item),
-        };
-        if is_test(attributes) {
+        if is_test(attributes(item)) {
             return;
         }
         match item {

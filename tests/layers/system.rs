@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use syn::visit::{self, Visit};
-use syn::{Attribute, Item, UseTree};
+use syn::{Item, UseTree};
 
-use crate::imports::is_test;
+use crate::imports::{attributes, is_test};
 
 /// The paths that a file uses, written out: `std::time::SystemTime::now`. Paths within a macro's
 /// arguments are not read, and the code of tests is not either.
@@ -51,19 +51,6 @@ impl Uses {
             UseTree::Glob(_) => (path.join("::"), path.to_vec()),
         };
         self.names.insert(own, path);
-    }
-}
-
-fn attributes(item: &Item) -> &[Attribute] {
-    match item {
-        Item::Const(item) => &item.attrs,
-        Item::Fn(item) => &item.attrs,
-        Item::Impl(item) => &item.attrs,
-        Item::Mod(item) => &item.attrs,
-        Item::Static(item) => &item.attrs,
-        Item::Struct(item) => &item.attrs,
-        Item::Use(item) => &item.attrs,
-        _ => &[],
     }
 }
 
