@@ -13,6 +13,12 @@ fn rights(start: &str) -> Vec<String> {
     words.filter(|word| word.starts_with(['+', '~', '&'])).map(str::to_owned).collect()
 }
 
+/// The words that give a user the page's rights for locks and for looking.
+fn grant() -> Vec<String> {
+    let user = ["ACL", "SETUSER", "shop", "reset", "on", ">password"].map(str::to_owned);
+    [&user[..], &rights("ACL SETUSER shop"), &rights("Inspection needs")].concat()
+}
+
 async fn look(server: &Server) -> Result<(), LockError> {
     let locks = LockManager::connect(&server.url_as("shop", "password")).await?;
     let held = hold(&locks, "order:1").await;
@@ -29,15 +35,13 @@ async fn look(server: &Server) -> Result<(), LockError> {
 async fn the_rights_that_the_page_names_are_enough_and_each_is_needed() {
     let server = Server::start();
     let mut admin = server.admin();
-    let more = rights("Inspection needs");
-    let mut words = vec!["ACL", "SETUSER", "shop", "reset", "on", ">password"];
-    let locks = rights("ACL SETUSER shop");
-    words.extend(locks.iter().chain(&more).map(String::as_str));
+    let grant = grant();
+    let words: Vec<_> = grant.iter().map(String::as_str).collect();
     admin.ask::<()>(&words);
     look(&server).await.expect("enough");
     let denied: Vec<redis::Value> = admin.ask(&["ACL", "LOG"]);
     assert_eq!(denied, [], "something was denied");
-    for right in more.iter().filter(|right| right.starts_with('+')) {
+    for right in rights("Inspection needs").iter().filter(|right| right.starts_with('+')) {
         admin.ask::<()>(&["FLUSHALL"]);
         admin.ask::<()>(&words);
         admin.ask::<()>(&["ACL", "SETUSER", "shop", &right.replace('+', "-")]);
@@ -52,11 +56,7 @@ async fn the_rights_that_the_page_names_are_enough_and_each_is_needed() {
 async fn the_tool_names_the_right_that_its_user_lacks() {
     let server = Server::start();
     let mut admin = server.admin();
-    let more = rights("Inspection needs");
-    let mut words = vec!["ACL", "SETUSER", "shop", "reset", "on", ">password"];
-    let locks = rights("ACL SETUSER shop");
-    words.extend(locks.iter().chain(&more).map(String::as_str));
-    admin.ask::<()>(&words);
+    admin.ask::<()>(&grant().iter().map(String::as_str).collect::<Vec<_>>());
     let _held = hold(&manager(&server, "desk").await, "order:1").await;
     let url = server.url_as("shop", "password");
     for (right, command) in [
@@ -80,10 +80,7 @@ async fn keys_that_a_user_may_not_see_are_no_free_locks() {
     let server = Server::start();
     let mut admin = server.admin();
     admin.ask::<()>(&["SET", "report:1", &format!("desk/{:032x}", 1), "PX", "60000"]);
-    let rights = [rights("ACL SETUSER shop"), rights("Inspection needs")].concat();
-    let mut words = vec!["ACL", "SETUSER", "shop", "reset", "on", ">password"];
-    words.extend(rights.iter().map(String::as_str));
-    admin.ask::<()>(&words);
+    admin.ask::<()>(&grant().iter().map(String::as_str).collect::<Vec<_>>());
     let url = server.url_as("shop", "password");
     let said = tool_at(&url, &["locks"]).await;
     assert_eq!(said.code, Some(1), "{said:?}");

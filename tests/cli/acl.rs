@@ -20,9 +20,8 @@ async fn printed(words: &[&str]) -> String {
     said.out
 }
 
-/// Makes a user of exactly this line.
+/// Makes a user of exactly this line, of which nothing is left of before.
 fn grant(admin: &mut Admin, line: &str) {
-    // Nothing is left of an earlier one.
     admin.ask::<()>(&["ACL", "SETUSER", "shop", "reset"]);
     admin.ask::<()>(&line.split_whitespace().collect::<Vec<_>>());
     admin.ask::<()>(&["ACL", "LOG", "RESET"]);
@@ -42,14 +41,20 @@ async fn plain(locks: &LockManager, key: &str) -> Result<(), LockError> {
     guard.release().await
 }
 
-async fn all_that_wait(locks: &LockManager, key: &str) -> Result<(), LockError> {
+async fn all_that_wait_in_one_slot(locks: &LockManager, key: &str) -> Result<(), LockError> {
     plain(locks, key).await?;
     let lock = || Lock::new(key).ttl(LONG_TTL).wait(LONG_TTL).manager(locks);
-    let (guard, _) = lock().acquire_fenced().await?;
+    let guard = lock().acquire().await?;
     // Another process waits, and one gives up.
     let gone = tokio::time::timeout(Duration::from_millis(50), lock().acquire()).await;
     assert!(gone.is_err(), "it is held");
-    guard.release().await?;
+    guard.release().await
+}
+
+async fn all_that_wait(locks: &LockManager, key: &str) -> Result<(), LockError> {
+    all_that_wait_in_one_slot(locks, key).await?;
+    let fenced = Lock::new(key).ttl(LONG_TTL).wait(LONG_TTL).manager(locks);
+    fenced.acquire_fenced().await?.0.release().await?;
     let more = format!("{key}:more");
     let both = Lock::many([key, &*more]).ttl(LONG_TTL).wait(LONG_TTL);
     both.manager(locks).acquire().await?.release().await
@@ -105,9 +110,9 @@ async fn a_user_made_of_the_line_can_lock_every_kind_of_key_and_leaves_nothing()
         locks.shutdown(IN_TIME).await.expect("all are released");
         nothing_was_denied(&mut admin, &line);
         // Nothing else is the user's.
-        let error = LockManager::connect(&url).await.expect("let in");
-        let error =
-            Lock::new("invoice:1").manager(&error).acquire().await.expect_err("not its own");
+        let locks = LockManager::connect(&url).await.expect("let in");
+        let foreign = Lock::new("invoice:1").manager(&locks);
+        let error = foreign.acquire().await.expect_err("not its own");
         assert!(matches!(error, LockError::AccessDenied { .. }), "{error:?}");
     }
 }
@@ -154,10 +159,9 @@ async fn a_waiter_with_the_rights_of_the_line_gets_a_push_and_does_not_poll() {
         let guard = hold(&locks, key).await;
         let waiting = Lock::new(key).ttl(LONG_TTL).wait(LONG_TTL).manager(&other);
         let waiting = tokio::spawn(async move { waiting.acquire().await });
-        let side = format!("*:*{}*", key.replace(['{', '}'], "?"));
+        let queue = format!("lm1:?q:*{}*", key.replace(['{', '}'], "?"));
         eventually("it is in the queue", IN_TIME, || {
-            let keys: Vec<String> = admin.ask(&["KEYS", &format!("lm1:?q{}", &side[1..])]);
-            std::future::ready(!keys.is_empty())
+            std::future::ready(!admin.ask::<Vec<String>>(&["KEYS", &queue]).is_empty())
         })
         .await;
         guard.release().await.expect("held");
@@ -204,15 +208,6 @@ async fn a_user_made_of_the_line_can_lock_on_a_cluster() {
     }
     all_that_is_deferred(&locks).await.expect("enough");
     nothing_was_denied(&mut admin, &line);
-}
-
-async fn all_that_wait_in_one_slot(locks: &LockManager, key: &str) -> Result<(), LockError> {
-    plain(locks, key).await?;
-    let lock = || Lock::new(key).ttl(LONG_TTL).wait(LONG_TTL).manager(locks);
-    let guard = lock().acquire().await?;
-    let gone = tokio::time::timeout(Duration::from_millis(50), lock().acquire()).await;
-    assert!(gone.is_err(), "it is held");
-    guard.release().await
 }
 
 #[tokio::test]

@@ -51,7 +51,11 @@ fn command(url: &str, words: &[&str]) -> Command {
 }
 
 async fn tool_at(url: &str, words: &[&str]) -> Said {
-    let output = in_time(command(url, words).output()).await.expect("it runs");
+    said(command(url, words)).await
+}
+
+async fn said(mut command: Command) -> Said {
+    let output = in_time(command.output()).await.expect("it runs");
     let text = |bytes| String::from_utf8(bytes).expect("text");
     let said =
         Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) };

@@ -107,9 +107,8 @@ pub async fn at_a_terminal(server: &Server, words: &[&str], typed: &str) -> Said
     let mut command = command(&server.url(), words);
     let mut terminal = File::from(terminal);
     terminal.write_all(typed.as_bytes()).expect("typed");
-    let output = in_time(command.stdin(input).output()).await.expect("it runs");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    command.stdin(input);
+    said(command).await
 }
 
 #[tokio::test]
