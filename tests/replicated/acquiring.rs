@@ -87,11 +87,7 @@ async fn a_lock_that_is_handed_off_is_acknowledged_before_its_body_starts() {
     let (holder, waiter) = (plain(&servers[0]).await, patient(&servers[0], 1, FAILOVER).await);
     let guard = lock(&holder).acquire().await.expect("free");
     let next = tokio::spawn(lock(&waiter).wait(FAILOVER_TTL).acquire());
-    let mut admin = servers[0].admin();
-    eventually("it is in the queue", FAILOVER, || {
-        std::future::ready(admin.ask::<usize>(&["ZCARD", "lm1:wq:{order:42}"]) == 1)
-    })
-    .await;
+    are_queued(&servers[0], 1).await;
     servers[1].pause();
     guard.release().await.expect("held");
     queue_reaches(&servers[0], 1).await;
@@ -109,17 +105,10 @@ async fn a_waiter_learns_of_too_few_replicas_and_the_next_one_gets_its_turn() {
     let (holder, waiter) = (plain(&servers[0]).await, patient(&servers[0], 2, ms(1_000)).await);
     let guard = lock(&holder).acquire().await.expect("free");
     let short_of = tokio::spawn(lock(&waiter).wait(FAILOVER_TTL).acquire());
-    let mut admin = servers[0].admin();
-    eventually("it is in the queue", FAILOVER, || {
-        std::future::ready(admin.ask::<usize>(&["ZCARD", "lm1:wq:{order:42}"]) == 1)
-    })
-    .await;
+    are_queued(&servers[0], 1).await;
     let other = plain(&servers[0]).await;
     let next = tokio::spawn(lock(&other).wait(FAILOVER_TTL).acquire());
-    eventually("both are in the queue", FAILOVER, || {
-        std::future::ready(admin.ask::<usize>(&["ZCARD", "lm1:wq:{order:42}"]) == 2)
-    })
-    .await;
+    are_queued(&servers[0], 2).await;
     guard.release().await.expect("held");
     assert_eq!(short(in_time(short_of).await.expect("no panic")), (1, 2));
     let next = in_time(next).await.expect("no panic").expect("served");

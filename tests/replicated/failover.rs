@@ -47,21 +47,14 @@ async fn without_it_a_failover_grants_a_lock_twice() {
 }
 
 #[tokio::test]
-async fn a_promoted_replica_that_has_acknowledged_does_not_grant_again() {
-    let mut servers = with_one_cut_off().await;
-    let locks = manager(&servers[0], 1).await;
-    let guard = lock(&locks).acquire().await.expect("free");
-    assert!(!is_granted_again(&mut servers, 1).await);
-    assert_eq!(guard.check(), Ok(()));
-}
-
-#[tokio::test]
-async fn a_promoted_replica_that_lacks_the_acknowledgement_grants_again() {
-    let mut servers = with_one_cut_off().await;
-    let locks = manager(&servers[0], 1).await;
-    let guard = lock(&locks).acquire().await.expect("the other one has acknowledged");
-    assert!(is_granted_again(&mut servers, 2).await);
-    assert_eq!(guard.check(), Ok(()), "two hold it now");
+async fn a_promoted_replica_grants_again_if_it_has_not_acknowledged() {
+    for (promoted, grants) in [(1, false), (2, true)] {
+        let mut servers = with_one_cut_off().await;
+        let locks = manager(&servers[0], 1).await;
+        let guard = lock(&locks).acquire().await.expect("the first has acknowledged");
+        assert_eq!(is_granted_again(&mut servers, promoted).await, grants, "replica {promoted}");
+        assert_eq!(guard.check(), Ok(()), "then two hold it");
+    }
 }
 
 #[tokio::test]

@@ -19,11 +19,7 @@ async fn a_late_release_of_a_lock_that_too_few_replicas_had_ends_no_later_lock()
 
     let guard = lock(&holder).acquire().await.expect("free");
     let first = tokio::spawn(lock(&manager).wait(FAILOVER_TTL).acquire());
-    let mut admin = servers[0].admin();
-    eventually("it is in the queue", FAILOVER, || {
-        std::future::ready(admin.ask::<usize>(&["ZCARD", "lm1:wq:{order:42}"]) == 1)
-    })
-    .await;
+    are_queued(&servers[0], 1).await;
     servers[1].pause();
     // The limit of an exclusive request is 1, and a release has none.
     let releases = |call: &Call<'_>| call.names(KEY) && call.names("5000") && !call.names("1");

@@ -14,7 +14,7 @@ use std::time::Duration;
 use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::times::{CONFIRM_WINDOW, FAILOVER, FAILOVER_TTL, ms};
-use lockmacro_tests::{Call, Server, eventually};
+use lockmacro_tests::{Call, Server, eventually, is_fence, queue_of};
 
 const KEY: &str = "order:42";
 
@@ -50,11 +50,20 @@ async fn queue_reaches(primary: &Server, count: usize) {
     .await;
 }
 
+/// Waits until this many processes are in the queue for the key.
+async fn are_queued(primary: &Server, count: usize) {
+    let mut admin = primary.admin();
+    eventually(&format!("{count} in the queue"), FAILOVER, || {
+        std::future::ready(admin.ask::<usize>(&["ZCARD", &queue_of(KEY)]) == count)
+    })
+    .await;
+}
+
 /// Waits until nothing is left but what fences need.
 async fn keeps_nothing(primary: &Server) {
     let mut admin = primary.admin();
     eventually("nothing is left behind", FAILOVER, || {
-        std::future::ready(admin.keys().iter().all(|key| key.starts_with("lm1:wf:")))
+        std::future::ready(admin.keys().iter().all(|key| is_fence(key)))
     })
     .await;
 }

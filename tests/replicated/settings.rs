@@ -7,14 +7,10 @@ use crate::*;
 const ACCESS: &str = include_str!("../../docs/access.md");
 
 async fn refused(builder: lockmacro_runtime::LockManagerBuilder, url: &str) -> String {
-    match builder.connect(url).await {
-        Err(
-            error @ LockError::InvalidSetting {
-                setting: "replicated" | "replicated_timeout", ..
-            },
-        ) => error.to_string(),
-        other => panic!("{url}: {other:?}"),
-    }
+    let error = builder.connect(url).await.expect_err(url);
+    let LockError::InvalidSetting { setting, .. } = &error else { panic!("{url}: {error:?}") };
+    assert!(["replicated", "replicated_timeout"].contains(setting), "{url}: {error:?}");
+    error.to_string()
 }
 
 #[tokio::test]
@@ -48,21 +44,15 @@ async fn the_url_goes_before_the_builder_and_neither_costs_a_plain_lock_anything
     lock(&manager).acquire().await.expect("one is enough").release().await.expect("held");
 
     let (mut admin, manager) = (servers[0].admin(), plain(&servers[0]).await);
-    let calls = |admin: &mut lockmacro_tests::Admin, name: &str| {
-        admin.calls().iter().find(|(call, _)| call == name).map_or(0, |(_, count)| *count)
-    };
     admin.forget_calls();
     lock(&manager).acquire().await.expect("free").release().await.expect("held");
-    let counts = ["set", "evalsha", "wait"].map(|name| calls(&mut admin, name));
-    assert_eq!(counts, [1, 1, 0]);
+    assert_eq!(["set", "evalsha", "wait"].map(|name| admin.count(name)), [1, 1, 0]);
     let manager = LockManager::connect(&url).await.expect("there");
     admin.forget_calls();
-    lock(&manager).acquire().await.expect("free").release().await.expect("held");
-    let counts = ["set", "eval", "evalsha", "wait"].map(|name| calls(&mut admin, name));
-    assert_eq!(counts, [1, 1, 1, 1]);
-    lock(&manager).acquire().await.expect("free").release().await.expect("held");
-    let counts = ["set", "eval", "evalsha", "wait"].map(|name| calls(&mut admin, name));
-    assert_eq!(counts, [2, 1, 3, 2]);
+    for counts in [[1, 1, 1, 1], [2, 1, 3, 2]] {
+        lock(&manager).acquire().await.expect("free").release().await.expect("held");
+        assert_eq!(["set", "eval", "evalsha", "wait"].map(|name| admin.count(name)), counts);
+    }
 }
 
 #[tokio::test]

@@ -176,12 +176,7 @@ async fn failover(replicated: bool) -> Arc<Load> {
     }
     load.over.store(true, SeqCst);
     load.long.store(false, SeqCst);
-    let everybody = async {
-        while let Some(worker) = workers.join_next().await {
-            worker.expect("no panic");
-        }
-    };
-    timeout(FAILOVER * 3, everybody).await.expect("everybody is served");
+    timeout(FAILOVER * 3, workers.join_all()).await.expect("everybody is served");
     for key in admin.keys() {
         // A lock that was released on the earlier server may be here until its end.
         assert_ne!(admin.ask::<i64>(&["PTTL", &key]), -1, "{key} stays");
