@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder};
 use lockmacro_tests::times::TEST_TIMEOUT;
-use lockmacro_tests::{Admin, Cluster, Server, in_time};
+use lockmacro_tests::{Admin, Cluster, Server, eventually, in_time};
 
 const TTL: Duration = Duration::from_millis(2_500);
 
@@ -70,9 +70,11 @@ async fn no_lock_is_lost_while_its_password_changes_again_and_again() {
         let waiting = tokio::spawn(lock("order:0").wait(TEST_TIMEOUT * 3).acquire());
         for round in 0..4 {
             let next = format!("password {round}");
+            let asked = safe.asked.load(SeqCst);
             rotate(&mut admin, &next);
-            // The program learns of it a little later: some logins are refused meanwhile.
-            tokio::time::sleep(Duration::from_millis(150)).await;
+            // The program learns of it a little later.
+            let is_refused = || std::future::ready(safe.asked.load(SeqCst) > asked);
+            eventually("a login is refused meanwhile", TEST_TIMEOUT, is_refused).await;
             safe.put(&next);
             tokio::time::sleep(TTL / 2).await;
             for guard in &guards {
