@@ -139,43 +139,33 @@ async fn a_primary_that_hangs_is_left_for_its_replica() {
     cluster.server(1).resume();
 }
 
-/// Nobody asks for anything here but the manager by itself.
+/// Also where nobody asks for anything but the manager by itself.
 #[tokio::test]
-async fn a_lease_that_a_failover_forgot_is_reported_as_lost() {
-    let mut cluster = Cluster::start(3, 1).await;
-    let manager = manager(&cluster).await;
-    let key = &a_key_on_each(&cluster, 2)[1];
-    let guard = lock(&manager, key).acquire().await.expect("free");
-    has_looked(&cluster).await;
-    cluster.server(4).admin().ask::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
-    eventually("it has taken over", FAILOVER, || std::future::ready(cluster.owner(key) == 4)).await;
-    cluster.admin(4).ask::<()>(&["DEL", key]);
-    cluster.server_mut(1).kill();
-    let lost = tokio::time::timeout(FAILOVER, guard.lost()).await.expect("reported in time");
-    assert_eq!(lost.cause(), LossCause::Taken);
-}
-
-#[tokio::test]
-async fn a_lease_that_a_failover_forgot_is_lost_and_never_taken_again() {
-    let mut cluster = Cluster::start(3, 1).await;
-    let manager = manager(&cluster).await;
-    let key = &a_key_on_each(&cluster, 2)[1];
-    let guard = lock(&manager, key).acquire().await.expect("free");
-    // The replica has not seen it.
-    cluster.server(4).admin().ask::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
-    eventually("it has taken over", FAILOVER, || std::future::ready(cluster.owner(key) == 4)).await;
-    cluster.server_mut(1).kill();
-    cluster.admin(4).ask::<()>(&["DEL", key]);
-    let start = Instant::now();
-    loop {
-        match guard.extend(FAILOVER_TTL).await {
-            Err(LockError::Unavailable { .. }) if start.elapsed() < FAILOVER => {}
-            Err(LockError::Lost(lost)) => {
-                assert_eq!(lost.cause(), LossCause::Taken);
-                break;
-            }
-            other => panic!("{other:?}"),
+async fn a_lease_that_a_failover_forgot_is_reported_as_lost_and_never_taken_again() {
+    for extends in [false, true] {
+        let mut cluster = Cluster::start(3, 1).await;
+        let manager = manager(&cluster).await;
+        let key = &a_key_on_each(&cluster, 2)[1];
+        let guard = lock(&manager, key).acquire().await.expect("free");
+        if !extends {
+            has_looked(&cluster).await;
         }
+        cluster.server(4).admin().ask::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
+        let has_taken_over = || std::future::ready(cluster.owner(key) == 4);
+        eventually("it has taken over", FAILOVER, has_taken_over).await;
+        // The replica has not seen it.
+        cluster.admin(4).ask::<()>(&["DEL", key]);
+        cluster.server_mut(1).kill();
+        let start = Instant::now();
+        while extends {
+            match guard.extend(FAILOVER_TTL).await {
+                Err(LockError::Unavailable { .. }) if start.elapsed() < FAILOVER => {}
+                Err(LockError::Lost(_)) => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        let lost = tokio::time::timeout(FAILOVER, guard.lost()).await.expect("reported in time");
+        assert_eq!(lost.cause(), LossCause::Taken);
+        assert_eq!(cluster.admin(4).get(key), None);
     }
-    assert_eq!(cluster.admin(4).get(key), None);
 }

@@ -3,15 +3,14 @@
 use std::io::Write;
 use std::net::TcpStream;
 
+use futures::future::join_all;
 use lockmacro_runtime::{Lock, LockError};
 use lockmacro_tests::{Cluster, eventually};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use crate::rush::Rush;
+use crate::waits::Waiters;
 use crate::{
-    FAILOVER, FAILOVER_TTL, Locked, a_key_on_each, keeps_nothing_of, lock, manager, ms, queue_of,
+    FAILOVER_TTL, Locked, a_key_on_each, keeps_nothing_of, lock, manager, ms, queue_of,
     queue_reaches,
 };
 
@@ -45,22 +44,10 @@ async fn waiters_follow_a_slot_and_are_served_in_order() {
     const WAITERS: usize = 6;
     let cluster = Cluster::start(2, 0).await;
     let holder = manager(&cluster).await;
-    let mut managers = Vec::new();
-    for _ in 0..WAITERS {
-        managers.push(manager(&cluster).await);
-    }
+    let managers = join_all((0..WAITERS).map(|_| manager(&cluster))).await;
     let key = &a_key_on_each(&cluster, 1)[0];
     let guard = lock(&holder, key).acquire_fenced().await.expect("free").0;
-    let (said, mut heard) = mpsc::unbounded_channel();
-    let mut tasks = JoinSet::new();
-    for (nth, manager) in managers.iter().enumerate() {
-        let said = said.clone();
-        tasks.spawn(lock(manager, key).wait(FAILOVER_TTL).run(async move {
-            said.send(nth).expect("the test listens");
-            Locked::Ok(())
-        }));
-        queue_reaches(&cluster, key, nth + 1).await;
-    }
+    let waiters = Waiters::queue_up(&cluster, key, &managers).await;
     let moving = cluster.begin_to_move(key, 1);
     moving.carry_keys();
     moving.end();
@@ -70,12 +57,7 @@ async fn waiters_follow_a_slot_and_are_served_in_order() {
     let mut admin = cluster.admin(1);
     assert_eq!(admin.ask::<usize>(&["ZCARD", &queue_of(key)]), WAITERS);
     guard.release().await.expect("still held");
-    for nth in 0..WAITERS {
-        assert_eq!(timeout(FAILOVER, heard.recv()).await, Ok(Some(nth)));
-    }
-    while let Some(ended) = tasks.join_next().await {
-        ended.expect("no panic").expect("served");
-    }
+    waiters.are_served_in_order().await;
     keeps_nothing_of(&cluster, key).await;
     assert_eq!(listeners(&cluster, 0, key), 0);
 }

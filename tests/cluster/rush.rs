@@ -73,11 +73,10 @@ impl Rush {
         .await;
     }
 
-    pub(crate) async fn ends(mut self) {
+    /// Ends when all bodies have; panics where two of them were there at once.
+    pub(crate) async fn ends(self) {
         self.over.store(true, Ordering::SeqCst);
-        while let Some(ended) = self.tasks.join_next().await {
-            ended.expect("no two bodies");
-        }
+        self.tasks.join_all().await;
     }
 }
 

@@ -3,14 +3,47 @@
 use std::pin::pin;
 use std::time::Instant;
 
-use lockmacro_runtime::Lock;
+use futures::future::join_all;
+use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::Cluster;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::{
-    FAILOVER_TTL, Locked, a_key_on_each, keeps_nothing_of, key, lock, manager, ms, queue_of,
-    queue_reaches, shared,
+    FAILOVER, FAILOVER_TTL, Locked, a_key_on_each, keeps_nothing_of, key, lock, manager, ms,
+    queue_of, queue_reaches, shared,
 };
+
+/// A waiter of each manager, each of which says when it is served.
+pub(crate) struct Waiters {
+    tasks: JoinSet<Locked<()>>,
+    heard: mpsc::UnboundedReceiver<usize>,
+}
+
+impl Waiters {
+    /// Has them join the queue of a key, one after the other.
+    pub(crate) async fn queue_up(cluster: &Cluster, key: &str, of: &[LockManager]) -> Waiters {
+        let (said, heard) = mpsc::unbounded_channel();
+        let mut tasks = JoinSet::new();
+        for (nth, manager) in of.iter().enumerate() {
+            let said = said.clone();
+            tasks.spawn(lock(manager, key).wait(FAILOVER_TTL).run(async move {
+                said.send(nth).expect("the test listens");
+                Locked::Ok(())
+            }));
+            queue_reaches(cluster, key, nth + 1).await;
+        }
+        Waiters { tasks, heard }
+    }
+
+    pub(crate) async fn are_served_in_order(mut self) {
+        for nth in 0..self.tasks.len() {
+            assert_eq!(timeout(FAILOVER, self.heard.recv()).await, Ok(Some(nth)));
+        }
+        self.tasks.join_all().await.into_iter().for_each(|ended| ended.expect("served"));
+    }
+}
 
 /// The channels of slots that a node is asked for.
 fn channels(cluster: &Cluster, nth: usize) -> Vec<String> {
@@ -34,12 +67,11 @@ async fn a_waiter_gets_a_push_and_does_not_poll() {
         guard.release().await.expect("still held");
         waiting.await.expect("no panic").expect("served");
         let calls = admin.calls();
-        let count = |name: &str| calls.iter().find(|(n, _)| n == name).map_or(0, |(_, c)| *c);
-        assert_eq!((count("spublish"), count("publish")), (1, 0), "{calls:?}");
+        assert_eq!(["spublish", "publish"].map(|name| admin.count(name)), [1, 0], "{calls:?}");
         // A release that finds out that it has to hand off, one that does, and another one;
         // whoever ticked would have asked, too.
         if asked.elapsed() < ms(500) {
-            assert!(count("evalsha") <= 3 && count("eval") <= 2, "{calls:?}");
+            assert!(admin.count("evalsha") <= 3 && admin.count("eval") <= 2, "{calls:?}");
         }
     }
     keeps_nothing_of(&cluster, key).await;
@@ -65,21 +97,16 @@ async fn an_acquisition_of_many_waiters_costs_a_command_and_a_push_at_most() {
         queue_reaches(&cluster, &key, 1).await;
         tokio::time::sleep(ms(50)).await;
         guard.release().await.expect("still held");
-        while let Some(ended) = tasks.join_next().await {
-            ended.expect("no panic").expect("served");
-        }
+        tasks.join_all().await.into_iter().for_each(|ended| ended.expect("served"));
         let calls = admin.calls();
         // On a machine so loaded that they had to refresh their leases, and while the scripts are
         // loaded, it is another measure.
         if attempt > 1 && start.elapsed() < ms(1_500) {
-            let count = |names: &[&str]| -> u64 {
-                calls.iter().filter(|(n, _)| names.contains(&&**n)).map(|(_, count)| count).sum()
-            };
             let waiters = many as u64;
             // Most of them are passed the lock by another one of their process.
-            assert!(count(&["eval", "evalsha"]) <= waiters, "{calls:?}");
-            assert!(count(&["spublish"]) < waiters, "{calls:?}");
-            assert_eq!(count(&["publish"]), 0, "{calls:?}");
+            assert!(admin.count("eval") + admin.count("evalsha") <= waiters, "{calls:?}");
+            assert!(admin.count("spublish") < waiters, "{calls:?}");
+            assert_eq!(admin.count("publish"), 0, "{calls:?}");
             break;
         }
         // So many take longer than a tick here.
@@ -92,29 +119,12 @@ async fn an_acquisition_of_many_waiters_costs_a_command_and_a_push_at_most() {
 async fn waiters_of_several_processes_are_served_in_order_on_every_node() {
     let cluster = shared().await;
     let holder = manager(cluster).await;
-    let mut managers = Vec::new();
-    for _ in 0..6 {
-        managers.push(manager(cluster).await);
-    }
+    let managers = join_all((0..6).map(|_| manager(cluster))).await;
     for key in a_key_on_each(cluster, 3) {
         let guard = lock(&holder, &key).acquire().await.expect("free");
-        let (said, mut heard) = tokio::sync::mpsc::unbounded_channel();
-        let mut tasks = JoinSet::new();
-        for (nth, manager) in managers.iter().enumerate() {
-            let said = said.clone();
-            tasks.spawn(lock(manager, &key).wait(FAILOVER_TTL).run(async move {
-                said.send(nth).expect("the test listens");
-                Locked::Ok(())
-            }));
-            queue_reaches(cluster, &key, nth + 1).await;
-        }
+        let waiters = Waiters::queue_up(cluster, &key, &managers).await;
         guard.release().await.expect("still held");
-        for nth in 0..managers.len() {
-            assert_eq!(heard.recv().await, Some(nth));
-        }
-        while let Some(ended) = tasks.join_next().await {
-            ended.expect("no panic").expect("served");
-        }
+        waiters.are_served_in_order().await;
         keeps_nothing_of(cluster, &key).await;
     }
 }
