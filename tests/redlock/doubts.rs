@@ -9,7 +9,7 @@ use crate::{IN_TIME, KEY, LONG_TTL, Nodes, behind_a_proxy, connected, lock, ms};
 
 /// Whether a node was asked for the lock so often.
 fn is_asked(node: &mut Admin, times: u64) -> Ready<bool> {
-    ready(node.calls().iter().any(|(name, calls)| name == "set" && *calls >= times))
+    ready(node.count("set") >= times)
 }
 
 /// Three times as far as a node may be to be waited for.
@@ -95,8 +95,7 @@ async fn held_at_a_distant_node() -> (Nodes, Proxy, LockManager, LockGuard) {
     // Twice as far as a release waits once the others have answered.
     proxy.delay(ms(25));
     let guard = lock(&manager).acquire().await.expect("free");
-    let all = || ready(nodes.values().iter().all(Option::is_some));
-    eventually("every node has it", IN_TIME, all).await;
+    nodes.have_it().await;
     nodes.0[2].admin().ask::<()>(&["SCRIPT", "FLUSH"]);
     (nodes, proxy, manager, guard)
 }

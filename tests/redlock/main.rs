@@ -55,20 +55,31 @@ impl Nodes {
 
     /// Waits until a manager asks every node, and leaves nothing behind.
     async fn are_known_to(&self, manager: &LockManager) {
-        let known = async || {
-            let guard = lock(manager).wait(IN_TIME).acquire().await.expect("free");
+        self.all_have(&lock(manager), |server| server.admin().get(KEY).is_some()).await;
+    }
+
+    /// Takes a lock until every node has it, and leaves nothing behind.
+    async fn all_have(&self, lock: &Lock, has_it: impl Fn(&Server) -> bool) {
+        let all_have = async || {
+            let guard = lock.clone().wait(IN_TIME).acquire().await.expect("free in the end");
             // Those that are slow add to the margin; one that was slow to connect is not asked.
             let start = std::time::Instant::now();
-            let all = || self.values().iter().all(Option::is_some);
+            let all = || self.0.iter().all(&has_it);
             while !all() && start.elapsed() < ms(500) {
                 tokio::time::sleep(ms(3)).await;
             }
-            let known = all();
+            let all = all();
             guard.release().await.expect("released");
             self.keep_nothing().await;
-            known
+            all
         };
-        eventually("every node is asked", IN_TIME * 2, known).await;
+        eventually("every node has it", IN_TIME * 2, all_have).await;
+    }
+
+    /// Waits until every node has the lock: those that answer after the decision add to the margin.
+    async fn have_it(&self) {
+        let all = || std::future::ready(self.values().iter().all(Option::is_some));
+        eventually("every node has it", IN_TIME, all).await;
     }
 
     /// The value of the key at every node.

@@ -261,15 +261,7 @@ async fn a_vote_of_a_server_that_replaced_the_known_one_meanwhile_does_not_count
     let builder = LockManager::builder().longest_ttl(SHORT_TTL);
     let manager = connected(builder.node_timeout(IN_TIME), urls).await;
     let lock = || Lock::new(KEY).ttl(SHORT_TTL).manager(&manager);
-    let all_vote = async || {
-        let guard = lock().wait(IN_TIME).acquire().await.expect("old enough in the end");
-        tokio::time::sleep(ms(20)).await;
-        let all = nodes.values().iter().all(Option::is_some);
-        guard.release().await.expect("released");
-        all
-    };
-    eventually("every node votes", IN_TIME, all_vote).await;
-    nodes.keep_nothing().await;
+    nodes.all_have(&lock(), |server| server.admin().get(KEY).is_some()).await;
     nodes.hold(&[1, 2], "somebody else's");
     let (start, ours) = (Instant::now(), (&nodes, &proxy, &manager));
     let result = with_another_server_between(ours, ("SET", &other), lock().acquire()).await;
@@ -287,8 +279,7 @@ async fn a_renewal_by_a_server_that_replaced_the_known_one_meanwhile_does_not_co
     let manager = connected(builder, urls).await;
     nodes.are_known_to(&manager).await;
     let guard = Lock::new(KEY).ttl(LONG_TTL).manager(&manager).acquire().await.expect("free");
-    let all = || std::future::ready(nodes.values().iter().all(Option::is_some));
-    eventually("every node has it", IN_TIME, all).await;
+    nodes.have_it().await;
     let token = nodes.values()[2].clone().expect("just seen");
     other.admin().ask::<()>(&["SET", KEY, &token, "PX", "60000"]);
     nodes.hold(&[1], "somebody else's");

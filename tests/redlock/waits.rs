@@ -3,22 +3,9 @@
 use std::time::Instant;
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
-use lockmacro_tests::{Proxy, eventually, in_time};
+use lockmacro_tests::{Proxy, eventually, in_time, is_fence};
 
 use crate::{IN_TIME, KEY, LONG_TTL, Nodes, connected, lock, ms};
-
-#[tokio::test]
-async fn a_waiter_gets_the_lock_when_it_is_released() {
-    let nodes = Nodes::start(3);
-    let (ours, theirs) = (nodes.manager().await, nodes.manager().await);
-    let guard = lock(&ours).acquire().await.expect("free");
-    let waiting = tokio::spawn(lock(&theirs).wait(IN_TIME).acquire());
-    tokio::task::yield_now().await;
-    guard.release().await.expect("released");
-    let guard = in_time(waiting).await.expect("no panic").expect("released");
-    guard.release().await.expect("released");
-    nodes.keep_nothing().await;
-}
 
 #[tokio::test]
 async fn a_waiter_in_vain_learns_the_holder_when_its_wait_has_passed() {
@@ -39,9 +26,11 @@ async fn a_waiter_outlasts_a_time_without_a_majority() {
     let manager = nodes.brisk_manager().await;
     nodes.0[0].pause();
     nodes.0[1].pause();
+    let mut third = nodes.0[2].admin();
+    third.forget_calls();
     let waiting = tokio::spawn(lock(&manager).wait(LONG_TTL).acquire());
-    // It goes on waiting for that long.
-    tokio::time::sleep(ms(700)).await;
+    let is_asked = || std::future::ready(third.count("set") >= 3);
+    eventually("the third is asked again and again", IN_TIME, is_asked).await;
     assert!(!waiting.is_finished());
     nodes.0[0].resume();
     nodes.0[1].resume();
@@ -63,12 +52,7 @@ async fn waiters_that_split_the_nodes_are_all_served_in_the_end() {
             }
         });
     }
-    in_time(async {
-        while let Some(done) = waiters.join_next().await {
-            done.expect("served")
-        }
-    })
-    .await;
+    in_time(waiters.join_all()).await;
     nodes.keep_nothing().await;
 }
 
@@ -87,11 +71,8 @@ async fn a_waiter_of_several_keys_takes_them_in_turn() {
     guard.release().await.expect("released");
     for server in &nodes.0 {
         let mut admin = server.admin();
-        let only_fences = |admin: &mut lockmacro_tests::Admin| {
-            admin.keys().iter().all(|key| key.starts_with("lm1:wf:"))
-        };
-        eventually("only fences stay", IN_TIME, || std::future::ready(only_fences(&mut admin)))
-            .await;
+        let only_fences = || std::future::ready(admin.keys().iter().all(|key| is_fence(key)));
+        eventually("only fences stay", IN_TIME, only_fences).await;
     }
 }
 
@@ -163,7 +144,6 @@ async fn a_waiter_asks_about_ten_times_a_second() {
     let mut node = nodes.0[0].admin();
     node.forget_calls();
     lock(&manager).wait(ms(3_000)).acquire().await.expect_err("held");
-    let calls = node.calls();
-    let sets = calls.iter().find(|(name, _)| name == "set").map_or(0, |(_, count)| *count);
+    let sets = node.count("set");
     assert!((1..=80).contains(&sets), "{sets} times in three seconds");
 }
