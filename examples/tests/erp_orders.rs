@@ -1,26 +1,13 @@
 //! The flagship example, run as a user runs it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::LazyLock;
 
+use lockmacro_examples_tests::program;
 use lockmacro_tests::{Backend, Certificates, Cluster, Group, Server, with_replicas};
 
-/// The example's program as it is now: cargo names no path for examples, and builds them for some
-/// of its ways to run tests only.
-static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
-    let test = std::env::current_exe().unwrap();
-    let built = test.parent().and_then(Path::parent).unwrap();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    // The same selection as in `tests/run`, so that nothing is built twice.
-    let mut build = Command::new(cargo);
-    build.args(["build", "--quiet", "--workspace", "--all-features", "--example", "erp_orders"]);
-    build.arg("--target-dir").arg(built.parent().unwrap());
-    build.args(built.ends_with("release").then_some("--release"));
-    let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
-    assert!(status.success(), "the example does not compile");
-    built.join("examples/erp_orders").with_extension(std::env::consts::EXE_EXTENSION)
-});
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| program("erp_orders"));
 
 /// Runs it on `server`, or on memory.
 fn erp_orders(server: Option<&Server>, arguments: &[&str]) -> Run {
@@ -85,6 +72,7 @@ fn on_memory_every_order_is_accounted_for() {
     run.is_well();
     run.accounts_for(60);
     assert!(run.out().contains("订单-2024-0918"), "{}", run.out());
+    assert!(!run.out().to_lowercase().contains("rolled back"), "nothing was lost: {}", run.out());
 }
 
 #[test]
@@ -125,10 +113,12 @@ fn the_server_for_calls_is_not_asked_where_nothing_is_deferred() {
 
 #[test]
 fn without_the_lock_the_check_fails() {
-    let run = erp_orders(None, &["--no-lock"]);
-    assert_eq!(run.code(), Some(1), "{}", run.out());
-    assert!(run.out().contains("was in two bodies at once"), "{}", run.out());
-    assert!(run.out().ends_with("\nNOT OK\n"), "{}", run.out());
+    for server in [None, Some(Server::start())] {
+        let run = erp_orders(server.as_ref(), &["--no-lock"]);
+        assert_eq!(run.code(), Some(1), "{}", run.out());
+        assert!(run.out().contains("was in two bodies at once"), "{}", run.out());
+        assert!(run.out().ends_with("\nNOT OK\n"), "{}", run.out());
+    }
 }
 
 #[test]
@@ -194,14 +184,6 @@ fn on_a_server_a_foreign_client_and_the_desks_exclude_each_other() {
 }
 
 #[test]
-fn on_a_server_without_the_lock_the_check_fails() {
-    let server = Server::start();
-    let run = erp_orders(Some(&server), &["--no-lock"]);
-    assert_eq!(run.code(), Some(1), "{}", run.out());
-    assert!(run.out().contains("was in two bodies at once"), "{}", run.out());
-}
-
-#[test]
 fn an_order_that_somebody_keeps_is_refused_and_the_rest_go_on() {
     let server = Server::start();
     server.admin().ask::<()>(&["SET", "order:SO-2024-1041", "kept", "EX", "300"]);
@@ -246,33 +228,20 @@ fn a_bad_line_is_reported_with_its_number_and_the_rest_go_on() {
 
 #[test]
 fn what_cannot_start_says_why_with_exit_code_2() {
-    let missing = erp_orders(None, &["no-such-file.csv"]);
-    assert_eq!(missing.code(), Some(2));
-    assert!(
-        missing.err().starts_with("error: cannot read no-such-file.csv: "),
-        "{}",
-        missing.err()
-    );
-
-    let foreign = erp_orders(None, &["--php-like"]);
-    assert_eq!(foreign.code(), Some(2));
-    assert!(foreign.err().contains("set REDIS_URL"), "{}", foreign.err());
-
-    let quorum = Some("redlock://a,b,c".to_owned());
-    let quorum = erp_orders_at(quorum, &["--busy", "defer"]);
-    assert_eq!(quorum.code(), Some(2));
-    assert!(quorum.err().contains("set CALLS_URL to one Redis server"), "{}", quorum.err());
-
-    let mut typo = Command::new(&*PROGRAM);
-    let typo = Run(typo.env("REDIS_URL", "reds://127.0.0.1").output().unwrap());
-    assert_eq!(typo.code(), Some(2), "a wrong address is not taken for none");
-    assert!(typo.err().contains("`url` is not usable"), "{}", typo.err());
-
     let mut server = Server::start();
     server.kill();
-    let down = erp_orders(Some(&server), &[]);
-    assert_eq!(down.code(), Some(2));
-    assert!(down.err().contains("unavailable"), "{}", down.err());
+    for (url, arguments, why) in [
+        (None, &["no-such-file.csv"][..], "error: cannot read no-such-file.csv: "),
+        (None, &["--php-like"], "set REDIS_URL"),
+        (Some("redlock://a,b,c"), &["--busy", "defer"], "set CALLS_URL to one Redis server"),
+        // A wrong address is not taken for none.
+        (Some("reds://127.0.0.1"), &[], "`url` is not usable"),
+        (Some(&*server.url()), &[], "unavailable"),
+    ] {
+        let run = erp_orders_at(url.map(str::to_owned), arguments);
+        assert_eq!(run.code(), Some(2), "{why}: {}", run.err());
+        assert!(run.err().starts_with("error: ") && run.err().contains(why), "{}", run.err());
+    }
 }
 
 /// Every assignment in a third line of the file loses its lock. On a machine that is paused for a
@@ -304,24 +273,11 @@ fn on_a_server_an_assignment_whose_key_is_deleted_is_rolled_back() {
 }
 
 #[test]
-fn only_what_is_to_be_lost_is_rolled_back() {
-    let run = erp_orders(None, &[]);
-    assert!(!run.out().contains("ROLLED BACK") && !run.out().contains("rolled back"));
-}
-
-fn counts_what_shares_a_lock(run: &Run) {
-    assert_eq!(run.code(), Some(0), "{}{}", run.out(), run.err());
-    assert!(run.out().contains("at the same time: 1 audit, "), "{}", run.out());
-    assert!(run.out().ends_with(" 3 prints\nok\n"), "{}", run.out());
-}
-
-#[test]
-fn on_memory_reports_share_an_order_and_three_are_printed_at_a_time() {
-    counts_what_shares_a_lock(&erp_orders(None, &["--reports"]));
-}
-
-#[test]
-fn on_a_server_reports_share_an_order_and_three_are_printed_at_a_time() {
-    let server = Server::start();
-    counts_what_shares_a_lock(&erp_orders(Some(&server), &["--reports"]));
+fn reports_share_an_order_and_three_are_printed_at_a_time() {
+    for server in [None, Some(Server::start())] {
+        let run = erp_orders(server.as_ref(), &["--reports"]);
+        assert_eq!(run.code(), Some(0), "{}{}", run.out(), run.err());
+        assert!(run.out().contains("at the same time: 1 audit, "), "{}", run.out());
+        assert!(run.out().ends_with(" 3 prints\nok\n"), "{}", run.out());
+    }
 }

@@ -4,12 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::process::Command;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, distributed_lock};
-use lockmacro_tests::{Admin, Server, eventually, on_a_plain_thread};
+use lockmacro_tests::{Admin, Server, on_a_plain_thread};
 use tokio::time::timeout;
 
 const PAGES: [&str; 3] = [
@@ -200,24 +198,6 @@ async fn a_socket_is_a_server_too() {
 }
 
 #[tokio::test]
-async fn a_body_joins_its_own_lock_and_what_it_spawns_does_not() {
-    #[distributed_lock(key = "order:42", ttl = "30s", manager = locks)]
-    async fn outer(locks: &LockManager) -> Result<bool, LockError> {
-        inner(locks).await?;
-        // The lock is still held: the inner function has not released it.
-        let locks = locks.clone();
-        let spawned = tokio::spawn(async move { inner(&locks).await });
-        let spawned = spawned.await.expect("no panic");
-        Ok(spawned.is_err_and(|error| error.is_busy()))
-    }
-    #[distributed_lock(key = "order:42", ttl = "30s", manager = locks)]
-    async fn inner(locks: &LockManager) -> Result<(), LockError> {
-        Ok(())
-    }
-    assert_eq!(outer(&LockManager::isolated_memory()).await, Ok(true));
-}
-
-#[tokio::test]
 async fn of_two_attributes_the_lower_one_locks_first() {
     #[distributed_lock(key = "upper", ttl = "30s", manager = locks)]
     #[distributed_lock(key = "lower", ttl = "30s", manager = locks)]
@@ -230,38 +210,6 @@ async fn of_two_attributes_the_lower_one_locks_first() {
     let held = Lock::new("lower").manager(&locks).acquire().await.unwrap();
     assert!(both(&locks).await.is_err_and(|error| error.to_string().starts_with("`lower`")));
     held.release().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_const_key_is_literal_text() {
-    const KEY: &str = "order:<id>";
-    #[distributed_lock(key = KEY, ttl = "30s", manager = locks)]
-    async fn constant(locks: &LockManager, id: u64) -> Result<(u64, Option<String>), LockError> {
-        Ok((id, LockGuard::current().map(|lock| lock.key().to_string())))
-    }
-    let key = constant(&LockManager::isolated_memory(), 42).await;
-    assert_eq!(key, Ok((42, Some(KEY.to_owned()))));
-}
-
-#[test]
-fn a_sync_lock_works_in_spawn_blocking_of_a_current_thread_runtime_and_not_beside_it() {
-    #[distributed_lock(key = "order:42", ttl = "30s", manager = locks)]
-    fn audit(locks: &LockManager) -> Result<(), LockError> {
-        Ok(())
-    }
-    let call = || async {
-        let blocking = tokio::task::spawn_blocking(|| audit(&LockManager::isolated_memory()));
-        blocking.await.unwrap()
-    };
-    let here = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    assert_eq!(here.block_on(call()), Ok(()));
-    let beside = here.block_on(async { audit(&LockManager::isolated_memory()) });
-    assert!(
-        matches!(beside, Err(LockError::NoRuntime { detail, .. }) if detail.contains("spawn_blocking")),
-        "{beside:?}"
-    );
-    let many = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    assert_eq!(many.block_on(call()), Ok(()));
 }
 
 #[tokio::test]
@@ -328,43 +276,4 @@ fn a_future_is_send_if_its_output_is() {
     }
     assert!(Probe::of(&sent(String::new())).is_send());
     assert!(!Probe::of(&kept(String::new())).is_send());
-}
-
-#[tokio::test]
-async fn a_sync_body_finishes_after_its_lease_and_its_caller_gets_lost() {
-    #[distributed_lock(key = "order:42", ttl = "500ms", manager = locks)]
-    fn audit(locks: &LockManager, finished: &AtomicBool) -> Result<(), LockError> {
-        std::thread::sleep(Duration::from_millis(510));
-        finished.store(true, Ordering::SeqCst);
-        Ok(())
-    }
-    let result = on_a_plain_thread(|| {
-        let finished = AtomicBool::new(false);
-        let result = audit(&LockManager::isolated_memory(), &finished);
-        (result, finished.into_inner())
-    })
-    .await;
-    assert!(matches!(result, (Err(LockError::Lost(_)), true)), "{result:?}");
-}
-
-#[tokio::test]
-async fn spawned_work_outlives_a_body_that_is_stopped() {
-    #[distributed_lock(key = "order:42", ttl = "500ms", manager = locks)]
-    async fn audit(locks: &LockManager, finished: Arc<AtomicBool>) -> Result<(), LockError> {
-        let work = tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_millis(800)).await;
-            finished.store(true, Ordering::SeqCst);
-        });
-        work.await.expect("no panic");
-        Ok(())
-    }
-    let finished = Arc::new(AtomicBool::new(false));
-    let start = Instant::now();
-    let result = audit(&LockManager::isolated_memory(), Arc::clone(&finished)).await;
-    assert!(matches!(result, Err(LockError::Lost(_))), "{result:?}");
-    assert!(start.elapsed() >= Duration::from_millis(400));
-    eventually("the spawned work is done", Duration::from_secs(20), || async {
-        finished.load(Ordering::SeqCst)
-    })
-    .await;
 }

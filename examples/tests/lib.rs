@@ -1,4 +1,8 @@
-//! Runs the code blocks of documents that belong to no crate with the runtime.
+//! Runs the code blocks of documents that belong to no crate with the runtime, and builds the
+//! programs of the examples.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Compiles and runs the programs of the README.
 #[cfg(doctest)]
@@ -10,3 +14,19 @@ pub struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../lockmacro/src/attribute.md")]
 pub struct Attribute;
+
+/// An example's program as it is now: cargo names no path for examples, and builds them for some of
+/// its ways to run tests only.
+pub fn program(example: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let built = test.parent().and_then(Path::parent).unwrap();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    // The same selection as in `tests/run`, so that nothing is built twice.
+    let mut build = Command::new(cargo);
+    build.args(["build", "--quiet", "--workspace", "--all-features", "--example", example]);
+    build.arg("--target-dir").arg(built.parent().unwrap());
+    build.args(built.ends_with("release").then_some("--release"));
+    let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
+    assert!(status.success(), "the example does not compile");
+    built.join("examples").join(example).with_extension(std::env::consts::EXE_EXTENSION)
+}
