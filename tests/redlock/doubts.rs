@@ -9,7 +9,7 @@ use crate::{IN_TIME, KEY, LONG_TTL, Nodes, behind_a_proxy, connected, lock, ms};
 
 /// Whether a node was asked for the lock so often.
 fn is_asked(node: &mut Admin, times: u64) -> Ready<bool> {
-    ready(node.count("set") >= times)
+    ready(node.count(&["set"]) >= times)
 }
 
 /// Three times as far as a node may be to be waited for.

@@ -16,13 +16,13 @@ async fn an_answer_that_comes_after_the_lease_is_no_grant() {
     admin.forget_calls();
     let mut acquiring = pin!(Lock::new(KEY).ttl(ttl).manager(&manager).acquire());
     assert!(futures::poll!(&mut acquiring).is_pending());
-    let sent = || std::future::ready(admin.count("set") == 1);
+    let sent = || std::future::ready(admin.count(&["set"]) == 1);
     eventually("it has left", IN_TIME, sent).await;
     // The answers arrive, and whoever has asked is stalled for too long.
     tokio::time::sleep(ttl * 2).await;
     let guard = acquiring.await.expect("granted in the second attempt");
     assert!(guard.is_held());
-    assert!(admin.count("set") >= 2, "the late grant was believed in");
+    assert!(admin.count(&["set"]) >= 2, "the late grant was believed in");
     drop(guard);
     nodes.keep_nothing().await;
 }

@@ -29,7 +29,7 @@ async fn a_waiter_outlasts_a_time_without_a_majority() {
     let mut third = nodes.0[2].admin();
     third.forget_calls();
     let waiting = tokio::spawn(lock(&manager).wait(LONG_TTL).acquire());
-    let is_asked = || std::future::ready(third.count("set") >= 3);
+    let is_asked = || std::future::ready(third.count(&["set"]) >= 3);
     eventually("the third is asked again and again", IN_TIME, is_asked).await;
     assert!(!waiting.is_finished());
     nodes.0[0].resume();
@@ -144,6 +144,6 @@ async fn a_waiter_asks_about_ten_times_a_second() {
     let mut node = nodes.0[0].admin();
     node.forget_calls();
     lock(&manager).wait(ms(3_000)).acquire().await.expect_err("held");
-    let sets = node.count("set");
+    let sets = node.count(&["set"]);
     assert!((1..=80).contains(&sets), "{sets} times in three seconds");
 }
