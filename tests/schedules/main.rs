@@ -20,28 +20,23 @@ mod sharing;
 mod simulated;
 mod store;
 
-use oracles::INVARIANTS;
+use oracles::JUDGES;
 use real::Real;
 use runner::keeps_every_invariant;
-use schedule::{Stop, run};
+use schedule::run;
 use simulated::Simulated;
-use store::Store;
 
 #[test]
 fn every_schedule_keeps_every_invariant() {
-    keeps_every_invariant(Real::start, 2_000, run_judged);
+    keeps_every_invariant(Real::start, 2_000, (run, &JUDGES));
 }
 
 #[test]
 fn every_schedule_keeps_every_invariant_on_a_simulated_server() {
-    keeps_every_invariant(Simulated::alone, 500, run_judged);
+    keeps_every_invariant(Simulated::alone, 500, (run, &JUDGES));
 }
 
 #[test]
 fn a_simulated_server_answers_every_schedule_as_a_real_one_does() {
-    keeps_every_invariant(Simulated::beside_a_real_one, 500, run_judged);
-}
-
-fn run_judged(store: &mut Store, seed: u64) -> Result<usize, Stop> {
-    run(store, &INVARIANTS, seed)
+    keeps_every_invariant(Simulated::beside_a_real_one, 500, (run, &JUDGES));
 }

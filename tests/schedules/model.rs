@@ -16,48 +16,36 @@ pub const FENCE_TTL: u64 = 3 * 24 * 60 * 60 * 1_000;
 pub enum Event {
     /// The acquire script, for `lease` milliseconds in a queue of `max_queue`; none for an attempt.
     /// A reply that is not `answered` is lost in flight.
-    Ask {
-        client: usize,
-        max_queue: usize,
-        lease: u64,
-        answered: bool,
-    },
+    Ask { client: usize, max_queue: usize, lease: u64, answered: bool },
     /// The plain SET of an attempt without a fence.
-    Set {
-        client: usize,
-        answered: bool,
-    },
-    Release {
-        client: usize,
-        keep: u64,
-    },
+    Set { client: usize, answered: bool },
+    /// The lock is kept for `keep` milliseconds.
+    Release { client: usize, keep: u64 },
     /// With another ttl, perhaps, than the lock was asked for with.
-    Renew {
-        client: usize,
-        ttl: u64,
-    },
+    Renew { client: usize, ttl: u64 },
     /// The holder's lease runs out.
     Expire,
+    /// The lease of one holder of several runs out.
+    Over { client: usize },
+    /// Another program sets the key, if it is free.
     ForeignSet,
+    /// Another program deletes its own key.
     ForeignDelete,
+    /// Another program deletes the key, whoever has it.
+    Delete,
     /// The last fence is forgotten.
     FenceForgotten,
     /// The last fence is ahead of the server's clock, as after a clock was set back.
     FenceAhead(u64),
     /// It never acts again.
-    Crash {
-        client: usize,
-    },
+    Crash { client: usize },
     /// Nor does any client of this process, and its subscription ends.
-    CrashProcess {
-        process: usize,
-    },
-    Down {
-        process: usize,
-    },
-    Up {
-        process: usize,
-    },
+    CrashProcess { process: usize },
+    /// Its subscription ends.
+    Down { process: usize },
+    /// It subscribes.
+    Up { process: usize },
+    /// The server forgets the scripts.
     Flush,
     /// No client asks until the queue has expired.
     Silence,
@@ -128,6 +116,8 @@ pub struct Client {
     pub token: String,
     pub process: usize,
     pub incarnation: usize,
+    /// It is let in beside fewer holders: 1 is exclusive, 0 no limit.
+    pub limit: u32,
     pub fenced: bool,
     pub ttl: u64,
     /// The length of the queue it asks for; none for an attempt.
@@ -136,8 +126,6 @@ pub struct Client {
     pub crashed: bool,
     /// The lock was its own and ran out.
     pub lost: bool,
-    pub asked_since_lost: bool,
-    pub grants: u32,
     pub last_request: Option<LastRequest>,
 }
 
@@ -151,6 +139,8 @@ pub struct Process {
 pub struct World {
     pub clients: Vec<Client>,
     pub processes: [Process; PROCESSES],
+    /// Some clients share the lock.
+    pub shares: bool,
     /// The waiters that should be in the queue, in this order.
     pub queue: Vec<usize>,
     pub last_fence: u64,
@@ -165,20 +155,21 @@ impl World {
     /// A client that has done nothing yet.
     pub fn join(&mut self, process: usize, fenced: bool, ttl: u64, max_queue: usize) -> usize {
         let number = self.clients.len();
-        let token = format!("c{number}/{:032x}", number + 1);
+        // Some that share have a label in common, like the callers of one function.
+        let label = if self.shares { number % 2 } else { number };
+        let token = format!("c{label}/{:032x}", number + 1);
         self.by_token.insert(token.clone(), number);
         self.clients.push(Client {
             token,
             process,
             incarnation: self.processes[process].incarnation,
+            limit: 1,
             fenced,
             ttl,
             max_queue,
             stage: if max_queue > 0 { Stage::Waiting } else { Stage::Unanswered },
             crashed: false,
             lost: false,
-            asked_since_lost: false,
-            grants: 0,
             last_request: None,
         });
         number
@@ -267,9 +258,7 @@ impl World {
     pub fn apply(&mut self, step: &Step, lost: bool) {
         let granted = self.holder(&step.after).filter(|_| step.before.held != step.after.held);
         if let Some(client) = granted {
-            let granted = &mut self.clients[client];
-            granted.grants += 1;
-            (granted.lost, granted.asked_since_lost) = (false, false);
+            self.clients[client].lost = false;
         }
         self.last_fence = self.last_fence.max(step.after.fence.unwrap_or(0));
         for push in &step.pushes {
@@ -286,7 +275,6 @@ impl World {
             Event::Ask { client, lease, answered, max_queue } => {
                 let probe = self.reachable(client);
                 let asking = &mut self.clients[client];
-                asking.asked_since_lost = true;
                 if step.after.waits(&asking.token) {
                     let until = |at: u64| (at / 1_000 + lease) * 1_000;
                     let until = (until(step.before.at), until(step.after.at));
@@ -303,7 +291,9 @@ impl World {
                 let set = step.reply == Reply::Own(true);
                 self.clients[client].stage = if set { Stage::Holding } else { Stage::Gone };
             }
-            Event::Release { client, .. } => self.clients[client].stage = Stage::Gone,
+            Event::Release { client, .. } | Event::Over { client } => {
+                self.clients[client].stage = Stage::Gone;
+            }
             Event::Renew { client, .. } => {
                 // A client that knows of its loss has nothing to release.
                 let renewing = &mut self.clients[client];
@@ -314,7 +304,6 @@ impl World {
             Event::Expire => {
                 if let Some(client) = self.holder(&step.before) {
                     self.clients[client].lost = true;
-                    self.clients[client].asked_since_lost = false;
                 }
             }
             Event::Crash { client } => self.clients[client].crashed = true,
@@ -330,6 +319,14 @@ impl World {
             Event::Publish(may) => self.muted = !may,
             Event::Memory(left) => self.full = !left,
             _ => {}
+        }
+        // Whoever shares the lock has received its grant.
+        for client in self.clients.iter_mut().filter(|_| self.shares) {
+            match client.stage {
+                Stage::Waiting if step.after.holds(&client.token) => client.stage = Stage::Holding,
+                Stage::Holding if !step.after.holds(&client.token) => client.stage = Stage::Gone,
+                _ => {}
+            }
         }
         self.queue =
             step.after.queue.iter().filter_map(|(token, _)| self.by_token(token)).collect();

@@ -5,8 +5,21 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use crate::model::{CONFIRM_WINDOW, Client, Event, FENCE_TTL, Reply};
-use crate::schedule::{LAST, Schedule, Stop};
-use crate::store::{FENCE, LOCK, Look, NUMBER_DIGITS, QUEUE, RECORDS, SECRET, Which, block};
+use crate::runner::Stop;
+use crate::schedule::{LAST, Schedule};
+use crate::scripts::Script;
+use crate::store::{FENCE, HOLDERS, LOCK, Look, NUMBER_DIGITS, QUEUE, RECORDS, SECRET, block};
+
+/// Ends the lease of one holder.
+const OVER: &str = "
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZADD', KEYS[2], 'XX', string.format('%.0f', now - 1), ARGV[1])
+local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
+if not string.find(redis.call('GET', KEYS[1]) or '', '/shared$') then return 0 end
+redis.call('PEXPIREAT', KEYS[2], last)
+return redis.call('PEXPIREAT', KEYS[1], last)";
 
 impl Schedule<'_> {
     /// Performs an event, and reads the state after it.
@@ -22,9 +35,13 @@ impl Schedule<'_> {
             }
             Event::Release { client, keep } => {
                 let Client { token, max_queue, .. } = &self.world.clients[client];
-                // A client that never waited sends the cheaper script first.
-                if *max_queue == 0 && keep == 0 {
-                    let (replies, look) = self.store.call(Which::ReleaseUncontended, &[token], &[]);
+                // The cheaper scripts say when others wait.
+                let cheaper = match self.world.shares {
+                    true => self.is_merged(client).then_some(Script::ReleaseShared),
+                    false => (*max_queue == 0).then_some(Script::ReleaseUncontended),
+                };
+                if let Some(cheaper) = cheaper.filter(|_| keep == 0) {
+                    let (replies, look) = self.store.call(cheaper, &[token], &[]);
                     if replies[0] != Value::Int(2) {
                         return Ok((Reply::Own(one(&replies[0])), look));
                     }
@@ -32,12 +49,13 @@ impl Schedule<'_> {
                 let [keep, confirm_window, fence_ttl] =
                     [keep, CONFIRM_WINDOW, FENCE_TTL].map(|number| number.to_string());
                 let args = [token.as_str(), &keep, &confirm_window, &fence_ttl];
-                let (replies, look) = self.store.call(Which::Release, &args, &[]);
+                let (replies, look) = self.store.call(Script::Release, &args, &[]);
                 return Ok((Reply::Own(one(&replies[0])), look));
             }
             Event::Renew { client, ttl } => {
                 let args = [self.world.clients[client].token.as_str(), &ttl.to_string()];
-                let (replies, look) = self.store.call(Which::Renew, &args, &[]);
+                let script = if self.world.shares { Script::RenewShared } else { Script::Renew };
+                let (replies, look) = self.store.call(script, &args, &[]);
                 return Ok((Reply::Own(one(&replies[0])), look));
             }
             Event::CrashProcess { process } | Event::Down { process } => {
@@ -56,7 +74,11 @@ impl Schedule<'_> {
                 self.store.pause(Duration::from_micros(2_200));
                 &[]
             }
+            Event::Over { client } => {
+                &[words(&["EVAL", OVER, "2", LOCK, HOLDERS, &self.world.clients[*client].token])]
+            }
             Event::ForeignSet => &[set("a stranger", 20_000)],
+            Event::Delete => &[words(&["DEL", LOCK])],
             Event::ForeignDelete => {
                 let compare = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
                                return redis.call('DEL', KEYS[1]) end return 0";
@@ -87,6 +109,12 @@ impl Schedule<'_> {
         Ok((Reply::None, self.store.run(commands).1))
     }
 
+    /// Whether the calls of a client are those that are merged, before the whole scripts.
+    fn is_merged(&self, client: usize) -> bool {
+        let Client { limit, fenced, .. } = self.world.clients[client];
+        limit != 1 && !fenced && client.is_multiple_of(2)
+    }
+
     fn perform_ask(
         &mut self,
         client: usize,
@@ -95,17 +123,32 @@ impl Schedule<'_> {
     ) -> Result<(Reply, Look), Stop> {
         let channel = self.world.channel(self.world.clients[client].process);
         let answered = self.world.reachable(client);
-        let asking = &self.world.clients[client];
-        let numbers =
-            [asking.ttl, CONFIRM_WINDOW, FENCE_TTL, max_queue as u64, lease, client as u64];
-        let [ttl, confirm_window, fence_ttl, max_queue, lease_ms, number] =
+        let Client { token, limit, ttl, fenced, .. } = &self.world.clients[client];
+        let numbers = [
+            *ttl,
+            u64::from(*limit),
+            CONFIRM_WINDOW,
+            FENCE_TTL,
+            max_queue as u64,
+            lease,
+            client as u64,
+        ];
+        let [ttl, limit, confirm_window, fence_ttl, max_queue, lease_ms, number] =
             numbers.map(|number| number.to_string());
+        if self.is_merged(client) {
+            let (replies, look) =
+                self.store.call(Script::AcquireShared, &[token, &ttl, &limit], &[]);
+            // Otherwise the whole script decides.
+            if one(&replies[0]) {
+                return Ok((answer(&replies[0]), look));
+            }
+        }
         let id = format!("{number:0>NUMBER_DIGITS$}{SECRET:020}");
         let flag = |flag: bool| if flag { "1" } else { "0" };
-        let fenced = flag(asking.fenced);
-        let record = format!("{ttl}|{fenced}|{}|{id}|{channel}|1|1", flag(answered));
+        let fenced = flag(*fenced);
+        let record = format!("{ttl}|{fenced}|{}|{id}|{channel}|1|{limit}", flag(answered));
         let mut args =
-            vec![asking.token.as_str(), &ttl, fenced, &confirm_window, &fence_ttl, "1", &max_queue];
+            vec![token.as_str(), &ttl, fenced, &confirm_window, &fence_ttl, &limit, &max_queue];
         if max_queue != "0" {
             args.extend([lease_ms.as_str(), &record]);
         }
@@ -114,7 +157,7 @@ impl Schedule<'_> {
             LAST => [QUEUE, RECORDS].map(|key| words(&["PEXPIRE", key, "15000"])).into(),
             _ => Vec::new(),
         };
-        let (replies, look) = self.store.call(Which::Acquire, &args, &more);
+        let (replies, look) = self.store.call(Script::Acquire, &args, &more);
         let reply = answer(&replies[0]);
         let waits = matches!(&reply, Reply::Busy(_, _, Some((0.., _))));
         if waits && replies[1..].iter().any(|reply| !one(reply)) {
@@ -124,7 +167,7 @@ impl Schedule<'_> {
     }
 }
 
-pub fn words(words: &[&str]) -> Cmd {
+fn words(words: &[&str]) -> Cmd {
     let mut cmd = redis::cmd(words[0]);
     cmd.arg(&words[1..]);
     cmd
@@ -134,14 +177,14 @@ fn set(value: &str, ttl: u64) -> Cmd {
     words(&["SET", LOCK, value, "NX", "PX", &ttl.to_string()])
 }
 
-pub fn one(reply: &Value) -> bool {
+fn one(reply: &Value) -> bool {
     match reply {
         Value::Int(number @ (0 | 1)) => *number == 1,
         other => panic!("neither 0 nor 1: {other:?}"),
     }
 }
 
-pub fn answer(reply: &Value) -> Reply {
+fn answer(reply: &Value) -> Reply {
     let number = |text: &[u8]| String::from_utf8_lossy(text).parse().expect("a number");
     match reply {
         Value::Int(1) => Reply::Granted(None),

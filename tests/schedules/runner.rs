@@ -1,9 +1,9 @@
 //! Runs many schedules, or looks for many mutants, on several threads.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::scripts::{File, Scripts};
+use crate::oracles::{Invariant, Judge};
+use crate::scripts::{self, File};
 use crate::store::{Connected, Store};
 
 /// Schedules wait for leases now and then, so more run at once than there are cores.
@@ -13,44 +13,43 @@ const WITHIN: u64 = 400;
 
 /// Why a schedule ended early.
 #[derive(Debug)]
-pub enum Stop<Invariant> {
+pub enum Stop {
     Violated { invariant: Invariant, why: String, log: Vec<String> },
     Stalled,
 }
 
-/// The change in words, what must find it, the file, a passage of the file, and the replacement of
-/// the passage.
-pub type Mutant<Finder> = (&'static str, Finder, File, &'static str, &'static str);
+/// Runs the schedule of a seed before some judges; tells how many steps it had.
+pub type Run = fn(&mut Store, &[Judge], u64) -> Result<usize, Stop>;
 
-/// Asserts that no schedule violates an invariant. `run` runs the schedule of a seed, and tells
-/// how many steps it had.
-pub fn keeps_every_invariant<S, Invariant>(
+/// The change in words, the invariants of which it must break one, the file, a passage of the file,
+/// and the replacement of the passage.
+pub type Mutant = (&'static str, &'static [Invariant], File, &'static str, &'static str);
+
+/// Asserts that no schedule violates an invariant.
+pub fn keeps_every_invariant<S: Connected + 'static>(
     start: fn() -> S,
     schedules: u64,
-    run: impl Fn(&mut Store, u64) -> Result<usize, Stop<Invariant>> + Sync,
-) where
-    S: Connected + 'static,
-    Invariant: fmt::Display,
-{
+    (run, judges): (Run, &[Judge]),
+) {
     let schedules = number("LOCKMACRO_SCHEDULES").unwrap_or(schedules);
     let first = number("LOCKMACRO_SEED").unwrap_or_else(|| fastrand::u64(..1 << 48));
     let (next, steps, stalled) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let worker = || -> Option<String> {
-        let mut store = Store::start(start(), Scripts::real());
+        let mut store = Store::start(start(), scripts::real());
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= schedules {
                 return None;
             }
             let seed = first + number;
-            match run(&mut store, seed) {
+            match run(&mut store, judges, seed) {
                 Ok(count) => steps.fetch_add(count as u64, Ordering::Relaxed),
                 Err(Stop::Stalled) => stalled.fetch_add(1, Ordering::Relaxed),
                 Err(Stop::Violated { invariant, why, log }) => {
                     next.store(schedules, Ordering::Relaxed);
                     let log = log.join("\n  ");
                     return Some(format!(
-                        "{invariant}: {why}\n  {log}\n\
+                        "{invariant:?}: {why}\n  {log}\n\
                          again with LOCKMACRO_SEED={seed} LOCKMACRO_SCHEDULES=1"
                     ));
                 }
@@ -65,25 +64,27 @@ pub fn keeps_every_invariant<S, Invariant>(
     assert!(stalled <= (schedules / 10).max(1), "{stalled} of {schedules} schedules stalled");
 }
 
-/// Asserts that each mutant is found. `finds` tells whether the schedule of a seed finds it.
-pub fn every_mutant_is_found<S, Finder>(
+/// Asserts that each mutant is found by the judges of what it breaks.
+pub fn every_mutant_is_found<S: Connected + 'static>(
     start: fn() -> S,
-    mutants: &[Mutant<Finder>],
-    finds: impl Fn(&mut Store, Finder, u64) -> bool + Sync,
-) where
-    S: Connected + 'static,
-    Finder: Copy + fmt::Debug + Sync,
-{
+    mutants: &[Mutant],
+    (run, judges): (Run, &[Judge]),
+) {
     let next = AtomicUsize::new(0);
     let worker = || {
-        let mut store = Store::start(start(), Scripts::real());
+        let mut store = Store::start(start(), scripts::real());
         let mut survivors = Vec::new();
-        while let Some(&mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (name, finder, file, old, new) = mutant;
-            store.load(Scripts::changed(file, old, new));
-            match (0..WITHIN).find(|seed| finds(&mut store, finder, *seed)) {
-                Some(seed) => println!("{name}: by {finder:?} in schedule {}", seed + 1),
-                None => survivors.push(format!("{name}: not by {finder:?}")),
+        while let Some((name, broken, file, old, new)) =
+            mutants.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            store.load(scripts::changed(*file, old, new));
+            let judges: Vec<Judge> =
+                judges.iter().copied().filter(|(of, _)| broken.contains(of)).collect();
+            let mut finds =
+                |seed: &u64| matches!(run(&mut store, &judges, *seed), Err(Stop::Violated { .. }));
+            match (0..WITHIN).find(|seed| finds(seed)) {
+                Some(seed) => println!("{name}: by {broken:?} in schedule {}", seed + 1),
+                None => survivors.push(format!("{name}: not by {broken:?}")),
             }
         }
         survivors

@@ -1,62 +1,49 @@
 //! A random schedule: forty events, then the faults end, everybody gets the lock, and all is quiet.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use lockmacro_model_tests::replay::Replay;
 
 use crate::model::{CONFIRM_WINDOW, Client, Event, Stage, Step, WAITER_LEASE, World};
-use crate::oracles::{Invariant, quiet};
+use crate::oracles::{Invariant, Judge, quiet};
 use crate::replay::replay;
-use crate::runner;
+use crate::runner::Stop;
 use crate::store::{LOCK, Look, PROCESSES, Store};
 
 const EVENTS: usize = 40;
 /// The lease of a waiter that is about to lapse, in milliseconds.
 pub const LAST: u64 = 2;
 /// The ttls asked for: shorter and longer than the confirm window.
-const TTLS: [u64; 3] = [3_000, 9_000, 60_000];
+pub const TTLS: [u64; 3] = [3_000, 9_000, 60_000];
 /// A schedule that was stopped for so long by the machine proves nothing: leases ran out that
 /// should not.
 const STALLED: Duration = Duration::from_millis(2_500);
 /// For how long a lock is kept after its release, in milliseconds.
-const KEPT: u64 = 4_000;
+pub const KEPT: u64 = 4_000;
 /// As many as one call passes, or some more.
 const CROWDS: [usize; 2] = [128, 131];
 
-/// Why a schedule ended early.
-pub type Stop = runner::Stop<Invariant>;
-
 pub struct Schedule<'a> {
     pub store: &'a mut Store,
-    judges: &'a [Invariant],
+    judges: &'a [Judge],
     pub world: World,
     replay: Replay,
     pub rng: Rng,
-    look: Look,
+    pub look: Look,
     began: Instant,
     log: Vec<String>,
     /// How many may wait.
     max_queue: usize,
+    /// Some pushes are lost.
     faults: bool,
     /// The last fence was once ahead of the clock, so it must not be forgotten.
     ahead: bool,
 }
 
 /// Runs the schedule of a seed; tells how many steps it had.
-pub fn run(store: &mut Store, judges: &[Invariant], seed: u64) -> Result<usize, Stop> {
-    let mut rng = Rng::with_seed(seed);
-    let look = store.clear();
-    let max_queue = if rng.u8(..8) == 0 { 3 } else { 10_000 };
-    let began = Instant::now();
-    let (world, replay, log) = (World::default(), Replay::default(), Vec::new());
-    let (faults, ahead) = (true, false);
-    let mut schedule =
-        Schedule { store, judges, world, replay, rng, look, began, log, max_queue, faults, ahead };
-    for process in 0..PROCESSES {
-        schedule.step(Event::Up { process })?;
-    }
+pub fn run(store: &mut Store, judges: &[Judge], seed: u64) -> Result<usize, Stop> {
+    let mut schedule = Schedule::start(store, judges, seed, false)?;
     if schedule.rng.u8(..50) == 0 {
         schedule.crowd()?;
     }
@@ -64,10 +51,35 @@ pub fn run(store: &mut Store, judges: &[Invariant], seed: u64) -> Result<usize, 
         schedule.any()?;
     }
     schedule.settle()?;
-    Ok(schedule.log.len())
+    Ok(schedule.steps())
 }
 
-impl Schedule<'_> {
+impl<'a> Schedule<'a> {
+    pub fn start(
+        store: &'a mut Store,
+        judges: &'a [Judge],
+        seed: u64,
+        shares: bool,
+    ) -> Result<Self, Stop> {
+        let (mut rng, look) = (Rng::with_seed(seed), store.clear());
+        let max_queue = if !shares && rng.u8(..8) == 0 { 3 } else { 10_000 };
+        let mut world = World::default();
+        world.shares = shares;
+        let (replay, began, log) = (Replay::default(), Instant::now(), Vec::new());
+        let (faults, ahead) = (!shares, false);
+        let mut schedule =
+            Self { store, judges, world, replay, rng, look, began, log, max_queue, faults, ahead };
+        for process in 0..PROCESSES {
+            schedule.step(Event::Up { process })?;
+        }
+        Ok(schedule)
+    }
+
+    /// How many steps there were.
+    pub fn steps(&self) -> usize {
+        self.log.len()
+    }
+
     /// One random event.
     fn any(&mut self) -> Result<(), Stop> {
         let answered = self.rng.u8(..8) > 0;
@@ -139,7 +151,7 @@ impl Schedule<'_> {
         }
     }
 
-    fn join(&mut self, max_queue: usize) -> usize {
+    pub fn join(&mut self, max_queue: usize) -> usize {
         let process = self.rng.usize(..PROCESSES);
         let ttl = TTLS[self.rng.usize(..TTLS.len())];
         let fenced = self.rng.bool();
@@ -147,14 +159,14 @@ impl Schedule<'_> {
     }
 
     /// Some client that still acts.
-    fn pick(&mut self, which: impl Fn(&Client) -> bool) -> Option<usize> {
+    pub fn pick(&mut self, which: impl Fn(&Client) -> bool) -> Option<usize> {
         let clients = self.world.clients.iter().enumerate();
         let fit: Vec<usize> =
             clients.filter(|(_, c)| !c.crashed && which(c)).map(|(number, _)| number).collect();
         self.rng.choice(fit)
     }
 
-    fn request(&self, client: usize, answered: bool) -> Event {
+    pub fn request(&self, client: usize, answered: bool) -> Event {
         Event::Ask {
             client,
             max_queue: self.world.clients[client].max_queue,
@@ -163,7 +175,7 @@ impl Schedule<'_> {
         }
     }
 
-    fn ask(&mut self, client: usize) -> Result<(), Stop> {
+    pub fn ask(&mut self, client: usize) -> Result<(), Stop> {
         self.step(self.request(client, true))
     }
 
@@ -230,14 +242,9 @@ impl Schedule<'_> {
         while let Some(client) = self.pick(|c| c.stage == Stage::Holding && c.lost) {
             self.step(Event::Release { client, keep: 0 })?;
         }
-        let everybody: Vec<usize> = (0..self.world.clients.len())
-            .filter(|c| {
-                let client = &self.world.clients[*c];
-                client.stage == Stage::Waiting && !client.crashed
-            })
-            .collect();
-        for client in everybody {
-            if self.world.clients[client].stage == Stage::Waiting {
+        for client in 0..self.world.clients.len() {
+            let Client { stage, crashed, .. } = self.world.clients[client];
+            if stage == Stage::Waiting && !crashed {
                 self.ask(client)?;
             }
         }
@@ -288,8 +295,8 @@ impl Schedule<'_> {
         !client.crashed && client.stage != Stage::Gone
     }
 
-    fn violated(&mut self, invariant: Invariant, why: String) -> Result<(), Stop> {
-        if !self.judges.contains(&invariant) {
+    pub fn violated(&mut self, invariant: Invariant, why: String) -> Result<(), Stop> {
+        if !self.judges.iter().any(|(of, _)| *of == invariant) {
             return Ok(());
         }
         if self.began.elapsed() > STALLED {
@@ -299,7 +306,7 @@ impl Schedule<'_> {
     }
 
     /// Makes an event happen, lets the oracles judge it, and records it.
-    fn step(&mut self, event: Event) -> Result<(), Stop> {
+    pub fn step(&mut self, event: Event) -> Result<(), Stop> {
         let before = self.look.clone();
         let (reply, after) = self.perform(&event)?;
         let (pushes, allowed) = (Vec::new(), Ok(()));
@@ -310,12 +317,12 @@ impl Schedule<'_> {
         if self.began.elapsed() > STALLED {
             return Err(Stop::Stalled);
         }
-        if self.judges.contains(&Invariant::Modelled) {
+        if !self.world.shares {
             step.allowed = replay(&mut self.replay, &self.world, &step);
         }
-        self.log.push(LogLine(&step).to_string());
-        for invariant in self.judges {
-            if let Err(why) = invariant.judge(&self.world, &step) {
+        self.log.push(line(&step));
+        for (invariant, judge) in self.judges {
+            if let Err(why) = judge(&self.world, &step) {
                 let log = std::mem::take(&mut self.log);
                 return Err(Stop::Violated { invariant: *invariant, why, log });
             }
@@ -328,18 +335,13 @@ impl Schedule<'_> {
 }
 
 /// A step in a line of the log.
-struct LogLine<'a>(&'a Step);
-
-impl fmt::Display for LogLine<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Step { event, reply, pushes, after, .. } = self.0;
-        let name = |token: &str| token.split('/').next().unwrap_or_default().to_owned();
-        let queue: Vec<String> = after.queue.iter().map(|(token, _)| name(token)).collect();
-        let held = after.held.as_deref().map(name).unwrap_or_default();
-        write!(f, "{event:?} -> {reply:?}; held [{held}], in the queue {queue:?}")?;
-        if let [push, ..] = &pushes[..] {
-            write!(f, ", pushed to c{}", push.number)?;
-        }
-        Ok(())
-    }
+fn line(Step { event, reply, pushes, after, .. }: &Step) -> String {
+    let name = |token: &String| token.split('/').next().unwrap_or_default().to_owned();
+    let queue: Vec<String> = after.queue.iter().map(|(token, _)| name(token)).collect();
+    let held = after.held.as_ref().map(name).unwrap_or_default();
+    let (holders, pushed) = (&after.holders, pushes.first().map(|push| push.number));
+    format!(
+        "{event:?} -> {reply:?}; held [{held}] {holders:?}, in the queue {queue:?}, pushed to \
+         {pushed:?}"
+    )
 }

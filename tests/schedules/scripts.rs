@@ -1,51 +1,14 @@
 //! The scripts as the engine sends them, and changed ones.
 
-const QUEUE: &str = include_str!("../../lockmacro-runtime/src/store/redis/scripts/queue.lua");
-const RELEASE_UNQUEUED: &str =
-    include_str!("../../lockmacro-runtime/src/store/redis/scripts/release_unqueued.lua");
-const RELEASE_UNCONTENDED: &str = concat!(
-    include_str!("../../lockmacro-runtime/src/store/redis/scripts/release_uncontended.lua"),
-    include_str!("../../lockmacro-runtime/src/store/redis/scripts/for_each_call.lua")
-);
-const ACQUIRE_SHARED: &str = concat!(
-    include_str!("../../lockmacro-runtime/src/store/redis/scripts/acquire_shared.lua"),
-    include_str!("../../lockmacro-runtime/src/store/redis/scripts/for_each_call.lua")
-);
-const RELEASE_SHARED: &str = concat!(
-    include_str!("../../lockmacro-runtime/src/store/redis/scripts/release_shared.lua"),
-    include_str!("../../lockmacro-runtime/src/store/redis/scripts/for_each_call.lua")
-);
-const ACQUIRE: &str = concat!(
-    include_str!("../../lockmacro-runtime/src/store/redis/scripts/grant.lua"),
-    include_str!("../../lockmacro-runtime/src/store/redis/scripts/acquire.lua")
-);
-const RELEASE: &str = include_str!("../../lockmacro-runtime/src/store/redis/scripts/release.lua");
-const RENEW: &str = include_str!("../../lockmacro-runtime/src/store/redis/scripts/renew.lua");
-
-/// In the order of [`File`].
-const FILES: [&str; 8] = [
-    RELEASE_UNQUEUED,
-    RELEASE_UNCONTENDED,
-    RELEASE_SHARED,
-    QUEUE,
-    ACQUIRE_SHARED,
-    ACQUIRE,
-    RELEASE,
-    RENEW,
-];
-
-/// The scripts under test.
-#[derive(Debug, Clone)]
-pub struct Scripts {
-    pub acquire: String,
-    pub acquire_shared: String,
-    pub release_shared: String,
-    pub release_uncontended: String,
-    pub release: String,
-    pub renew: String,
+macro_rules! files {
+    ($($file:literal),+) => {
+        concat!($(include_str!(concat!(
+            "../../lockmacro-runtime/src/store/redis/scripts/", $file
+        ))),+)
+    };
 }
 
-/// A file of the scripts.
+/// Files of scripts, some with another one that never changes.
 #[derive(Debug, Clone, Copy)]
 pub enum File {
     ReleaseUnqueued,
@@ -58,39 +21,50 @@ pub enum File {
     Renew,
 }
 
-impl Scripts {
-    /// Those of the engine.
-    pub fn real() -> Scripts {
-        Scripts::of(FILES.map(str::to_owned))
-    }
+/// In the order of [`File`].
+const FILES: [&str; 8] = [
+    files!("release_unqueued.lua"),
+    files!("release_uncontended.lua", "for_each_call.lua"),
+    files!("release_shared.lua", "for_each_call.lua"),
+    files!("queue.lua"),
+    files!("acquire_shared.lua", "for_each_call.lua"),
+    files!("grant.lua", "acquire.lua"),
+    files!("release.lua"),
+    files!("renew.lua"),
+];
 
-    /// Those of the engine with a passage of one file replaced, which must occur there once.
-    pub fn changed(file: File, old: &str, new: &str) -> Scripts {
-        let mut files = FILES.map(str::to_owned);
-        let text = &mut files[file as usize];
-        assert_eq!(text.matches(old).count(), 1, "a passage to replace: {old}");
-        *text = text.replace(old, new);
-        Scripts::of(files)
-    }
+/// A script, as the engine calls it.
+#[derive(Debug, Clone, Copy)]
+pub enum Script {
+    Acquire,
+    ReleaseUncontended,
+    Release,
+    Renew,
+    RenewShared,
+    AcquireShared,
+    ReleaseShared,
+}
 
-    fn of(files: [String; FILES.len()]) -> Scripts {
-        let [
-            release_unqueued,
-            release_uncontended,
-            release_shared,
-            queue,
-            acquire_shared,
-            acquire,
-            release,
-            renew,
-        ] = files;
-        Scripts {
-            acquire: format!("{queue}{acquire}"),
-            acquire_shared,
-            release_shared,
-            release_uncontended,
-            release: format!("{release_unqueued}{queue}{release}"),
-            renew,
-        }
-    }
+/// The scripts under test, in the order of [`Script`].
+pub type Scripts = [String; 7];
+
+/// Those of the engine.
+pub fn real() -> Scripts {
+    of(FILES.map(str::to_owned))
+}
+
+/// Those of the engine with a passage of one file replaced, which must occur there once.
+pub fn changed(file: File, old: &str, new: &str) -> Scripts {
+    let mut files = FILES.map(str::to_owned);
+    let text = &mut files[file as usize];
+    assert_eq!(text.matches(old).count(), 1, "a passage to replace: {old}");
+    *text = text.replace(old, new);
+    of(files)
+}
+
+fn of(files: [String; FILES.len()]) -> Scripts {
+    let [unqueued, uncontended, release_shared, queue, acquire_shared, acquire, release, renew] =
+        files;
+    let (acquire, release) = (format!("{queue}{acquire}"), format!("{unqueued}{queue}{release}"));
+    [acquire, uncontended, release, renew.clone(), renew, acquire_shared, release_shared]
 }

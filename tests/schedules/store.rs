@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use crate::scripts::Scripts;
+use crate::scripts::{Script, Scripts};
 
 pub const LOCK: &str = "order:1";
 pub const QUEUE: &str = "lm1:wq:{order:1}";
@@ -22,27 +22,27 @@ pub const PROCESSES: usize = 3;
 
 /// Reads all keys and the clock in one step.
 const LOOK: &str = r"
-local function text(value) return value or '' end
-local queue = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
-local holders = redis.call('ZRANGE', KEYS[5], 0, -1, 'WITHSCORES')
-local fields, records = redis.call('HGETALL', KEYS[3]), {}
-for i = 1, #fields, 2 do
-  records[#records + 1] = fields[i] .. ' ' .. (string.match(fields[i + 1], '^%d+') or '0')
+local waiting, records = redis.call('HKEYS', KEYS[3]), {}
+table.sort(waiting)
+for i, token in ipairs(waiting) do
+  local record = redis.call('HGET', KEYS[3], token)
+  records[2 * i - 1], records[2 * i] = token, string.match(record, '^%d+') or '0'
 end
-table.sort(records)
 local all, keys = redis.call('KEYS', '*'), {}
-for i, key in ipairs(all) do keys[i] = key .. ' ' .. redis.call('PEXPIRETIME', key) end
-table.sort(keys)
+table.sort(all)
+for i, key in ipairs(all) do
+  keys[2 * i - 1], keys[2 * i] = key, redis.call('PEXPIRETIME', key)
+end
 local time = redis.call('TIME')
-return table.concat({
+return {
   string.format('%.0f', time[1] * 1000000 + time[2]),
-  text(redis.call('GET', KEYS[1])),
-  text(redis.call('GET', KEYS[4])),
-  table.concat(queue, ' '),
-  table.concat(records, ' '),
-  table.concat(keys, ';'),
-  table.concat(holders, ' '),
-}, '\n')";
+  redis.call('GET', KEYS[1]),
+  redis.call('GET', KEYS[4]),
+  redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES'),
+  records,
+  redis.call('ZRANGE', KEYS[5], 0, -1, 'WITHSCORES'),
+  keys,
+}";
 
 /// A server, with a connection for commands and one that each process receives pushes on.
 pub trait Connected {
@@ -102,37 +102,28 @@ impl Look {
         shared.map(|(token, _)| token).chain(self.held.iter().filter(move |_| !is_shared))
     }
 
-    fn read(reply: &Value) -> Look {
-        let Value::BulkString(bytes) = reply else { panic!("a look: {reply:?}") };
-        let text = String::from_utf8_lossy(bytes);
-        let parts: Vec<&str> = text.split('\n').collect();
-        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let scores = |part: &str| {
-            let words: Vec<&str> = part.split_whitespace().collect();
-            let pair = |pair: &[&str]| (pair[0].to_owned(), pair[1].parse().expect("a score"));
-            words.chunks(2).map(pair).collect::<Vec<(String, f64)>>()
-        };
-        let fields: Vec<&str> = parts[4].split_whitespace().collect();
-        let mut records: Vec<(String, u64)> = fields
-            .chunks(2)
-            .map(|pair| (pair[0].to_owned(), pair[1].parse().expect("a deadline")))
-            .collect();
+    pub fn holds(&self, token: &str) -> bool {
+        self.live_holders().any(|holder| holder == token)
+    }
+
+    fn read(reply: Value) -> Look {
+        let (at, held, fence, queue, mut records, holders, keys): Read =
+            redis::from_redis_value(reply).expect("a look");
         records.sort();
-        let key = |entry: &str| {
-            let (name, at) = entry.split_once(' ').expect("a key and its expiry");
-            (name.to_owned(), at.parse().expect("an expiry"))
-        };
-        Look {
-            at: parts[0].parse().expect("a time"),
-            held: some(parts[1]),
-            fence: some(parts[2]).map(|fence| fence.parse().expect("a fence")),
-            queue: scores(parts[3]),
-            records,
-            holders: scores(parts[6]),
-            keys: parts[5].split(';').filter(|entry| !entry.is_empty()).map(key).collect(),
-        }
+        Look { at, held, fence, queue, records, holders, keys }
     }
 }
+
+/// The fields of a [`Look`].
+type Read = (
+    u64,
+    Option<String>,
+    Option<u64>,
+    Vec<(String, f64)>,
+    Vec<(String, u64)>,
+    Vec<(String, f64)>,
+    Vec<(String, i64)>,
+);
 
 /// A grant that a process received, by a push or by a reply.
 #[derive(Debug, Clone, PartialEq)]
@@ -167,23 +158,12 @@ pub fn block(fences: &str) -> (u64, u64) {
     (read(first), read(last))
 }
 
-#[derive(Debug, Clone, Copy)]
-pub enum Which {
-    Acquire,
-    ReleaseUncontended,
-    Release,
-    Renew,
-    RenewShared,
-    AcquireShared,
-    ReleaseShared,
-}
-
 pub struct Store {
     server: Box<dyn Connected>,
     /// The channel of each process.
     channels: [Option<String>; PROCESSES],
     scripts: Scripts,
-    hashes: [String; 7],
+    hashes: Scripts,
 }
 
 impl Store {
@@ -196,12 +176,7 @@ impl Store {
 
     /// Loads other scripts.
     pub fn load(&mut self, scripts: Scripts) {
-        let Scripts { acquire, acquire_shared, release_uncontended, .. } = &scripts;
-        let Scripts { release_shared, release, renew, .. } = &scripts;
-        // In the order of [`Which`].
-        let all =
-            [acquire, release_uncontended, release, renew, renew, acquire_shared, release_shared];
-        self.hashes = all.map(|text| {
+        self.hashes = scripts.each_ref().map(|text| {
             let load = redis::cmd("SCRIPT").arg("LOAD").arg(text).clone();
             match self.server.run(&[load]).pop() {
                 Some(Value::BulkString(hash)) => String::from_utf8_lossy(&hash).into_owned(),
@@ -231,34 +206,30 @@ impl Store {
         let all: Vec<Cmd> = commands.iter().cloned().chain([look]).collect();
         let mut replies = self.server.run(&all);
         let look = replies.pop().expect("a reply to each command");
-        (replies, Look::read(&look))
+        (replies, Look::read(look))
     }
 
     /// Calls a script as the engine does, by its hash first.
-    pub fn call(&mut self, which: Which, args: &[&str], then: &[Cmd]) -> (Vec<Value>, Look) {
-        let reply = self.run(&self.invocation("EVALSHA", which, args, then));
+    pub fn call(&mut self, script: Script, args: &[&str], then: &[Cmd]) -> (Vec<Value>, Look) {
+        let keys: &[&str] = match script {
+            Script::Acquire | Script::Release => &KEYS,
+            Script::ReleaseUncontended => &[LOCK, QUEUE],
+            Script::Renew => &[LOCK],
+            Script::RenewShared => &[LOCK, HOLDERS],
+            Script::AcquireShared | Script::ReleaseShared => &[LOCK, QUEUE, HOLDERS],
+        };
+        let commands = |verb: &str, of: &Scripts| {
+            let mut cmd = redis::cmd(verb);
+            cmd.arg(&of[script as usize]).arg(keys.len()).arg(keys).arg(args);
+            [cmd].into_iter().chain(then.iter().cloned()).collect::<Vec<_>>()
+        };
+        let reply = self.run(&commands("EVALSHA", &self.hashes));
         match &reply.0[0] {
             Value::ServerError(error) if error.code() == "NOSCRIPT" => {
-                self.run(&self.invocation("EVAL", which, args, then))
+                self.run(&commands("EVAL", &self.scripts))
             }
             _ => reply,
         }
-    }
-
-    fn invocation(&self, verb: &str, which: Which, args: &[&str], then: &[Cmd]) -> Vec<Cmd> {
-        let (text, keys): (_, &[&str]) = match which {
-            Which::Acquire => (&self.scripts.acquire, &KEYS),
-            Which::ReleaseUncontended => (&self.scripts.release_uncontended, &[LOCK, QUEUE]),
-            Which::Release => (&self.scripts.release, &KEYS),
-            Which::RenewShared => (&self.scripts.renew, &[LOCK, HOLDERS]),
-            Which::Renew => (&self.scripts.renew, &[LOCK]),
-            Which::AcquireShared => (&self.scripts.acquire_shared, &[LOCK, QUEUE, HOLDERS]),
-            Which::ReleaseShared => (&self.scripts.release_shared, &[LOCK, QUEUE, HOLDERS]),
-        };
-        let script = if verb == "EVAL" { text } else { &self.hashes[which as usize] };
-        let mut cmd = redis::cmd(verb);
-        cmd.arg(script).arg(keys.len()).arg(keys).arg(args);
-        [cmd].into_iter().chain(then.iter().cloned()).collect()
     }
 
     pub fn subscribe(&mut self, process: usize, channel: &str) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use crate::scripts::{File, Scripts};
+use crate::scripts::{self, File, Script, Scripts};
 use crate::simulated::Simulated;
 use crate::store::Connected as _;
 
@@ -26,7 +26,7 @@ return all";
 #[test]
 fn merged_calls_do_what_the_calls_do_one_after_the_other() {
     for seed in 0..SEEDS {
-        if let Err(why) = compare(&Scripts::real(), seed) {
+        if let Err(why) = compare(&scripts::real(), seed) {
             panic!("seed {seed}: {why}");
         }
     }
@@ -42,7 +42,7 @@ fn mistakes_between_merged_calls_are_found() {
         ("if lock ~= known then", "if not known then"),
     ];
     for (old, new) in mutants {
-        let scripts = Scripts::changed(File::AcquireShared, old, new);
+        let scripts = scripts::changed(File::AcquireShared, old, new);
         assert!((0..SEEDS).any(|seed| compare(&scripts, seed).is_err()), "{new}");
     }
 }
@@ -51,15 +51,16 @@ fn mistakes_between_merged_calls_are_found() {
 fn compare(scripts: &Scripts, seed: u64) -> Result<(), String> {
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut merged, mut single) = (Simulated::alone(), Simulated::alone());
-    let alone = Scripts::real();
+    let script = Script::AcquireShared as usize;
+    let alone = scripts::real();
     for round in 0..ROUNDS {
         let earlier = earlier(&mut random);
         let time = Duration::from_millis(random.u64(..40));
         let calls: Vec<_> = (0..random.usize(1..8)).map(|_| call(&mut random)).collect();
         let keys = calls.iter().flat_map(|(keys, _)| *keys).collect::<Vec<_>>();
         let args = calls.iter().flat_map(|(_, args)| args.clone()).collect::<Vec<_>>();
-        let of_all = eval(&scripts.acquire_shared, &keys, &args);
-        let each = calls.iter().map(|(keys, args)| eval(&alone.acquire_shared, keys, args));
+        let of_all = eval(&scripts[script], &keys, &args);
+        let each = calls.iter().map(|(keys, args)| eval(&alone[script], keys, args));
         let look = eval(LOOK, &KEYS.concat(), &[]);
         let (mut answers, mut looks) = (Vec::new(), Vec::new());
         for (server, commands) in [(&mut merged, vec![of_all]), (&mut single, each.collect())] {

@@ -1,9 +1,7 @@
 //! One judge for each invariant of a lock that callers share. Each sees one step.
 
-use std::fmt;
-
-use crate::model::{CONFIRM_WINDOW, Reply};
-use crate::sharing::model::{Event, Step, World};
+use crate::model::{CONFIRM_WINDOW, Event, Reply, Step, World};
+use crate::oracles::{Invariant, Judge, Verdict, ensure};
 use crate::store::{FENCE, HOLDERS, LOCK, Look, QUEUE, RECORDS};
 
 /// The server's clock shows microseconds, its expiries milliseconds.
@@ -11,72 +9,21 @@ const ROUNDING_MS: i64 = 2;
 /// A script that the machine stops reads the clock before, and sets the expiry after that.
 const SLOW_MS: i64 = 100;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Invariant {
-    /// Each holder entered beside fewer holders than its limit, and an exclusive one alone.
-    Limits,
-    /// A holder stays until its lease ends, or until it is released.
-    Stays,
-    /// The key exists until the last lease ends, and says that it is shared.
-    Marked,
-    /// A lease lasts as long as it was asked for; handed off, at most for the confirm window.
-    Leases,
-    /// Live waiters are served in order.
-    InOrder,
-    /// Nobody waits who may enter.
-    GoesOn,
-    /// Every fence is larger than every earlier one.
-    Fenced,
-    /// The answer to a request, a release or a renewal is right.
-    Answers,
-    /// Every key has a ttl; at the end only the fence is left.
-    Ends,
-}
-
-impl fmt::Display for Invariant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
-    }
-}
-
-type Verdict = Result<(), String>;
-type Judge = fn(&World, &Step) -> Verdict;
-
-pub fn judge(world: &World, step: &Step) -> Result<(), (Invariant, String)> {
-    let judges: [(Invariant, Judge); 9] = [
-        (Invariant::Limits, limits),
-        (Invariant::Stays, stays),
-        (Invariant::Marked, |_, step| marked(step)),
-        (Invariant::Leases, leases),
-        (Invariant::InOrder, in_order),
-        (Invariant::GoesOn, goes_on),
-        (Invariant::Fenced, |_, step| fenced(step)),
-        (Invariant::Answers, answers),
-        (Invariant::Ends, |_, step| ends(step)),
-    ];
-    judges
-        .into_iter()
-        .try_for_each(|(invariant, judge)| judge(world, step).map_err(|why| (invariant, why)))
-}
-
-fn ensure(holds: bool, why: impl Into<String>) -> Verdict {
-    if holds { Ok(()) } else { Err(why.into()) }
-}
-
-fn holds(look: &Look, token: &str) -> bool {
-    look.live_holders().any(|holder| holder == token)
-}
-
-fn actor(step: &Step) -> Option<usize> {
-    match step.event {
-        Event::Ask { client, .. } | Event::Release { client, .. } => Some(client),
-        _ => None,
-    }
-}
+pub const JUDGES: [Judge; 9] = [
+    (Invariant::Limits, limits),
+    (Invariant::Stays, stays),
+    (Invariant::Marked, |_, step| marked(step)),
+    (Invariant::Leases, leases),
+    (Invariant::InOrder, in_order),
+    (Invariant::GoesOn, goes_on),
+    (Invariant::Fenced, |_, step| fenced(step)),
+    (Invariant::Answers, answers),
+    (Invariant::Ends, |_, step| ends(step)),
+];
 
 /// The clients that have the lock since this step, in the order in which they came.
 fn entrants(world: &World, step: &Step) -> Vec<usize> {
-    let is_new = |token: &str| holds(&step.after, token) && !holds(&step.before, token);
+    let is_new = |token: &str| step.after.holds(token) && !step.before.holds(token);
     let queue = step.before.queue.iter().map(|(token, _)| token);
     let waited = queue.filter(|token| is_new(token)).filter_map(|token| world.by_token(token));
     let mut entrants: Vec<_> = waited.collect();
@@ -90,7 +37,7 @@ fn entrants(world: &World, step: &Step) -> Vec<usize> {
 }
 
 fn limits(world: &World, step: &Step) -> Verdict {
-    let stayed = step.after.live_holders().filter(|token| holds(&step.before, token)).count();
+    let stayed = step.after.live_holders().filter(|token| step.before.holds(token)).count();
     for (inside, client) in (stayed..).zip(entrants(world, step)) {
         let limit = world.clients[client].limit;
         ensure(limit == 0 || inside < limit as usize, format!("c{client} is beside {inside}"))?;
@@ -106,7 +53,7 @@ fn limits(world: &World, step: &Step) -> Verdict {
 }
 
 fn stays(world: &World, step: &Step) -> Verdict {
-    if step.event == Event::ForeignDelete {
+    if step.event == Event::Delete {
         return Ok(());
     }
     let now = step.after.at as f64 / 1_000.0;
@@ -124,7 +71,7 @@ fn stays(world: &World, step: &Step) -> Verdict {
     let gone = step
         .before
         .live_holders()
-        .find(|token| !holds(&step.after, token) && !leaves(token) && !over(token));
+        .find(|token| !step.after.holds(token) && !leaves(token) && !over(token));
     ensure(gone.is_none(), format!("{gone:?} does not hold the lock any more"))
 }
 
@@ -144,7 +91,7 @@ fn marked(step: &Step) -> Verdict {
 fn leases(world: &World, step: &Step) -> Verdict {
     for client in entrants(world, step) {
         let asking = &world.clients[client];
-        let ttl = match actor(step) == Some(client) {
+        let ttl = match step.event.actor() == Some(client) {
             true => asking.ttl,
             false => asking.ttl.min(CONFIRM_WINDOW),
         };
@@ -161,28 +108,18 @@ fn leases(world: &World, step: &Step) -> Verdict {
 }
 
 fn in_order(world: &World, step: &Step) -> Verdict {
-    let rank = |client: usize| {
-        let token = &world.clients[client].token;
-        step.before.queue.iter().position(|(waiting, _)| waiting == token)
-    };
+    let waits = |client: usize| step.after.waits(&world.clients[client].token);
     for client in entrants(world, step) {
-        let ahead = rank(client).unwrap_or(step.before.queue.len());
-        let passed = step.before.queue[..ahead].iter().find(|(token, _)| {
-            let waits = step.after.queue.iter().any(|(waiting, _)| waiting == token);
-            let other = world.by_token(token);
-            waits && other.is_some_and(|other| world.lives(other, step.after.at))
-        });
-        ensure(passed.is_none(), format!("c{client} has overtaken {passed:?}"))?;
+        let ahead = world.queue.iter().take_while(|other| **other != client);
+        let passed = ahead.copied().find(|other| waits(*other) && world.lives(*other, step));
+        ensure(passed.is_none(), format!("c{client} has overtaken c{passed:?}"))?;
     }
-    let lives = |client: usize| actor(step) == Some(client) || world.lives(client, step.after.at);
-    let dropped =
-        step.before.queue.iter().filter_map(|(token, _)| world.by_token(token)).find(|client| {
-            let token = &world.clients[*client].token;
-            let is_in_line = step.after.queue.iter().any(|(waiting, _)| waiting == token);
-            let leaves =
-                matches!(step.event, Event::Release { client: leaving, .. } if leaving == *client);
-            !is_in_line && !leaves && !holds(&step.after, token) && lives(*client)
-        });
+    let leaves =
+        |client: usize| matches!(step.event, Event::Release { client: of, .. } if of == client);
+    let dropped = world.queue.iter().find(|client| {
+        let stays = waits(**client) || step.after.holds(&world.clients[**client].token);
+        !stays && !leaves(**client) && world.lives(**client, step)
+    });
     ensure(dropped.is_none(), format!("c{dropped:?} lives, and has left the queue"))
 }
 
@@ -194,13 +131,12 @@ fn goes_on(world: &World, step: &Step) -> Verdict {
             let token = &world.clients[client].token;
             let was_head = step.before.queue.first().is_some_and(|(head, _)| head == token);
             let was_free = step.before.held.is_none();
-            was_free || holds(&step.before, token) || was_head && step.before.is_shared()
+            was_free || step.before.holds(token) || was_head && step.before.is_shared()
         }
         _ => false,
     };
-    let head = step.after.queue.iter().find_map(|(token, _)| {
-        world.by_token(token).filter(|client| world.lives(*client, step.after.at))
-    });
+    let waiting = step.after.queue.iter().filter_map(|(token, _)| world.by_token(token));
+    let head = waiting.into_iter().find(|client| world.lives(*client, step));
     let Some(head) = head.filter(|_| changes) else { return Ok(()) };
     let inside = step.after.live_holders().count();
     let limit = world.clients[head].limit as usize;
@@ -223,21 +159,21 @@ fn answers(world: &World, step: &Step) -> Verdict {
         Event::Ask { client, .. } => {
             let token = &world.clients[client].token;
             let is_granted = matches!(step.reply, Reply::Granted(_));
-            ensure(is_granted == holds(&step.after, token), "what it is told is not so")?;
-            ensure(is_granted || !holds(&step.before, token), "a holder is refused")
+            ensure(is_granted == step.after.holds(token), "what it is told is not so")?;
+            ensure(is_granted || !step.before.holds(token), "a holder is refused")
         }
         Event::Release { client, .. } => {
-            let held = holds(&step.before, &world.clients[client].token);
+            let held = step.before.holds(&world.clients[client].token);
             let is_held = step.reply == Reply::Own(true);
             // A lease may have ended in between.
             ensure(!is_held || held, "it did not hold the lock")?;
-            let stays = holds(&step.after, &world.clients[client].token);
+            let stays = step.after.holds(&world.clients[client].token);
             ensure(!stays, "it holds the lock after its release")
         }
         Event::Renew { client, ttl } => {
             let token = &world.clients[client].token;
             let is_held = step.reply == Reply::Own(true);
-            ensure(is_held == holds(&step.after, token), "what it is told is not so")?;
+            ensure(is_held == step.after.holds(token), "what it is told is not so")?;
             let end = step.after.holders.iter().find(|(holder, _)| holder == token);
             let least = (step.before.at / 1_000 + ttl) as f64;
             let is_longer = end.is_none_or(|(_, ends)| *ends >= least);
