@@ -33,7 +33,6 @@ impl World {
         let caller = &mut self.callers[id];
         (caller.held, caller.phase) = (Some(guard), Phase::Body);
         self.processes[nth].widened = false;
-        self.report.starts.push((self.now, id));
         self.at(self.now + body, Event::BodyEnds(id, call));
         self.plan(id);
         self.check_fence(id);

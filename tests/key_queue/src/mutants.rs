@@ -126,7 +126,13 @@ pub fn try_all(only: Option<&str>) -> io::Result<bool> {
     let all = root().canonicalize()?.join("target/mutants/key_queue");
     let (copy, target) = (all.join("sources"), all.join("build"));
     for path in COPIED {
-        copy_all(&root().join(path), &copy.join(path))?;
+        let to = copy.join(path);
+        to.parent().map_or(Ok(()), fs::create_dir_all)?;
+        // Into the place of what an earlier run has copied.
+        let copied = Command::new("cp").arg("-RT").args([&root().join(path), &to]).status()?;
+        if !copied.success() {
+            return Err(io::Error::other(format!("{path} cannot be copied")));
+        }
     }
     let workspace = fs::read_to_string(root().join("Cargo.toml"))?;
     fs::write(copy.join("Cargo.toml"), with_one_member(&workspace))?;
@@ -153,18 +159,6 @@ pub fn try_all(only: Option<&str>) -> io::Result<bool> {
     }
     println!("\n{found} of {tried} mutants were found by the oracle that should fail.");
     Ok(found == tried)
-}
-
-fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
-    if !from.is_dir() {
-        to.parent().map_or(Ok(()), fs::create_dir_all)?;
-        return fs::copy(from, to).map(drop);
-    }
-    for entry in fs::read_dir(from)? {
-        let name = entry?.file_name();
-        copy_all(&from.join(&name), &to.join(&name))?;
-    }
-    Ok(())
 }
 
 /// The workspace with this package alone.

@@ -151,7 +151,6 @@ impl World {
     }
 
     fn check_idle(&mut self, gap: u64) {
-        self.report.longest_idle = self.report.longest_idle.max(gap);
         let retries = if self.polls { 120 * MS } else { 0 };
         let bound = match self.mode {
             Mode::Calm => 8 * self.trip + 25 * MS,
@@ -159,7 +158,7 @@ impl World {
             Mode::Sleepy => self.processes.len() as u64 * (4_500 * MS + self.answer_time()),
             Mode::Faulty => 80 * S,
         };
-        if gap > bound + retries && !self.is_scenario {
+        if gap > bound + retries {
             self.bad(format!("idle: for {} ms, bound {} ms", gap / MS, (bound + retries) / MS));
         }
     }

@@ -20,7 +20,7 @@ const BLOCK: u64 = 256;
 /// The token of another program.
 pub(crate) const FOREIGN: Token = Token { number: 0, process: usize::MAX, window: WINDOW };
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Token {
     pub(crate) number: u64,
     pub(crate) process: usize,
@@ -83,23 +83,13 @@ impl Ask for Wish {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Command {
     /// `SET NX`: knows nothing of the queue and of fences.
-    Set {
-        token: Token,
-        ttl: u64,
-    },
-    Acquire {
-        token: Token,
-        ttl: u64,
-        fenced: bool,
-        waits: bool,
-    },
-    Release {
-        token: Token,
-    },
-    Renew {
-        token: Token,
-        ttl: u64,
-    },
+    Set { token: Token, ttl: u64 },
+    /// `acquire.lua`
+    Acquire { token: Token, ttl: u64, fenced: bool, waits: bool },
+    /// `release.lua`
+    Release { token: Token },
+    /// `renew.lua`
+    Renew { token: Token, ttl: u64 },
 }
 
 impl Command {
@@ -115,19 +105,14 @@ impl Command {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reply {
     /// `at`: when it was granted, by the server's clock.
-    Granted {
-        at: u64,
-        fences: Option<FenceBlock>,
-        ttl: u64,
-    },
+    Granted { at: u64, fences: Option<FenceBlock>, ttl: u64 },
     /// This token has the lock.
     Busy(Token),
     /// The token waits. `left`: what is left of the holder's ttl.
-    Queued {
-        now: u64,
-        left: u64,
-    },
+    Queued { now: u64, left: u64 },
+    /// It held the lock.
     Yes,
+    /// It did not.
     No,
 }
 

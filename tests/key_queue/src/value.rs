@@ -36,7 +36,7 @@ pub(crate) mod time {
     use std::time::Duration;
 
     /// A moment on the clock of a process, since its start.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
     pub(crate) struct Moment(Duration);
 
     impl Moment {

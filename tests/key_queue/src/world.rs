@@ -9,8 +9,9 @@ use crate::key_queue::{KeyQueue, Tenure, Ticket};
 use crate::server::{Command, FOREIGN, MS, Push, Reply, S, Server, Token, Wish};
 use crate::value::time::Moment;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
+    #[default]
     /// Nothing is lost or late, every caller is polled at once.
     Calm,
     /// Some callers are polled late, or not at all.
@@ -52,8 +53,9 @@ pub(crate) enum Event {
     ForeignEnds,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Sleep {
+    #[default]
     Never,
     /// Polled this long after it is woken.
     Late(u64),
@@ -61,8 +63,9 @@ pub(crate) enum Sleep {
     Forgotten,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
+    #[default]
     Out,
     Asks,
     Waits,
@@ -96,7 +99,7 @@ impl Guard {
 }
 
 /// What a caller does, as the schedule has it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Setup {
     pub(crate) process: usize,
     pub(crate) wait: Option<u64>,
@@ -112,24 +115,7 @@ pub(crate) struct Setup {
     pub(crate) at: u64,
 }
 
-impl Default for Setup {
-    fn default() -> Self {
-        Self {
-            process: 0,
-            wait: Some(1_000 * S),
-            ttl: 30 * S,
-            fenced: false,
-            renews: true,
-            min_hold: false,
-            body: 100,
-            sleep: Sleep::Never,
-            rounds: 1,
-            at: 0,
-        }
-    }
-}
-
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Caller {
     pub(crate) setup: Setup,
     pub(crate) has_slept: bool,
@@ -175,6 +161,7 @@ pub(crate) struct Asked {
     pub(crate) last: u64,
 }
 
+#[derive(Default)]
 pub(crate) struct Process {
     pub(crate) rate: f64,
     pub(crate) frozen: u64,
@@ -213,14 +200,10 @@ pub struct Report {
     pub violations: Vec<String>,
     /// All that happened, if the world was traced.
     pub log: Vec<String>,
-    /// Longest time without a holder while a caller that is polled at once was waiting, in
-    /// microseconds.
-    pub longest_idle: u64,
-    /// When each body began, in microseconds, and the number of its caller.
-    pub starts: Vec<(u64, usize)>,
 }
 
 /// A schedule that runs.
+#[derive(Default)]
 pub struct World {
     pub(crate) rng: Rng,
     pub(crate) mode: Mode,
@@ -247,8 +230,6 @@ pub struct World {
     pub(crate) last_fence: u64,
     pub(crate) idle_since: Option<u64>,
     pub(crate) is_traced: bool,
-    /// Callers are left at the end, and idle times are measured.
-    pub(crate) is_scenario: bool,
     pub(crate) report: Report,
 }
 
@@ -276,25 +257,7 @@ impl World {
                 Mode::Faulty => 1.0 + (rng.f64() - 0.5) / 100.0,
                 _ => 1.0 + nth as f64 / 1e4,
             },
-            frozen: 0,
-            thawed: 0,
-            dead: false,
-            closed: false,
-            sent_away: 0,
-            queue: KeyQueue::default(),
-            asked: None,
-            requests: HashMap::new(),
-            live: HashSet::new(),
-            released: HashSet::new(),
-            releasing: HashSet::new(),
-            longest: HashMap::new(),
-            known: HashSet::new(),
-            changed: Moment::at(Duration::ZERO),
-            epoch: 0,
-            watched: None,
-            widened: false,
-            widened_at: 0,
-            arrives: [0; 2],
+            ..Process::default()
         };
         let processes: Vec<_> = (0..processes).map(&mut process).collect();
         Self {
@@ -302,49 +265,19 @@ impl World {
             mode,
             now: start,
             trip,
-            polls: false,
-            events: BTreeMap::new(),
-            serial: 0,
             server: Server::new(start, processes.len()),
-            paused: 0,
-            epoch: 0,
-            replaced: 0,
-            lost: HashSet::new(),
-            resent: HashSet::new(),
             trouble_ends: start,
             end: start + 600 * S,
             processes,
-            callers: Vec::new(),
-            last_fence: 0,
-            idle_since: None,
-            is_traced: false,
-            is_scenario: false,
-            report: Report::default(),
+            ..Self::default()
         }
     }
 
     pub(crate) fn add(&mut self, setup: Setup) -> usize {
         let id = self.callers.len();
         self.at(self.now + setup.at, Event::Arrive(id));
-        self.callers.push(Caller {
-            has_slept: setup.sleep != Sleep::Never,
-            rounds: setup.rounds,
-            call: 0,
-            phase: Phase::Out,
-            is_again: false,
-            is_behind: false,
-            releasing: HashSet::new(),
-            asked: 0,
-            held: None,
-            ticket: 0,
-            token: FOREIGN,
-            answer: None,
-            tries: 0,
-            last_request: 0,
-            deadline: 0,
-            poll_at: None,
-            setup,
-        });
+        let (has_slept, rounds) = (setup.sleep != Sleep::Never, setup.rounds);
+        self.callers.push(Caller { has_slept, rounds, setup, ..Caller::default() });
         id
     }
 
@@ -408,7 +341,7 @@ impl World {
             }
             (self.now, self.server.now) = (time, time);
             happened += 1;
-            if happened > 400_000 && !self.is_scenario {
+            if happened > 400_000 {
                 self.bad("spins: the schedule never ends".to_owned());
             }
             self.step(event);
@@ -424,22 +357,17 @@ impl World {
                 return self.report;
             }
         }
-        if !self.is_scenario {
-            self.check_end();
-        }
+        self.check_end();
         self.report
     }
 
     fn process_of(&self, event: &Event) -> Option<usize> {
         use Event::*;
         match event {
-            Arrive(id)
-            | Poll(id)
-            | Drop(id)
-            | Settle(id)
-            | BodyEnds(id, _)
-            | Renew(id, _)
-            | LeaseEnds(id, _) => Some(self.callers[*id].setup.process),
+            Arrive(id) | Poll(id) | Drop(id) | Settle(id) => Some(self.callers[*id].setup.process),
+            BodyEnds(id, _) | Renew(id, _) | LeaseEnds(id, _) => {
+                Some(self.callers[*id].setup.process)
+            }
             Answer(nth, ..) | Timeout(nth, _) | Tick(nth, _) | Watch(nth) => Some(*nth),
             ReleaseAgain(nth, _) | Shutdown(nth) | NoFences(nth) | Notice(nth, _) => Some(*nth),
             Pushed(push) => Some(push.token.process),
