@@ -44,16 +44,16 @@
 //! | `Restart` | `Nodes::recognise` | an empty server |
 
 mod fences;
+mod message;
+mod process;
+mod state;
 
 pub mod event;
 pub mod lock;
-pub mod message;
-pub mod process;
 pub mod redlock;
 pub mod replay;
 pub mod search;
 pub mod server;
 pub mod sharing;
-pub mod state;
 pub mod table;
 pub mod variant;

@@ -6,39 +6,18 @@ use crate::server::Block;
 /// A message that was sent, and has not arrived.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Message {
-    /// A request for the lock, sent this many ticks ago.
-    Ask {
-        /// For this token.
-        token: Token,
-        /// Not counted beyond the ttl.
-        age: u8,
-    },
+    /// A request for the lock, sent `age` ticks ago.
+    Ask { token: Token, age: u8 },
     /// A release, or the end of a wait.
-    Release {
-        /// Of this token.
-        token: Token,
-    },
+    Release { token: Token },
     /// A renewal, or the confirmation of a hand-off. It is answered at once: what the process does
     /// not know of it yet, only makes its lease longer.
-    Renew {
-        /// Of this token.
-        token: Token,
-        /// Not counted beyond the ttl.
-        age: u8,
-    },
-    /// A grant, in an answer or a push.
-    Grant {
-        /// To this token.
-        token: Token,
-        /// The ticks that are left of the lease, as the process counts them.
-        left: u8,
-        /// Its fences.
-        fences: Block,
-    },
+    Renew { token: Token, age: u8 },
+    /// A grant, in an answer or a push. `left`: of the lease, as the process counts it.
+    Grant { token: Token, left: u8, fences: Block },
 }
 
 impl Message {
-    /// Its token.
     pub fn token(&self) -> Token {
         match self {
             Message::Ask { token, .. }
@@ -47,6 +26,7 @@ impl Message {
             | Message::Grant { token, .. } => *token,
         }
     }
+
     /// Time passes while it is on its way. Ages are not counted beyond the ttl.
     pub fn tick(&mut self, ttl: u8) {
         match self {

@@ -11,63 +11,38 @@ pub const PROCESSES: usize = 3;
 /// Tokens of one process that are known at once.
 const TOKENS: u8 = 2;
 
-/// The process of a token.
 pub fn owner(token: Token) -> usize {
     usize::from(token / TOKENS)
 }
 
-/// A process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Whether it has not died.
     pub is_alive: bool,
     /// Callers that have not held the lock yet.
     pub waiting: u8,
-    /// What it does about the lock.
     pub phase: Phase,
     /// Tokens whose release the server has not answered, a bit each.
     retired: u8,
 }
 
-/// What a process does about the lock.
+/// What a process does about the lock. `left`: the ticks until its lease ends, as it counts them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Nothing.
     Idle,
-    /// It waits for an answer or a push.
-    Asking {
-        /// For this token.
-        token: Token,
-        /// Whether time has passed since it asked.
-        is_due: bool,
-    },
-    /// A body runs.
-    Held {
-        /// Under this token.
-        token: Token,
-        /// The ticks until the lease ends, as the process counts them.
-        left: u8,
-        /// The fences that are left.
-        fences: Block,
-    },
+    /// It waits for an answer or a push, and has to ask again when time has passed.
+    Asking { token: Token, is_due: bool },
+    /// A body runs, and these fences are left.
+    Held { token: Token, left: u8, fences: Block },
     /// The lock was passed on to a caller that has not taken it up.
-    Passed {
-        /// With this token.
-        token: Token,
-        /// The ticks until the lease ends, as the process counts them.
-        left: u8,
-        /// The fences that are left.
-        fences: Block,
-    },
+    Passed { token: Token, left: u8, fences: Block },
 }
 
 impl Process {
-    /// A process with this number of callers.
     pub fn new(callers: u8) -> Process {
         Process { is_alive: true, waiting: callers, phase: Phase::Idle, retired: 0 }
     }
 
-    /// Its tokens.
     pub fn tokens(process: usize) -> impl Iterator<Item = Token> {
         let first = process as Token * TOKENS;
         first..first + TOKENS
@@ -95,7 +70,6 @@ impl Process {
         is_idle && self.retired(process).next().is_none()
     }
 
-    /// It dies.
     pub fn crash(&mut self) {
         *self = Process { is_alive: false, ..Process::new(0) };
     }
@@ -106,7 +80,6 @@ fn bit(token: Token) -> u8 {
 }
 
 impl Phase {
-    /// The token of the turn.
     pub fn token(&self) -> Option<Token> {
         match self {
             Phase::Idle => None,
@@ -126,7 +99,6 @@ impl Phase {
         }
     }
 
-    /// The fences that are left.
     pub fn fences(&mut self) -> Option<&mut Block> {
         match self {
             Phase::Held { fences, .. } | Phase::Passed { fences, .. } => Some(fences),
@@ -134,7 +106,6 @@ impl Phase {
         }
     }
 
-    /// The holder passes the lock on.
     pub fn pass(&mut self) {
         if let Phase::Held { token, left, fences } = *self {
             *self = Phase::Passed { token, left, fences };

@@ -55,14 +55,10 @@ struct Client {
 enum Stage {
     Waits,
     Asks,
-    Raises {
-        fence: u8,
-    },
+    Raises { fence: u8 },
     Holds,
-    /// It has released, at these nodes.
-    Gone {
-        released: [bool; NODES],
-    },
+    // At these nodes.
+    Gone { released: [bool; NODES] },
 }
 
 /// The state of all.

@@ -1,8 +1,10 @@
 //! The models are searched, and broken ones are refuted.
 
+use std::fmt::Debug;
+
 use lockmacro_model_tests::lock::Lock;
 use lockmacro_model_tests::redlock::Redlock;
-use lockmacro_model_tests::search::{Model, Searched, search};
+use lockmacro_model_tests::search::{Model, search};
 use lockmacro_model_tests::server::Rules;
 use lockmacro_model_tests::sharing::{self, Sharing};
 use lockmacro_model_tests::variant::Variant;
@@ -18,49 +20,70 @@ fn redlock(clients: usize, restarts: u8, ticks: u8) -> Redlock {
     Redlock { variant: Variant::None, clients, ttl: 2, ahead: [0, 0, 1], restarts, ticks }
 }
 
-fn nothing_breaks(name: &str, model: &impl Model, bound: usize) -> Searched {
-    let searched = search(model, bound).unwrap_or_else(|refuted| panic!("{name}: {refuted}"));
-    println!("{name}: {searched:?}");
-    searched
+fn sharing(limits: &[u8], faults: u8, ticks: u8) -> Sharing {
+    let (variant, limits) = (sharing::Variant::None, limits.to_vec());
+    Sharing { variant, limits, ttl: 2, confirm_window: 1, lease: 2, faults, ticks }
+}
+
+/// No reachable state breaks anything; all of them were searched, and at least this number.
+fn nothing_breaks(model: &impl Model, least: usize) {
+    let searched = search(model, UNBOUNDED).unwrap_or_else(|refuted| panic!("{refuted}"));
+    println!("{searched:?}");
+    assert!(searched.is_complete && searched.states > least, "{searched:?}");
 }
 
 #[test]
 fn three_processes_without_faults() {
-    let searched = nothing_breaks("three processes", &lock([1, 1, 1], 0, 2), UNBOUNDED);
-    assert!(searched.is_complete && searched.states > 100_000, "{searched:?}");
+    nothing_breaks(&lock([1, 1, 1], 0, 2), 100_000);
 }
 
 #[test]
 fn three_processes_with_a_fault_and_a_turn_of_two() {
-    let searched = nothing_breaks("three processes, a fault", &lock([2, 1, 1], 1, 3), 11);
+    let searched = search(&lock([2, 1, 1], 1, 3), 11).unwrap_or_else(|refuted| panic!("{refuted}"));
     assert!(searched.states > 100_000, "{searched:?}");
 }
 
 #[test]
 fn two_processes_with_a_fault() {
-    let searched = nothing_breaks("two processes, a fault", &lock([1, 1, 0], 1, 2), UNBOUNDED);
-    assert!(searched.is_complete, "{searched:?}");
+    nothing_breaks(&lock([1, 1, 0], 1, 2), 10_000);
 }
 
 #[test]
 fn two_processes_with_turns_of_two() {
-    let searched = nothing_breaks("two processes, turns", &lock([2, 1, 0], 0, 2), UNBOUNDED);
-    assert!(searched.is_complete, "{searched:?}");
+    nothing_breaks(&lock([2, 1, 0], 0, 2), 10_000);
 }
 
 #[test]
 fn a_redlock_of_three_clients() {
-    let searched = nothing_breaks("a Redlock", &redlock(3, 0, 1), UNBOUNDED);
-    assert!(searched.is_complete, "{searched:?}");
+    nothing_breaks(&redlock(3, 0, 1), 100_000);
 }
 
 #[test]
 fn a_redlock_with_a_node_that_forgets() {
-    let searched = nothing_breaks("a Redlock, a restart", &redlock(2, 1, 3), UNBOUNDED);
-    assert!(searched.is_complete, "{searched:?}");
+    nothing_breaks(&redlock(2, 1, 3), 100_000);
 }
 
-fn refuted(variant: Variant, model: &impl Model, why: &str) {
+#[test]
+fn readers_and_writers() {
+    nothing_breaks(&sharing(&[0, 1, 0, 1], 0, 2), 10_000);
+}
+
+#[test]
+fn readers_and_writers_with_a_fault() {
+    nothing_breaks(&sharing(&[0, 1, 0], 1, 3), 10_000);
+}
+
+#[test]
+fn two_permits_wanted_by_three_and_a_writer() {
+    nothing_breaks(&sharing(&[2, 2, 2, 1], 0, 2), 10_000);
+}
+
+#[test]
+fn two_permits_wanted_by_three_with_a_fault() {
+    nothing_breaks(&sharing(&[2, 2, 2], 1, 3), 10_000);
+}
+
+fn refuted(variant: impl Debug, model: &impl Model, why: &str) {
     let refuted = search(model, UNBOUNDED).expect_err("a mistake that is found");
     println!("{variant:?}: {refuted}");
     assert!(refuted.why.contains(why), "{variant:?}: {refuted}");
@@ -96,35 +119,6 @@ fn broken_redlocks_are_refuted() {
     }
 }
 
-fn sharing(limits: &[u8], faults: u8, ticks: u8) -> Sharing {
-    let (variant, limits) = (sharing::Variant::None, limits.to_vec());
-    Sharing { variant, limits, ttl: 2, confirm_window: 1, lease: 2, faults, ticks }
-}
-
-#[test]
-fn readers_and_writers() {
-    let searched = nothing_breaks("readers and writers", &sharing(&[0, 1, 0, 1], 0, 2), UNBOUNDED);
-    assert!(searched.is_complete && searched.states > 10_000, "{searched:?}");
-}
-
-#[test]
-fn readers_and_writers_with_a_fault() {
-    let searched = nothing_breaks("readers, a fault", &sharing(&[0, 1, 0], 1, 3), UNBOUNDED);
-    assert!(searched.is_complete && searched.states > 10_000, "{searched:?}");
-}
-
-#[test]
-fn two_permits_wanted_by_three_and_a_writer() {
-    let searched = nothing_breaks("permits", &sharing(&[2, 2, 2, 1], 0, 2), UNBOUNDED);
-    assert!(searched.is_complete && searched.states > 10_000, "{searched:?}");
-}
-
-#[test]
-fn two_permits_wanted_by_three_with_a_fault() {
-    let searched = nothing_breaks("permits, a fault", &sharing(&[2, 2, 2], 1, 3), UNBOUNDED);
-    assert!(searched.is_complete && searched.states > 10_000, "{searched:?}");
-}
-
 #[test]
 fn broken_sharing_is_refuted() {
     use sharing::Variant;
@@ -138,8 +132,6 @@ fn broken_sharing_is_refuted() {
         (Variant::StaysInQueue, [1, 1, 0], 0, "left behind"),
     ] {
         let broken = Sharing { variant, ..sharing(&limits, faults, 3) };
-        let refuted = search(&broken, UNBOUNDED).expect_err("a mistake that is found");
-        println!("{variant:?}: {refuted}");
-        assert!(refuted.why.contains(why), "{variant:?}: {refuted}");
+        refuted(variant, &broken, why);
     }
 }
