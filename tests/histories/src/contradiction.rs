@@ -53,16 +53,8 @@ impl Verdict {
 }
 
 impl Contradiction {
-    pub(crate) fn overlap(first: &Grant, second: &Grant) -> Contradiction {
-        Contradiction { rule: Rule::Overlap, first: first.clone(), second: second.clone() }
-    }
-
-    pub(crate) fn same_fence(first: &Grant, second: &Grant) -> Contradiction {
-        Contradiction { rule: Rule::SameFence, first: first.clone(), second: second.clone() }
-    }
-
-    pub(crate) fn fence_fell(first: &Grant, second: &Grant) -> Contradiction {
-        Contradiction { rule: Rule::FenceFell, first: first.clone(), second: second.clone() }
+    pub(crate) fn new(rule: Rule, first: &Grant, second: &Grant) -> Contradiction {
+        Contradiction { rule, first: first.clone(), second: second.clone() }
     }
 
     /// How long both held the lock.

@@ -53,6 +53,23 @@ pub struct Entry {
     pub error: Option<String>,
 }
 
+const KINDS: [(Kind, &str); 4] =
+    [(Kind::Invoke, "invoke"), (Kind::Ok, "ok"), (Kind::Fail, "fail"), (Kind::Info, "info")];
+const FUNCTIONS: [(Function, &str); 4] = [
+    (Function::Acquire, "acquire"),
+    (Function::Use, "use"),
+    (Function::Release, "release"),
+    (Function::Kill, "kill"),
+];
+
+fn name_of<T: PartialEq>(names: &[(T, &'static str)], of: &T) -> &'static str {
+    names.iter().find(|(known, _)| known == of).map_or("", |(_, name)| name)
+}
+
+fn named<T: Clone>(names: &[(T, &'static str)], name: &str) -> Option<T> {
+    names.iter().find(|(_, known)| *known == name).map(|(named, _)| named.clone())
+}
+
 impl Entry {
     /// An entry without a fence, a lease or an error.
     pub fn new(kind: Kind, function: Function, key: &str, process: &str, time: u64) -> Entry {
@@ -84,8 +101,11 @@ impl Entry {
         let numbers = numbers.into_iter().filter_map(|(name, number)| Some((name, number?)));
         value.extend(numbers.map(|(name, number)| (name.to_owned(), json!(number))));
         let mut entry = json!({
-            "type": self.kind.to_string(),
-            "f": self.function.to_string(),
+            "type": name_of(&KINDS, &self.kind),
+            "f": match &self.function {
+                Function::Other(name) => name,
+                known => name_of(&FUNCTIONS, known),
+            },
             "value": value,
             "process": self.process,
             "time": self.time,
@@ -98,20 +118,9 @@ impl Entry {
 
     /// Reads a map of either format; the error says what is wrong.
     pub(crate) fn from_json(entry: &Value) -> Result<Entry, String> {
-        let kind = match text(entry, "type")?.as_str() {
-            "invoke" => Kind::Invoke,
-            "ok" => Kind::Ok,
-            "fail" => Kind::Fail,
-            "info" => Kind::Info,
-            other => return Err(format!("the type {other:?}")),
-        };
-        let function = match text(entry, "f")?.as_str() {
-            "acquire" => Function::Acquire,
-            "use" => Function::Use,
-            "release" => Function::Release,
-            "kill" => Function::Kill,
-            other => Function::Other(other.to_owned()),
-        };
+        let (kind, function) = (text(entry, "type")?, text(entry, "f")?);
+        let kind = named(&KINDS, &kind).ok_or_else(|| format!("the type {kind:?}"))?;
+        let function = named(&FUNCTIONS, &function).unwrap_or(Function::Other(function));
         let time = number(entry, "time")?.ok_or("no time")?;
         let process = text(entry, "process")?;
         let error = entry.get("error").filter(|error| !error.is_null()).map(plain);
@@ -145,28 +154,5 @@ fn number(entry: &Value, name: &str) -> Result<Option<u64>, String> {
             Some(number) => Ok(Some(number)),
             None => Err(format!("the {name} {value} is no number from 0 on")),
         },
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::Invoke => "invoke",
-            Kind::Ok => "ok",
-            Kind::Fail => "fail",
-            Kind::Info => "info",
-        })
-    }
-}
-
-impl fmt::Display for Function {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Function::Acquire => "acquire",
-            Function::Use => "use",
-            Function::Release => "release",
-            Function::Kill => "kill",
-            Function::Other(name) => name,
-        })
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::contradiction::{Contradiction, Verdict};
+use crate::contradiction::{Contradiction, Rule, Verdict};
 use crate::history::History;
-use crate::holding::{Grant, grants};
+use crate::holding::{Grant, Holding, grants};
 
 /// Judges a history. The error says why it is none: an operation ends that never began.
 pub fn judge(history: &History) -> Result<Verdict, String> {
@@ -28,16 +28,13 @@ fn overlaps(grants: &[&Grant], found: &mut Vec<Contradiction>) {
     let held = grants.iter().filter_map(|grant| Some((grant.holding?, *grant)));
     let mut held: Vec<_> = held.collect();
     held.sort_by_key(|(holding, _)| (holding.from, holding.to));
-    let mut longest: Option<(u64, &Grant)> = None;
+    let mut longest: Option<(Holding, &Grant)> = None;
     for (holding, grant) in held {
-        if let Some((to, first)) = longest
-            && holding.from < to
-            && first.holding.is_some_and(|first| first.overlaps(holding))
-        {
-            found.push(Contradiction::overlap(first, grant));
+        if let Some((_, first)) = longest.filter(|(longest, _)| longest.overlaps(holding)) {
+            found.push(Contradiction::new(Rule::Overlap, first, grant));
         }
-        if longest.is_none_or(|(to, _)| to < holding.to) {
-            longest = Some((holding.to, grant));
+        if longest.is_none_or(|(longest, _)| longest.to < holding.to) {
+            longest = Some((holding, grant));
         }
     }
 }
@@ -48,17 +45,13 @@ fn fences(grants: &[&Grant], found: &mut Vec<Contradiction>) {
     let mut seen: HashMap<u64, &Grant> = HashMap::new();
     for (fence, grant) in &fenced {
         if let Some(first) = seen.insert(*fence, grant) {
-            found.push(Contradiction::same_fence(first, grant));
+            found.push(Contradiction::new(Rule::SameFence, first, grant));
         }
     }
     // The earlier grant was told before the later one was asked for.
-    let told = |grant: &Grant| Some(grant.told);
-    let asked = |grant: &Grant| Some(grant.asked);
-    falls(&fenced, told, asked, found);
+    falls(&fenced, |grant| Some(grant.told), |grant| Some(grant.asked), found);
     // The earlier holding was over before the later one began, though both had asked by then.
-    let over = |grant: &Grant| Some(grant.holding?.to);
-    let begins = |grant: &Grant| grant.asked_before_its_holding();
-    falls(&fenced, over, begins, found);
+    falls(&fenced, |grant| Some(grant.holding?.to), |grant| Some(grant.holding?.from), found);
 }
 
 /// Grants whose fence is below that of a grant that had ended, by `end`, before they began, by
@@ -69,31 +62,25 @@ fn falls(
     begin: impl Fn(&Grant) -> Option<u64>,
     found: &mut Vec<Contradiction>,
 ) {
-    let mut ended: Vec<_> =
-        fenced.iter().filter_map(|(fence, grant)| Some((end(grant)?, *fence, *grant))).collect();
-    ended.sort_by_key(|(at, ..)| *at);
-    let mut begun: Vec<_> =
-        fenced.iter().filter_map(|(fence, grant)| Some((begin(grant)?, *fence, *grant))).collect();
-    begun.sort_by_key(|(at, ..)| *at);
-    let mut before = ended.into_iter().peekable();
+    let sorted = |time: &dyn Fn(&Grant) -> Option<u64>| {
+        let timed = fenced.iter().filter_map(|(fence, grant)| Some((time(grant)?, *fence, *grant)));
+        let mut timed: Vec<_> = timed.collect();
+        timed.sort_by_key(|(at, ..)| *at);
+        timed
+    };
+    let mut before = sorted(&end).into_iter().peekable();
     let mut largest: Option<(u64, &Grant)> = None;
-    for (at, fence, grant) in begun {
+    for (at, fence, grant) in sorted(&begin) {
         while let Some((_, earlier_fence, earlier)) = before.next_if(|(ended, ..)| *ended < at) {
             if largest.is_none_or(|(largest, _)| largest < earlier_fence) {
                 largest = Some((earlier_fence, earlier));
             }
         }
         if let Some((_, earlier)) = largest.filter(|(largest, _)| *largest > fence) {
-            let fall = Contradiction::fence_fell(earlier, grant);
+            let fall = Contradiction::new(Rule::FenceFell, earlier, grant);
             if !found.contains(&fall) {
                 found.push(fall);
             }
         }
-    }
-}
-
-impl Grant {
-    fn asked_before_its_holding(&self) -> Option<u64> {
-        self.holding.map(|holding| holding.from)
     }
 }
