@@ -11,10 +11,6 @@ const USAGE: &str = "simulation [--seeds NUMBER] [--from SEED] [--threads NUMBER
 simulation --seed SEED [--trace] [--without fault|process NUMBER]... [--shrink]
 simulation --mutants [NAME]";
 
-fn mutants(only: Option<&str>) -> ExitCode {
-    ExitCode::from(u8::from(!try_all(only)))
-}
-
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let (mut many, mut seed) = (Many::default(), None);
@@ -26,28 +22,16 @@ fn main() -> ExitCode {
             "--from" => number().map(|from| many.from = from),
             "--threads" => number().map(|threads| many.threads = threads.max(1) as usize),
             "--seed" => number().map(|number| seed = Some(number)),
-            "--trace" => {
-                traced = true;
-                Some(())
-            }
-            "--shrink" => {
-                shrinks = true;
-                Some(())
-            }
+            "--trace" => Some(traced = true),
+            "--shrink" => Some(shrinks = true),
+            "--first" => Some(many.only_first = true),
+            "--interleaved" => Some(many.is_interleaved = true),
             "--without" => {
                 let (kind, number) = (args.next(), args.next());
                 let part = kind.zip(number).and_then(|(kind, number)| Part::of(&kind, &number));
                 part.map(|part| without.push(part))
             }
-            "--first" => {
-                many.only_first = true;
-                Some(())
-            }
-            "--interleaved" => {
-                many.is_interleaved = true;
-                Some(())
-            }
-            "--mutants" => return mutants(args.next().as_deref()),
+            "--mutants" => return status(try_all(args.next().as_deref())),
             _ => None,
         };
         if known.is_none() {
@@ -55,29 +39,29 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     }
-    match seed {
-        Some(seed) => {
-            let outcome = if shrinks {
-                let (without, outcome) = shrink(seed, without);
-                let without: Vec<_> = without.iter().map(Part::to_string).collect();
-                println!("--seed {seed} {}", without.join(" "));
-                outcome
-            } else {
-                run_without(seed, &without, true)
-            };
-            if traced || outcome.failure.is_some() {
-                print!("{}", outcome.trace.unwrap_or_default());
-            }
-            match &outcome.failure {
-                Some(failure) => println!("seed {seed}: {}: {}", failure.oracle, failure.text),
-                None => println!("seed {seed}: passed"),
-            }
-            ExitCode::from(u8::from(outcome.failure.is_some()))
-        }
-        None => {
-            let found = many::run_seeds(many);
-            println!("{found}");
-            ExitCode::from(u8::from(!found.failures.is_empty()))
-        }
+    let Some(seed) = seed else {
+        let found = many::run_seeds(many);
+        println!("{found}");
+        return status(found.failures.is_empty());
+    };
+    let outcome = if shrinks {
+        let (without, outcome) = shrink(seed, without);
+        let without: Vec<_> = without.iter().map(Part::to_string).collect();
+        println!("--seed {seed} {}", without.join(" "));
+        outcome
+    } else {
+        run_without(seed, &without, true)
+    };
+    if traced || outcome.failure.is_some() {
+        print!("{}", outcome.trace.unwrap_or_default());
     }
+    match &outcome.failure {
+        Some(failure) => println!("seed {seed}: {}: {}", failure.oracle, failure.text),
+        None => println!("seed {seed}: passed"),
+    }
+    status(outcome.failure.is_none())
+}
+
+fn status(passes: bool) -> ExitCode {
+    ExitCode::from(u8::from(!passes))
 }

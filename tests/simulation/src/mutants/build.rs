@@ -20,11 +20,13 @@ pub(crate) fn build() -> io::Result<PathBuf> {
     if copy.exists() {
         fs::remove_dir_all(&copy)?;
     }
-    for path in COPIED {
-        copy_all(&root.join(path), &copy.join(path))?;
-    }
-    for path in ["README.md", "LICENSE-MIT", "LICENSE-APACHE"] {
-        copy_all(&root.join(path), &copy.join(path))?;
+    for path in COPIED.into_iter().chain(["README.md", "LICENSE-MIT", "LICENSE-APACHE"]) {
+        let to = copy.join(path);
+        fs::create_dir_all(to.parent().expect("a path inside the copy"))?;
+        let copied = Command::new("cp").arg("-R").args([&root.join(path), &to]).status()?;
+        if !copied.success() {
+            return Err(io::Error::other(format!("{path} cannot be copied")));
+        }
     }
     let workspace = fs::read_to_string(root.join("Cargo.toml"))?;
     fs::write(copy.join("Cargo.toml"), with_few_members(&workspace))?;
@@ -44,18 +46,6 @@ pub(crate) fn build() -> io::Result<PathBuf> {
         true => Ok(built.join("release/simulation")),
         false => Err(io::Error::other("cargo has failed")),
     }
-}
-
-fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
-    if !from.is_dir() {
-        fs::create_dir_all(to.parent().expect("a path inside the copy"))?;
-        return fs::copy(from, to).map(drop);
-    }
-    for entry in fs::read_dir(from)? {
-        let name = entry?.file_name();
-        copy_all(&from.join(&name), &to.join(&name))?;
-    }
-    Ok(())
 }
 
 /// The workspace with the members that are copied.

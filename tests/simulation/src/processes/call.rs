@@ -41,7 +41,7 @@ pub(crate) struct Call {
 pub(crate) enum Sharing {
     Exclusive,
     Shared,
-    /// At most so many holders.
+    /// At most this number of holders.
     Permits(u32),
 }
 
@@ -155,10 +155,7 @@ impl Call {
             reenters: random.u8(..8) == 0,
             extends: random.u8(..12) == 0,
             shares: random.u8(..10) == 0,
-            defers: false,
-            sharing: Sharing::Exclusive,
-            blocks: false,
-            sleeps: None,
+            ..Self::of_deferred(0)
         }
     }
 }

@@ -14,78 +14,37 @@ use crate::processes::work::{name_of, start};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Fault {
     /// Connections are cut. What is on its way to the server may still arrive.
-    Cut {
-        process: Option<usize>,
-        host: Option<usize>,
-        loses: bool,
-    },
+    Cut { process: Option<usize>, host: Option<usize>, loses: bool },
     /// Connections lose all bytes to the server, to the client, or both, and stay open.
-    HalfOpen {
-        process: usize,
-        host: usize,
-        lost: (bool, bool),
-    },
+    HalfOpen { process: usize, host: usize, lost: (bool, bool) },
     /// Bytes are held back for a time.
-    Block {
-        process: usize,
-        host: usize,
-        time: Duration,
-    },
+    Block { process: usize, host: usize, time: Duration },
     /// The process is not scheduled for a time.
-    Freeze {
-        process: usize,
-    },
-    Thaw {
-        process: usize,
-    },
-    FreezeHost {
-        host: usize,
-        time: Duration,
-    },
+    Freeze { process: usize },
+    /// It is scheduled again.
+    Thaw { process: usize },
+    /// The server is not scheduled for a time.
+    FreezeHost { host: usize, time: Duration },
     /// The process dies, and perhaps another one starts. The server may not learn of it.
-    Kill {
-        process: usize,
-        silent: bool,
-        replaced: bool,
-    },
+    Kill { process: usize, silent: bool, replaced: bool },
     /// The server ends.
-    Stop {
-        host: usize,
-    },
+    Stop { host: usize },
     /// A replica becomes the primary, and the one before ends or is cut off.
-    Failover {
-        to: usize,
-        ends: bool,
-    },
+    Failover { to: usize, ends: bool },
     /// All servers are up again, and follow the primary.
     Rejoin,
     /// An operator deletes a lock.
-    Delete {
-        key: usize,
-    },
+    Delete { key: usize },
     /// The server has no room, and gives up the queue of a lock.
-    Evict {
-        key: usize,
-    },
+    Evict { key: usize },
     /// The server forgets all scripts.
-    Flush {
-        host: usize,
-    },
+    Flush { host: usize },
     /// The server refuses commands for a time because it reads its data.
-    Load {
-        host: usize,
-        time: Duration,
-    },
+    Load { host: usize, time: Duration },
     /// The server refuses writes for a time.
-    ReadOnly {
-        host: usize,
-        time: Duration,
-    },
+    ReadOnly { host: usize, time: Duration },
     /// The server starts again.
-    Start {
-        host: usize,
-        keeps: bool,
-    },
+    Start { host: usize, keeps: bool },
 }
 
 /// Draws faults that are over at `calm`.

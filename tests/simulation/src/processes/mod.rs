@@ -19,6 +19,7 @@ mod replay;
 mod replicas;
 pub mod run;
 mod scenario;
+mod scripts;
 mod show;
 mod stream;
 mod thread;

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::processes::host::Host;
+use crate::processes::process::State;
 use crate::processes::replicas::Replicas;
 use crate::processes::scenario::ms;
 use crate::processes::show::Shown;
@@ -64,25 +65,20 @@ pub(super) struct Event {
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum What {
+    /// The client has sent this.
     ToServer(Vec<u8>),
+    /// The server has sent this.
     ToClient(Vec<u8>),
     /// The client has closed the connection.
     Closed,
     /// The server has closed the connection.
     Ended,
-    /// A replica gets a change. In place of a link these have a host.
-    Change {
-        epoch: u64,
-    },
+    /// A replica gets a change. In place of a link this and the next ones have a host.
+    Change { epoch: u64 },
     /// The primary gets an acknowledgement.
-    Acknowledged {
-        epoch: u64,
-        offset: u64,
-    },
+    Acknowledged { epoch: u64, offset: u64 },
     /// The primary looks whether anybody has waited for long enough.
-    Tick {
-        epoch: u64,
-    },
+    Tick { epoch: u64 },
 }
 
 impl Network {
@@ -340,11 +336,8 @@ impl Network {
     pub(crate) fn end_all(&self, host: usize) {
         let ours: Vec<_> = {
             let accepted = self.accepted.borrow();
-            accepted
-                .iter()
-                .filter(|((at, _), _)| *at == host)
-                .map(|(id, link)| (id.1, *link))
-                .collect()
+            let ours = accepted.iter().filter(|((at, _), _)| *at == host);
+            ours.map(|((_, id), link)| (*id, *link)).collect()
         };
         for (id, link) in ours {
             self.forget(host, link, id);
@@ -386,10 +379,7 @@ impl Network {
         self.blocked.borrow_mut().clear();
         self.cut(|link| link.lost != (false, false), true);
         let sim = sim();
-        self.cut(
-            |link| sim.process(link.process).state() == crate::processes::process::State::Dead,
-            true,
-        );
+        self.cut(|link| sim.process(link.process).state() == State::Dead, true);
         self.changed.notify_one();
     }
 }

@@ -11,6 +11,7 @@ use lockmacro_model_tests::event::{Event, Reply};
 use lockmacro_model_tests::replay::Replay;
 
 use crate::mutants;
+use crate::processes::scripts::Script;
 use crate::processes::sim::sim;
 use crate::processes::work::{label_of, name_of};
 use crate::server::{Lock, Served};
@@ -59,8 +60,7 @@ impl Traces {
         if let Some(script) = self.scripts.borrow().get(name) {
             return *script;
         }
-        let has = |with: &str| text.windows(with.len()).any(|part| part == with.as_bytes());
-        let found = BEGINNINGS.iter().find(|(with, _)| has(with)).map(|(_, script)| *script);
+        let found = Script::of(text);
         self.scripts.borrow_mut().insert(name.to_vec(), found);
         found
     }
@@ -238,21 +238,3 @@ fn fences(text: &str) -> Option<(u64, u64)> {
 
 /// A command, and what its script does, if it runs one.
 type Call<'a> = (&'a Served, Option<Option<Script>>);
-
-#[derive(Clone, Copy)]
-enum Script {
-    Acquire,
-    AcquireAll,
-    Release,
-    ReleaseUncontended,
-    Renew,
-}
-
-/// What is written only in one of the scripts.
-const BEGINNINGS: [(&str, Script); 5] = [
-    ("-- Asks for a lock: ", Script::Acquire),
-    ("-- Asks for several locks: ", Script::AcquireAll),
-    ("-- Releases a lock if ", Script::Release),
-    ("-- Releases locks, ", Script::ReleaseUncontended),
-    ("-- Renews a lock if ", Script::Renew),
-];

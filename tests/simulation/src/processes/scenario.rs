@@ -37,14 +37,12 @@ pub(crate) struct Scenario {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Store {
+    /// One server.
     One,
     /// This number of nodes.
     Redlock(usize),
     /// A primary with replicas, this number of which have to acknowledge a lock.
-    Replicated {
-        replicas: usize,
-        acks: usize,
-    },
+    Replicated { replicas: usize, acks: usize },
 }
 
 impl Store {
@@ -137,10 +135,9 @@ impl Scenario {
         let shares = !matches!(store, Store::Redlock(_)) && of_sharing.u8(..4) == 0;
         if shares {
             let kind = *pick(&mut of_sharing, &[Sharing::Shared, Sharing::Permits(2)]);
-            let plans = processes.iter_mut().chain(&mut successors);
-            for call in plans.flat_map(|plan| plan.workers.iter_mut().flatten()) {
-                call.shares_keys(kind, &mut of_sharing);
-            }
+            each_call(&mut processes, &mut successors, |call| {
+                call.shares_keys(kind, &mut of_sharing)
+            });
             if of_sharing.bool() {
                 let plans = processes.iter_mut().chain(&mut successors);
                 plans.for_each(|plan| plan.comes_together(&mut of_sharing));
@@ -148,18 +145,12 @@ impl Scenario {
         }
         let mut of_blocking = seeded(seed, "blocking callers");
         if of_blocking.u8(..12) == 0 {
-            let plans = processes.iter_mut().chain(&mut successors);
-            for call in plans.flat_map(|plan| plan.workers.iter_mut().flatten()) {
-                call.may_block(&mut of_blocking);
-            }
+            each_call(&mut processes, &mut successors, |call| call.may_block(&mut of_blocking));
         }
         let mut of_sleep = seeded(seed, "callers that are not polled");
         let sleeps = of_sleep.u8(..6) == 0;
         if sleeps {
-            let plans = processes.iter_mut().chain(&mut successors);
-            for call in plans.flat_map(|plan| plan.workers.iter_mut().flatten()) {
-                call.may_sleep(&mut of_sleep);
-            }
+            each_call(&mut processes, &mut successors, |call| call.may_sleep(&mut of_sleep));
         }
         let mut of_managers = seeded(seed, "managers");
         for plan in processes.iter_mut().chain(&mut successors).filter(|plan| !plan.lasts) {
@@ -169,10 +160,9 @@ impl Scenario {
         }
         let mut of_long = seeded(seed, "long leases");
         if store == Store::One && faults.is_empty() && of_long.u8(..4) == 0 {
-            let plans = processes.iter_mut().chain(&mut successors);
-            for call in plans.flat_map(|plan| plan.workers.iter_mut().flatten()) {
-                call.ttl = if of_long.bool() { LONG_TTL } else { call.ttl };
-            }
+            each_call(&mut processes, &mut successors, |call| {
+                call.ttl = if of_long.bool() { LONG_TTL } else { call.ttl }
+            });
         }
         Self { store, delay, hosts, processes, successors, faults, calm, shares, sleeps }
     }
@@ -264,9 +254,7 @@ impl Plan {
             lasts_until: Duration::ZERO,
         }
     }
-}
 
-impl Plan {
     /// Lets its calls that share a key ask for it together.
     fn comes_together(&mut self, random: &mut Rng) {
         let mut calls: Vec<_> = self.workers.iter_mut().flatten().collect();
@@ -292,6 +280,11 @@ impl Plan {
 
 pub(crate) fn pick<'a, T>(random: &mut Rng, of: &'a [T]) -> &'a T {
     &of[random.usize(..of.len())]
+}
+
+fn each_call(processes: &mut [Plan], successors: &mut [Plan], change: impl FnMut(&mut Call)) {
+    let plans = processes.iter_mut().chain(successors);
+    plans.flat_map(|plan| plan.workers.iter_mut().flatten()).for_each(change);
 }
 
 fn clock(random: &mut Rng, latest: u64) -> Clock {

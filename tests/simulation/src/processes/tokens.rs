@@ -8,6 +8,7 @@ use std::slice;
 use sha1_smol::Sha1;
 
 use crate::mutants;
+use crate::processes::scripts::Script;
 use crate::processes::sim::sim;
 use crate::server::Input;
 
@@ -22,23 +23,6 @@ pub(crate) struct Tokens {
     /// The tokens whose release was sent, by process and lock.
     released: RefCell<BTreeSet<(usize, Bytes, Bytes)>>,
 }
-
-#[derive(Clone, Copy)]
-enum Script {
-    Acquires,
-    Releases,
-    /// Each of several locks, by its own token.
-    ReleasesEach,
-}
-
-/// What is written only in one of the scripts.
-const BEGINNINGS: [(&str, Script); 5] = [
-    ("-- Asks for a lock: ", Script::Acquires),
-    ("-- Asks for several locks: ", Script::Acquires),
-    ("-- Releases a lock if ", Script::Releases),
-    ("-- Releases a lock without ", Script::Releases),
-    ("-- Releases locks, ", Script::ReleasesEach),
-];
 
 impl Tokens {
     /// A process writes to a server.
@@ -60,7 +44,7 @@ impl Tokens {
     fn command(&self, process: usize, command: &[Vec<u8>]) {
         let (script, keys, arguments) = match command {
             [name, key, token, ..] if name == b"SET" => {
-                (Script::Acquires, slice::from_ref(key), slice::from_ref(token))
+                (Script::Acquire, slice::from_ref(key), slice::from_ref(token))
             }
             [name, script, count, rest @ ..] if name.starts_with(b"EVAL") => {
                 let Some(script) = self.script(name == b"EVAL", script) else { return };
@@ -75,16 +59,18 @@ impl Tokens {
         let released = &mut *self.released.borrow_mut();
         let locks = keys.iter().filter(|key| !key.starts_with(b"lm1:"));
         for (nth, lock) in locks.enumerate() {
-            let nth = if let Script::ReleasesEach = script { nth } else { 0 };
+            let nth = if script == Script::ReleaseUncontended { nth } else { 0 };
             let of = (process, lock.clone(), arguments[nth].clone());
             match script {
-                Script::Releases | Script::ReleasesEach => drop(released.insert(of)),
-                Script::Acquires if released.contains(&of) => {
+                Script::Release | Script::ReleaseMigrating | Script::ReleaseUncontended => {
+                    released.insert(of);
+                }
+                Script::Acquire | Script::AcquireAll if released.contains(&of) => {
                     let [lock, token] = [&of.1, &of.2].map(|text| String::from_utf8_lossy(text));
                     let text = format_args!("p{process} asks for {lock} again with {token}");
                     sim().fails("token", text);
                 }
-                Script::Acquires => {}
+                _ => {}
             }
         }
     }
@@ -96,10 +82,6 @@ impl Tokens {
             return *scripts.get(script)?;
         }
         let hash = Sha1::from(script).digest().to_string().into_bytes();
-        *scripts.entry(hash).or_insert_with(|| {
-            let text = String::from_utf8_lossy(script);
-            let found = BEGINNINGS.iter().find(|(with, _)| text.contains(with));
-            found.map(|(_, script)| *script)
-        })
+        *scripts.entry(hash).or_insert_with(|| Script::of(script))
     }
 }

@@ -22,8 +22,6 @@ pub(super) struct Connection {
     pub(super) input: Input,
     pub(super) protocol: Protocol,
     pub(super) channels: BTreeSet<Vec<u8>>,
-    pub(super) shard_channels: BTreeSet<Vec<u8>>,
-    pub(super) name: Vec<u8>,
     /// The offset after the last command of the client.
     pub(super) offset: u64,
     /// The client waits for replicas, and its next requests wait, too.
@@ -33,6 +31,6 @@ pub(super) struct Connection {
 impl Connection {
     /// Whether a client of RESP2 may send few commands only.
     pub(super) fn is_subscribed(&self) -> bool {
-        !self.channels.is_empty() || !self.shard_channels.is_empty()
+        !self.channels.is_empty()
     }
 }

@@ -32,7 +32,6 @@ pub(super) struct Core {
     /// The texts of scripts by their hashes.
     pub(super) scripts: BTreeMap<String, Arc<[u8]>>,
     pub(super) channels: Channels,
-    pub(super) shard_channels: Channels,
     pub(super) settings: BTreeMap<String, Vec<u8>>,
     /// The commands that the user may not run.
     pub(super) denied: BTreeSet<String>,
@@ -67,9 +66,6 @@ impl Core {
     pub(super) fn disconnect(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.remove(&id) else { return };
         connection.channels.iter().for_each(|channel| self.channels.unsubscribe(channel, id));
-        for channel in &connection.shard_channels {
-            self.shard_channels.unsubscribe(channel, id);
-        }
     }
 
     /// Closes a connection after what was sent to it.

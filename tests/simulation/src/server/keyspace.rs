@@ -11,7 +11,6 @@ pub(super) enum Value {
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
     SortedSet(SortedSet),
     List(VecDeque<Vec<u8>>),
-    Set(BTreeSet<Vec<u8>>),
 }
 
 impl Value {
@@ -22,7 +21,6 @@ impl Value {
             Value::Hash(_) => "hash",
             Value::SortedSet(_) => "zset",
             Value::List(_) => "list",
-            Value::Set(_) => "set",
         }
     }
 
@@ -33,7 +31,6 @@ impl Value {
             Value::Hash(fields) => fields.is_empty(),
             Value::SortedSet(members) => members.len() == 0,
             Value::List(items) => items.is_empty(),
-            Value::Set(members) => members.is_empty(),
         }
     }
 }
@@ -67,7 +64,6 @@ kind!(Vec<u8>, String);
 kind!(BTreeMap<Vec<u8>, Vec<u8>>, Hash);
 kind!(SortedSet, SortedSet);
 kind!(VecDeque<Vec<u8>>, List);
-kind!(BTreeSet<Vec<u8>>, Set);
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Entry {
@@ -148,11 +144,11 @@ impl Keyspace {
     }
 
     /// Changes when a key expires, which must be there. A time that has passed deletes it.
-    pub(super) fn expire(&mut self, key: &[u8], at: Option<u64>) {
-        if at.is_some_and(|at| at <= self.now) {
+    pub(super) fn expire(&mut self, key: &[u8], at: u64) {
+        if at <= self.now {
             self.entries.remove(key);
         } else if let Some(entry) = self.entries.get_mut(key) {
-            entry.expires = at;
+            entry.expires = Some(at);
         }
         self.note(key);
     }

@@ -2,7 +2,7 @@
 //! bytes to clients come out.
 //!
 //! It answers as Redis 7.0 does, byte for byte, to every command that the runtime and its scripts
-//! send. Scripts run in a real Lua 5.1. What it does not know is an error for the client, and is
+//! send to a server that is no part of a cluster. Scripts run in a real Lua 5.1. What it does not know is an error for the client, and is
 //! listed by [`Server::unknown`].
 
 mod call;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::connection::ConnectionId;
 
-/// Channels of one kind, each with its subscribers in the order in which they came.
+/// Channels, each with its subscribers in the order in which they came.
 #[derive(Debug, Default)]
 pub(super) struct Channels(BTreeMap<Vec<u8>, Vec<ConnectionId>>);
 
@@ -27,10 +27,5 @@ impl Channels {
 
     pub(super) fn subscribers(&self, channel: &[u8]) -> &[ConnectionId] {
         self.0.get(channel).map_or(&[], Vec::as_slice)
-    }
-
-    /// The names of the channels that have subscribers.
-    pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.keys().map(Vec::as_slice)
     }
 }

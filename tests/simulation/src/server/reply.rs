@@ -22,7 +22,6 @@ pub(super) enum Reply {
     Null,
     Array(Vec<Reply>),
     Map(Vec<(Reply, Reply)>),
-    Set(Vec<Reply>),
     Push(Vec<Reply>),
 }
 
@@ -60,7 +59,6 @@ impl Reply {
             Reply::Null if resp3 => to.extend_from_slice(b"_\r\n"),
             Reply::Null => to.extend_from_slice(b"$-1\r\n"),
             Reply::Array(items) => all(to, b'*', items, protocol),
-            Reply::Set(items) => all(to, if resp3 { b'~' } else { b'*' }, items, protocol),
             Reply::Push(items) => all(to, if resp3 { b'>' } else { b'*' }, items, protocol),
             Reply::Map(pairs) => {
                 let (kind, each) = if resp3 { (b'%', 1) } else { (b'*', 2) };

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::both::{Both, packed};
 
-/// Sends the lines to both, in each version of the protocol, and asserts the same replies. A line
-/// `wait 5` lets five milliseconds pass.
+/// Sends commands to both, in each version of the protocol, and asserts the same replies. A line has
+/// several, with ` | ` between them. The command `wait 5` lets five milliseconds pass.
 pub fn same_replies(lines: &[&str]) {
     let mut both = Both::start(1);
     let mut differences = Vec::new();
@@ -13,7 +13,7 @@ pub fn same_replies(lines: &[&str]) {
         for line in [format!("HELLO {protocol}"), "FLUSHALL".to_owned()] {
             both.same(0, &command(&line));
         }
-        for line in lines {
+        for line in lines.iter().flat_map(|line| line.split(" | ")) {
             if let Some(time) = line.strip_prefix("wait ") {
                 both.advance(Duration::from_millis(time.parse().expect("milliseconds")));
             } else if let Some(difference) = both.ask(0, &command(line)).difference() {
@@ -51,12 +51,4 @@ pub fn command(line: &str) -> Vec<u8> {
         }
     }
     packed(&words.iter().map(Vec::as_slice).collect::<Vec<_>>())
-}
-
-/// Sends a line on one of some connections, and asserts that all of them receive the same.
-pub fn same_everywhere(both: &mut Both, connections: usize, nth: usize, line: &str) {
-    both.same(nth, &command(line));
-    for other in 0..connections {
-        both.same(other, b"");
-    }
 }

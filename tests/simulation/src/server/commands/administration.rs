@@ -73,7 +73,6 @@ fn acl(core: &mut Core, _: Caller, words: &[Vec<u8>]) -> Answer {
             }
             Ok(Reply::OK)
         }
-        (sub, []) if is(sub, "whoami") => Ok(Reply::bulk("default")),
         (sub, _) => Err(core.unknown_subcommand("acl", sub)),
     }
 }

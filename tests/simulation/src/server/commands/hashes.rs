@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::super::call::Caller;
 use super::super::core::Core;
-use super::super::number::integer;
 use super::super::reply::{Answer, Fault, Reply};
 use super::Command;
 
@@ -18,10 +17,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("hmget", -3, hmget),
     Command::new("hgetall", 2, hgetall),
     Command::new("hkeys", 2, hkeys),
-    Command::new("hvals", 2, hvals),
     Command::new("hexists", 3, hexists),
-    Command::new("hlen", 2, hlen),
-    Command::new("hincrby", 4, hincrby).grows(),
 ];
 
 fn hget(core: &mut Core, _: Caller, words: &[Vec<u8>]) -> Answer {
@@ -73,33 +69,7 @@ fn hkeys(core: &mut Core, _: Caller, words: &[Vec<u8>]) -> Answer {
     Ok(Reply::Array(hash.into_iter().flatten().map(|(field, _)| Reply::bulk(field)).collect()))
 }
 
-fn hvals(core: &mut Core, _: Caller, words: &[Vec<u8>]) -> Answer {
-    let hash = core.keyspace.get::<Hash>(&words[1])?;
-    Ok(Reply::Array(hash.into_iter().flatten().map(|(_, value)| Reply::bulk(value)).collect()))
-}
-
 fn hexists(core: &mut Core, _: Caller, words: &[Vec<u8>]) -> Answer {
     let hash = core.keyspace.get::<Hash>(&words[1])?;
     Ok(Reply::int(usize::from(hash.is_some_and(|hash| hash.contains_key(&words[2])))))
-}
-
-fn hlen(core: &mut Core, _: Caller, words: &[Vec<u8>]) -> Answer {
-    Ok(Reply::int(core.keyspace.get::<Hash>(&words[1])?.map_or(0, BTreeMap::len)))
-}
-
-fn hincrby(core: &mut Core, _: Caller, words: &[Vec<u8>]) -> Answer {
-    let by = integer(&words[3])?;
-    let hash = core.keyspace.get::<Hash>(&words[1])?;
-    let before = match hash.and_then(|hash| hash.get(&words[2])) {
-        Some(value) => {
-            integer(value).map_err(|_| Fault::new("ERR hash value is not an integer"))?
-        }
-        None => 0,
-    };
-    let overflow = Fault::new("ERR increment or decrement would overflow");
-    let after = before.checked_add(by).ok_or(overflow)?;
-    core.keyspace.update_or_create(&words[1], |hash: &mut Hash| {
-        hash.insert(words[2].clone(), after.to_string().into_bytes());
-    })?;
-    Ok(Reply::Int(after))
 }

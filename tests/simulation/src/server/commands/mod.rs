@@ -3,7 +3,7 @@
 mod administration;
 mod hashes;
 mod keys;
-mod lists_and_sets;
+mod lists;
 mod pubsub;
 mod scripting;
 mod session;
@@ -82,7 +82,7 @@ const TABLES: [&[Command]; 9] = [
     administration::COMMANDS,
     hashes::COMMANDS,
     keys::COMMANDS,
-    lists_and_sets::COMMANDS,
+    lists::COMMANDS,
     pubsub::COMMANDS,
     scripting::COMMANDS,
     session::COMMANDS,

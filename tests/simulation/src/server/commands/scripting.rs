@@ -61,25 +61,10 @@ impl Core {
 fn script(core: &mut Core, _: Caller, words: &[Vec<u8>]) -> Answer {
     match (&words[1], &words[2..]) {
         (sub, [text]) if is(sub, "load") => Ok(Reply::bulk(core.load(text)?)),
-        (sub, hashes @ [_, ..]) if is(sub, "exists") => {
-            let there = |hash: &Vec<u8>| {
-                let hash = String::from_utf8_lossy(hash).to_lowercase();
-                Reply::int(usize::from(core.scripts.contains_key(&hash)))
-            };
-            Ok(Reply::Array(hashes.iter().map(there).collect()))
+        (sub, []) if is(sub, "flush") => {
+            core.scripts.clear();
+            Ok(Reply::OK)
         }
-        (sub, rest) if is(sub, "flush") => match rest {
-            [] => Ok(core.flush_scripts()),
-            [how] if is(how, "sync") || is(how, "async") => Ok(core.flush_scripts()),
-            _ => Err(Fault::new("ERR SCRIPT FLUSH only support SYNC|ASYNC option")),
-        },
         (sub, _) => Err(core.unknown_subcommand("script", sub)),
-    }
-}
-
-impl Core {
-    fn flush_scripts(&mut self) -> Reply {
-        self.scripts.clear();
-        Reply::OK
     }
 }

@@ -9,11 +9,8 @@ use super::{Command, is};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("ping", -1, ping).in_subscription(),
-    Command::new("echo", 2, echo),
     Command::new("hello", -1, hello).not_in_script(),
-    Command::new("select", 2, select),
     Command::new("client", -2, client).not_in_script().with_subcommands(),
-    Command::new("quit", -1, quit).not_in_script().in_subscription(),
 ];
 
 fn ping(core: &mut Core, caller: Caller, words: &[Vec<u8>]) -> Answer {
@@ -28,10 +25,6 @@ fn ping(core: &mut Core, caller: Caller, words: &[Vec<u8>]) -> Answer {
     Ok(words.get(1).map_or(Reply::status("PONG"), Reply::bulk))
 }
 
-fn echo(_: &mut Core, _: Caller, words: &[Vec<u8>]) -> Answer {
-    Ok(Reply::bulk(&words[1]))
-}
-
 fn hello(core: &mut Core, caller: Caller, words: &[Vec<u8>]) -> Answer {
     let mut protocol = caller.protocol;
     if let Some(version) = words.get(1) {
@@ -43,26 +36,11 @@ fn hello(core: &mut Core, caller: Caller, words: &[Vec<u8>]) -> Answer {
             _ => return Err(Fault::new("NOPROTO unsupported protocol version")),
         };
     }
-    let mut options = words.get(2..).unwrap_or_default();
-    let mut name = None;
-    while let Some((option, rest)) = options.split_first() {
-        options = match rest {
-            [_user, _password, rest @ ..] if is(option, "auth") => rest,
-            [given, rest @ ..] if is(option, "setname") => {
-                name = Some(given.clone());
-                rest
-            }
-            _ => {
-                let option = String::from_utf8_lossy(option);
-                return Err(Fault::text(format!("ERR Syntax error in HELLO option '{option}'")));
-            }
-        };
+    if let Some(option) = words.get(2) {
+        let option = String::from_utf8_lossy(option);
+        return Err(Fault::text(format!("ERR Syntax error in HELLO option '{option}'")));
     }
-    let connection = core.connections.entry(caller.id).or_default();
-    connection.protocol = protocol;
-    if let Some(name) = name {
-        connection.name = name;
-    }
+    core.connections.entry(caller.id).or_default().protocol = protocol;
     let text = |name: &str, text: &str| (Reply::bulk(name), Reply::bulk(text));
     let number = |name: &str, number: i64| (Reply::bulk(name), Reply::Int(number));
     Ok(Reply::Map(vec![
@@ -76,36 +54,11 @@ fn hello(core: &mut Core, caller: Caller, words: &[Vec<u8>]) -> Answer {
     ]))
 }
 
-fn select(_: &mut Core, _: Caller, words: &[Vec<u8>]) -> Answer {
-    match integer(&words[1])? {
-        0 => Ok(Reply::OK),
-        _ => Err(Fault::new("ERR DB index is out of range")),
+fn client(core: &mut Core, _: Caller, words: &[Vec<u8>]) -> Answer {
+    // SETINFO came with Redis 7.2; clients send it without a look at the reply.
+    if is(&words[1], "setinfo") {
+        let sub = String::from_utf8_lossy(&words[1]);
+        return Err(Fault::text(format!("ERR unknown subcommand '{sub}'. Try CLIENT HELP.")));
     }
-}
-
-fn client(core: &mut Core, caller: Caller, words: &[Vec<u8>]) -> Answer {
-    let connection = core.connections.entry(caller.id).or_default();
-    match (&words[1], &words[2..]) {
-        (sub, []) if is(sub, "id") => Ok(Reply::Int(caller.id.0 as i64)),
-        (sub, []) if is(sub, "getname") => Ok(match connection.name.is_empty() {
-            true => Reply::Null,
-            false => Reply::bulk(&connection.name),
-        }),
-        (sub, [name]) if is(sub, "setname") => {
-            connection.name = name.clone();
-            Ok(Reply::OK)
-        }
-        // Came with Redis 7.2; clients send it without a look at the reply.
-        (sub, _) if is(sub, "setinfo") => {
-            let sub = String::from_utf8_lossy(sub);
-            Err(Fault::text(format!("ERR unknown subcommand '{sub}'. Try CLIENT HELP.")))
-        }
-        (sub, _) => Err(core.unknown_subcommand("client", sub)),
-    }
-}
-
-fn quit(core: &mut Core, caller: Caller, _: &[Vec<u8>]) -> Answer {
-    core.send(caller.id, &Reply::OK);
-    core.close(caller.id);
-    Ok(Reply::None)
+    Err(core.unknown_subcommand("client", &words[1]))
 }

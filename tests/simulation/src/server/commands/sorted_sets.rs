@@ -24,108 +24,42 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("zpopmax", -2, zpop).writes(),
 ];
 
-#[derive(Debug, Default)]
-struct Adding {
-    nx: bool,
-    xx: bool,
-    gt: bool,
-    lt: bool,
-    counts_changed: bool,
-    increments: bool,
-}
-
-impl Adding {
-    /// Reads the options, and returns the place of the first score.
-    fn read(words: &[Vec<u8>]) -> (Adding, usize) {
-        let mut adding = Adding::default();
-        for (at, word) in words.iter().enumerate().skip(2) {
-            let option = match word {
-                word if is(word, "nx") => &mut adding.nx,
-                word if is(word, "xx") => &mut adding.xx,
-                word if is(word, "gt") => &mut adding.gt,
-                word if is(word, "lt") => &mut adding.lt,
-                word if is(word, "ch") => &mut adding.counts_changed,
-                word if is(word, "incr") => &mut adding.increments,
-                _ => return (adding, at),
-            };
-            *option = true;
-        }
-        (adding, words.len())
-    }
-
-    fn check(&self, pairs: usize) -> Result<(), Fault> {
-        if self.nx && self.xx {
-            return Err(Fault::new("ERR XX and NX options at the same time are not compatible"));
-        }
-        if self.nx && (self.gt || self.lt) || self.gt && self.lt {
-            return Err(Fault::new(
-                "ERR GT, LT, and/or NX options at the same time are not compatible",
-            ));
-        }
-        if self.increments && pairs > 1 {
-            return Err(Fault::new("ERR INCR option supports a single increment-element pair"));
-        }
-        Ok(())
-    }
-}
-
 fn zadd(core: &mut Core, _: Caller, words: &[Vec<u8>]) -> Answer {
-    let (adding, first) = Adding::read(words);
-    let pairs = &words[first..];
+    let is_option = |word: &&Vec<u8>| ["nx", "xx", "gt"].iter().any(|option| is(word, option));
+    let options = words[2..].iter().take_while(is_option).count();
+    let (options, pairs) = words[2..].split_at(options);
+    let has = |name| options.iter().any(|option| is(option, name));
+    let (nx, xx, gt) = (has("nx"), has("xx"), has("gt"));
     if pairs.is_empty() || pairs.len() % 2 == 1 {
         return Err(Fault::SYNTAX);
     }
-    adding.check(pairs.len() / 2)?;
+    if nx && xx {
+        return Err(Fault::new("ERR XX and NX options at the same time are not compatible"));
+    }
+    if nx && gt {
+        let text = "ERR GT, LT, and/or NX options at the same time are not compatible";
+        return Err(Fault::new(text));
+    }
     let read = |pair: &[Vec<u8>]| Ok((double(&pair[0]).ok_or(Fault::NOT_FLOAT)?, pair[1].clone()));
     let pairs = pairs.chunks_exact(2).map(read).collect::<Result<Vec<_>, Fault>>()?;
-    let (mut new, mut changed, mut result) = (0, 0, None);
-    let mut add = |set: &mut SortedSet| -> Result<(), Fault> {
+    let add = |set: &mut SortedSet| {
+        let mut new = 0;
         for (score, member) in &pairs {
-            let before = set.score(member);
-            let score = if adding.increments { score + before.unwrap_or(0.0) } else { *score };
-            if score.is_nan() {
-                return Err(Fault::new("ERR resulting score is not a number (NaN)"));
-            }
-            let refused = match before {
-                None => adding.xx,
-                Some(before) => {
-                    adding.nx || adding.gt && score <= before || adding.lt && score >= before
-                }
+            let refused = match set.score(member) {
+                None => xx,
+                Some(before) => nx || gt && *score <= before || *score == before,
             };
-            if refused {
-                continue;
+            if !refused {
+                new += usize::from(set.insert(member, *score).is_none());
             }
-            result = Some(score);
-            match before {
-                None => new += 1,
-                Some(before) if before != score => changed += 1,
-                Some(_) => continue,
-            }
-            set.insert(member, score);
         }
-        Ok(())
+        new
     };
-    if adding.xx {
-        core.keyspace.update(&words[1], add)?.transpose_ok()?;
-    } else {
-        core.keyspace.update_or_create(&words[1], &mut add)??;
-    }
-    Ok(match (adding.increments, adding.counts_changed) {
-        (true, _) => result.map_or(Reply::Null, Reply::Double),
-        (false, true) => Reply::int(new + changed),
-        (false, false) => Reply::int(new),
-    })
-}
-
-/// An optional result as the result of something optional.
-trait TransposeOk {
-    fn transpose_ok(self) -> Result<(), Fault>;
-}
-
-impl TransposeOk for Option<Result<(), Fault>> {
-    fn transpose_ok(self) -> Result<(), Fault> {
-        self.unwrap_or(Ok(()))
-    }
+    let new = match xx {
+        true => core.keyspace.update(&words[1], add)?.unwrap_or(0),
+        false => core.keyspace.update_or_create(&words[1], add)?,
+    };
+    Ok(Reply::int(new))
 }
 
 fn zrem(core: &mut Core, _: Caller, words: &[Vec<u8>]) -> Answer {

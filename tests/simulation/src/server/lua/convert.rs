@@ -28,9 +28,7 @@ pub(super) fn to_lua(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
         Reply::Null | Reply::None => Value::Boolean(false),
         Reply::Status(text) => single_field(lua, "ok", text)?,
         Reply::Error(text) => single_field(lua, "err", text)?,
-        Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => {
-            Value::Table(array(lua, items.iter())?)
-        }
+        Reply::Array(items) | Reply::Push(items) => Value::Table(array(lua, items.iter())?),
         Reply::Map(pairs) => {
             Value::Table(array(lua, pairs.iter().flat_map(|(key, value)| [key, value]))?)
         }

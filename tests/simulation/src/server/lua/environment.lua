@@ -15,18 +15,8 @@ local function locked(table, name)
 end
 
 local redis = {
-  LOG_DEBUG = 0,
-  LOG_VERBOSE = 1,
-  LOG_NOTICE = 2,
-  LOG_WARNING = 3,
   pcall = native.call,
   error_reply = native.error_reply,
-  status_reply = native.status_reply,
-  sha1hex = native.sha1hex,
-  log = function() end,
-  replicate_commands = function()
-    return true
-  end,
 }
 
 -- Native functions cannot raise an error that a script can read, so the next two raise it.

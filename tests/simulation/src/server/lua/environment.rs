@@ -1,36 +1,15 @@
 //! What a script can use.
 
 use mlua::{Function, Lua, MultiValue, Table, Value};
-use sha1_smol::Sha1;
 
 use super::super::reply::Reply;
 use super::convert::{single_field, to_lua, to_request};
 use super::{call, with_core};
 
 /// What Lua has itself. The rest is left out, as in Redis; so is what a simulation has no use for.
-const GLOBALS: [&str; 21] = [
-    "_VERSION",
-    "assert",
-    "collectgarbage",
-    "error",
-    "getmetatable",
-    "ipairs",
-    "math",
-    "next",
-    "pairs",
-    "pcall",
-    "rawequal",
-    "rawget",
-    "rawset",
-    "select",
-    "setmetatable",
-    "string",
-    "table",
-    "tonumber",
-    "tostring",
-    "type",
-    "unpack",
-];
+const GLOBALS: &str = "_VERSION assert collectgarbage error getmetatable ipairs math next pairs \
+    pcall rawequal rawget rawset select setmetatable string table tonumber tostring type unpack \
+    xpcall";
 /// How far to look for the line of a script that raised an error.
 const FRAMES: usize = 16;
 
@@ -39,7 +18,7 @@ const FRAMES: usize = 16;
 pub(super) fn build(lua: &Lua) -> mlua::Result<(Table, Table, Function)> {
     let all = lua.globals();
     let globals = lua.create_table()?;
-    for name in GLOBALS.into_iter().chain(["xpcall"]) {
+    for name in GLOBALS.split_whitespace() {
         globals.raw_set(name, all.raw_get::<Value>(name)?)?;
     }
     // Random numbers are not simulated.
@@ -49,8 +28,6 @@ pub(super) fn build(lua: &Lua) -> mlua::Result<(Table, Table, Function)> {
     let native = lua.create_table()?;
     native.raw_set("call", lua.create_function(call_command)?)?;
     native.raw_set("error_reply", lua.create_function(error_reply)?)?;
-    native.raw_set("status_reply", lua.create_function(status_reply)?)?;
-    native.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
     native.raw_set("may_run", lua.create_function(may_run)?)?;
     native.raw_set("place", lua.create_function(place)?)?;
     let code = lua.load(include_str!("environment.lua")).set_name("@environment.lua");
@@ -69,34 +46,12 @@ fn call_command(lua: &Lua, arguments: MultiValue) -> mlua::Result<Value> {
     }
 }
 
-fn error_reply(lua: &Lua, arguments: MultiValue) -> mlua::Result<Value> {
-    let Some(text) = only_text(&arguments) else { return wrong_arguments(lua) };
+fn error_reply(lua: &Lua, text: mlua::String) -> mlua::Result<Value> {
+    let text = text.as_bytes();
     let text = text.trim_ascii_end();
     let text = text.strip_prefix(b"-").unwrap_or(text);
     let coded = if text.contains(&b' ') { text.to_vec() } else { [b"ERR ", text].concat() };
     single_field(lua, "err", &coded)
-}
-
-fn status_reply(lua: &Lua, arguments: MultiValue) -> mlua::Result<Value> {
-    match only_text(&arguments) {
-        Some(text) => single_field(lua, "ok", &text),
-        None => wrong_arguments(lua),
-    }
-}
-
-fn only_text(arguments: &MultiValue) -> Option<Vec<u8>> {
-    match (arguments.len(), arguments.front()) {
-        (1, Some(Value::String(text))) => Some(text.as_bytes().to_vec()),
-        _ => None,
-    }
-}
-
-fn wrong_arguments(lua: &Lua) -> mlua::Result<Value> {
-    single_field(lua, "err", b"ERR wrong number or type of arguments")
-}
-
-fn sha1hex(_: &Lua, text: mlua::String) -> mlua::Result<String> {
-    Ok(Sha1::from(&*text.as_bytes()).digest().to_string())
 }
 
 /// Whether the user may run a command; `None` for an unknown one.
