@@ -21,27 +21,8 @@
 //! passes in it without a bound where the question is whether anybody can go on; a checker such as
 //! `stateright` would bring its own server and many crates for the same search.
 //!
-//! # What an action stands for
-//!
-//! Files are below `lockmacro-runtime/src`; [`TABLE`](table::TABLE) names all of them, and a test
+//! [`TABLE`](table::TABLE) names the functions and scripts that each action stands for, and a test
 //! holds that they are there.
-//!
-//! | action | by the client | at the server |
-//! |---|---|---|
-//! | `Ask` | `KeyQueue::arrive`, `request`; `shared_queue::request::ask` | `acquire.lua` |
-//! | `AskAgain` | `tick` | `acquire.lua` |
-//! | `Renew` | `timetable.rs`, `Lease::wants_renewal` | `renew.lua` |
-//! | `Pass`, `TakeUp` | `KeyQueue::offer`, `poll`; `Tenure::serves` | – |
-//! | `Release` | `Held::pass_on`, `shared_queue::request::release` | `release.lua`, `release_uncontended.lua` |
-//! | `ReleaseAgain` | `DroppedLock::release` | `release.lua` |
-//! | `Drop` | `InQueue::leave`, `KeyQueue::remove` | `release.lua` |
-//! | `Deliver(Grant)` | `SharedQueue::granted`, `Waiters::grant`, `waiters.rs` | `queue.lua` |
-//! | `Tick` | `Lease::remaining`, `end_of` | expiry |
-//! | `Vote`, `Choose` | `Nodes::vote`, `Tally::won` | `acquire.lua` |
-//! | `Raise`, `Hold` | `Redlock::raise`, `confirmed` | `raise_fence.lua` |
-//! | sharing: `Asked`, `AskAgain` | `Redis::acquire`, `Redis::wait` | `acquire_shared.lua`, `acquire.lua` |
-//! | sharing: `Released` | `Redis::release` | `release_shared.lua`, `release.lua` |
-//! | `Restart` | `Nodes::recognise` | an empty server |
 
 mod fences;
 mod message;

@@ -60,7 +60,7 @@ pub fn run(seed: u64) -> Option<Failure> {
     failure
 }
 
-fn text_of(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn text_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
 }

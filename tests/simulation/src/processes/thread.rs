@@ -19,6 +19,7 @@ use tokio::time::{Sleep, sleep};
 
 use crate::processes::sim::sim;
 use crate::processes::world::OfProcess;
+use crate::threads::text_of;
 
 /// How long a thread may run, by the real clock, until it parks. It only ends a simulation that
 /// would never end.
@@ -135,11 +136,7 @@ fn text(panicked: Box<dyn Any + Send>) -> Option<String> {
     if panicked.is::<Killed>() {
         return None;
     }
-    let text = panicked.downcast::<String>().map(|text| *text);
-    Some(text.unwrap_or_else(|other| match other.downcast::<&str>() {
-        Ok(text) => (*text).to_owned(),
-        Err(_) => "a panic without a text".to_owned(),
-    }))
+    Some(text_of(&*panicked))
 }
 
 impl Future for Blocks {

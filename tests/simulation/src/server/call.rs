@@ -103,10 +103,10 @@ impl Core {
         if command.writes {
             self.check_write()?;
         }
-        if command.needs_memory && !self.script.has_written && self.is_full() {
+        if command.needs_memory && !self.has_written && self.is_full() {
             return Err(FULL);
         }
-        self.script.has_written |= command.writes;
+        self.has_written |= command.writes;
         Ok(command)
     }
 

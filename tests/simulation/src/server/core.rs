@@ -35,8 +35,8 @@ pub(super) struct Core {
     pub(super) settings: BTreeMap<String, Vec<u8>>,
     /// The commands that the user may not run.
     pub(super) denied: BTreeSet<String>,
-    /// What a script has done so far.
-    pub(super) script: ScriptRun,
+    /// The script that runs has written, and may go on to write on a full server.
+    pub(super) has_written: bool,
     pub(super) replication: Replication,
     /// The server reads its data, and refuses most commands meanwhile.
     pub(super) is_loading: bool,
@@ -46,13 +46,6 @@ pub(super) struct Core {
     /// What was served; `None` when nobody watches.
     pub(super) served: Option<Vec<Served>>,
     last_connection: u64,
-}
-
-/// A script while it runs.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct ScriptRun {
-    /// It has written, and may go on to write on a full server.
-    pub(super) has_written: bool,
 }
 
 impl Core {

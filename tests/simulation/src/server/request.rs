@@ -18,14 +18,13 @@ impl Input {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next request, if all of it is there: a command and its arguments, or nothing for an
-    /// empty line. The error is that of a client that does not speak the protocol.
+    /// The next request, if all of it is there: a command and its arguments, or nothing. The error is that of a client that does not speak the protocol.
     pub(crate) fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>, String> {
         let mut reader = Reader { bytes: &self.bytes, at: self.read };
         let request = match reader.bytes.get(reader.at) {
             None => return Ok(None),
             Some(b'*') => reader.multibulk(),
-            Some(_) => reader.inline(),
+            Some(_) => Err("a request begins with '*'".to_owned()),
         };
         if let Ok(Some(_)) = request {
             self.read = reader.at;
@@ -51,12 +50,6 @@ impl<'a> Reader<'a> {
     fn length(line: &[u8], most: i64) -> Option<i64> {
         let length: i64 = std::str::from_utf8(line).ok()?.parse().ok()?;
         (length <= most).then_some(length)
-    }
-
-    fn inline(&mut self) -> Result<Option<Vec<Vec<u8>>>, String> {
-        let Some(line) = self.line() else { return Ok(None) };
-        let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-        Ok(Some(words.map(<[u8]>::to_vec).collect()))
     }
 
     fn multibulk(&mut self) -> Result<Option<Vec<Vec<u8>>>, String> {
@@ -92,7 +85,7 @@ mod tests {
 
     #[test]
     fn requests_are_the_same_in_whatever_pieces_they_arrive() {
-        let bytes = b"*2\r\n$3\r\nGET\r\n$2\r\n\r\n\r\nPING one\r\n*1\r\n$4\r\nPING\r\n*0\r\n";
+        let bytes = b"*2\r\n$3\r\nGET\r\n$2\r\n\r\n\r\n*1\r\n$4\r\nPING\r\n*0\r\n";
         for piece in 1..=bytes.len() {
             let (mut input, mut requests) = (Input::default(), Vec::new());
             for piece in bytes.chunks(piece) {
@@ -101,7 +94,7 @@ mod tests {
                     requests.push(request);
                 }
             }
-            let expected: [&[&[u8]]; 4] = [&[b"GET", b"\r\n"], &[b"PING", b"one"], &[b"PING"], &[]];
+            let expected: [&[&[u8]]; 3] = [&[b"GET", b"\r\n"], &[b"PING"], &[]];
             assert_eq!(requests, expected, "in pieces of {piece}");
         }
     }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value};
 
 use super::call::Caller;
-use super::core::{Core, ScriptRun};
+use super::core::Core;
 use super::reply::{Answer, Fault, Reply};
 
 /// A script call: the server that is lent to the interpreter, and the client that asked.
@@ -112,7 +112,7 @@ pub(super) fn run(
 ) -> Answer {
     ENGINE.with(|engine| {
         let script = engine.compile(hash, text)?;
-        core.script = ScriptRun::default();
+        core.has_written = false;
         let lent = Lent { core: std::mem::take(core), caller };
         LENT.set(Some(lent));
         let outcome = engine.run(script, keys, args);
