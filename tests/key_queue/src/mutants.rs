@@ -125,11 +125,13 @@ pub fn out_of_place() -> io::Result<Vec<&'static str>> {
 pub fn try_all(only: Option<&str>) -> io::Result<bool> {
     let all = root().canonicalize()?.join("target/mutants/key_queue");
     let (copy, target) = (all.join("sources"), all.join("build"));
+    if copy.exists() {
+        fs::remove_dir_all(&copy)?;
+    }
     for path in COPIED {
         let to = copy.join(path);
         to.parent().map_or(Ok(()), fs::create_dir_all)?;
-        // Into the place of what an earlier run has copied.
-        let copied = Command::new("cp").arg("-RT").args([&root().join(path), &to]).status()?;
+        let copied = Command::new("cp").arg("-R").args([&root().join(path), &to]).status()?;
         if !copied.success() {
             return Err(io::Error::other(format!("{path} cannot be copied")));
         }
