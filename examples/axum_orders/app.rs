@@ -68,7 +68,7 @@ impl IntoResponse for OrderError {
         let OrderError::Lock(error) = self;
         let status = match error {
             _ if error.is_busy() => StatusCode::LOCKED,
-            _ if error.is_unavailable() => StatusCode::SERVICE_UNAVAILABLE,
+            LockError::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
             // The caller's fault: an empty order number, or one too long for a key.
             LockError::InvalidKey { .. } => StatusCode::BAD_REQUEST,
             _ => StatusCode::INTERNAL_SERVER_ERROR,

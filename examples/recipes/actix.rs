@@ -24,7 +24,7 @@ async fn handler(id: web::Path<u64>) -> actix_web::Result<String> {
 fn refusal(error: LockError) -> actix_web::Error {
     let mut response = HttpResponse::build(match &error {
         error if error.is_busy() => StatusCode::LOCKED,
-        error if error.is_unavailable() => StatusCode::SERVICE_UNAVAILABLE,
+        LockError::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     });
     if let Some(secs) = error.retry_after_secs() {

@@ -27,7 +27,7 @@ impl Orders for Shop {
 fn status(error: LockError) -> Status {
     let mut status = match &error {
         error if error.is_busy() => Status::aborted("another call is at this order"),
-        error if error.is_unavailable() => Status::unavailable("try again later"),
+        LockError::Unavailable { .. } => Status::unavailable("try again later"),
         _ => Status::internal("the lock failed"),
     };
     if let Some(secs) = error.retry_after_secs() {

@@ -93,7 +93,7 @@ async fn list(
             "waiting": waiting,
             "running": running,
             "dead": dead,
-            "state": state.name(),
+            "state": state.to_string(),
             "first": jobs.first,
             "calls": calls,
             "truncated": truncated,
@@ -113,7 +113,7 @@ async fn list(
             text += &table(["ID", "KEY", "TRIED", "BUSY", when, "ARGUMENTS", "LAST ERROR"], &rows);
         }
         if truncated {
-            text += &format!("… {} of {}: go on with `--first {end}`\n", state.name(), page.total);
+            text += &format!("… {} of {}: go on with `--first {end}`\n", state, page.total);
         }
         text
     };

@@ -28,7 +28,7 @@ pub async fn list(
     } else {
         let row = |lock: &HeldLock| {
             let waiters = lock.waiters.map_or("?".to_owned(), |waiters| waiters.to_string());
-            [lock.key.to_string(), owner(lock), time(lock.left), waiters]
+            [lock.key.to_string(), holders(lock), time(lock.holder.free_within), waiters]
         };
         let rows: Vec<_> = seen.items.iter().map(row).collect();
         let mut text = match rows.is_empty() {
@@ -70,10 +70,10 @@ pub async fn queue(
         )
     } else {
         let rows = queue.items.iter().enumerate().map(|(nth, waiter)| {
-            let owner = waiter.owner.clone().unwrap_or_else(|| "?".to_owned());
-            let owner = with_note(owner, waiter.note.as_deref());
+            let owner = waiter.owner.as_deref().unwrap_or("?");
+            let note = waiter.note.as_ref().map_or(String::new(), |note| format!(" ({note})"));
             let callers = waiter.callers.map_or("?".to_owned(), |callers| callers.to_string());
-            [nth.to_string(), owner, callers, time(waiter.left)]
+            [nth.to_string(), owner.to_owned() + &note, callers, time(waiter.left)]
         });
         let rows: Vec<[String; 4]> = rows.collect();
         let mut text = match &holder {
@@ -103,7 +103,7 @@ pub async fn release(
     let Some(lock) = manager.inspect_lock(&*key).await? else {
         return Ok(outcome(&key, None, false, json));
     };
-    if lock.owner.is_none() {
+    if lock.holder.owner.is_none() {
         let key = plain(&key);
         let what = format!("`{key}` is not a lock of lockmacro");
         return Err(format!("{what}: another client wrote it, and it is not released").into());
@@ -119,7 +119,7 @@ pub async fn release(
 
 fn outcome(key: &str, lock: Option<&HeldLock>, taken: bool, json: bool) -> Report {
     let holders = lock.map_or(0, |lock| lock.sharing.unwrap_or(1));
-    let owner = lock.and_then(|lock| lock.owner.as_deref());
+    let owner = lock.and_then(|lock| lock.holder.owner.as_deref());
     let text = if json {
         let lost = if taken { holders } else { 0 };
         document(&json!({ "key": key, "holder": owner, "released": taken, "holders": lost }))
@@ -141,10 +141,10 @@ fn outcome(key: &str, lock: Option<&HeldLock>, taken: bool, json: bool) -> Repor
 
 /// A sentence about the holder of a lock.
 fn held(lock: &HeldLock) -> String {
-    let (key, owner) = (plain(lock.key.as_str()), plain(&owner(lock)));
-    let left = match lock.left {
-        Some(_) => format!("for another {}", time(lock.left)),
+    let (key, owner) = (plain(lock.key.as_str()), plain(&holders(lock)));
+    let left = match lock.holder.free_within {
         None => "without an expiry".to_owned(),
+        left => format!("for another {}", time(left)),
     };
     // The holder's process needs no place in the queue for its own callers.
     let waiters = match lock.waiters {
@@ -156,19 +156,14 @@ fn held(lock: &HeldLock) -> String {
     format!("`{key}` is held by {owner} {left}, and {waiters}")
 }
 
-fn owner(lock: &HeldLock) -> String {
-    let owner = lock.owner.clone().unwrap_or_else(|| "a foreign client".to_owned());
-    let owner = with_note(owner, lock.note.as_deref());
+fn holders(lock: &HeldLock) -> String {
+    let last = &lock.holder;
     match lock.sharing {
-        None => owner,
-        Some(1) => format!("{owner}, shared"),
-        Some(2) => format!("{owner} and 1 other"),
-        Some(holders) => format!("{owner} and {} others", holders - 1),
+        None => last.to_string(),
+        Some(1) => format!("{last}, shared"),
+        Some(2) => format!("{last} and 1 other"),
+        Some(holders) => format!("{last} and {} others", holders - 1),
     }
-}
-
-fn with_note(owner: String, note: Option<&str>) -> String {
-    note.map_or(owner.clone(), |note| format!("{owner} ({note})"))
 }
 
 /// Whole seconds since 1970.
@@ -179,10 +174,10 @@ fn seconds(time: SystemTime) -> Option<u64> {
 fn as_json(lock: &HeldLock) -> Value {
     json!({
         "key": lock.key.as_str(),
-        "holder": lock.owner,
-        "note": lock.note,
-        "since": lock.since.and_then(seconds),
-        "left_ms": millis(lock.left),
+        "holder": lock.holder.owner,
+        "note": lock.holder.note,
+        "since": lock.holder.since.and_then(seconds),
+        "left_ms": millis(lock.holder.free_within),
         "sharing": lock.sharing,
         "waiters": lock.waiters,
     })

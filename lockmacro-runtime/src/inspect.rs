@@ -15,7 +15,7 @@
 //! async fn main() -> Result<(), LockError> {
 //!     let locks = LockManager::connect("redis://localhost").await?;
 //!     for lock in locks.inspect_locks("order:*", 100).await?.items {
-//!         println!("{}: {:?}, for {:?}", lock.key, lock.owner, lock.left);
+//!         println!("{}: {}, for {:?}", lock.key, lock.holder, lock.holder.free_within);
 //!     }
 //!     Ok(())
 //! }
@@ -76,7 +76,7 @@ impl LockManager {
     /// # use lockmacro_runtime::{LockError, LockManager};
     /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
     /// for lock in locks.inspect_locks("order:*", 100).await?.items {
-    ///     println!("{} is held by {:?}", lock.key, lock.owner);
+    ///     println!("{} is held by {}", lock.key, lock.holder);
     /// }
     /// # Ok(()) }
     /// ```
@@ -104,7 +104,7 @@ impl LockManager {
     /// # use lockmacro_runtime::{LockError, LockManager};
     /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
     /// if let Some(lock) = locks.inspect_lock("order:42").await? {
-    ///     println!("held by {:?} for {:?}", lock.owner, lock.left);
+    ///     println!("held by {} for {:?}", lock.holder, lock.holder.free_within);
     /// }
     /// # Ok(()) }
     /// ```

@@ -35,7 +35,7 @@ impl Shelf {
     fn put_now(&self, new: NewJob) -> Result<Stored, LockError> {
         let (mut calls, now) = (self.calls.lock().unwrap(), Instant::now());
         if self.over.lock().unwrap().contains(&new.id) {
-            return Ok(Stored::new(new.id, Duration::ZERO));
+            return Ok(Stored { id: new.id, due: Duration::ZERO });
         }
         let enough = |call: &Call| {
             let same = new.unique && call.unique && call.job.key == new.key;
@@ -44,17 +44,17 @@ impl Shelf {
         };
         if let Some(there) = calls.iter().find(|call| enough(call)) {
             let due = there.at.saturating_duration_since(now);
-            return Ok(Stored::new(there.job.id.clone(), due));
+            return Ok(Stored { id: there.job.id.clone(), due });
         }
         if calls.len() == MOST {
             return Err(LockError::unavailable("the shelf is full"));
         }
         let NewJob { function, id, arguments, key, delay, unique, .. } = new;
-        let job = Job::new(function, id.clone(), arguments, key);
+        let job = Job { function, id: id.clone(), arguments, key, attempt: 0, busy: 0, claim: 0 };
         let (state, at) = (JobState::Waiting, now + delay);
         calls.push(Call { job, state, at, unique, error: None });
         self.changed.notify_waiters();
-        Ok(Stored::new(id, delay))
+        Ok(Stored { id, due: delay })
     }
 
     /// The calls that are due, and when to look again.
@@ -178,11 +178,11 @@ impl Deferrer for Shelf {
         };
         let listed = calls.iter().filter(|call| call.job.function == of && call.state == state);
         let jobs = listed.clone().skip(first).take(most).map(|call| {
-            let mut info = JobInfo::new(call.job.clone(), when(call.at));
-            info.error.clone_from(&call.error);
-            info
+            let (error, when, job) = (call.error.clone(), when(call.at), call.job.clone());
+            let Job { function, id, arguments, key, attempt: attempts, busy, claim: _ } = job;
+            JobInfo { function, id, arguments, key, attempts, busy, error, when }
         });
-        let page = Page::new(listed.clone().count(), jobs.collect());
+        let page = Page { total: listed.clone().count(), jobs: jobs.collect() };
         Box::pin(async { Ok(page) })
     }
 

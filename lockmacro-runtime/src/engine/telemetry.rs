@@ -61,7 +61,7 @@ pub(crate) fn refused(request: &Request, error: &LockError, known: bool) {
     }
     if known {
         tracing::debug!(%name, template, %key, ?waited, %error, "lock unavailable");
-    } else if error.is_unavailable() {
+    } else if matches!(error, LockError::Unavailable { .. }) {
         tracing::warn!(%name, template, %key, ?waited, %error, "lock unavailable");
     } else {
         tracing::warn!(%name, template, %key, ?waited, %error, "lock refused");
@@ -82,7 +82,7 @@ pub(crate) fn renewed(request: &Request, answer: Result<bool, &LockError>) {
             "renewed"
         }
         Ok(false) => "taken",
-        Err(error) if error.is_unavailable() => {
+        Err(error @ LockError::Unavailable { .. }) => {
             tracing::debug!(%name, %key, %error, "lock not renewed yet");
             "error"
         }

@@ -58,7 +58,6 @@ impl NewJob {
 
 /// A call that is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Stored {
     /// The id of the call, or of the earlier call that replaces it.
     pub id: String,
@@ -66,24 +65,9 @@ pub struct Stored {
     pub due: Duration,
 }
 
-impl Stored {
-    /// Makes the answer to a call that was stored.
-    ///
-    /// ```
-    /// # use lockmacro_runtime::defer::{NewJob, Stored};
-    /// let new = NewJob::new("orders::audit", "7f3a", "[42]", "order:42");
-    /// let stored = Stored::new(new.id, new.delay);
-    /// # assert_eq!(stored.id, "7f3a");
-    /// ```
-    pub fn new(id: impl Into<String>, due: Duration) -> Self {
-        Self { id: id.into(), due }
-    }
-}
-
 /// A call that a worker has taken. Its `Debug` shows the length of the arguments, and not the
 /// arguments.
 #[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Job {
     /// The function's name.
     pub function: Arc<str>,
@@ -100,29 +84,6 @@ pub struct Job {
     pub busy: u32,
     /// How often it was taken, or any other number that is different each time the call is taken.
     pub claim: u64,
-}
-
-impl Job {
-    /// Makes a call that was never taken: `attempt`, `busy` and `claim` are 0. Set them before a
-    /// worker is given the call.
-    ///
-    /// ```
-    /// use lockmacro_runtime::defer::Job;
-    ///
-    /// let mut job = Job::new("orders::audit", "7f3a", "[42]", "order:42");
-    /// job.attempt += 1;
-    /// job.claim += 1;
-    /// ```
-    pub fn new(
-        function: impl Into<Arc<str>>,
-        id: impl Into<String>,
-        arguments: impl Into<String>,
-        key: impl Into<String>,
-    ) -> Self {
-        let (function, id) = (function.into(), id.into());
-        let (arguments, key) = (arguments.into(), key.into());
-        Self { function, id, arguments, key, attempt: 0, busy: 0, claim: 0 }
-    }
 }
 
 /// The calls that a worker asks for.
@@ -157,13 +118,11 @@ impl TakeOptions {
 }
 
 /// How the work on a call has ended. The variants are complete, as a queue has to know every one.
-/// They may gain further fields, so match them with `..`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
     /// It is done, and removed.
     Done,
     /// It failed, and is due again.
-    #[non_exhaustive]
     Again {
         /// The time until it is due.
         delay: Duration,
@@ -172,7 +131,6 @@ pub enum Settled {
     },
     /// Its lock was busy, or the lock's server failed: it is due again, and does not count as
     /// tried. `attempt` is one less, and `busy` one more.
-    #[non_exhaustive]
     Busy {
         /// The time until it is due.
         delay: Duration,
@@ -180,50 +138,12 @@ pub enum Settled {
         error: String,
     },
     /// It failed for good: a dead letter.
-    #[non_exhaustive]
     Dead {
         /// Why it failed.
         error: String,
     },
     /// It is due again at once, and does not count as tried: `attempt` is one less.
     Returned,
-}
-
-impl Settled {
-    /// Makes the end of a call that failed, for tests of your own queue.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use lockmacro_runtime::defer::Settled;
-    /// let how = Settled::again(Duration::from_secs(60), "out of stock");
-    /// assert!(matches!(how, Settled::Again { error, .. } if error == "out of stock"));
-    /// ```
-    pub fn again(delay: Duration, error: impl Into<String>) -> Self {
-        Settled::Again { delay, error: error.into() }
-    }
-
-    /// Makes the end of a call whose lock was busy, for tests of your own queue.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use lockmacro_runtime::defer::Settled;
-    /// let how = Settled::busy(Duration::from_secs(30), "web-3:audit holds it");
-    /// assert!(matches!(how, Settled::Busy { delay, .. } if delay.as_secs() == 30));
-    /// ```
-    pub fn busy(delay: Duration, error: impl Into<String>) -> Self {
-        Settled::Busy { delay, error: error.into() }
-    }
-
-    /// Makes the end of a call that failed for good, for tests of your own queue.
-    ///
-    /// ```
-    /// # use lockmacro_runtime::defer::Settled;
-    /// let how = Settled::dead("no such order");
-    /// assert!(matches!(how, Settled::Dead { error, .. } if error == "no such order"));
-    /// ```
-    pub fn dead(error: impl Into<String>) -> Self {
-        Settled::Dead { error: error.into() }
-    }
 }
 
 /// The state of a call. The variants are complete: a queue has to know each of them.
@@ -237,14 +157,14 @@ pub enum JobState {
     Dead,
 }
 
-impl JobState {
-    /// Returns the name in lower case.
-    pub fn name(self) -> &'static str {
-        match self {
+/// In lower case.
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
             JobState::Waiting => "waiting",
             JobState::Running => "running",
             JobState::Dead => "dead",
-        }
+        })
     }
 }
 
@@ -266,7 +186,6 @@ impl When {
 
 /// A call in a list. Its `Debug` shows the length of the arguments, and not the arguments.
 #[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct JobInfo {
     /// The function's name.
     pub function: Arc<str>,
@@ -287,47 +206,13 @@ pub struct JobInfo {
     pub when: When,
 }
 
-impl JobInfo {
-    /// Makes the entry of a call in a list, without an error. Set the error if there was one.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// use lockmacro_runtime::defer::{Job, JobInfo, Page, When};
-    ///
-    /// let waiting = Job::new("orders::audit", "7f3a", "[42]", "order:42");
-    /// let mut info = JobInfo::new(waiting, When::In(Duration::from_secs(30)));
-    /// info.error = Some("out of stock".to_owned());
-    /// let page = Page::new(1, vec![info]);
-    /// ```
-    pub fn new(job: Job, when: When) -> Self {
-        let Job { function, id, arguments, key, attempt, busy, claim: _ } = job;
-        Self { function, id, arguments, key, attempts: attempt, busy, error: None, when }
-    }
-}
-
 /// Some of the calls in one state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Page {
     /// The number of all calls in this state.
     pub total: usize,
     /// The calls of this page.
     pub jobs: Vec<JobInfo>,
-}
-
-impl Page {
-    /// Makes a page of a list of `total` calls.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use lockmacro_runtime::defer::{Job, JobInfo, Page, When};
-    /// let first = Job::new("orders::audit", "7f3a", "[42]", "order:42");
-    /// let page = Page::new(10, vec![JobInfo::new(first, When::In(Duration::ZERO))]);
-    /// # assert_eq!(page.jobs.len(), 1);
-    /// ```
-    pub fn new(total: usize, jobs: Vec<JobInfo>) -> Self {
-        Self { total, jobs }
-    }
 }
 
 /// Shows the fields of a call, and the length of its arguments, which may be secret.

@@ -140,7 +140,7 @@ impl Deferrer for MemoryJobs {
     ) -> Answer<'_, Page> {
         let (now, queues) = (self.now(), self.0.queues.lock());
         let page = queues.get(&function).map(|queue| queue.list(state, first, limit, now));
-        Box::pin(ready(Ok(page.unwrap_or_else(|| Page::new(0, Vec::new())))))
+        Box::pin(ready(Ok(page.unwrap_or(Page { total: 0, jobs: Vec::new() }))))
     }
 
     fn retry(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
@@ -195,7 +195,7 @@ impl Queue {
         if self.calls.len() >= WAITING_MAX + DEAD_MAX {
             return Err(full(&function));
         }
-        let job = Job::new(function, id.clone(), arguments, key);
+        let job = Job { function, id: id.clone(), arguments, key, attempt: 0, busy: 0, claim: 0 };
         let state = JobState::Waiting;
         let call = Call { job, state, at: now, unique, attempts, settled: 0, error: None };
         self.calls.insert(id.clone(), call);
@@ -274,9 +274,10 @@ impl Queue {
     fn list(&self, state: JobState, first: usize, limit: usize, now: Duration) -> Page {
         let listed = self.of(state).filter_map(|(_, id)| self.calls.get(id));
         let jobs = listed.skip(first).take(limit).map(|call| {
-            let info =
-                JobInfo::new(call.job.clone(), When::from_millis(millis(call.at) - millis(now)));
-            JobInfo { error: call.error.clone(), ..info }
+            let when = When::from_millis(millis(call.at) - millis(now));
+            let (error, job) = (call.error.clone(), call.job.clone());
+            let Job { function, id, arguments, key, attempt: attempts, busy, claim: _ } = job;
+            JobInfo { function, id, arguments, key, attempts, busy, error, when }
         });
         Page { total: self.of(state).count(), jobs: jobs.collect() }
     }

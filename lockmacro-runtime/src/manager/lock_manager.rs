@@ -221,17 +221,6 @@ impl LockManager {
         Self::builder().with(Store::Memory(Memory::disabled()))
     }
 
-    /// Returns whether this manager excludes nobody: see [`disabled`](LockManager::disabled).
-    ///
-    /// ```
-    /// # use lockmacro_runtime::LockManager;
-    /// assert!(LockManager::disabled().is_disabled());
-    /// assert!(!LockManager::isolated_memory().is_disabled());
-    /// ```
-    pub fn is_disabled(&self) -> bool {
-        self.core().store.excludes_nobody()
-    }
-
     /// Returns the queue of deferred calls, to store calls, to inspect them, and to have dead
     /// letters run again.
     ///

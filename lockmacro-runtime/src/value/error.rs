@@ -24,10 +24,8 @@ pub use unavailability::Unavailability;
 /// - Try again later, or show the holder: [`Busy`], [`TimedOut`], [`QueueFull`], for which
 ///   [`is_busy`](LockError::is_busy) holds.
 /// - Nothing, because the call is stored: `Deferred`.
-/// - Check what the body did, or roll it back: [`Lost`](LockError::Lost), for which
-///   [`is_lost`](LockError::is_lost) holds.
-/// - Repair the servers: [`Unavailable`], for which [`is_unavailable`](LockError::is_unavailable)
-///   holds.
+/// - Check what the body did, or roll it back: [`Lost`](LockError::Lost).
+/// - Try again later, or repair the servers: [`Unavailable`].
 /// - Change what the server or the URL says: [`KeyNotALock`], [`AccessDenied`],
 ///   [`Authentication`].
 /// - Correct the program or its settings: [`InvalidKey`], [`InvalidSetting`], [`NotInstalled`],

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::value::escaped::Escaped;
 
-/// The holder of a busy lock, as far as it is known. Part of [`LockError::Busy`] and
-/// [`LockError::TimedOut`], whose methods return the same values.
+/// The holder of a busy lock, as far as it is known: the `holder` of [`LockError::Busy`] and
+/// [`LockError::TimedOut`].
 ///
 /// Everything but [`free_within`](Holder::free_within) was written by the holder. Characters that
 /// could act on a terminal are escaped, as in `\u{1b}`. `Display` shows owner and note.
@@ -20,7 +20,8 @@ use crate::value::escaped::Escaped;
 /// let locks = LockManager::builder().label("web-3").isolated_memory();
 /// let lock = Lock::new("order:42").name("audit").manager(&locks);
 /// let guard = lock.clone().holder_note("Ann Example").acquire().await?;
-/// let Err(LockError::Busy { holder, .. }) = lock.acquire().await else { panic!("it is held") };
+/// let busy = lock.acquire().await.expect_err("it is held");
+/// let holder = busy.holder().expect("it is busy");
 /// assert_eq!(holder.owner.as_deref(), Some("web-3:audit"));
 /// assert_eq!(holder.note.as_deref(), Some("Ann Example"));
 /// assert_eq!(holder.to_string(), "web-3:audit (Ann Example)");
@@ -29,16 +30,19 @@ use crate::value::escaped::Escaped;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The label of the holder's manager, and the name of its lock; `None` when the value of the
-    /// key was not written by this crate, or no holder can have a majority of a Redlock.
+    /// The label of the holder's manager, by default `host:pid`, and the name of its lock, as in
+    /// `web-3:4711:audit_order`; `None` when the value of the key was not written by this crate, or
+    /// no holder can have a majority of a Redlock.
     pub owner: Option<String>,
     /// The holder's [note](crate::Lock::holder_note), if there is one.
     pub note: Option<String>,
     /// Since when the lock is held, by the clock of the holder's machine and to a second; `None`
-    /// for a foreign client, and for a holder that was ready to wait for the lock.
+    /// for a foreign client, and for a holder that was ready to wait for the lock, as its token was
+    /// made before the grant.
     pub since: Option<SystemTime>,
     /// The rest of the lease, unless the holder renews or releases it; `None` when a foreign client
-    /// locked the key without an expiry, or no holder can have a majority of a Redlock.
+    /// locked the key without an expiry, or no holder can have a majority of a Redlock. For an
+    /// answer to a client use [`retry_after`](crate::LockError::retry_after).
     pub free_within: Option<Duration>,
 }
 

@@ -2,7 +2,7 @@
 //! Long, because its items have examples.
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::LockError::{
     self, AccessDenied, Authentication, Busy, QueueFull, TimedOut, Unavailable,
@@ -28,20 +28,7 @@ impl LockError {
         self.busy_key().is_some()
     }
 
-    /// Returns whether the servers failed. Another try later may succeed.
-    ///
-    /// ```
-    /// # use lockmacro_runtime::{LockError, LockManager};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// let down = LockManager::connect("redis://127.0.0.1:1").await;
-    /// assert!(down.is_err_and(|error| error.is_unavailable() && !error.is_busy()));
-    /// # Ok(()) }
-    /// ```
-    pub fn is_unavailable(&self) -> bool {
-        self.reason().is_some()
-    }
-
-    /// Returns why the servers are [unavailable](LockError::is_unavailable), in a few words for a
+    /// Returns why the servers are [unavailable](LockError::Unavailable), in a few words for a
     /// log or a label: "no answer in time". A server's own text is not in it. `None` for every
     /// other error.
     ///
@@ -54,18 +41,6 @@ impl LockError {
     /// ```
     pub fn reason(&self) -> Option<&'static str> {
         self.unavailability().map(Unavailability::text)
-    }
-
-    /// Returns whether the lock was lost while the body ran: [`Lost`](LockError::Lost). The work
-    /// that the body has done stands.
-    ///
-    /// ```
-    /// # use lockmacro_runtime::{LockError, LossCause, Lost};
-    /// let lost = LockError::from(Lost::new("order:42", LossCause::Expired));
-    /// assert!(lost.is_lost() && !lost.is_busy() && !lost.is_unavailable());
-    /// ```
-    pub fn is_lost(&self) -> bool {
-        matches!(self, LockError::Lost(_))
     }
 
     /// Sets the message of a busy lock, like [`Lock::message`](crate::Lock::message). Any other
@@ -113,7 +88,8 @@ impl LockError {
     /// let guard = lock.clone().acquire().await?;
     /// let busy = lock.clone().acquire().await.expect_err("it is held");
     /// assert_eq!(busy.retry_after_secs(), Some(5));
-    /// assert!(busy.free_within() > Some(Duration::from_secs(290)));
+    /// let holder = busy.holder().expect("it is busy");
+    /// assert!(holder.free_within > Some(Duration::from_secs(290)));
     /// guard.release().await?;
     ///
     /// // The first hold was shorter than a second, so the estimate is the lower bound.
@@ -150,83 +126,27 @@ impl LockError {
         self.retry_after().map(whole_seconds)
     }
 
-    /// Returns the rest of the holder's lease. Unless the holder renews it, the lock is free by
-    /// then. For an answer to a client use [`retry_after`](LockError::retry_after).
-    ///
-    /// `None` for every error but [`Busy`](LockError::Busy) and [`TimedOut`](LockError::TimedOut),
-    /// for a foreign lock without an expiry, and where nobody can have a majority of a Redlock.
+    /// Returns the holder of a [`Busy`](LockError::Busy) or [`TimedOut`](LockError::TimedOut) lock, as
+    /// far as it is known. `None` for every other error.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use lockmacro_runtime::{Lock, LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::isolated_memory();
-    /// let order = Lock::new("order:42").ttl(Duration::from_secs(300)).manager(&locks);
-    /// let _guard = order.clone().acquire().await?;
-    /// let busy = order.acquire().await.expect_err("it is held");
-    /// assert!(busy.free_within() > Some(Duration::from_secs(290)));
-    /// # Ok(()) }
-    /// ```
-    pub fn free_within(&self) -> Option<Duration> {
-        self.holder()?.free_within
-    }
-
-    /// Returns the holder: the label of its manager, by default `host:pid`, and the name of its
-    /// function, as in `web-3:4711:audit_order`.
-    ///
-    /// `None` for every error but [`Busy`](LockError::Busy) and [`TimedOut`](LockError::TimedOut),
-    /// for a foreign client, and where nobody can have a majority of a Redlock.
-    ///
-    /// ```
-    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// let locks = LockManager::builder().label("web-3:4711").isolated_memory();
     /// let order = Lock::new("order:42").name("audit_order").manager(&locks);
-    /// let _guard = order.clone().acquire().await?;
+    /// let _guard = order.clone().ttl(Duration::from_secs(300)).acquire().await?;
     /// let busy = order.acquire().await.expect_err("it is held");
-    /// assert_eq!(busy.owner(), Some("web-3:4711:audit_order"));
+    /// let holder = busy.holder().expect("it is busy");
+    /// assert_eq!(holder.owner.as_deref(), Some("web-3:4711:audit_order"));
+    /// assert!(holder.free_within > Some(Duration::from_secs(290)));
     /// # Ok(()) }
     /// ```
-    pub fn owner(&self) -> Option<&str> {
-        self.holder()?.owner.as_deref()
-    }
-
-    /// Returns the [note](crate::Lock::holder_note) of the holder. Characters that could act on a
-    /// terminal are escaped; HTML is not.
-    ///
-    /// ```
-    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::isolated_memory();
-    /// let order = Lock::new("order:42").holder_note("Ann Example").manager(&locks);
-    /// let _guard = order.clone().acquire().await?;
-    /// let busy = order.acquire().await.expect_err("it is held");
-    /// assert_eq!(busy.holder_note(), Some("Ann Example"));
-    /// # Ok(()) }
-    /// ```
-    pub fn holder_note(&self) -> Option<&str> {
-        self.holder()?.note.as_deref()
-    }
-
-    /// Returns since when the lock is held, by the clock of the holder's machine and to a second.
-    ///
-    /// `None` where the holder or the time is not known: for every error but
-    /// [`Busy`](LockError::Busy) and [`TimedOut`](LockError::TimedOut), for a foreign client, where
-    /// nobody can have a majority of a Redlock, and for a holder that was ready to wait, as its
-    /// token was made before the grant.
-    ///
-    /// ```
-    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
-    /// # let locks = LockManager::isolated_memory();
-    /// let order = Lock::new("order:42").manager(&locks);
-    /// let _guard = order.clone().acquire().await?;
-    /// let busy = order.acquire().await.expect_err("it is held");
-    /// assert!(busy.held_since().is_some());
-    /// # Ok(()) }
-    /// ```
-    pub fn held_since(&self) -> Option<SystemTime> {
-        self.holder()?.since
+    pub fn holder(&self) -> Option<&Holder> {
+        match self {
+            Busy { holder, .. } | TimedOut { holder, .. } => Some(holder),
+            _ => None,
+        }
     }
 
     /// Returns the [`message`](crate::Lock::message) of the lock, without the holder that `Display`
@@ -260,7 +180,7 @@ impl LockError {
     /// | [busy](LockError::is_busy): `Busy`, `TimedOut`, `QueueFull` | 423 Locked |
     /// | `Deferred`: the call is stored | 202 Accepted |
     /// | `InvalidKey`: keys are made of what the client sends | 400 Bad Request |
-    /// | [unavailable](LockError::is_unavailable), and `ShutDown` | 503 Service Unavailable |
+    /// | [unavailable](LockError::Unavailable), and `ShutDown` | 503 Service Unavailable |
     /// | all others, `Lost` among them | 500 Internal Server Error |
     ///
     /// Send [`retry_after_secs`](LockError::retry_after_secs) in the header `Retry-After`, and
@@ -277,8 +197,7 @@ impl LockError {
     pub fn http_status(&self) -> u16 {
         match self {
             _ if self.is_busy() => 423,
-            _ if self.is_unavailable() => 503,
-            LockError::ShutDown { .. } => 503,
+            Unavailable { .. } | LockError::ShutDown { .. } => 503,
             LockError::InvalidKey { .. } => 400,
             #[cfg(feature = "defer")]
             LockError::Deferred { .. } => 202,
@@ -349,20 +268,13 @@ impl LockError {
 
     /// Whether it is about the servers rather than the key, so that many callers get it at once.
     pub(crate) fn is_of_servers(&self) -> bool {
-        self.is_unavailable() || matches!(self, AccessDenied { .. } | Authentication { .. })
+        matches!(self, Unavailable { .. } | AccessDenied { .. } | Authentication { .. })
     }
 
     /// The key that somebody else holds.
     pub(crate) fn busy_key(&self) -> Option<&LockKey> {
         match self {
             Busy { key, .. } | TimedOut { key, .. } | QueueFull { key, .. } => Some(key),
-            _ => None,
-        }
-    }
-
-    fn holder(&self) -> Option<&Holder> {
-        match self {
-            Busy { holder, .. } | TimedOut { holder, .. } => Some(holder),
             _ => None,
         }
     }

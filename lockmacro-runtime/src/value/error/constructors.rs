@@ -30,7 +30,7 @@ impl LockError {
     ///
     /// let busy = LockError::busy("order:42", Holder::new("web-3:audit"), Duration::from_secs(5));
     /// assert_eq!(status(&busy), 423);
-    /// assert_eq!(busy.owner(), Some("web-3:audit"));
+    /// assert_eq!(busy.holder(), Some(&Holder::new("web-3:audit")));
     /// ```
     pub fn busy(key: impl Into<LockKey>, holder: Holder, retry_after: Duration) -> Self {
         let (key, holder) = (key.into(), Box::new(holder));
@@ -43,7 +43,7 @@ impl LockError {
     ///
     /// ```
     /// # use lockmacro_runtime::LockError;
-    /// assert!(LockError::unavailable("the queue is down").is_unavailable());
+    /// assert_eq!(LockError::unavailable("the queue is down").http_status(), 503);
     /// ```
     pub fn unavailable(detail: impl Into<String>) -> Self {
         Self::because(Unavailability::Other, detail)
@@ -80,7 +80,7 @@ impl LockError {
     /// ```
     /// # use lockmacro_runtime::LockError;
     /// let denied = LockError::access_denied("the user may not write the table `calls`");
-    /// assert!(!denied.is_unavailable(), "another try does not help");
+    /// assert_eq!(denied.http_status(), 500, "another try does not help");
     /// ```
     pub fn access_denied(detail: impl Into<String>) -> Self {
         LockError::AccessDenied { detail: detail.into(), server: None, keys: None }

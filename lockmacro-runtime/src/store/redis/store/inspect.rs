@@ -192,9 +192,9 @@ fn read(
     let token = Token::found(&value);
     // It is negative for a key that does not expire.
     let left = u64::try_from(left).ok().map(Duration::from_millis);
-    let Holder { owner, note, since, .. } = Holder::of(&value, left);
+    let (key, holder) = (key.clone(), Holder::of(&value, left));
     let sharing = Some(sharing).filter(|sharing| *sharing > 0);
-    Some(HeldLock { key: key.clone(), owner, note, since, left, sharing, waiters, token })
+    Some(HeldLock { key, holder, sharing, waiters, token })
 }
 
 fn note(skipped: &mut Vec<Skipped>, key: &[u8], reason: &str) {

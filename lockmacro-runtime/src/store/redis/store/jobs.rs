@@ -226,7 +226,8 @@ impl Deferrer for RedisJobs {
     ) -> Answer<'_, Page> {
         Box::pin(async move {
             let (first, most) = (first.min(FIRST_MAX), most.min(TAKEN_MAX));
-            let args = [state.name(), &first.to_string(), &most.to_string(), REPLY_BYTES_MAX];
+            let (state, first, most) = (state.to_string(), first.to_string(), most.to_string());
+            let args = [&*state, &*first, &*most, REPLY_BYTES_MAX];
             let budget = self.redis.budget_for(self.max_size);
             let (total, calls): (_, Vec<ListedCall>) =
                 self.redis.ask_queue(&jobs::LIST, &function, &args, budget).await?;
