@@ -128,7 +128,7 @@ async fn dates_are_those_of_the_simulation() {
     let (held, fences) = lock.clone().acquire_fenced().await.expect("free");
     assert_eq!(u64::from(fences[0]) / 1_000_000, DATE.as_secs());
     let busy = tokio::spawn(lock.acquire()).await.expect("no panic").expect_err("it is held");
-    let since = busy.held_since().expect("known").duration_since(UNIX_EPOCH).ok();
+    let since = busy.holder().since.expect("known").duration_since(UNIX_EPOCH).ok();
     assert_eq!(since.map(|since| since.as_secs()), Some(DATE.as_secs()));
     held.release().await.expect("held");
 }

@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let desk = Desk { locks, open: Mutex::default() };
     desk.open(7, "Ann").await?;
     let busy = desk.open(7, "Bob").await.expect_err("Ann has it");
-    assert_eq!(busy.holder().and_then(|by| by.note.as_deref()), Some("Ann"));
+    assert_eq!(busy.holder().note.as_deref(), Some("Ann"));
     assert_eq!(desk.save(7, "new text").await?, "7: new text");
     Ok(desk.open(7, "Bob").await?)
 }

@@ -405,7 +405,7 @@ impl<P> Lock<P> {
     /// let lock = Lock::new("order:42").manager(&locks);
     /// let guard = lock.clone().holder_note("Ann, desk 3").acquire().await?;
     /// let busy = lock.acquire().await.expect_err("it is held");
-    /// assert_eq!(busy.holder().and_then(|by| by.note.as_deref()), Some("Ann, desk 3"));
+    /// assert_eq!(busy.holder().note.as_deref(), Some("Ann, desk 3"));
     /// # guard.release().await }
     /// ```
     pub fn holder_note(mut self, note: impl Into<String>) -> Self {

@@ -62,7 +62,7 @@ async fn all_that_wait(locks: &LockManager, key: &str) -> Result<(), LockError> 
 
 async fn all_that_is_deferred(locks: &LockManager) -> Result<(), LockError> {
     let deferrer = locks.deferrer();
-    for how in [Settled::dead("no"), Settled::Done] {
+    for how in [Settled::Dead { error: "no".into() }, Settled::Done] {
         let mut job = NewJob::new("shop::audit", format!("{how:?}"), "[1]", "order:42");
         job.unique = true;
         deferrer.put(job).await?;

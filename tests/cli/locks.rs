@@ -146,7 +146,7 @@ async fn holders_that_share_a_lock_are_counted_and_taken_away_together() {
     assert_eq!(said["locks"][0]["sharing"], 2, "{said}");
     early.release().await.expect("still held");
     let lock = night.inspect_lock("order:42").await.expect("there").expect("one is left");
-    assert_eq!((lock.sharing, lock.owner.as_deref()), (Some(1), Some("night")));
+    assert_eq!((lock.sharing, lock.holder.owner.as_deref()), (Some(1), Some("night")));
     assert!(night.force_release(&lock).await.expect("there"));
     let exclusive = Lock::new("order:42").ttl(LONG_TTL).manager(&desk).acquire().await;
     exclusive.expect("nobody holds it").release().await.expect("still held");

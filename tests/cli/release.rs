@@ -23,8 +23,8 @@ async fn a_lock_that_is_taken_away_goes_to_the_first_waiter_and_its_holder_notic
     let next = in_time(next).await.unwrap();
     in_time(held.lost()).await;
     assert!(!last.is_finished());
-    let holder = night.inspect_lock("order:1").await.unwrap().unwrap();
-    assert_eq!((holder.owner.as_deref(), holder.waiters), (Some("night"), Some(1)));
+    let lock = night.inspect_lock("order:1").await.unwrap().unwrap();
+    assert_eq!((lock.holder.owner.as_deref(), lock.waiters), (Some("night"), Some(1)));
     assert!(matches!(held.release().await, Err(LockError::Lost(_))));
     next.release().await.unwrap();
     in_time(last).await.unwrap().release().await.unwrap();

@@ -134,7 +134,10 @@ async fn a_primary_that_hangs_is_left_for_its_replica() {
     // gets an error until those of the program have noticed the failover, too.
     let start = Instant::now();
     while let Err(error) = lock(&manager, key).run(async { Locked::Ok(7) }).await {
-        assert!(error.is_unavailable() && start.elapsed() < FAILOVER, "{error:?}");
+        assert!(
+            matches!(error, LockError::Unavailable { .. }) && start.elapsed() < FAILOVER,
+            "{error:?}"
+        );
     }
     cluster.server(1).resume();
 }

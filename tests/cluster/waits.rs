@@ -67,7 +67,7 @@ async fn a_waiter_gets_a_push_and_does_not_poll() {
         guard.release().await.expect("still held");
         waiting.await.expect("no panic").expect("served");
         let calls = admin.calls();
-        assert_eq!(["spublish", "publish"].map(|name| admin.count(name)), [1, 0], "{calls:?}");
+        assert_eq!(["spublish", "publish"].map(|name| admin.count(&[name])), [1, 0], "{calls:?}");
         // A release that finds out that it has to hand off, one that does, and another one;
         // whoever ticked would have asked, too.
         if asked.elapsed() < ms(500) {

@@ -100,7 +100,7 @@ async fn a_call_that_is_busy_for_ever_becomes_a_dead_letter_in_the_end(backend: 
     // As if a worker had found it busy so often.
     for _ in 0..1_000 {
         let taken = take(&locks, &name, LONG_TTL).await;
-        let how = Settled::busy(Duration::ZERO, "held");
+        let how = Settled::Busy { delay: Duration::ZERO, error: "held".into() };
         assert!(deferrer.settle(taken, how).await.unwrap());
     }
     let working = start(&locks, &function);

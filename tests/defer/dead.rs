@@ -133,7 +133,10 @@ async fn all_dead_letters_are_tried_again_or_removed_in_batches(backend: &Backen
     for number in 0..DEAD {
         put(&locks, &function.clone().delay(Duration::ZERO), number).await;
         let taken = take(&locks, &name, LONG_TTL).await;
-        assert_eq!(deferrer.settle(taken, Settled::dead("out of stock")).await, Ok(true));
+        assert_eq!(
+            deferrer.settle(taken, Settled::Dead { error: "out of stock".into() }).await,
+            Ok(true)
+        );
     }
     let late = put(&locks, &function.clone().delay(LONG_TTL), 99).await;
     for none in ["", "another"] {
@@ -171,7 +174,10 @@ async fn dead_letters_of_one_moment_are_in_the_order_in_which_they_were_given_up
     let give_up = async |id: &str| {
         let taken = take(&locks, "dead", LONG_TTL).await;
         assert_eq!(taken.id, id);
-        assert_eq!(deferrer.settle(taken, Settled::dead("out of stock")).await, Ok(true));
+        assert_eq!(
+            deferrer.settle(taken, Settled::Dead { error: "out of stock".into() }).await,
+            Ok(true)
+        );
     };
     let dead = async || {
         let page = deferrer.list(Arc::clone(&function), JobState::Dead, 0, 10).await.unwrap();

@@ -98,7 +98,10 @@ async fn a_bounded_number_of_dead_letters_is_kept_the_latest_ones() {
     let id = put(&locks, &function, 1).await;
     let deferrer = locks.deferrer();
     let job = take(&locks, "f", LONG_TTL).await;
-    assert_eq!(deferrer.settle(job, Settled::dead("out of stock")).await, Ok(true));
+    assert_eq!(
+        deferrer.settle(job, Settled::Dead { error: "out of stock".into() }).await,
+        Ok(true)
+    );
     let page = deferrer.list("f".into(), JobState::Dead, 0, 1).await.unwrap();
     assert_eq!((page.total, &*page.jobs[0].id), (DEAD_MAX, "id2"), "the oldest is forgotten");
     assert!(!admin.ask::<bool>(&["HEXISTS", calls, "id1"]));

@@ -21,7 +21,7 @@ async fn listing_calls_keeps_all_of_their_keys_equally_long() {
     };
     // One of each.
     let job = taken("dead").await;
-    assert_eq!(deferrer.settle(job, Settled::dead("no")).await, Ok(true));
+    assert_eq!(deferrer.settle(job, Settled::Dead { error: "no".into() }).await, Ok(true));
     taken("running").await;
     let waiting = call("waiting", LONG_TTL);
     deferrer.put(waiting.clone()).await.unwrap();

@@ -157,7 +157,7 @@ async fn a_key_beside_the_queue_that_is_of_another_type_loses_no_call() {
         admin.ask::<()>(&["EVAL", "redis.pcall('RENAME', KEYS[1], 'kept')", "1", &key]);
         admin.ask::<()>(&["SET", &key, "text"]);
         let job = taken.pop().expect("one");
-        let dead = Settled::dead("out of stock");
+        let dead = Settled::Dead { error: "out of stock".into() };
         for how in [dead, Settled::Returned, Settled::Done] {
             let settled = deferrer.settle(job.clone(), how).await;
             assert!(matches!(settled, Err(LockError::KeyNotALock { .. })), "{key}: {settled:?}");
@@ -247,7 +247,7 @@ async fn numbers_without_an_end_are_as_good_as_large_ones(backend: &Backend) {
     let taken = deferrer.take(order, Box::pin(pending())).await.unwrap();
     let [job] = taken.try_into().expect("one is due");
     assert!(deferrer.keep(Job::clone(&job), Duration::MAX).await.unwrap());
-    let again = Settled::again(Duration::MAX, "no");
+    let again = Settled::Again { delay: Duration::MAX, error: "no".into() };
     assert!(deferrer.settle(job, again).await.unwrap());
     // A worker waits for them, and works.
     let function = noting(&name, &calls);

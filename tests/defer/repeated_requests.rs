@@ -138,15 +138,15 @@ async fn an_end_that_is_reported_twice_counts_once() {
         // The server knows the scripts, then.
         (Settled::Done, None),
         (Settled::Done, None),
-        (Settled::again(LONG_TTL, error()), Some((JobState::Waiting, 2))),
+        (Settled::Again { delay: LONG_TTL, error: error() }, Some((JobState::Waiting, 2))),
         (Settled::Returned, Some((JobState::Waiting, 1))),
-        (Settled::busy(LONG_TTL, error()), Some((JobState::Waiting, 1))),
-        (Settled::dead(error()), Some((JobState::Dead, 2))),
+        (Settled::Busy { delay: LONG_TTL, error: error() }, Some((JobState::Waiting, 1))),
+        (Settled::Dead { error: error() }, Some((JobState::Dead, 2))),
     ];
     for (nth, (how, left)) in ends.into_iter().enumerate() {
         put(&other, &function, 1).await;
         let back = take(&other, "f", LONG_TTL).await;
-        let once = Settled::again(Duration::ZERO, error());
+        let once = Settled::Again { delay: Duration::ZERO, error: error() };
         assert!(other.deferrer().settle(back, once).await.unwrap());
         let job = take(&other, "f", LONG_TTL).await;
         if nth > 0 {
@@ -218,7 +218,7 @@ async fn a_late_worker_learns_that_another_one_has_ended_its_call(backend: &Back
     let (locks, name) = (manager(backend).await, name("others"));
     let function = noting(&name, &Calls::default());
     let deferrer = locks.deferrer();
-    let late = || Settled::again(LONG_TTL, "too late");
+    let late = || Settled::Again { delay: LONG_TTL, error: "too late".into() };
     let (silent, other) = returned_jobs(&locks, &function).await;
     let mut taken = take(&locks, &name, LONG_TTL).await;
     assert_eq!(taken.id, silent.id);

@@ -75,7 +75,12 @@ async fn a_call_that_waits_again_is_one_with_a_later_one_of_its_key(backend: &Ba
         // It may have begun too early for this one.
         let next = click(deferrer, &name, &format!("c{round}"), LONG_TTL).await;
         assert_eq!(next, format!("c{round}"), "one that runs is not enough");
-        assert!(deferrer.settle(job, Settled::again(Duration::ZERO, "busy")).await.unwrap());
+        assert!(
+            deferrer
+                .settle(job, Settled::Again { delay: Duration::ZERO, error: "busy".into() })
+                .await
+                .unwrap()
+        );
         assert_eq!(count(&locks, &name, JobState::Waiting).await, 1);
         assert_eq!(click(deferrer, &name, "more", LONG_TTL).await, next, "it waits");
     }
@@ -83,7 +88,12 @@ async fn a_call_that_waits_again_is_one_with_a_later_one_of_its_key(backend: &Ba
     let last = take(&locks, &name, LONG_TTL).await;
     assert_eq!(last.id, "c19");
     click(deferrer, &name, "z", Duration::ZERO).await;
-    assert!(deferrer.settle(last.clone(), Settled::again(LONG_TTL, "busy")).await.unwrap());
+    assert!(
+        deferrer
+            .settle(last.clone(), Settled::Again { delay: LONG_TTL, error: "busy".into() })
+            .await
+            .unwrap()
+    );
     assert!(!deferrer.keep(last, LONG_TTL).await.unwrap(), "it is gone");
     let last = take(&locks, &name, LONG_TTL).await;
     assert_eq!(last.id, "z");
@@ -100,8 +110,9 @@ async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Back
     let deferrer = &*locks.deferrer();
     // Its worker gives it back, or is not heard of, or it was given up and a person has it tried
     // again.
-    for (nth, how) in
-        [Some(Settled::Returned), None, Some(Settled::dead("no"))].into_iter().enumerate()
+    for (nth, how) in [Some(Settled::Returned), None, Some(Settled::Dead { error: "no".into() })]
+        .into_iter()
+        .enumerate()
     {
         let (one, other) = (format!("one{nth}"), format!("other{nth}"));
         click(deferrer, &name, &one, Duration::ZERO).await;
@@ -139,10 +150,10 @@ async fn a_call_that_always_fails_becomes_a_dead_letter_however_often_it_is_stor
         click(deferrer, &name, &format!("click{nth}"), Duration::ZERO).await;
         let error = || format!("error {nth}");
         let how = match nth {
-            ATTEMPTS => Settled::dead(error()),
+            ATTEMPTS => Settled::Dead { error: error() },
             // To be busy is no failure, and is counted as well.
-            _ if nth % 2 == 0 => Settled::busy(LONG_TTL, error()),
-            _ => Settled::again(LONG_TTL, error()),
+            _ if nth % 2 == 0 => Settled::Busy { delay: LONG_TTL, error: error() },
+            _ => Settled::Again { delay: LONG_TTL, error: error() },
         };
         assert!(deferrer.settle(job, how).await.unwrap());
         if nth < ATTEMPTS {

@@ -81,12 +81,12 @@ async fn no_error_or_log_line_shows_control_characters() {
     let lock = || Lock::new(&*key).ttl(LONG_TTL).manager(&manager);
     let busy = lock().acquire().await.expect_err("held");
     let LockError::Busy { key: its, .. } = &busy else { panic!("{busy:?}") };
-    let owner = busy.owner().map(str::to_owned);
+    let owner = busy.holder().owner.clone();
     assert_eq!((owner.as_deref(), its.as_str()), (Some(&*format!("web{ESCAPED}")), &*key));
     let timed_out = lock().wait(ms(50)).acquire().await.expect_err("held");
-    let holder = manager.inspect_lock(&*key).await.expect("there").expect("held");
-    assert_eq!(holder.owner.as_deref(), owner.as_deref());
-    assert!(manager.force_release(&holder).await.expect("there"), "it is the same value");
+    let lock_there = manager.inspect_lock(&*key).await.expect("there").expect("held");
+    assert_eq!(lock_there.holder.owner.as_deref(), owner.as_deref());
+    assert!(manager.force_release(&lock_there).await.expect("there"), "it is the same value");
     // The waiter that has timed out may still be in the queue.
     let guard = lock().wait(TEST_TIMEOUT).acquire().await.expect("free");
     foreign.ask::<()>(&["SET", &key, "another"]);

@@ -144,7 +144,9 @@ async fn left(rival: &LockManager, key: &str) -> Option<Duration> {
             guard.release().await.expect("released");
             None
         }
-        Err(error) => Some(error.free_within().unwrap_or_else(|| panic!("not busy: {error}"))),
+        Err(error) => {
+            Some(error.holder().free_within.unwrap_or_else(|| panic!("not busy: {error}")))
+        }
     }
 }
 

@@ -46,8 +46,8 @@ async fn the_first_busy_key_is_reported_with_its_holder(backend: &Backend) {
         panic!("{error}");
     };
     assert_eq!(key.as_str(), keys[1]);
-    assert_eq!(error.owner(), Some("web-7:audit"));
-    assert!(error.free_within().is_some_and(|left| left > LONG_TTL / 2));
+    assert_eq!(error.holder().owner.as_deref(), Some("web-7:audit"));
+    assert!(error.holder().free_within.is_some_and(|left| left > LONG_TTL / 2));
     assert_eq!(message.as_deref(), Some("these orders are being audited"));
 }
 
@@ -167,7 +167,10 @@ async fn keys_of_other_programs_are_left_unchanged_and_reported() {
 
     admin.ask::<()>(&["SET", "order:b", "php", "NX", "PX", "60000"]);
     let error = many(&manager, ["order:a", "order:b"]).acquire().await.expect_err("busy");
-    assert!(matches!(&error, LockError::Busy { .. }) && error.owner().is_none(), "{error}");
+    assert!(
+        matches!(&error, LockError::Busy { .. }) && error.holder().owner.as_deref().is_none(),
+        "{error}"
+    );
     assert_eq!(busy_key(&error), "order:b");
     assert_eq!(admin.keys(), ["order:b"]);
     admin.ask::<()>(&["DEL", "order:b"]);

@@ -69,10 +69,10 @@ async fn busy_names_the_holder_and_the_time_left(backend: &Backend) {
             panic!("not busy: {error}");
         };
         assert_eq!((busy.to_string(), message), (key, &None));
-        let owner = error.owner().expect("one of ours");
+        let owner = error.holder().owner.as_deref().expect("one of ours");
         assert_eq!(holder.owner.as_deref(), Some(owner));
         assert!(owner.starts_with(label) && owner.ends_with(named), "{owner}");
-        let left = error.free_within().expect("it has a ttl");
+        let left = error.holder().free_within.expect("it has a ttl");
         assert!(left <= LONG_TTL && left > LONG_TTL - ms(20_000), "{left:?}");
         guard.release().await.expect("released");
     }

@@ -35,7 +35,7 @@ async fn a_refused_caller_may_retry_when_such_locks_are_usually_released(backend
     // A body of 20 ms on the most loaded machine.
     assert!(seen.retry_after() < Some(ms(5_000)), "{seen}");
     assert!(seen.retry_after_secs() >= Some(1), "{seen}");
-    assert!(seen.free_within().is_some_and(|left| left > LONG_TTL * 4), "{seen}");
+    assert!(seen.holder().free_within.is_some_and(|left| left > LONG_TTL * 4), "{seen}");
     // A waiter has those before it, too.
     let waited = refused(job(&ours, backend, 0).wait(ms(1))).await;
     assert!(waited.retry_after() < Some(ms(5_000)), "{waited}");
@@ -62,7 +62,7 @@ async fn nobody_has_to_retry_later_than_the_lease_ends(backend: &Backend) {
     let brief = job(&manager, backend, 1).ttl(ms(4_000));
     let guard = brief.clone().acquire().await.expect("free");
     let error = refused(brief).await;
-    assert_eq!(error.retry_after(), error.free_within(), "{error}");
+    assert_eq!(error.retry_after(), error.holder().free_within, "{error}");
     guard.release().await.ok();
     let bad = builder().retry_after(LONG_TTL..=ms(1)).isolated_memory();
     let error = lock(&bad, "x").acquire().await.expect_err("refused");
@@ -82,13 +82,13 @@ async fn a_holders_note_is_shown_to_callers_that_find_it_busy(backend: &Backend)
     for noted in [noted.clone(), noted.wait(LONG_TTL)] {
         let guard = noted.acquire().await.expect("free");
         let error = refused(lock(&backend.manager().await, &key)).await;
-        assert_eq!(error.holder_note(), Some("Ann Example, 订单台"));
-        assert_eq!(error.owner(), Some("web-3:audit"));
+        assert_eq!(error.holder().note.as_deref(), Some("Ann Example, 订单台"));
+        assert_eq!(error.holder().owner.as_deref(), Some("web-3:audit"));
         assert!(error.to_string().contains("web-3:audit (Ann Example, 订单台)"), "{error}");
         guard.release().await.expect("still held");
     }
     let guard = lock(&ours, &key).name("audit").acquire().await.expect("free");
-    assert_eq!(refused(lock(&ours, &key)).await.holder_note(), None);
+    assert_eq!(refused(lock(&ours, &key)).await.holder().note.as_deref(), None);
     guard.release().await.expect("still held");
 }
 
@@ -109,7 +109,10 @@ async fn a_note_is_no_part_of_label_or_token(backend: &Backend) {
     ] {
         let guard = lock(&ours, &key).holder_note(note).acquire().await.expect("free");
         let error = refused(lock(&ours, &key)).await;
-        assert_eq!((error.owner(), error.holder_note()), (Some("web-3"), shown.as_deref()));
+        assert_eq!(
+            (error.holder().owner.as_deref(), error.holder().note.as_deref()),
+            (Some("web-3"), shown.as_deref())
+        );
         assert!(!error.to_string().contains(char::is_control), "{error:?}");
         assert!(guard.is_held());
         guard.extend(LONG_TTL * 2).await.expect("it is ours");
@@ -139,11 +142,11 @@ async fn a_holder_that_did_not_wait_shows_since_when_it_holds(backend: &Backend)
     let before = SystemTime::now() - Duration::from_secs(1);
     let guard = lock(&manager, &key).acquire().await.expect("free");
     let error = refused(lock(&manager, &key)).await;
-    let since = error.held_since().expect("it did not wait");
+    let since = error.holder().since.expect("it did not wait");
     assert!(before <= since && since <= SystemTime::now(), "{since:?}");
     guard.release().await.expect("still held");
     // A waiter's value is older than its grant.
     let guard = lock(&manager, &key).wait(LONG_TTL).acquire().await.expect("free");
-    assert_eq!(refused(lock(&manager, &key)).await.held_since(), None);
+    assert_eq!(refused(lock(&manager, &key)).await.holder().since, None);
     guard.release().await.expect("still held");
 }

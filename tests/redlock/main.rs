@@ -128,7 +128,7 @@ fn lock(manager: &LockManager) -> Lock {
 
 /// The reply of each node.
 fn replies(error: &LockError) -> &[NodeReply] {
-    assert!(error.is_unavailable() && !error.is_busy(), "{error}");
+    assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
     match error {
         LockError::Unavailable { reason: Unavailability::NoQuorum, nodes, .. } => nodes,
         other => panic!("not about a quorum: {other}"),

@@ -98,7 +98,7 @@ async fn what_others_hold_at_a_majority_is_busy_and_at_a_minority_is_not() {
     nodes.hold(&[2], &theirs);
     let error = lock(&manager).acquire().await.expect_err("two of three are taken");
     assert!(error.is_busy() && error.to_string().contains("web-7"), "{error}");
-    assert!(error.free_within().is_some_and(|left| left > ms(30_000)), "{error}");
+    assert!(error.holder().free_within.is_some_and(|left| left > ms(30_000)), "{error}");
     let released = || std::future::ready(nodes.values()[0].is_none());
     eventually("the node that granted is released", IN_TIME, released).await;
     assert_eq!(nodes.values(), [None, Some(theirs.clone()), Some(theirs)]);

@@ -71,7 +71,9 @@ async fn of_two_callers_that_split_the_nodes_one_wins_and_the_other_is_busy() {
     for result in results {
         match result {
             Ok(guard) => guard.release().await.expect("released"),
-            Err(error) => assert!(error.is_busy() && error.free_within().is_some(), "{error}"),
+            Err(error) => {
+                assert!(error.is_busy() && error.holder().free_within.is_some(), "{error}")
+            }
         }
     }
     split.nodes.free(&[2]);

@@ -69,7 +69,7 @@ async fn keeps_nothing(primary: &Server) {
 }
 
 fn short<T: std::fmt::Debug>(result: Result<T, LockError>) -> (u32, u32) {
-    assert!(result.as_ref().is_err_and(|error| error.is_unavailable() && !error.is_busy()));
+    assert!(result.as_ref().is_err_and(|error| matches!(error, LockError::Unavailable { .. })));
     match result {
         Err(LockError::Unavailable { reason: Unavailability::NotAcknowledged, detail, .. }) => {
             let mut numbers = detail.split(' ').filter_map(|word| word.parse().ok());

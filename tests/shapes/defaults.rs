@@ -113,7 +113,7 @@ async fn a_holder_leaves_a_note_made_of_its_arguments() {
     let Err(OrderError::Lock(busy)) = audit(&locks, 42, &bob, never).await else {
         panic!("it is held");
     };
-    assert_eq!(busy.holder_note(), Some("Ann Example, no 42"));
+    assert_eq!(busy.holder().note.as_deref(), Some("Ann Example, no 42"));
     assert_eq!(
         busy.to_string(),
         "order 42 is being processed (locked by web-3:shapes::defaults::audit \

@@ -129,7 +129,7 @@ async fn the_name_is_the_functions_path_or_what_is_given() {
     async fn owner(locks: &LockManager) -> Result<Option<String>, LockError> {
         let lock = Lock::new(KEY).manager(locks);
         match tokio::spawn(lock.acquire()).await.unwrap() {
-            Err(busy) if busy.is_busy() => Ok(busy.owner().map(str::to_owned)),
+            Err(busy) if busy.is_busy() => Ok(busy.holder().owner.clone()),
             other => panic!("it is held: {other:?}"),
         }
     }

@@ -129,6 +129,7 @@ async fn recursion_under_different_keys() {
 }
 
 #[tokio::test]
+#[allow(clippy::mixed_attributes_style, reason = "users write both")]
 async fn docs_and_attributes_on_both_sides() {
     /// Audits.
     #[allow(clippy::needless_pass_by_value)]

@@ -69,11 +69,11 @@ async fn a_refused_caller_is_told_a_holder_and_when_a_permit_is_free(backend: &B
     let early = held(lock(&manager, &key).permits(2).ttl(crate::ms(20_000)).name("print")).await;
     let late = held(lock(&manager, &key).permits(2).name("print")).await;
     let busy = lock(&manager, &key).permits(2).acquire().await.expect_err("two hold it");
-    assert_eq!(busy.owner(), Some("desk-3:print"), "{busy}");
-    let free_within = busy.free_within().expect("leases end");
+    assert_eq!(busy.holder().owner.as_deref(), Some("desk-3:print"), "{busy}");
+    let free_within = busy.holder().free_within.expect("leases end");
     assert!(free_within <= crate::ms(20_000), "{free_within:?}");
     let busy = lock(&manager, &key).acquire().await.expect_err("two hold it");
-    let free_within = busy.free_within().expect("leases end");
+    let free_within = busy.holder().free_within.expect("leases end");
     assert!(free_within > crate::ms(20_000), "of the last: {free_within:?}");
     released([early, late]).await;
 }

@@ -55,7 +55,7 @@ async fn a_shared_lease_is_extended(backend: &Backend) {
     guard.extend(LONG_TTL).await.expect("still held");
     assert!(guard.remaining() > LONG_TTL / 2);
     let busy = lock(&manager, &key).acquire().await.expect_err("it is shared");
-    assert!(busy.free_within().expect("a lease") > LONG_TTL / 2, "{busy}");
+    assert!(busy.holder().free_within.expect("a lease") > LONG_TTL / 2, "{busy}");
     released([guard]).await;
 }
 

@@ -223,7 +223,11 @@ async fn a_server_that_fails_keeps_nobody_for_longer_than_it_waits() {
     let refused = timeout(TEST_TIMEOUT, async { tokio::join!(at_once, brief) }).await;
     let (at_once, brief) = refused.expect("not for as long as the others wait");
     let (at_once, brief) = (at_once.expect_err("no server"), brief.expect_err("no server"));
-    assert!(at_once.is_unavailable() && brief.is_unavailable(), "{at_once}, {brief}");
+    assert!(
+        matches!(at_once, LockError::Unavailable { .. })
+            && matches!(brief, LockError::Unavailable { .. }),
+        "{at_once}, {brief}"
+    );
     server.resume();
     let (first, waits) = tokio::join!(soon(first), soon(waits));
     released([first, waits]).await;

@@ -62,7 +62,8 @@ async fn dead_letters_of_one_moment_are_in_the_order_in_which_they_were_given_up
         deferrer.put(new).await.expect("stored");
         let order = TakeOptions::new([Arc::clone(&function)], 1, HOUR);
         let taken = deferrer.take(order, Box::pin(pending())).await.expect("due");
-        let settled = deferrer.settle(taken[0].clone(), Settled::dead("out of stock")).await;
+        let settled =
+            deferrer.settle(taken[0].clone(), Settled::Dead { error: "out of stock".into() }).await;
         assert_eq!(settled, Ok(true));
     }
     let dead = async || {

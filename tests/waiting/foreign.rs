@@ -65,7 +65,10 @@ async fn a_waiter_in_vain_learns_of_a_foreign_holder() {
     let LockError::TimedOut { rank, .. } = error else {
         panic!("{error:?}");
     };
-    assert_eq!((error.owner(), error.free_within(), rank), (None, None, 0));
+    assert_eq!(
+        (error.holder().owner.as_deref(), error.holder().free_within, rank),
+        (None, None, 0)
+    );
 }
 
 #[tokio::test]

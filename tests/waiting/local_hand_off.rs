@@ -94,8 +94,11 @@ async fn a_call_that_does_not_wait_is_refused_without_a_command() {
         let refused = lock(manager, KEY).acquire().await.expect_err("it is held");
         assert_eq!(commands(&server), 0);
         assert!(matches!(refused, LockError::Busy { .. }), "{refused:?}");
-        assert!(refused.owner().is_some_and(|owner| owner.ends_with(":first")), "{refused:?}");
-        assert!(refused.free_within() > Some(LONG_TTL / 2), "{refused:?}");
+        assert!(
+            refused.holder().owner.as_deref().is_some_and(|owner| owner.ends_with(":first")),
+            "{refused:?}"
+        );
+        assert!(refused.holder().free_within > Some(LONG_TTL / 2), "{refused:?}");
     }
     handed_off(guard, waiter).await;
     assert!(lock(&ours, KEY).acquire().await.is_ok(), "nobody has it any more");

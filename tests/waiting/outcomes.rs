@@ -32,10 +32,10 @@ async fn a_wait_that_runs_out_is_not_busy_but_timed_out(backend: &Backend) {
     assert!(matches!(error, LockError::Busy { .. }), "{error:?}");
     let error = lock(&theirs, &key).wait(ms(50)).acquire().await.expect_err("held");
     assert!(error.is_busy());
-    assert!(error.free_within().is_some_and(|left| left > LONG_TTL / 2 && left <= LONG_TTL));
+    assert!(error.holder().free_within.is_some_and(|left| left > LONG_TTL / 2 && left <= LONG_TTL));
     assert_eq!(error.retry_after_secs(), Some(5), "nobody has seen how long it is held");
     assert!(error.to_string().contains("desk-1:audit"), "{error}");
-    let owner = error.owner().map(str::to_owned);
+    let owner = error.holder().owner.clone();
     let LockError::TimedOut { key: named, rank, message, .. } = error else {
         panic!("not timed out: {error:?}");
     };

@@ -68,7 +68,7 @@ impl RunningCall {
         match (error, value.failure()) {
             (None, None) => CallEnd::Done,
             (Some(error), failure) if error.is_busy() || refused => {
-                let left = error.holder().and_then(|holder| holder.free_within);
+                let left = error.holder().free_within;
                 CallEnd::Busy { error: failure.unwrap_or_else(|| error.to_string()), left }
             }
             (None, Some(error)) if refused => CallEnd::Busy { error, left: None },

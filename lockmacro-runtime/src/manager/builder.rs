@@ -90,7 +90,7 @@ impl LockManagerBuilder {
     /// let order = Lock::new("order:42").name("audit").manager(&locks);
     /// let _guard = order.clone().acquire().await?;
     /// let busy = order.acquire().await.expect_err("it is held");
-    /// assert_eq!(busy.holder().and_then(|by| by.owner.as_deref()), Some("web-3:audit"));
+    /// assert_eq!(busy.holder().owner.as_deref(), Some("web-3:audit"));
     /// # Ok(()) }
     /// ```
     pub fn label(mut self, label: impl Into<String>) -> Self {

@@ -22,10 +22,22 @@ fn main() -> ExitCode {
             "--from" => number().map(|from| many.from = from),
             "--threads" => number().map(|threads| many.threads = threads.max(1) as usize),
             "--seed" => number().map(|number| seed = Some(number)),
-            "--trace" => Some(traced = true),
-            "--shrink" => Some(shrinks = true),
-            "--first" => Some(many.only_first = true),
-            "--interleaved" => Some(many.is_interleaved = true),
+            "--trace" => {
+                traced = true;
+                Some(())
+            }
+            "--shrink" => {
+                shrinks = true;
+                Some(())
+            }
+            "--first" => {
+                many.only_first = true;
+                Some(())
+            }
+            "--interleaved" => {
+                many.is_interleaved = true;
+                Some(())
+            }
             "--without" => {
                 let (kind, number) = (args.next(), args.next());
                 let part = kind.zip(number).and_then(|(kind, number)| Part::of(&kind, &number));

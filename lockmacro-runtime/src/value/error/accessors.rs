@@ -88,8 +88,7 @@ impl LockError {
     /// let guard = lock.clone().acquire().await?;
     /// let busy = lock.clone().acquire().await.expect_err("it is held");
     /// assert_eq!(busy.retry_after_secs(), Some(5));
-    /// let holder = busy.holder().expect("it is busy");
-    /// assert!(holder.free_within > Some(Duration::from_secs(290)));
+    /// assert!(busy.holder().free_within > Some(Duration::from_secs(290)));
     /// guard.release().await?;
     ///
     /// // The first hold was shorter than a second, so the estimate is the lower bound.
@@ -127,7 +126,7 @@ impl LockError {
     }
 
     /// Returns the holder of a [`Busy`](LockError::Busy) or [`TimedOut`](LockError::TimedOut) lock, as
-    /// far as it is known. `None` for every other error.
+    /// far as it is known. For every other error all of its fields are `None`.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -137,15 +136,14 @@ impl LockError {
     /// let order = Lock::new("order:42").name("audit_order").manager(&locks);
     /// let _guard = order.clone().ttl(Duration::from_secs(300)).acquire().await?;
     /// let busy = order.acquire().await.expect_err("it is held");
-    /// let holder = busy.holder().expect("it is busy");
-    /// assert_eq!(holder.owner.as_deref(), Some("web-3:4711:audit_order"));
-    /// assert!(holder.free_within > Some(Duration::from_secs(290)));
+    /// assert_eq!(busy.holder().owner.as_deref(), Some("web-3:4711:audit_order"));
+    /// assert!(busy.holder().free_within > Some(Duration::from_secs(290)));
     /// # Ok(()) }
     /// ```
-    pub fn holder(&self) -> Option<&Holder> {
+    pub fn holder(&self) -> &Holder {
         match self {
-            Busy { holder, .. } | TimedOut { holder, .. } => Some(holder),
-            _ => None,
+            Busy { holder, .. } | TimedOut { holder, .. } => holder,
+            _ => &Holder::UNKNOWN,
         }
     }
 
