@@ -66,7 +66,7 @@
 //! - `axum`: a [`LockError`] is a response of axum 0.8.
 //! - `serde`: a [`Fence`] can be serialized.
 //! - `tls`: encrypted connections, `rediss://`.
-//! - `redis-1`: the manager of a client of version 1 of the `redis` crate.
+//! - `redis-1`: `LockManagerBuilder::from_redis`, which takes a client of `redis` 1.x.
 //! - `metrics`: [counters, gauges and histograms](guide::logs#metrics) by the `metrics` crate.
 //! - `test-util`: leases in virtual time, [for tests](guide::testing#virtual-time).
 

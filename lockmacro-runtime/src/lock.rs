@@ -392,7 +392,7 @@ impl<P> Lock<P> {
     }
 
     /// Sets a note for callers that find the lock busy, such as the name of the person who holds
-    /// it. They read it with [`LockError::holder_note`], and the tool `lockmacro` shows it.
+    /// it. They read it as the `note` of [`LockError::holder`], and the tool `lockmacro` shows it.
     ///
     /// The note is part of the key's value, so everybody who may read the key can read it. It has
     /// at most 64 bytes; a longer note is cut between two characters. Control characters become

@@ -52,14 +52,15 @@ impl<W, M> MapErr<W, M> {
 #[derive(Debug, Clone)]
 pub struct Recovering<H>(pub(crate) H);
 
-/// A value that a body can return under the [`RunPolicy`] `P`. It cannot be implemented for other
-/// policies.
+/// A value that a body can return under the [`RunPolicy`] `P`. It is implemented for these values
+/// only:
 ///
 /// | policy | value |
 /// |---|---|
 /// | [`Report`] | a [`LockOutcome`] |
 /// | [`Skip`] | a [`SkipOutcome`] |
-/// | [`MapErr`] | any `Result` whose error the function makes; under [`Skip`] of `()` or an `Option` |
+/// | [`MapErr`] | `Result<T, E>`, where the function makes an `E` |
+/// | [`MapErr`] over [`Skip`] | `Result<(), E>` and `Result<Option<T>, E>` |
 // It is a trait of the value, and not of the policy, so that the compiler reports a wrong type at
 // the body.
 pub trait Returnable<P>: Sized {

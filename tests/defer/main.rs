@@ -232,6 +232,7 @@ async fn a_call_is_run_once_and_wakes_a_worker_that_waits_for_a_later_one(backen
     remove(&locks, &name, late).await;
     nothing_is_left(&locks, &name).await;
     ends_on(backend, &locks, working).await;
+    assert_eq!(calls.all(), vec![2; rounds], "each is run once");
 }
 
 /// Removes entries that are kept for a while, so that a test can see that nothing else is left:

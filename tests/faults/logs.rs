@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LockManagerBuilder, OnLost};
-use lockmacro_tests::{Call, Cluster, Fault, Proxy, Server, eventually, in_time, log};
+use lockmacro_runtime::{Lock, LockError, LockManager, LockManagerBuilder, OnLost};
+use lockmacro_tests::{Call, Cluster, Fault, Proxy, Server, eventually, in_time, log, until_lost};
 
 use crate::{LONG_TTL, Locked, TEST_TIMEOUT, TIMEOUT, ms, works};
 
@@ -285,7 +285,7 @@ async fn a_loss_that_no_return_type_carries_is_logged_unless_it_is_recovered_fro
         Lock::new(name).name(name).ttl(ms(50)).on_lost(OnLost::Error).manager(&locks)
     };
     let body = || async {
-        LockGuard::current().expect("a body").lost().await;
+        until_lost().await;
         Some(7)
     };
     assert_eq!(late("loss:untold").skip_when_busy().run(body()).await, None);

@@ -1,7 +1,6 @@
 //! Runtimes that are blocked while other callers wait for work that they have begun.
 
-use std::future::poll_fn;
-use std::future::ready;
+use std::future::{poll_fn, ready};
 use std::sync::mpsc;
 use std::task::Poll;
 use std::time::{Duration, Instant};

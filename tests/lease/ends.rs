@@ -22,7 +22,7 @@ fn leaves(end: &str) -> Option<Duration> {
         assert_eq!(process.next_line(), "held");
         drop(process);
     } else {
-        process.has_ended();
+        process.wait_for_end();
     }
     let mut admin = server.admin();
     let left = admin.get("order:42").map(|_| admin.ttl("order:42").expect("it ends by itself"));

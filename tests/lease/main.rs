@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use lockmacro_tests::times::{LONG_TTL, SOON, ms};
-use lockmacro_tests::{Admin, Process, Proxy, Server, eventually};
+use lockmacro_tests::{Admin, Process, Proxy, Server, block_until_lost, eventually, until_lost};
 
 type Locked<T> = Result<T, LockError>;
 
@@ -106,19 +106,6 @@ async fn next(rival: &LockManager, key: &str) -> LockGuard {
     })
     .await;
     granted.into_inner().expect("granted")
-}
-
-/// Lasts until the lock of the body that calls it is lost.
-async fn until_lost() {
-    LockGuard::current().expect("a body").lost().await;
-}
-
-/// The same without an await.
-fn block_until_lost() {
-    let lock = LockGuard::current().expect("a body");
-    while lock.is_held() {
-        std::thread::sleep(lock.remaining());
-    }
 }
 
 /// Lasts until a lock was renewed.

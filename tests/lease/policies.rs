@@ -12,6 +12,7 @@ use crate::{
 };
 
 const TTL: Duration = Duration::from_millis(500);
+
 fn short(manager: &LockManager, key: &str, on_lost: OnLost) -> Lock {
     Lock::new(key).ttl(TTL).on_lost(on_lost).manager(manager)
 }

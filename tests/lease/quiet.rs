@@ -116,7 +116,7 @@ async fn a_manager_that_is_shut_down_renews_what_is_still_held() {
     let (server, manager) = served().await;
     let guard = renewed(&manager, "order:42", TTL).acquire().await.expect("free");
     manager.shutdown(ms(10)).await.expect_err("it is still held");
-    outlast(TTL).await;
+    outlast(2 * TTL).await;
     guard.check().expect("renewed");
     guard.release().await.expect("ours");
     is_quiet(&server, "shutdown").await;

@@ -92,7 +92,7 @@ impl Bank {
         key = ["books", "till"], ttl = "500ms", on_lost = Self::undo, manager = self.locks,
     )]
     async fn reckon(&self) -> Locked<Vec<String>> {
-        LockGuard::current().expect("inside").lost().await;
+        lockmacro_tests::until_lost().await;
         Ok(vec!["reckoned".to_owned()])
     }
 

@@ -88,7 +88,7 @@ async fn a_holders_note_is_shown_to_callers_that_find_it_busy(backend: &Backend)
         guard.release().await.expect("still held");
     }
     let guard = lock(&ours, &key).name("audit").acquire().await.expect("free");
-    assert_eq!(refused(lock(&ours, &key)).await.holder().note.as_deref(), None);
+    assert_eq!(refused(lock(&ours, &key)).await.holder().note, None);
     guard.release().await.expect("still held");
 }
 

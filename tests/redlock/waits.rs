@@ -8,6 +8,18 @@ use lockmacro_tests::{Proxy, eventually, in_time, is_fence};
 use crate::{IN_TIME, KEY, LONG_TTL, Nodes, connected, lock, ms};
 
 #[tokio::test]
+async fn a_waiter_gets_the_lock_when_it_is_released() {
+    let nodes = Nodes::start(3);
+    let (ours, theirs) = (nodes.manager().await, nodes.manager().await);
+    let guard = lock(&ours).acquire().await.expect("free");
+    let waiting = tokio::spawn(lock(&theirs).wait(IN_TIME).acquire());
+    tokio::task::yield_now().await;
+    guard.release().await.expect("released");
+    let guard = in_time(waiting).await.expect("no panic").expect("released");
+    guard.release().await.expect("held");
+}
+
+#[tokio::test]
 async fn a_waiter_in_vain_learns_the_holder_when_its_wait_has_passed() {
     let nodes = Nodes::start(3);
     let manager = nodes.manager().await;

@@ -117,7 +117,12 @@ fn owned(world: &World, step: &Step) -> Verdict {
             ensure(!own || before == after && as_asked, "renewed to something else")?;
             ensure(!own || expires >= at_least, "renewed for too short")?;
         }
-        Event::Set { .. } | Event::Expire | Event::ForeignSet | Event::ForeignDelete => {}
+        Event::Set { .. } => {}
+        Event::Expire => ensure(after.is_none(), "an expired lock is there")?,
+        Event::ForeignSet => ensure(untouched || before.is_none(), "set over a lock")?,
+        Event::ForeignDelete => {
+            ensure(untouched || world.holder(&step.before).is_none(), "deleted by a stranger")?;
+        }
         _ => ensure(untouched, "a lock was changed by nobody")?,
     }
     // A client that goes on by its last reply must still hold the lock.
@@ -195,7 +200,10 @@ fn in_order(world: &World, step: &Step) -> Verdict {
             || Some(client) == step.event.actor() && !matches!(step.event, Event::Renew { .. })
     };
     let dropped = world.queue.iter().find(|c| !left(**c) && world.lives(**c, step));
-    ensure(dropped.is_none(), format!("{dropped:?} lives, and left the queue"))
+    match dropped {
+        Some(client) => Err(format!("c{client} lives, and left the queue")),
+        None => Ok(()),
+    }
 }
 
 fn goes_on(world: &World, step: &Step) -> Verdict {

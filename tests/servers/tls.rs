@@ -131,17 +131,18 @@ async fn missing_files_are_reported_by_name() {
     let certificates = Certificates::new();
     let (ca, key) = (certificates.path("ca.pem"), certificates.path("client.key"));
     let wrong = [
-        ("cacert=/no/such/file.pem".to_owned(), "/no/such/file.pem"),
-        (format!("cacert={key}"), "certificate"),
-        (format!("cert={ca}"), "belong together"),
-        (format!("cert={ca}&key={ca}"), "private key"),
-        ("hunter2=3".to_owned(), "does not have"),
+        ("cacert", "cacert=/no/such/file.pem".to_owned(), "/no/such/file.pem"),
+        ("cacert", format!("cacert={key}"), "certificate"),
+        ("cert", format!("cert={ca}"), "belongs together"),
+        ("key", format!("cert={ca}&key={ca}"), "private key"),
+        ("url", "hunter2=3".to_owned(), "does not have"),
     ];
-    for (query, word) in wrong {
+    for (expected, query, word) in wrong {
         let error = refused(&format!("rediss://:hunter3@localhost:1/?{query}")).await;
-        let LockError::InvalidSetting { setting: "url", detail, .. } = error else {
+        let LockError::InvalidSetting { setting, detail, .. } = error else {
             panic!("{query}: {error:?}")
         };
+        assert_eq!(setting, expected, "{query}: {detail}");
         assert!(detail.contains(word) && !detail.contains("hunter3"), "{query}: {detail}");
     }
     let error = refused("redis://localhost:1/?cacert=ca.pem").await;

@@ -5,7 +5,7 @@ use std::io;
 
 use lockmacro_runtime::{Lock, LockError, LockManager, Lost, distributed_lock};
 
-use crate::{held, loss, probe};
+use crate::{held, probe, until_lost};
 
 const KEY: &str = "disk:7";
 
@@ -105,7 +105,7 @@ async fn a_lost_lock_is_reported_by_it_and_the_bodys_own_error_stays() {
         key = "disk:7", ttl = "30s", manager = locks, map_err = as_io, on_lost = error,
     )]
     async fn late(locks: &LockManager, own: Option<io::ErrorKind>) -> io::Result<()> {
-        loss().await;
+        until_lost().await;
         own.map_or(Ok(()), |own| Err(own.into()))
     }
     let locks = LockManager::isolated_memory();

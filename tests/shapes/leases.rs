@@ -1,12 +1,11 @@
 //! How long a lease lives: with and without `ttl`, `renew`, `max_hold` and `min_hold`.
 
-use std::future::pending;
 use std::time::Duration;
 
 use lockmacro_runtime::{LockError, LockGuard, LockManager, LossCause, distributed_lock};
 use tokio::time::Instant;
 
-use crate::{cause, held, ms, probe};
+use crate::{cause, held, ms, probe, stays};
 
 const TTL: Duration = ms(900);
 
@@ -27,6 +26,25 @@ async fn a_renewed_lock_outlives_its_ttl() {
     assert!(!held(&locks, "order").await);
 }
 
+#[tokio::test(start_paused = true)]
+async fn ttl_is_the_longest_hold_and_max_hold_where_it_is_renewed() {
+    #[distributed_lock(key = "order", ttl = "100ms", manager = locks)]
+    async fn audit(locks: &LockManager) -> Result<(), LockError> {
+        stays().await
+    }
+    #[distributed_lock(key = "order", ttl = "900ms", renew, max_hold = "1400ms", manager = locks)]
+    async fn renewed(locks: &LockManager) -> Result<(), LockError> {
+        stays().await
+    }
+    let (locks, start) = (LockManager::isolated_memory(), Instant::now());
+    assert_eq!(cause(audit(&locks).await), LossCause::Expired);
+    let longest = start.elapsed();
+    assert!(longest > ms(50) && longest <= ms(100), "{longest:?}");
+    assert_eq!(cause(renewed(&locks).await), LossCause::Expired);
+    let longest = start.elapsed() - longest;
+    assert!(longest > ms(1_300) && longest <= ms(1_400), "{longest:?}");
+}
+
 #[tokio::test]
 async fn without_ttl_the_lease_is_the_runtimes() {
     #[distributed_lock(key = "order:<id>", manager = locks)]
@@ -44,7 +62,7 @@ async fn without_ttl_the_lease_is_the_runtimes() {
 async fn without_ttl_renewal_goes_on_to_max_hold() {
     #[distributed_lock(key = "order", max_hold = longest(), manager = locks)]
     async fn audit(locks: &LockManager) -> Result<(), LockError> {
-        pending().await
+        stays().await
     }
     fn longest() -> Duration {
         Duration::from_secs(40)

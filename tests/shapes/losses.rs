@@ -1,12 +1,11 @@
 //! The body of a lost lock: `on_lost`.
 
 use std::cell::Cell;
-use std::future::pending;
 
 use async_trait::async_trait;
 use lockmacro_runtime::{LockError, LockManager, LossCause, Lost, distributed_lock};
 
-use crate::{OrderError, cause, loss, loss_blocking, probe};
+use crate::{OrderError, block_until_lost, cause, probe, stays, until_lost};
 
 /// Sets its flag when it is dropped.
 struct Dropped<'a>(&'a Cell<bool>);
@@ -26,7 +25,7 @@ mod cancel {
     async fn audit(locks: &LockManager, dropped: &Cell<bool>) -> Result<(), OrderError> {
         let _dropped = Dropped(dropped);
         lock.lost().await;
-        pending().await
+        stays().await
     }
 
     #[tokio::test(start_paused = true)]
@@ -43,8 +42,23 @@ mod error {
 
     #[distributed_lock(key = "order", ttl = "300ms", manager = locks)]
     fn audit(locks: &LockManager, value: Result<u8, OrderError>) -> Result<u8, OrderError> {
-        loss_blocking();
+        block_until_lost();
         value
+    }
+
+    #[distributed_lock(key = "order", ttl = "300ms", on_lost = error, manager = locks)]
+    async fn audit_to_the_end(locks: &LockManager, done: &Cell<bool>) -> Result<u8, OrderError> {
+        until_lost().await;
+        done.set(true);
+        Ok(7)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lets_the_body_finish_and_fails() {
+        let done = Cell::new(false);
+        let ended = audit_to_the_end(&LockManager::isolated_memory(), &done).await;
+        assert_eq!(cause(ended), LossCause::Expired);
+        assert!(done.get());
     }
 
     #[test]
@@ -70,7 +84,7 @@ mod finish {
 
     #[distributed_lock(key = "order", ttl = "300ms", on_lost = finish, manager = locks)]
     fn audit_blocking(locks: &LockManager) -> Result<u8, OrderError> {
-        loss_blocking();
+        block_until_lost();
         Ok(7)
     }
 
@@ -105,7 +119,7 @@ mod recovery {
         async fn assign(&mut self, slow: bool) -> Result<&mut Vec<&'static str>, OrderError> {
             self.steps.push("reserved");
             if slow {
-                loss().await;
+                until_lost().await;
             }
             self.steps.push("assigned");
             Ok(&mut self.steps)
@@ -116,7 +130,7 @@ mod recovery {
         )]
         fn assign_blocking(&mut self, slow: bool) -> Result<&mut Vec<&'static str>, OrderError> {
             if slow {
-                loss_blocking();
+                block_until_lost();
             }
             self.steps.push("assigned");
             Ok(&mut self.steps)
@@ -185,7 +199,7 @@ mod recovery {
     )]
     async fn job(locks: &LockManager, slow: bool) -> Option<u8> {
         if slow {
-            loss().await;
+            until_lost().await;
         }
         Some(7)
     }
@@ -194,7 +208,7 @@ mod recovery {
         key = "job", ttl = "300ms", on_busy = skip, on_lost = discard, manager = locks,
     )]
     fn job_blocking(locks: &LockManager) -> Option<u8> {
-        loss_blocking();
+        block_until_lost();
         Some(7)
     }
 

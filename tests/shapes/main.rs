@@ -22,8 +22,10 @@ mod without_a_prelude;
 
 use std::time::Duration;
 
-use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
-use lockmacro_tests::times::ms;
+use lockmacro_runtime::{Lock, LockError, LockManager, LossCause};
+use lockmacro_tests::times::{LONG_TTL, ms};
+use lockmacro_tests::{block_until_lost, until_lost};
+use tokio::time::sleep;
 
 /// An application's error.
 #[derive(Debug)]
@@ -87,15 +89,10 @@ fn cause<T>(ended: Result<T, impl Into<OrderError>>) -> LossCause {
 }
 
 /// Returns when the lock that the caller is under is lost.
-async fn loss() {
-    LockGuard::current().unwrap().lost().await;
-}
-
-fn loss_blocking() {
-    let lock = LockGuard::current().unwrap();
-    while lock.is_held() {
-        std::thread::sleep(ms(1));
-    }
+/// A body that does not end by itself.
+async fn stays<T>() -> T {
+    sleep(2 * LONG_TTL).await;
+    panic!("the lock of the body is lost before")
 }
 
 /// Asserts that a call had the lock while its body ran, and has it no more.

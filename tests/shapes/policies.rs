@@ -1,6 +1,5 @@
 //! `policy`: settings of many functions in one constant, and arguments beside it that win.
 
-use std::future::pending;
 use std::time::Duration;
 
 use lockmacro_runtime::{
@@ -8,7 +7,7 @@ use lockmacro_runtime::{
 };
 use tokio::time::Instant;
 
-use crate::{cause, held, loss, loss_blocking, ms, probe};
+use crate::{block_until_lost, cause, held, ms, probe, stays, until_lost};
 
 const SHORT: LockPolicy = LockPolicy::new().ttl(ms(100));
 const PATIENT: LockPolicy = LockPolicy::new().wait(Duration::from_secs(60));
@@ -22,7 +21,7 @@ async fn a_policy_sets_what_the_attribute_does_not_name() {
     #[distributed_lock(key = "order:<id>", policy = SHORT, manager = locks)]
     async fn audit(locks: &LockManager, id: u64) -> Result<(), LockError> {
         assert!(remaining() <= ms(100) && held(locks, "order:42").await && id == 42);
-        pending().await
+        stays().await
     }
     #[distributed_lock(key = "order:<id>", policy = SHORT, ttl = "60s", manager = locks)]
     async fn longer(locks: &LockManager, id: u64) -> Result<(Duration, u64), LockError> {
@@ -60,7 +59,7 @@ async fn a_policy_that_renews_renews_a_ttl_of_the_attribute() {
         key = "export", ttl = "100ms", max_hold = "300ms", policy = RENEWED, manager = locks
     )]
     async fn export(locks: &LockManager) -> Result<(), LockError> {
-        pending().await
+        stays().await
     }
     /// More than the ttl, during which the body has its lock.
     async fn outlasts(ttl: Duration) -> u32 {
@@ -143,21 +142,21 @@ const KEPT: LockPolicy = SHORT.on_lost(OnLost::Finish);
 async fn a_loss_is_handled_as_the_policy_or_the_attribute_says() {
     #[distributed_lock(key = "<id>", policy = KEPT, manager = locks)]
     async fn finish(locks: &LockManager, id: u64) -> Result<u64, LockError> {
-        loss().await;
+        until_lost().await;
         Ok(id)
     }
     #[distributed_lock(key = "<id>", policy = KEPT, on_lost = cancel, manager = locks)]
     async fn cancel(locks: &LockManager, id: u64) -> Result<(), LockError> {
-        pending().await
+        stays().await
     }
     #[distributed_lock(key = "<id>", policy = KEPT, on_lost = error, manager = locks)]
     fn error(locks: LockManager, id: u64) -> Result<u64, LockError> {
-        loss_blocking();
+        block_until_lost();
         Ok(id)
     }
     #[distributed_lock(key = "<id>", policy = KEPT, on_lost = undone, manager = locks)]
     async fn recovered(locks: &LockManager, id: u64) -> Result<u64, LockError> {
-        loss().await;
+        until_lost().await;
         Ok(id)
     }
     fn undone(_: lockmacro_runtime::Lost, _: Result<u64, LockError>) -> Result<u64, LockError> {

@@ -16,7 +16,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it. Its standard input and output are the test's.
+    /// Starts it. The test writes its standard input and reads its output.
     pub fn start(command: &mut Command) -> Process {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
@@ -66,12 +66,12 @@ impl Process {
 
     /// Ends its standard input, and waits until it ends by itself, as it should.
     pub fn ends(self) {
-        let status = self.has_ended();
+        let status = self.wait_for_end();
         assert!(status.success(), "the process failed: {status}");
     }
 
     /// The same, however it ends.
-    pub fn has_ended(mut self) -> ExitStatus {
+    pub fn wait_for_end(mut self) -> ExitStatus {
         drop(self.child.stdin.take());
         let start = Instant::now();
         // It says nothing more when it has ended.

@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use tokio::time::MissedTickBehavior;
+use lockmacro_runtime::LockGuard;
+use tokio::time::{MissedTickBehavior, timeout};
+
+use crate::times::TEST_TIMEOUT;
 
 /// Asks again and again until `condition` holds; panics with `claim` when it does not in time.
 pub async fn eventually<C, F>(claim: &str, within: Duration, mut condition: C)
@@ -19,6 +22,21 @@ where
     while !condition().await {
         assert!(start.elapsed() < within, "not within {within:?}: {claim}");
         tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+}
+
+/// Lasts until the lock of the body that calls it is lost.
+pub async fn until_lost() {
+    let lock = LockGuard::current().expect("a body");
+    timeout(TEST_TIMEOUT, lock.lost()).await.expect("the lock is lost");
+}
+
+/// The same without an await.
+pub fn block_until_lost() {
+    let (lock, start) = (LockGuard::current().expect("a body"), Instant::now());
+    while lock.is_held() {
+        assert!(start.elapsed() < TEST_TIMEOUT, "the lock is lost");
+        std::thread::sleep(lock.remaining());
     }
 }
 

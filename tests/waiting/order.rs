@@ -122,7 +122,9 @@ async fn a_body_that_returns_hands_the_lock_off(backend: &Backend) {
     let mut next = None;
     let body = lock(&ours, &key).run(async {
         let waiter = waiting(&theirs, &key).run(async { Locked::Ok(2) });
-        next = Some(Queue::of(backend, &key).join(waiter).await);
+        let mut waiter = Queue::of(backend, &key).join(waiter).await;
+        assert!(futures::poll!(&mut waiter).is_pending(), "the body runs");
+        next = Some(waiter);
         Locked::Ok(1)
     });
     assert_eq!(body.await, Ok(1));

@@ -145,7 +145,7 @@ impl JobRun {
                 }
                 Err(error) => error,
             };
-            // Any other error would be the same at the next try.
+            // Any other error would be the same soon after.
             let is_transient = error.is_transient();
             let pause = jittered(backoff.step());
             if !is_transient || is_last || Instant::now() + pause > until {

@@ -56,7 +56,8 @@ impl<P> Lock<P> {
     /// runtime.
     ///
     /// # Panics
-    /// As the future of [`run`](Lock::run), there for such a thread, too.
+    /// As the future of [`run`](Lock::run), and on the thread of a current-thread runtime if the
+    /// return type cannot carry that error.
     pub fn run_blocking<R: Returnable<P>>(self, body: impl FnOnce() -> R) -> R {
         Start::Lock(self.spec).run_blocking(self.policy, body)
     }

@@ -18,7 +18,7 @@ pub use unavailability::Unavailability;
 /// thing that a caller can do about it.
 ///
 /// No message contains a password or the random part of a token. Variants with fields may gain
-/// further fields, so match them with `..`. [`ShutDown`] has all of its fields.
+/// further fields, so match them with `..`; only the fields of [`ShutDown`] are complete.
 ///
 /// # What to do
 /// - Try again later, or show the holder: [`Busy`], [`TimedOut`], [`QueueFull`], for which

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::value::escaped::Escaped;
 
-/// The holder of a busy lock, as far as it is known: the `holder` of [`LockError::Busy`] and
-/// [`LockError::TimedOut`].
+/// The holder of a lock, as far as it is known: of [`LockError::Busy`] and [`LockError::TimedOut`],
+/// and of a lock that was inspected.
 ///
 /// Everything but [`free_within`](Holder::free_within) was written by the holder. Characters that
 /// could act on a terminal are escaped, as in `\u{1b}`. `Display` shows owner and note.

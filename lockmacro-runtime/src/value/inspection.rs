@@ -37,7 +37,8 @@ pub struct Skipped {
 pub struct HeldLock {
     /// The key of the lock.
     pub key: LockKey,
-    /// Its holder. Of holders that share the lock it is the last that came, with the longest lease.
+    /// Its holder. Of holders that share the lock it is the last that came, and `free_within` is
+    /// the longest of all their leases.
     pub holder: Holder,
     /// Number of holders; `None` for an exclusive lock. Shared callers of one manager that asked
     /// together count as one.
@@ -49,6 +50,29 @@ pub struct HeldLock {
     pub(crate) token: Option<Token>,
 }
 
+impl HeldLock {
+    /// Makes a lock of which nothing but its key is known, for tests of code that handles one. As
+    /// no holder is known, [`force_release`](crate::LockManager::force_release) refuses it with
+    /// [`LockError::KeyNotALock`](crate::LockError::KeyNotALock).
+    ///
+    /// ```
+    /// use lockmacro_runtime::Holder;
+    /// use lockmacro_runtime::inspect::HeldLock;
+    ///
+    /// fn row(lock: &HeldLock) -> String {
+    ///     format!("{} | {}", lock.key, lock.holder)
+    /// }
+    ///
+    /// let mut lock = HeldLock::new("order:42");
+    /// lock.holder = Holder::new("web-3:audit");
+    /// assert_eq!(row(&lock), "order:42 | web-3:audit");
+    /// ```
+    pub fn new(key: impl Into<LockKey>) -> Self {
+        let (key, holder) = (key.into(), Holder::default());
+        Self { key, holder, sharing: None, waiters: None, token: None }
+    }
+}
+
 /// A process in the queue of a lock. Its callers wait in a line of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -57,10 +81,25 @@ pub struct QueuedWaiter {
     pub owner: Option<String>,
     /// The waiter's [note](crate::Lock::holder_note), if there is one.
     pub note: Option<String>,
-    /// How long the waiter stays in the queue unless it asks again; `None` when that is not
-    /// known.
+    /// How long the waiter stays in the queue unless it asks again, which it does every two
+    /// seconds; `None` when that is not known.
     pub left: Option<Duration>,
     /// Number of callers in its process that waited when it asked last; `None` when that is not
     /// known.
     pub callers: Option<usize>,
+}
+
+impl QueuedWaiter {
+    /// Makes a waiter whose other fields are not known, for tests of code that handles one.
+    ///
+    /// ```
+    /// use lockmacro_runtime::inspect::QueuedWaiter;
+    ///
+    /// let mut waiter = QueuedWaiter::new("web-3:audit");
+    /// waiter.callers = Some(2);
+    /// assert_eq!((waiter.owner.as_deref(), waiter.note), (Some("web-3:audit"), None));
+    /// ```
+    pub fn new(owner: impl Into<String>) -> Self {
+        Self { owner: Some(owner.into()), note: None, left: None, callers: None }
+    }
 }

@@ -112,7 +112,9 @@ fn in_order(world: &World, step: &Step) -> Verdict {
     for client in entrants(world, step) {
         let ahead = world.queue.iter().take_while(|other| **other != client);
         let passed = ahead.copied().find(|other| waits(*other) && world.lives(*other, step));
-        ensure(passed.is_none(), format!("c{client} has overtaken c{passed:?}"))?;
+        if let Some(passed) = passed {
+            return Err(format!("c{client} has overtaken c{passed}"));
+        }
     }
     let leaves =
         |client: usize| matches!(step.event, Event::Release { client: of, .. } if of == client);
@@ -120,7 +122,10 @@ fn in_order(world: &World, step: &Step) -> Verdict {
         let stays = waits(**client) || step.after.holds(&world.clients[**client].token);
         !stays && !leaves(**client) && world.lives(**client, step)
     });
-    ensure(dropped.is_none(), format!("c{dropped:?} lives, and has left the queue"))
+    match dropped {
+        Some(client) => Err(format!("c{client} lives, and has left the queue")),
+        None => Ok(()),
+    }
 }
 
 fn goes_on(world: &World, step: &Step) -> Verdict {

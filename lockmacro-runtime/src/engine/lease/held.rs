@@ -259,8 +259,8 @@ impl Held {
         let own = self.nth(key).and_then(|nth| keys.get(usize::from(nth)));
         let Some(own) = own.filter(|own| !own.mode().covers(key.mode())) else { return Ok(()) };
         let setting = if own.mode() == Mode::Shared { "shared" } else { "permits" };
-        let hint = "not exclusively, which cannot be changed: release it first, or acquire it \
-                    exclusively around the body";
+        let hint = "not exclusively. A held lock does not change its mode: release it first, or \
+                    acquire it exclusively around the body";
         Err(LockError::nested(setting, key, hint))
     }
 

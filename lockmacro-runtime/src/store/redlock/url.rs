@@ -36,7 +36,7 @@ fn nodes_of<'a>(
         match name {
             "durable" if *setting == name => rules.durable = true,
             "durable" => {
-                return Err(LockError::invalid_url("`durable` is written without a value"));
+                return Err(LockError::invalid("durable", "write it without a value"));
             }
             "longest_ttl" => {
                 rules.longest_ttl = time("longest_ttl", value, TTL_MIN..=TTL_MAX)?;

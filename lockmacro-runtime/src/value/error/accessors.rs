@@ -125,8 +125,8 @@ impl LockError {
         self.retry_after().map(whole_seconds)
     }
 
-    /// Returns the holder of a [`Busy`](LockError::Busy) or [`TimedOut`](LockError::TimedOut) lock, as
-    /// far as it is known. For every other error all of its fields are `None`.
+    /// Returns the holder of a [`Busy`](LockError::Busy) or [`TimedOut`](LockError::TimedOut) lock,
+    /// as far as it is known. For every other error all of its fields are `None`.
     ///
     /// ```
     /// # use std::time::Duration;

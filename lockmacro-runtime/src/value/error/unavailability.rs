@@ -53,7 +53,7 @@ pub enum Unavailability {
     NoQuorum,
     /// Fewer replicas than required have acknowledged the lock in time.
     NotAcknowledged,
-    /// The failure of a queue that is not ours.
+    /// The failure of a custom queue of deferred calls.
     Other,
 }
 

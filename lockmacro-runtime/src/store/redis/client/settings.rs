@@ -155,8 +155,8 @@ fn encrypted(files: &TlsFiles, info: ConnectionInfo) -> Result<Client, LockError
         (Some(client_cert), Some(client_key)) => Some(ClientTlsConfig { client_cert, client_key }),
         (None, None) => None,
         _ => {
-            let why = "`cert` and `key` belong together: give both, or none";
-            return Err(LockError::invalid_url(why));
+            let why = "it belongs together with `key`: give both, or none";
+            return Err(LockError::invalid("cert", why));
         }
     };
     Client::build_with_tls(info, TlsCertificates { client_tls, root_cert })
@@ -165,12 +165,12 @@ fn encrypted(files: &TlsFiles, info: ConnectionInfo) -> Result<Client, LockError
 
 /// Reads a PEM file that contains `what`.
 #[cfg(feature = "tls")]
-fn read(name: &str, path: &str, what: &str) -> Result<Vec<u8>, LockError> {
+fn read(name: &'static str, path: &str, what: &str) -> Result<Vec<u8>, LockError> {
     let text = std::fs::read(path)
-        .map_err(|error| LockError::invalid_url(format!("`{name}`, {path}: {error}")))?;
+        .map_err(|error| LockError::invalid(name, format!("{path}: {error}")))?;
     if text.windows(what.len()).any(|window| window == what.as_bytes()) {
         return Ok(text);
     }
     let what = what.trim_end_matches('-').to_lowercase();
-    Err(LockError::invalid_url(format!("`{name}`, {path}: the file has no {what} in PEM form")))
+    Err(LockError::invalid(name, format!("{path}: the file has no {what} in PEM form")))
 }

@@ -18,6 +18,7 @@ const SENTINEL_PORT: u16 = 26379;
 /// Default timeout for replicas.
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// Longest timeout for replicas.
+const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// The servers that one URL names.
@@ -70,8 +71,12 @@ impl<'a> Options<'a> {
                     read.acks = Some(acks);
                 }
                 "replicated_timeout" => {
-                    let fault =
-                        || LockError::invalid(REPLICATED_TIMEOUT, "write a time, as `100ms`");
+                    let fault = || {
+                        LockError::invalid(
+                            REPLICATED_TIMEOUT,
+                            "write a time from 1ms to 1h, as `100ms`",
+                        )
+                    };
                     read.acks_within = Some(duration(value).ok_or_else(fault)?);
                 }
                 "fence_retention" => read.fence_retention = Some(retention(value)?),
@@ -195,7 +200,11 @@ impl ReplicaAcks {
             let why = "it needs at least one replica: leave it out, or give their number";
             return Err(LockError::invalid(REPLICATED, why));
         }
-        Ok(Self { acks, timeout: timeout.min(TIMEOUT_MAX) })
+        if !(TIMEOUT_MIN..=TIMEOUT_MAX).contains(&timeout) {
+            let why = "write a time from 1ms to 1h, as `100ms`";
+            return Err(LockError::invalid(REPLICATED_TIMEOUT, why));
+        }
+        Ok(Self { acks, timeout })
     }
 
     /// The same, with a timeout of at most a quarter of the ttl.
