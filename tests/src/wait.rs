@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use lockmacro_runtime::LockGuard;
 use tokio::time::{MissedTickBehavior, timeout};
 
-use crate::times::TEST_TIMEOUT;
+use crate::times::LONG_TTL;
 
 /// Asks again and again until `condition` holds; panics with `claim` when it does not in time.
 pub async fn eventually<C, F>(claim: &str, within: Duration, mut condition: C)
@@ -28,14 +28,14 @@ where
 /// Lasts until the lock of the body that calls it is lost.
 pub async fn until_lost() {
     let lock = LockGuard::current().expect("a body");
-    timeout(TEST_TIMEOUT, lock.lost()).await.expect("the lock is lost");
+    timeout(LONG_TTL, lock.lost()).await.expect("the lock is lost");
 }
 
 /// The same without an await.
 pub fn block_until_lost() {
     let (lock, start) = (LockGuard::current().expect("a body"), Instant::now());
     while lock.is_held() {
-        assert!(start.elapsed() < TEST_TIMEOUT, "the lock is lost");
+        assert!(start.elapsed() < LONG_TTL, "the lock is lost");
         std::thread::sleep(lock.remaining());
     }
 }
