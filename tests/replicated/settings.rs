@@ -28,11 +28,18 @@ async fn a_server_without_replicas_is_refused_in_plain_words() {
         "redis://localhost?replicated=all",
         "redis://localhost?replicated_timeout=1s",
         "redis://localhost?replicated=1&replicated_timeout=100",
+        "redis://localhost?replicated=1&replicated_timeout=0ms",
+        "redis://localhost?replicated=1&replicated_timeout=61m",
     ] {
         assert!(refused(LockManager::builder(), url).await.contains("`replicated"), "{url}");
     }
     let none = LockManager::builder().replicated(0, ms(100));
     assert!(refused(none, "redis://localhost").await.contains("at least one replica"));
+    for timeout in [Duration::ZERO, Duration::MAX] {
+        let told =
+            refused(LockManager::builder().replicated(1, timeout), "redis://localhost").await;
+        assert!(told.contains("`replicated_timeout`") && told.contains("from 1ms to 1h"), "{told}");
+    }
 }
 
 #[tokio::test]
