@@ -1,9 +1,9 @@
 //! One process that runs deferred calls in `defer::workers_die`: `<url> <record> <lease ms>`.
 //!
 //! It notes in the record, behind its own number, when a call begins and is done, and what the
-//! queue says of its end: `settled`, `lost` when the call was not its own any more, or `taken-away`
-//! when its lease was not over by then. The process works until it is killed or its standard input
-//! ends.
+//! queue says of its end: `settled`, `failed` when it is due again after an error, `lost` when the
+//! call was not its own any more, or `taken-away` when its lease was not over by then. The process
+//! works until it is killed or its standard input ends.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -76,9 +76,10 @@ impl Deferrer for Noting {
 
     fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
         Box::pin(async move {
+            let end = if matches!(how, Settled::Again { .. }) { "failed" } else { "settled" };
             let settled = self.queue.settle(job.clone(), how).await;
             match settled {
-                Ok(true) => self.record.note("settled", &job.arguments),
+                Ok(true) => self.record.note(end, &job.arguments),
                 Ok(false) => self.note_loss(&job),
                 Err(_) => {}
             }

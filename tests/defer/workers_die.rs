@@ -34,6 +34,8 @@ struct Fate {
     killed: u32,
     /// Begun by a worker whose lease was over before it could report the end.
     lost: u32,
+    /// Ended by an error, and due again: that of a bad call, or the loss of its lock.
+    failed: u32,
 }
 
 struct Ledger {
@@ -69,12 +71,16 @@ impl Ledger {
                 }
                 ("done", _) => fate.done += 1,
                 ("settled", Some(its)) => drop(in_hand.remove(its)),
+                ("failed", Some(its)) => {
+                    in_hand.remove(its);
+                    fate.failed += 1;
+                }
                 ("lost", Some(its)) => {
                     in_hand.remove(its);
                     fate.lost += 1;
                 }
                 // A lease that is over can be noticed twice.
-                ("settled" | "lost", None) => {}
+                ("settled" | "failed" | "lost", None) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -176,7 +182,7 @@ async fn no_call_is_lost_when_workers_are_killed_a_hundred_times() {
     let (mut again, mut killed, mut lost) = (0, 0, 0);
     for call in 0..stored as u64 {
         let fate = ledger.fates.entry(call).or_default();
-        let tries = if is_bad(call) { 2 } else { 1 };
+        let tries = 1 + fate.failed;
         // A bad one can be given up for the kills alone.
         assert!(fate.done > 0 || is_bad(call), "call {call} was not done: {fate:?}");
         assert!(fate.begun <= tries + fate.killed + fate.lost, "call {call}: {fate:?}");
