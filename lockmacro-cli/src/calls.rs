@@ -113,7 +113,7 @@ async fn list(
             text += &table(["ID", "KEY", "TRIED", "BUSY", when, "ARGUMENTS", "LAST ERROR"], &rows);
         }
         if truncated {
-            text += &format!("… {} of {}: go on with `--first {end}`\n", state, page.total);
+            text += &format!("… {state} of {}: go on with `--first {end}`\n", page.total);
         }
         text
     };

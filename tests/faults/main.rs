@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT, ms};
-use lockmacro_tests::{Proxy, Server, eventually};
+use lockmacro_tests::{Server, eventually, through, within};
 
 /// How long managers wait for a server.
 const TIMEOUT: Duration = Duration::from_millis(1_500);
@@ -42,19 +42,6 @@ async fn served() -> (Server, LockManager) {
 
 async fn manager(url: &str) -> LockManager {
     within(TIMEOUT, url).await
-}
-
-/// A manager that waits for a server for so long.
-async fn within(timeout: Duration, url: &str) -> LockManager {
-    LockManager::builder().timeout(timeout).connect(url).await.expect("the server is there")
-}
-
-/// A server, a network in front of it, and a manager on the network.
-async fn through(timeout: Duration) -> (Server, Proxy, LockManager) {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let manager = within(timeout, &proxy.url()).await;
-    (server, proxy, manager)
 }
 
 fn lock(manager: &LockManager) -> Lock {

@@ -31,7 +31,9 @@ use std::time::{Duration, Instant};
 
 use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
 use lockmacro_tests::times::{LONG_TTL, SOON, ms};
-use lockmacro_tests::{Admin, Process, Proxy, Server, block_until_lost, eventually, until_lost};
+use lockmacro_tests::{
+    Admin, Process, Server, block_until_lost, eventually, through, until_lost, within,
+};
 
 type Locked<T> = Result<T, LockError>;
 
@@ -79,19 +81,6 @@ async fn served() -> (Server, LockManager) {
     let server = Server::start();
     let manager = connect(&server.url()).await;
     (server, manager)
-}
-
-/// A manager that waits for an answer for so long.
-async fn within(timeout: Duration, url: &str) -> LockManager {
-    LockManager::builder().timeout(timeout).connect(url).await.expect("there")
-}
-
-/// A server, a network in front of it, and a manager on the network.
-async fn through(timeout: Duration) -> (Server, Proxy, LockManager) {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let manager = within(timeout, &proxy.url()).await;
-    (server, proxy, manager)
 }
 
 /// Asks until the lock is granted.

@@ -159,8 +159,8 @@ impl LockManagerBuilder {
     ///
     /// A replica that has acknowledged the lock still knows it when it is promoted. The
     /// acknowledgement costs a round trip to the server and one from there to its replicas, and up
-    /// to 2 × 16 more connections. It is awaited for no longer than `timeout`, from 1 ms to an hour,
-    /// and no longer than a quarter of the ttl. Connecting to `memory://` or to a Redlock fails
+    /// to 2 × 16 more connections. It is awaited for no longer than `timeout`, which is from 1 ms
+    /// to an hour, and no longer than a quarter of the ttl. Connecting to `memory://` or to a Redlock fails
     /// with this setting, because they have no replicas.
     ///
     /// ```no_run

@@ -87,7 +87,8 @@ impl LockManager {
     /// # use lockmacro_runtime::{LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
     /// assert_eq!(LockManager::installed().err(), Some(LockError::NotInstalled));
-    /// LockManager::isolated_memory().scope(async { assert!(LockManager::installed().is_ok()) }).await;
+    /// let body = async { assert!(LockManager::installed().is_ok()) };
+    /// LockManager::isolated_memory().scope(body).await;
     /// # Ok(()) }
     /// ```
     ///
@@ -121,10 +122,11 @@ impl LockManager {
     ///
     /// ```no_run
     /// # use std::time::Duration;
+    /// # use lockmacro_runtime::LockManager;
     /// use tokio::signal::unix::{SignalKind, signal};
     ///
     /// # async fn serve() {}
-    /// # async fn run(locks: lockmacro_runtime::LockManager) -> Result<(), Box<dyn std::error::Error>> {
+    /// # async fn run(locks: LockManager) -> Result<(), Box<dyn std::error::Error>> {
     /// let mut terminated = signal(SignalKind::terminate())?;
     /// tokio::select! {
     ///     () = serve() => {}
