@@ -390,7 +390,7 @@ impl<P> LockGuard<P> {
                 Err(Lost::of(self.lock.held.request.listed(), LossCause::Taken).into())
             }
             (None, Released::Unconfirmed) => Err(LockError::unavailable_at(
-                self.lock.held.manager.store.servers().address(&self.lock.held.request),
+                self.lock.held.manager.store.address(&self.lock.held.request),
                 Unavailability::Disconnected,
                 "no answer to the release: the key ends with its ttl at the latest",
             )),

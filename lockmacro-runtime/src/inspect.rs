@@ -21,14 +21,11 @@
 //! }
 //! ```
 
-use std::sync::Arc;
-
 use crate::manager::lock_manager::LockManager;
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
-use crate::store::dispatch::Store;
+use crate::store::inspection::Inspection;
 pub use crate::store::redis::acl::Use;
-use crate::store::redis::store::Redis;
 use crate::value::error::LockError;
 pub use crate::value::inspection::{HeldLock, Listing, QueuedWaiter, SKIPPED_MAX, Skipped};
 use crate::value::key::LockKey;
@@ -85,7 +82,7 @@ impl LockManager {
         pattern: &str,
         limit: usize,
     ) -> Result<Listing<HeldLock>, LockError> {
-        self.server()?.held(pattern, false, limit).await
+        self.inspection()?.held(pattern, false, limit).await
     }
 
     /// Returns the same locks, and all other strings whose keys match. Strings that this crate did
@@ -95,7 +92,7 @@ impl LockManager {
         pattern: &str,
         limit: usize,
     ) -> Result<Listing<HeldLock>, LockError> {
-        self.server()?.held(pattern, true, limit).await
+        self.inspection()?.held(pattern, true, limit).await
     }
 
     /// Returns the lock on a key; `None` when the key is free.
@@ -117,7 +114,7 @@ impl LockManager {
     ) -> Result<Option<HeldLock>, LockError> {
         let key = key.into();
         key.check()?;
-        self.server()?.holder(&key).await
+        self.inspection()?.holder(&key).await
     }
 
     /// Returns the waiters of a key, the next one first: at most `limit`, and at most 1,000.
@@ -140,7 +137,7 @@ impl LockManager {
     ) -> Result<Listing<QueuedWaiter>, LockError> {
         let key = key.into();
         key.check()?;
-        self.server()?.queue(&key, limit).await
+        self.inspection()?.queue(&key, limit).await
     }
 
     /// Releases a lock in place of its holder, and hands it off to the first waiter. Returns
@@ -164,7 +161,7 @@ impl LockManager {
     /// # Errors
     /// Also [`LockError::KeyNotALock`] for a value that this crate did not write.
     pub async fn force_release(&self, lock: &HeldLock) -> Result<bool, LockError> {
-        self.server()?;
+        self.inspection()?;
         let HeldLock { key, token, .. } = lock;
         let Some(token) = token else { return Err(LockError::KeyNotALock { key: key.clone() }) };
         // Nothing is granted here: the ttl is never sent.
@@ -180,16 +177,13 @@ impl LockManager {
         &self,
         limit: usize,
     ) -> Result<Listing<String>, LockError> {
-        self.server()?.inspect_deferred_functions(limit).await
+        self.inspection()?.functions(limit).await
     }
 
-    fn server(&self) -> Result<&Arc<Redis>, LockError> {
-        match &*self.core().store {
-            Store::Redis(redis) => Ok(redis),
-            _ => {
-                let detail = "only the locks of one Redis server or cluster can be inspected";
-                Err(LockError::invalid_url(detail))
-            }
-        }
+    fn inspection(&self) -> Result<&dyn Inspection, LockError> {
+        self.core().store.inspection().ok_or_else(|| {
+            let detail = "only the locks of one Redis server or cluster can be inspected";
+            LockError::invalid_url(detail)
+        })
     }
 }

@@ -21,7 +21,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "store",
         &[
-            "store/dispatch.rs",
+            "store/handle.rs",
             "store/mod.rs",
             "store/parts.rs",
             "store/replica_acks.rs",

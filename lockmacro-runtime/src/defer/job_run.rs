@@ -19,7 +19,7 @@ use crate::jobs::call::{Job, Settled};
 use crate::jobs::deferrer::Deferrer;
 use crate::jobs::limits::abandoned;
 use crate::manager::lock_manager::LockManager;
-use crate::store::dispatch::Store;
+use crate::store::handle::Store;
 use crate::value::backoff::{Backoff, jittered};
 use crate::value::error::LockError;
 use crate::value::task::{JoinSet, owned};
@@ -169,7 +169,7 @@ impl JobRun {
         // The background thread releases the locks of the body first, so that on the same server
         // the next worker does not find them busy.
         let manager = self.manager.clone();
-        let back = move |store: Arc<Store>| async move {
+        let back = move |store: Store| async move {
             manager.core().deferrer_of(&store).settle(job, how).await
         };
         self.manager.core().background.call(back).await?

@@ -14,7 +14,7 @@ use crate::engine::in_flight::{InFlight, InFlightGuard, Trailing};
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
 use crate::protocol::shutdown::Shutdown;
-use crate::store::dispatch::Store;
+use crate::store::handle::Store;
 use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
@@ -28,7 +28,7 @@ const TURN_MAX: Duration = Duration::from_millis(100);
 
 /// The part of a manager that its locks share.
 pub(crate) struct Core {
-    pub(crate) store: Arc<Store>,
+    pub(crate) store: Store,
     pub(crate) background: Background,
     label: String,
     pub(crate) defaults: Defaults,
@@ -61,7 +61,7 @@ impl Core {
         };
         Arc::new_cyclic(|core: &Weak<Self>| {
             let core = Weak::clone(core);
-            store.servers().on_change(Box::new(move || {
+            store.on_change(Box::new(move || {
                 if let Some(core) = core.upgrade() {
                     core.background.confirm_all();
                 }
@@ -72,7 +72,7 @@ impl Core {
                 #[cfg(feature = "defer")]
                 max_deferred_size,
                 background: Background::new(&store),
-                store: Arc::new(store),
+                store,
                 label: label(its_label.as_deref()),
                 defaults,
                 hold_times: HoldTimes::default(),
@@ -102,7 +102,7 @@ impl Core {
     /// Longest time for one answer. A store in memory answers at once, but the background thread
     /// that sends the request may be slower.
     pub(crate) fn answer_time(&self) -> Duration {
-        match self.store.servers().answer_time() {
+        match self.store.answer_time() {
             Duration::ZERO => Duration::from_secs(1),
             answer => answer,
         }
@@ -110,7 +110,7 @@ impl Core {
 
     /// Whether the server may have been replaced since a request was sent.
     pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
-        self.store.servers().may_forget() && self.background.timetable.has_changed_since(sent)
+        self.store.may_forget() && self.background.timetable.has_changed_since(sent)
     }
 
     /// The queue of deferred calls: to add calls, to list them, and to retry dead letters.

@@ -60,15 +60,15 @@ impl Manager {
         inside_runtime()?;
         self.shutdown.close();
         // A woken waiter notices the shutdown.
-        self.store.servers().alarm();
-        self.background.store.servers().alarm();
+        self.store.alarm();
+        self.background.store.alarm();
         self.queues.close();
         let empty = tokio::time::timeout(timeout, self.in_flight.empty()).await;
         let held = self.in_flight.count();
         if empty.is_err() && held > 0 {
             return Err(LockError::ShutDown { held });
         }
-        self.store.servers().close();
+        self.store.close();
         self.background.stop();
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! Long, because its items have examples.
 
 use std::error::Error;
+#[cfg(feature = "defer")]
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::jobs::limits::SIZE_MAX;
 use crate::manager::lock_manager::LockManager;
 #[cfg(feature = "redis-1")]
 use crate::manager::redis_server::RedisServer;
-use crate::store::dispatch::Store;
+use crate::store::handle::Store;
 use crate::store::memory::Memory;
 use crate::store::redis::client::settings::Credentials;
 use crate::store::redis::client::url::{Deployment, ReplicaAcks, not_replicated};
@@ -358,7 +359,7 @@ impl LockManagerBuilder {
         self.defaults.usable_up_to(self.rules.longest_ttl)?;
         let servers = |node| Ok(self.completed(Deployment::of(node, self.timeout)?));
         let nodes = nodes.iter().map(servers).collect::<Result<Vec<_>, LockError>>()?;
-        Ok(Store::Redlock(Box::new(Redlock::new(&nodes, self.timeout, self.rules)?)))
+        Ok(Store::of(Redlock::new(&nodes, self.timeout, self.rules)?))
     }
 
     /// The servers with what the builder sets and their URL does not.
@@ -408,7 +409,7 @@ impl LockManagerBuilder {
     /// As [`LockManager::connect_blocking`].
     pub fn connect_blocking(mut self, url: &str) -> Result<LockManager, LockError> {
         let store = self.at(url)?;
-        let lazy = self.lazy || matches!(store, Store::Memory(_));
+        let lazy = self.lazy || store.is_local();
         let manager = self.with(store);
         if !lazy {
             manager.core().ready_blocking()?;
@@ -448,7 +449,7 @@ impl LockManagerBuilder {
             if self.replicated.is_some() {
                 return Err(not_replicated("`memory://` is not copied anywhere"));
             }
-            return Ok(Store::Memory(Memory::shared()));
+            return Ok(Store::of(Memory::shared()));
         }
         if let Some(nodes) = url::nodes(&url, &mut self.rules) {
             return self.nodes(&nodes?);
@@ -464,11 +465,11 @@ impl LockManagerBuilder {
         }
         let mut redis = Redis::new(&servers, self.timeout, &self.defaults.prefix);
         redis.fails_fast = !self.defaults.asks_lost;
-        Ok(Store::Redis(Arc::new(redis)))
+        Ok(Store::of(redis))
     }
 
     async fn asked(self, store: Store) -> Result<LockManager, LockError> {
-        if !self.lazy && !matches!(store, Store::Memory(_)) {
+        if !self.lazy && !store.is_local() {
             inside_runtime()?;
             store.ready().await?;
         }
@@ -483,7 +484,7 @@ impl LockManagerBuilder {
     /// let locks = LockManager::builder().label("web-3").isolated_memory();
     /// ```
     pub fn isolated_memory(self) -> LockManager {
-        self.with(Store::Memory(Memory::new()))
+        self.with(Store::of(Memory::new()))
     }
 
     pub(crate) fn with(self, store: Store) -> LockManager {

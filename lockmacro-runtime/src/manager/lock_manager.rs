@@ -7,7 +7,7 @@ use crate::engine::current;
 use crate::engine::manager::Manager;
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
-use crate::store::dispatch::Store;
+use crate::store::handle::Store;
 use crate::store::memory::Memory;
 use crate::value::error::LockError;
 
@@ -220,7 +220,7 @@ impl LockManager {
     /// ```
     pub fn disabled() -> Self {
         tracing::warn!("locks are disabled: this manager grants every lock and excludes nobody");
-        Self::builder().with(Store::Memory(Memory::disabled()))
+        Self::builder().with(Store::of(Memory::disabled()))
     }
 
     /// Returns the queue of deferred calls, to store calls, to inspect them, and to have dead

@@ -8,11 +8,13 @@ use std::time::{Duration, SystemTime};
 use tokio::time::timeout_at;
 
 #[cfg(feature = "defer")]
+use crate::jobs::deferrer::Deferrer;
+#[cfg(feature = "defer")]
 use crate::jobs::memory::MemoryJobs;
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
+use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing, Released};
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
-use crate::store::servers::Servers;
+use crate::store::backend::{Backend, Patience, Renewing};
 use crate::store::tick::tick;
 use crate::store::waiters::Waiters;
 use crate::value::applied::Applied;
@@ -38,9 +40,9 @@ pub(crate) struct Memory {
     table: Arc<Mutex<Table>>,
     waiters: Arc<Waiters>,
     /// Whether every lock is granted.
-    pub(crate) is_disabled: bool,
+    is_disabled: bool,
     #[cfg(feature = "defer")]
-    pub(crate) jobs: MemoryJobs,
+    jobs: MemoryJobs,
 }
 
 /// The held locks, the queues of their waiters, and the fences. No code under its mutex can panic
@@ -94,11 +96,7 @@ impl Memory {
         SHARED.clone()
     }
 
-    pub(crate) fn acquire(&self, request: &Request) -> Result<Answer, Failed> {
-        self.ask(request, None)
-    }
-
-    pub(crate) async fn wait(
+    async fn wait(
         &self,
         request: &Request,
         wait: Duration,
@@ -130,7 +128,7 @@ impl Memory {
     }
 
     /// Requests the lock once, and enqueues the waiter of this number if it is contended.
-    fn ask(&self, request: &Request, waiter: Option<u64>) -> Result<Answer, Failed> {
+    pub(crate) fn ask(&self, request: &Request, waiter: Option<u64>) -> Result<Answer, Failed> {
         let (now, earlier) = (Moment::now(), Applied::No);
         let mut table = self.table.lock();
         let locked = if self.is_disabled { &[] } else { request.keys() };
@@ -169,7 +167,7 @@ impl Memory {
         Ok(Answer::Granted(Grant { sent: now, at: now, ttl: request.ttl, earlier, fences }))
     }
 
-    pub(crate) fn renew(&self, request: &Request, ttl: Duration) -> bool {
+    fn lengthen(&self, request: &Request, ttl: Duration) -> bool {
         let (now, mut table) = (Moment::now(), self.table.lock());
         let mut all = true;
         for key in request.keys() {
@@ -184,7 +182,7 @@ impl Memory {
         all || self.is_disabled
     }
 
-    pub(crate) fn release(&self, request: &Request) -> Released {
+    fn remove(&self, request: &Request) -> Released {
         // In this order: time that passes between the two readings keeps the key longer.
         let (keep, mut table, now) = (request.keep(), self.table.lock(), Moment::now());
         let mut all = true;
@@ -224,7 +222,46 @@ impl Memory {
     }
 }
 
-impl Servers for Memory {
+impl Backend for Memory {
+    fn apart(&self) -> Arc<dyn Backend> {
+        Arc::new(self.clone())
+    }
+
+    fn ask(
+        self: Arc<Self>,
+        request: Arc<Request>,
+        patience: Patience,
+    ) -> Asked<'static, Result<Answer, Failed>> {
+        Box::pin(async move {
+            match patience {
+                Patience::AtOnce(_) => Memory::ask(&self, &request, None),
+                Patience::Waits(wait, shutdown) => self.wait(&request, wait, &shutdown).await,
+            }
+        })
+    }
+
+    fn release<'a>(&'a self, request: &'a Request) -> Asked<'a, Result<Released, LockError>> {
+        Box::pin(async move { Ok(self.remove(request)) })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        request: &'a Request,
+        ttl: Duration,
+        _: Renewing,
+    ) -> Asked<'a, Result<bool, LockError>> {
+        Box::pin(async move { Ok(self.lengthen(request, ttl)) })
+    }
+
+    fn excludes_nobody(&self) -> bool {
+        self.is_disabled
+    }
+
+    #[cfg(feature = "defer")]
+    fn deferrer(self: Arc<Self>, _: usize) -> Arc<dyn Deferrer> {
+        Arc::new(self.jobs.clone())
+    }
+
     fn alarm(&self) {
         self.waiters.alarm_where(|_| true);
     }
@@ -385,7 +422,7 @@ mod tests {
         memory.ask(&request, None).unwrap();
         let (table, waits) = (memory.table.lock(), Duration::from_millis(50));
         std::thread::scope(|scope| {
-            let releasing = scope.spawn(|| memory.release(&request));
+            let releasing = scope.spawn(|| memory.remove(&request));
             std::thread::sleep(waits);
             drop(table);
             assert_eq!(releasing.join().unwrap(), Released::Held);
@@ -428,7 +465,7 @@ mod tests {
             [1 << 53]
         );
         used_up(memory.ask(&fenced("order:43"), None));
-        memory.release(&last);
+        memory.remove(&last);
 
         // A waiter that gets no fence gets the error, and the waiters after it are served.
         memory.table.lock().last_fence -= 1;
@@ -438,9 +475,9 @@ mod tests {
         let mut one = std::pin::pin!(memory.wait(&first, Duration::MAX, &shutdown));
         let mut other = std::pin::pin!(memory.wait(&other, Duration::MAX, &shutdown));
         assert!(futures::poll!(&mut one).is_pending() && futures::poll!(&mut other).is_pending());
-        memory.release(&plain);
+        memory.remove(&plain);
         assert!(matches!(one.await, Ok(Answer::Granted(_))));
-        memory.release(&first);
+        memory.remove(&first);
         used_up(other.await);
     }
 
@@ -452,6 +489,6 @@ mod tests {
         let second = request("every_shared_store_is_the_same", ttl);
         assert!(matches!(Memory::shared().ask(&second, None), Ok(Answer::Contended { .. })));
         assert!(matches!(Memory::new().ask(&second, None), Ok(Answer::Granted(_))));
-        assert_eq!(Memory::shared().release(&first), Released::Held);
+        assert_eq!(Memory::shared().remove(&first), Released::Held);
     }
 }

@@ -1,13 +1,15 @@
 //! Where locks are kept: in this process, on one Redis server or cluster, or on a majority of
 //! servers.
 
-pub(crate) mod dispatch;
+pub(crate) mod backend;
+pub(crate) mod handle;
+#[cfg(feature = "inspect")]
+pub(crate) mod inspection;
 mod join;
 pub(crate) mod memory;
 pub(crate) mod redis;
 pub(crate) mod redlock;
 mod replica_acks;
-pub(crate) mod servers;
 mod several_keys;
 mod tick;
 pub(crate) mod waiters;

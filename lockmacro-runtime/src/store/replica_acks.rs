@@ -3,17 +3,13 @@
 use crate::protocol::answer::{Answer, Asked, Failed, Grant};
 use crate::protocol::lease::{end_of, late, too_slow};
 use crate::protocol::request::Request;
-use crate::store::dispatch::{Renewing, Store};
+use crate::store::backend::Renewing;
+use crate::store::handle::Store;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::time::Moment;
 
 impl Store {
-    /// Whether a grant counts only when replicas have acknowledged it.
-    pub(crate) fn is_replicated(&self) -> bool {
-        matches!(self, Store::Redis(redis) if redis.is_replicated())
-    }
-
     /// Waits until replicas have acknowledged a granted lock. Its whole ttl counts from then on. A
     /// lock that too few replicas have acknowledged is released.
     pub(super) fn acknowledged<'a>(
@@ -34,7 +30,7 @@ impl Store {
                 // Another server has replaced the one that granted the lock.
                 Ok(false) => {
                     let detail = "it does not know the lock that was granted";
-                    let server = self.servers().address(request);
+                    let server = self.address(request);
                     let error = LockError::unavailable_at(server, Unavailability::Replaced, detail);
                     let failed = Failed { error, applied: Applied::Unknown };
                     return Ok(Answer::Lost(Box::new(Err(failed))));
@@ -50,7 +46,7 @@ impl Store {
 
     /// The error of a lock that was granted after its lease had ended.
     pub(super) fn too_slow(&self, request: &Request) -> LockError {
-        let (server, detail) = (self.servers().address(request), too_slow(request.ttl));
+        let (server, detail) = (self.address(request), too_slow(request.ttl));
         LockError::unavailable_at(server, Unavailability::TooSlow, detail)
     }
 }

@@ -11,6 +11,7 @@
 //!   them free at one moment, because a key with waiters is handed off and never free.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
 use crate::protocol::lease::late;
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
-use crate::store::dispatch::{Renewing, Store};
+use crate::store::backend::{Patience, Renewing};
+use crate::store::handle::Store;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::FenceBlock;
@@ -32,15 +34,21 @@ use crate::value::time::{Instant, Moment};
 const RETRY: Duration = Duration::from_millis(50);
 
 impl Store {
-    /// Requests several keys, and waits for them if `wait` is given, until the manager is shut
-    /// down.
+    /// Requests several keys, and waits for them if the caller waits.
     pub(super) fn take_one_by_one<'a>(
         &'a self,
         request: &'a Request,
-        wait: Option<(Duration, &'a Shutdown)>,
+        patience: Patience,
     ) -> Asked<'a, Result<Answer, Failed>> {
-        let until = wait.map(|(wait, shutdown)| (Instant::now() + wait.min(FOR_EVER), shutdown));
-        let end = until.map(|(until, _)| until.max(Instant::now() + self.servers().answer_time()));
+        let until = match patience {
+            Patience::AtOnce(_) => None,
+            Patience::Waits(wait, shutdown) => {
+                Some((Instant::now() + wait.min(FOR_EVER), shutdown))
+            }
+        };
+        let shutdown = until.as_ref().map(|(_, shutdown)| Arc::clone(shutdown));
+        let end =
+            until.as_ref().map(|(until, _)| *until.max(&(Instant::now() + self.answer_time())));
         // A waiter that dies must not keep its keys for the whole ttl.
         let ttl = if until.is_some() { request.ttl.min(CONFIRM_WINDOW) } else { request.ttl };
         let one_by_one = OneByOne {
@@ -56,7 +64,11 @@ impl Store {
             fences: Vec::new(),
             earlier: Applied::No,
         };
-        Box::pin(one_by_one.take())
+        let taken = Box::pin(one_by_one.take());
+        match shutdown {
+            None => taken,
+            Some(shutdown) => Box::pin(async move { shutdown.unless(taken).await }),
+        }
     }
 }
 
@@ -69,7 +81,7 @@ struct OneByOne<'a> {
     store: &'a Store,
     request: &'a Request,
     /// Until when to wait, if at all, and the shutdown that may end the wait.
-    until: Option<(Instant, &'a Shutdown)>,
+    until: Option<(Instant, Arc<Shutdown>)>,
     /// When a waiter starts no more requests. Even a waiter with little time gets one answer.
     end: Option<Instant>,
     /// The ttl of the held keys while others are missing.
@@ -103,7 +115,7 @@ impl<'a> OneByOne<'a> {
             // A waiter that holds some keys requests the rest once more at the end of its wait, and
             // waits no longer than an answer takes.
             let last = self.held > 0 && is_over(self.end);
-            if last && is_over(self.end.map(|end| end + store.servers().answer_time())) {
+            if last && is_over(self.end.map(|end| end + store.answer_time())) {
                 let earlier = self.release_held().await.and(self.earlier);
                 let (nth, holder) = (self.held, Holder::default());
                 return Ok(Answer::Contended { nth, holder, queue: Queueing::Left(0), earlier });
@@ -115,13 +127,16 @@ impl<'a> OneByOne<'a> {
             if !whole {
                 part.ttl = self.ttl;
             }
-            let asked = match self.until {
+            let patience = match &self.until {
                 Some((until, shutdown)) if count == 1 && !last => {
-                    store.wait(&part, until.saturating_duration_since(Instant::now()), shutdown)
+                    let wait = until.saturating_duration_since(Instant::now());
+                    Patience::Waits(wait, Arc::clone(shutdown))
                 }
-                Some((until, _)) => store.try_acquire(&part, Some(until)),
-                None => store.try_acquire(&part, self.half_of_lease()),
+                Some((until, _)) => Patience::AtOnce(Some(*until)),
+                None => Patience::AtOnce(self.half_of_lease()),
             };
+            let part = Arc::new(part);
+            let asked = store.ask(Arc::clone(&part), patience);
             let answer = match self.while_held(&part, asked).await {
                 Ok(answer) => answer,
                 Err(loss) => return self.lost(loss),
@@ -165,7 +180,7 @@ impl<'a> OneByOne<'a> {
     /// When half of the lease of the held keys is over, for a caller that does not wait and does
     /// not renew them. Only a Redlock may take that long for a part: its votes may be split.
     fn half_of_lease(&self) -> Option<Instant> {
-        let is_slow = self.held > 0 && self.store.servers().are_several();
+        let is_slow = self.held > 0 && self.store.are_several();
         let half = self.since.after(self.ttl / 2);
         is_slow.then(|| Instant::now() + half.since(Moment::now()))
     }

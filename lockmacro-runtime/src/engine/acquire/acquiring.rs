@@ -24,7 +24,7 @@ use crate::engine::queue::shared_queue::{SharedQueue, unanswered};
 use crate::engine::telemetry::WaitingGauge;
 use crate::protocol::answer::{Answer, Grant};
 use crate::protocol::request::Request;
-use crate::store::dispatch::Store;
+use crate::store::handle::Store;
 use crate::value::error::LockError;
 use crate::value::random::secret;
 use crate::value::time::Moment;
@@ -93,7 +93,7 @@ impl Future for Acquiring {
 pub(crate) struct Caller {
     manager: Arc<Manager>,
     /// The connection through which it asks.
-    store: Arc<Store>,
+    store: Store,
     request: Arc<Request>,
     wanted: Wanted,
     has_queue: bool,
@@ -126,7 +126,7 @@ fn begin(
     let may_wait = if blocks { may_block() } else { inside_runtime() };
     let checked = may_wait.and_then(|()| match excludes {
         true if manager.shutdown.is_closed() => Err(LockError::SHUT_DOWN),
-        true => manager.store.servers().check_request(&request),
+        true => manager.store.check_request(&request),
         false => Ok(()),
     });
     let drawn = checked.and_then(|()| secret()).map(|random| request.token.draw(random));
@@ -136,7 +136,7 @@ fn begin(
     }
     // The runtime of a blocked thread may be blocked with it.
     let store = if blocks { &manager.background.store } else { &manager.store };
-    ControlFlow::Continue(Caller { store: Arc::clone(store), manager, request, wanted, has_queue })
+    ControlFlow::Continue(Caller { store: store.clone(), manager, request, wanted, has_queue })
 }
 
 impl Caller {

@@ -131,7 +131,7 @@ impl Wanted {
             }
             Refusal::Failed(error) => error,
         };
-        let known = error.is_of_servers() && !manager.store.servers().is_news();
+        let known = error.is_of_servers() && !manager.store.is_news();
         telemetry::refused(request, &error, known);
         if self.errors != Errors::Carried {
             unreported(&request.name, request.keys(), &error);

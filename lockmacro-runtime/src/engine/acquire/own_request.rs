@@ -15,7 +15,7 @@ use crate::engine::queue::shared_queue::{SharedQueue, unanswered};
 use crate::engine::telemetry::WaitingGauge;
 use crate::protocol::answer::{Answer, Asked, Failed, Grant};
 use crate::protocol::request::Request;
-use crate::store::dispatch::Store;
+use crate::store::handle::Store;
 use crate::value::applied::Applied;
 use crate::value::time::Moment;
 
@@ -36,7 +36,7 @@ pub(crate) enum Answered {
 pub(crate) async fn ask(
     caller: InQueue,
     request: &Arc<Request>,
-    store: &Arc<Store>,
+    store: &Store,
     is_again: bool,
     since: Option<Moment>,
 ) -> Answered {
@@ -79,20 +79,19 @@ pub(crate) async fn ask(
 
 /// The first request of a caller.
 fn asked(
-    store: &Arc<Store>,
+    store: &Store,
     request: &Arc<Request>,
     queue: &SharedQueue,
 ) -> Asked<'static, Result<Answer, Failed>> {
-    let servers = store.servers();
     let in_vain = |applied| Err(Failed { error: unanswered(), applied });
     let Some(until) = request.until else { return store.acquire(request, &queue.core.shutdown) };
     // Of an attempt that ends early, several servers would have to be asked about its token first.
     // The queue's request has the time for an attempt.
-    if servers.are_several() {
+    if store.are_several() {
         return Box::pin(ready(in_vain(Applied::No)));
     }
     // Longer than one answer may take, so that the store notices a server without an answer.
-    let longest = (servers.answer_time() * 2).max(SHORTEST).min(until.since(Moment::now()));
+    let longest = (store.answer_time() * 2).max(SHORTEST).min(until.since(Moment::now()));
     let answer = timeout(longest, store.acquire(request, &queue.core.shutdown));
     Box::pin(async move { answer.await.unwrap_or_else(|_| in_vain(Applied::Unknown)) })
 }

@@ -8,7 +8,7 @@ use crate::engine::core::Core;
 use crate::engine::in_flight::{InFlightGuard, TokenOwner};
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
 use crate::protocol::request::Request;
-use crate::store::dispatch::Store;
+use crate::store::handle::Store;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;

@@ -29,7 +29,7 @@ use crate::engine::cleanup::dropped::Cleanup;
 use crate::engine::cleanup::timetable::{Enrolled, Timed, Timetable};
 use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::protocol::request::Request;
-use crate::store::dispatch::Store;
+use crate::store::handle::Store;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::sync::Mutex;
 use crate::value::task::spawn;
@@ -37,7 +37,7 @@ use crate::value::time::Moment;
 #[cfg(feature = "test-util")]
 use crate::value::time::virtual_runtime;
 
-type Job = Box<dyn FnOnce(Arc<Store>) -> BoxFuture<'static, ()> + Send>;
+type Job = Box<dyn FnOnce(Store) -> BoxFuture<'static, ()> + Send>;
 type Jobs = (mpsc::UnboundedSender<Job>, Handle);
 
 /// The background thread of a manager.
@@ -46,7 +46,7 @@ pub(crate) struct Background {
     /// The process that made the manager.
     process: u32,
     /// The store, through the connection of the thread.
-    pub(crate) store: Arc<Store>,
+    pub(crate) store: Store,
     pub(crate) timetable: Arc<Timetable>,
     cleanup: Arc<Cleanup>,
     thread: Mutex<Thread>,
@@ -63,7 +63,7 @@ impl Background {
     /// A background thread for the locks of `store`. It starts with the first job.
     pub(crate) fn new(store: &Store) -> Self {
         let (timetable, cleanup, thread) = Default::default();
-        Self { process: process::id(), store: Arc::new(store.apart()), timetable, cleanup, thread }
+        Self { process: process::id(), store: store.apart(), timetable, cleanup, thread }
     }
 
     /// Whether this process was forked from the one that made the manager.
@@ -81,11 +81,11 @@ impl Background {
         sent: Moment,
         due: Option<Moment>,
     ) -> Result<Option<Enrolled>, LockError> {
-        if due.is_none() && !self.store.servers().may_forget() {
+        if due.is_none() && !self.store.may_forget() {
             return Ok(None);
         }
         let (enrolled, due) = self.timetable.enroll(timed, sent, due);
-        if due || self.store.servers().may_fail_over() {
+        if due || self.store.may_fail_over() {
             self.jobs()?;
         }
         Ok(Some(enrolled))
@@ -118,7 +118,7 @@ impl Background {
     pub(crate) async fn call<T, F, W>(&self, job: F) -> Result<T, LockError>
     where
         T: Send + 'static,
-        F: FnOnce(Arc<Store>) -> W + Send + 'static,
+        F: FnOnce(Store) -> W + Send + 'static,
         W: Future<Output = T> + Send + 'static,
     {
         let (done, result) = oneshot::channel();
@@ -133,7 +133,7 @@ impl Background {
     /// there is no thread.
     pub(crate) fn spawn<F, W>(&self, job: F) -> Result<Handle, LockError>
     where
-        F: FnOnce(Arc<Store>) -> W + Send + 'static,
+        F: FnOnce(Store) -> W + Send + 'static,
         W: Future<Output = ()> + Send + 'static,
     {
         if self.is_forked() {
@@ -184,7 +184,7 @@ impl Background {
         if let Some(jobs) = here.jobs.as_ref().filter(|(jobs, _)| !jobs.is_closed()) {
             return Ok(jobs.clone());
         }
-        let jobs = start(Arc::clone(&self.store)).map_err(no_thread)?;
+        let jobs = start(self.store.clone()).map_err(no_thread)?;
         let timetable = Arc::clone(&self.timetable);
         let job: Job = Box::new(move |store| Box::pin(timetable.work(store)));
         jobs.0.send(job).map_err(|_| no_thread("it ended"))?;
@@ -200,7 +200,7 @@ impl Drop for Background {
 }
 
 /// Starts to run jobs, until the sender is dropped and all jobs are done.
-fn start(store: Arc<Store>) -> io::Result<Jobs> {
+fn start(store: Store) -> io::Result<Jobs> {
     let (sender, jobs) = mpsc::unbounded_channel();
     #[cfg(feature = "test-util")]
     if let Some(runtime) = virtual_runtime() {
@@ -215,11 +215,11 @@ fn start(store: Arc<Store>) -> io::Result<Jobs> {
     Ok((sender, handle))
 }
 
-async fn work(store: Arc<Store>, mut jobs: mpsc::UnboundedReceiver<Job>) {
+async fn work(store: Store, mut jobs: mpsc::UnboundedReceiver<Job>) {
     // Counted rather than kept, so that a finished job is freed at once.
     let in_flight = Arc::<InFlight>::default();
     while let Some(job) = jobs.recv().await {
-        let (guard, work) = (in_flight.join(), job(Arc::clone(&store)));
+        let (guard, work) = (in_flight.join(), job(store.clone()));
         spawn(async move {
             work.await;
             drop(guard);
@@ -247,14 +247,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_job_after_the_end_of_the_thread_leaves_no_thread() {
-        let background = Background::new(&Store::Memory(Memory::new()));
+        let background = Background::new(&Store::of(Memory::new()));
         background.call(|_| async {}).await.unwrap();
         background.stop();
         for job in 0..3 {
             assert_eq!(background.call(move |_| async move { job }).await, Ok(job));
         }
         // Each thread has the store.
-        let threads = || Arc::strong_count(&background.store) - 1;
+        let threads = || background.store.handles() - 1;
         let started = Instant::now();
         while threads() > 0 {
             assert!(started.elapsed() < Duration::from_secs(60), "{} left", threads());
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     #[ignore = "run by `a_job_that_is_done_is_freed_at_once`"]
     fn jobs_leave_no_memory() {
-        let background = || Background::new(&Store::Memory(Memory::new()));
+        let background = || Background::new(&Store::of(Memory::new()));
         let threads: Vec<_> = std::iter::repeat_with(background).take(14).collect();
         // The allocator reuses the memory that the first jobs have freed.
         let (first, others) = threads.split_at(2);

@@ -16,8 +16,7 @@ use tokio::time::{sleep_until, timeout};
 use crate::engine::in_flight::{InFlight, InFlightGuard};
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
-use crate::store::dispatch::Store;
-use crate::store::servers::Servers;
+use crate::store::handle::Store;
 use crate::store::waiters::AbandonedToken;
 use crate::value::backoff::{Backoff, jittered};
 use crate::value::error::{LockError, Unavailability};
@@ -157,7 +156,7 @@ pub(crate) struct DroppedLock {
 impl DroppedLock {
     /// Releases the lock until that is answered, its lease is over, or its manager has ended for a
     /// while.
-    pub(crate) async fn release(mut self, store: Arc<Store>) {
+    pub(crate) async fn release(mut self, store: Store) {
         let cleanup = Arc::clone(&self.cleanup);
         select(pin!(self.releases(&store)), pin!(cleanup.over())).await;
         if self.guard.is_some() {
@@ -175,11 +174,11 @@ impl DroppedLock {
     async fn releases(&mut self, store: &Store) {
         // A later grant to the token of a waiter is noticed.
         let bits = self.request.token.bits();
-        let abandoned = self.request.waits().then(|| store.servers().abandon(bits)).flatten();
+        let abandoned = self.request.waits().then(|| store.abandon(bits)).flatten();
         loop {
             let released = self.try_once(store).await;
             self.is_first = false;
-            let Some(pause) = self.next(store.servers(), &released) else { return };
+            let Some(pause) = self.next(store, &released) else { return };
             // Where there is no room, those that were released twice are the first to go: a late
             // request for them is the least likely.
             let is_crowded = self.cleanup.locks.count() > self.cleanup.max_locks / 2;
@@ -205,11 +204,7 @@ impl DroppedLock {
 
     /// The pause before the next release; `None` when there is none. A lock that was released no
     /// longer counts as in flight.
-    fn next(
-        &mut self,
-        servers: &dyn Servers,
-        released: &Result<Released, LockError>,
-    ) -> Option<Duration> {
+    fn next(&mut self, store: &Store, released: &Result<Released, LockError>) -> Option<Duration> {
         // A node of a Redlock may have a token, and may be back soon.
         let is_doubtful = self.request.is_doubtful();
         if released.is_ok() && !is_doubtful {
@@ -233,7 +228,7 @@ impl DroppedLock {
             Ok(_) => return Some(self.pauses.step()),
             Err(error) => error,
         };
-        let (several, lost) = (servers.are_several(), servers.is_lost(&self.request));
+        let (several, lost) = (store.are_several(), store.is_lost(&self.request));
         // An outage may end before the server counts as lost. A lock that is given up meanwhile
         // would stay for the rest of its ttl.
         let passes = error.is_transient();
@@ -244,7 +239,7 @@ impl DroppedLock {
         let pause = self.pauses.step();
         if is_final(error) || !is_tried || Instant::now() + pause > self.end {
             if self.guard.take().is_some() {
-                log_left(servers, &self.request, error);
+                log_left(store, &self.request, error);
             }
             return None;
         }
@@ -284,10 +279,10 @@ impl DroppedLock {
                 Either::Right((Either::Left(_), _)) => continue,
                 Either::Right((Either::Right(_), _)) => {}
             }
-            if last.is_some() || !store.servers().is_lost(&self.request) {
+            if last.is_some() || !store.is_lost(&self.request) {
                 return true;
             }
-            if self.cleanup.may_probe(store.servers().address(&self.request)) {
+            if self.cleanup.may_probe(store.address(&self.request)) {
                 // A probe is no try of the lock's own.
                 self.times = self.times.saturating_sub(1);
                 return true;
@@ -303,9 +298,9 @@ fn unanswered() -> LockError {
 }
 
 /// Logs that a lock is not released and ends with its ttl.
-fn log_left(servers: &dyn Servers, request: &Request, error: &LockError) {
+fn log_left(store: &Store, request: &Request, error: &LockError) {
     let key = request.listed();
-    match error.is_of_servers() && !servers.is_news() {
+    match error.is_of_servers() && !store.is_news() {
         true => tracing::debug!(%key, %error, "dropped lock not released: it ends with its ttl"),
         false => tracing::warn!(%key, %error, "dropped lock not released: it ends with its ttl"),
     }
@@ -343,22 +338,22 @@ mod tests {
         Arc::new(Request::new(key.to_string().into(), token, ttl))
     }
 
-    fn memory() -> (Memory, Arc<Store>) {
+    fn memory() -> (Memory, Store) {
         let memory = Memory::new();
-        (memory.clone(), Arc::new(Store::Memory(memory)))
+        (memory.clone(), Store::of(memory))
     }
 
-    fn at(url: &str, timeout: Duration) -> Arc<Store> {
-        Arc::new(Store::Redis(Arc::new(Redis::at(url, timeout))))
+    fn at(url: &str, timeout: Duration) -> Store {
+        Store::of(Redis::at(url, timeout))
     }
 
     /// A server that does not exist.
-    fn unreachable() -> Arc<Store> {
+    fn unreachable() -> Store {
         at("redis://127.0.0.1:1", Duration::from_millis(20))
     }
 
     /// A server that never answers, while the listener is there.
-    fn silent() -> (std::net::TcpListener, Arc<Store>) {
+    fn silent() -> (std::net::TcpListener, Store) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let store = at(&format!("redis://{}", listener.local_addr().unwrap()), HOUR / 2);
         (listener, store)
@@ -376,15 +371,15 @@ mod tests {
     struct Running {
         cleanup: Arc<Cleanup>,
         in_flight: Arc<InFlight>,
-        store: Arc<Store>,
+        store: Store,
         jobs: JoinSet<()>,
     }
 
     impl Running {
-        fn with_room_for(max_locks: usize, store: &Arc<Store>) -> Self {
+        fn with_room_for(max_locks: usize, store: &Store) -> Self {
             let cleanup = Arc::new(Cleanup { max_locks, ..Cleanup::default() });
             let (in_flight, jobs) = (Arc::default(), JoinSet::new());
-            Self { cleanup, in_flight, store: Arc::clone(store), jobs }
+            Self { cleanup, in_flight, store: store.clone(), jobs }
         }
 
         /// Returns whether there was room for the lock.
@@ -392,7 +387,7 @@ mod tests {
             let dropped = self.cleanup.take(Arc::clone(request), self.in_flight.join());
             let has_room = dropped.is_some();
             if let Some(dropped) = dropped {
-                self.jobs.spawn(dropped.release(Arc::clone(&self.store)));
+                self.jobs.spawn(dropped.release(self.store.clone()));
             }
             has_room
         }
@@ -414,7 +409,7 @@ mod tests {
             until(|| running.cleanup.locks.count() < 2).await;
         }
         let held = request(0);
-        memory.acquire(&held).unwrap();
+        memory.ask(&held, None).unwrap();
         running.add(&held);
         running.in_flight.empty().await;
         assert!(memory.holds_nothing());
@@ -430,7 +425,7 @@ mod tests {
             running.add(&late);
             running.in_flight.empty().await;
             advance(after).await;
-            memory.acquire(&late).unwrap();
+            memory.ask(&late, None).unwrap();
             until(|| memory.holds_nothing()).await;
         }
         running.ends().await;
@@ -456,7 +451,7 @@ mod tests {
         let mut dropped = dropped.expect("there is room");
         // It was released before.
         (dropped.guard, dropped.is_first) = (None, false);
-        running.jobs.spawn(dropped.release(Arc::clone(&running.store)));
+        running.jobs.spawn(dropped.release(running.store.clone()));
         sleep(Duration::from_millis(10)).await;
         let start = Instant::now();
         running.cleanup.close();
@@ -508,13 +503,13 @@ mod tests {
             let mut dropped = dropped.expect("there is room");
             // It was tried before.
             dropped.is_first = false;
-            running.jobs.spawn(dropped.release(Arc::clone(&running.store)));
+            running.jobs.spawn(dropped.release(running.store.clone()));
         }
         sleep(Duration::from_millis(10)).await;
         let (memory, store) = memory();
         let held = request("held");
         held.set_applied(Applied::Yes);
-        memory.acquire(&held).unwrap();
+        memory.ask(&held, None).unwrap();
         running.store = store;
         running.add(&held);
         let start = Instant::now();
@@ -544,7 +539,7 @@ mod tests {
         let mut dropped = dropped(request("order:1"));
         let mut again = || {
             dropped.times += 1;
-            dropped.next(&Memory::new(), &Ok(Released::NotHeld))
+            dropped.next(&memory().1, &Ok(Released::NotHeld))
         };
         let pauses = [again(), again(), again()];
         assert_eq!(pauses, [Some(FIRST_PAUSE), Some(LAST_PAUSE), None]);
@@ -559,7 +554,7 @@ mod tests {
         let vote = attempts.sends(2, attempts.begin(), (7, request.ttl)).unwrap();
         vote.answered(Applied::Yes);
         let mut dropped = dropped(Arc::clone(&request));
-        let again = |dropped: &mut DroppedLock| dropped.next(&Memory::new(), &Ok(Released::Held));
+        let again = |dropped: &mut DroppedLock| dropped.next(&memory().1, &Ok(Released::Held));
         for nth in 1..4 * MAX_RELEASES {
             dropped.times += 1;
             assert!(again(&mut dropped).is_some_and(|pause| pause < LAST_PAUSE));

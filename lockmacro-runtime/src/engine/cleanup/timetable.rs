@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::store::dispatch::Store;
+use crate::store::handle::Store;
 use crate::value::sync::{Mutex, MutexGuard};
 use crate::value::task::spawn;
 use crate::value::time::{Instant, Moment, checked};
@@ -113,7 +113,7 @@ impl Timetable {
 
     /// Runs the entries that are due until the table is closed. Each runs in a task of its own, so
     /// that a slow one delays no other. Renewals that are due together are sent together.
-    pub(crate) async fn work(self: Arc<Self>, store: Arc<Store>) {
+    pub(crate) async fn work(self: Arc<Self>, store: Store) {
         let mut clocks = (Moment::now(), Instant::now());
         let mut probed = Moment::now();
         while let Some((due, mut next)) = self.take_due(Moment::now()) {
@@ -124,15 +124,15 @@ impl Timetable {
             }
             clocks = now;
             for (id, timed) in due {
-                let (timetable, store) = (Arc::clone(&self), Arc::clone(&store));
+                let (timetable, store) = (Arc::clone(&self), store.clone());
                 spawn(async move { timed.run(&store, &|next| timetable.over(id, next)).await });
             }
-            if store.servers().may_fail_over() && !self.falls_asleep() {
+            if store.may_fail_over() && !self.falls_asleep() {
                 next = Some(next.unwrap_or(CLOCK_CHECK));
                 if now.0.since(probed) >= CLOCK_CHECK {
                     probed = now.0;
-                    let store = Arc::clone(&store);
-                    spawn(async move { store.servers().check().await });
+                    let store = store.clone();
+                    spawn(async move { store.check().await });
                 }
             }
             match next {

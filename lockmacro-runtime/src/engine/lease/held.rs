@@ -21,7 +21,7 @@ use crate::engine::{current, telemetry};
 use crate::protocol::answer::{Grant, Released};
 use crate::protocol::lease::Lease;
 use crate::protocol::request::Request;
-use crate::store::dispatch::Store;
+use crate::store::handle::Store;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceBlock};
 use crate::value::key::LockKey;
@@ -297,8 +297,7 @@ impl Held {
     fn leaves_queue(&self, cause: LossCause) {
         // A body on a blocked thread learns of the loss late. Until then the other nodes may keep
         // others out.
-        let is_partly_held =
-            cause == LossCause::Taken && self.manager.store.servers().are_several();
+        let is_partly_held = cause == LossCause::Taken && self.manager.store.are_several();
         let (caller, acquisition, tenure) = {
             let mut state = self.state.lock();
             let Some(caller) = state.caller.take() else { return };
@@ -405,7 +404,7 @@ impl Held {
         match released {
             Ok(Released::NotHeld) if lost.is_none() => telemetry::released_late(&self.request),
             Err(error) if lost.is_none() => {
-                let known = error.is_of_servers() && !self.manager.store.servers().is_news();
+                let known = error.is_of_servers() && !self.manager.store.is_news();
                 telemetry::release_unconfirmed(&self.request, &error, known);
             }
             _ => {}

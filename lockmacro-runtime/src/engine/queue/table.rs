@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use crate::engine::cleanup::timetable::{Enrolled, Over, Timed};
 use crate::engine::core::Core;
 use crate::engine::queue::shared_queue::SharedQueue;
-use crate::store::dispatch::Store;
+use crate::store::handle::Store;
 use crate::value::key::LockKey;
 use crate::value::random::HashMap;
 use crate::value::sync::Mutex;
@@ -66,7 +66,7 @@ impl Queues {
     /// long there.
     fn plan(self: &Arc<Self>, core: &Core) {
         let mut sweep = self.sweep.lock();
-        if sweep.is_none() && !core.store.servers().answer_time().is_zero() {
+        if sweep.is_none() && !core.store.answer_time().is_zero() {
             let (queues, now) = (Arc::downgrade(self) as _, Moment::now());
             // Fails where there is no thread, and then no caller waits in a queue either.
             let planned = core.background.watch(queues, now, Some(now.after(SWEEP)));
@@ -103,12 +103,12 @@ impl Timed for Queues {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::dispatch::Store;
+    use crate::store::handle::Store;
     use crate::store::memory::Memory;
     use crate::value::defaults::Defaults;
 
     fn core() -> Arc<Core> {
-        let (store, defaults) = (Store::Memory(Memory::new()), Defaults::default());
+        let (store, defaults) = (Store::of(Memory::new()), Defaults::default());
         #[cfg(feature = "defer")]
         let core = Core::over(store, None, defaults, None, 1_024);
         #[cfg(not(feature = "defer"))]

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing};
+use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
-use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT, Retry};
+use crate::store::backend::Backend;
+use crate::store::redis::client::budget::{Budget, Retry};
 use crate::store::redis::client::connector::Server;
 use crate::store::redis::client::error::{CallError, Transient, unexpected};
 use crate::store::redis::client::health::Monitor;
@@ -21,8 +22,6 @@ use crate::store::redis::client::url::{Addresses, Deployment, ReplicaAcks};
 use crate::store::redis::reply::{Reply, answer, parsed};
 use crate::store::redis::scripts::{ACQUIRE, ACQUIRE_ALL, ACQUIRE_SHARED};
 use crate::store::redis::topology::route::Topology;
-use crate::store::servers::Servers;
-use crate::store::waiters::AbandonedToken;
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
 use crate::value::error::{LockError, Unavailability};
@@ -34,6 +33,7 @@ use crate::value::time::{Instant, Moment};
 #[cfg(test)]
 use crate::value::url::Url;
 
+mod backend;
 #[cfg(feature = "inspect")]
 mod inspect;
 #[cfg(feature = "defer")]
@@ -108,7 +108,7 @@ impl Redis {
     }
 
     /// Connects, checks the user's rights, and refuses a replica.
-    pub(crate) async fn ready(&self) -> Result<(), LockError> {
+    async fn connected(&self) -> Result<(), LockError> {
         // No error here names a key.
         let nothing = LockKey::from("");
         let check = |budget, _| self.check_server(true, budget);
@@ -269,13 +269,9 @@ impl Redis {
         Ok(is_granted.then(|| Reply::granted(request, sent, Vec::new())))
     }
 
-    /// The number of these keys, from the first on, that one script call can take.
-    pub(crate) fn at_once(&self, keys: &[LockKey]) -> usize {
-        if !self.slots.load(Ordering::Relaxed) {
-            return keys.len();
-        }
-        let are_in_one = |one: &LockKey, next: &LockKey| slot(one.as_str()) == slot(next.as_str());
-        keys.chunk_by(are_in_one).next().map_or(0, <[_]>::len)
+    /// Whether the keys of one script call have to be in one slot.
+    fn has_slots(&self) -> bool {
+        self.slots.load(Ordering::Relaxed)
     }
 
     /// Calls a script with these keys.
@@ -333,57 +329,5 @@ impl Redis {
     pub(crate) fn at(url: &str, timeout: Duration) -> Self {
         let servers = Url::parse(url).and_then(|url| Deployment::of(&url, timeout));
         Self::new(&servers.unwrap(), timeout, "")
-    }
-}
-
-impl Servers for Redis {
-    fn address(&self, request: &Request) -> Option<Box<str>> {
-        self.server_of(&request.key)
-    }
-
-    fn answer_time(&self) -> Duration {
-        self.timeout / CALLS_PER_TIMEOUT
-    }
-
-    fn round_trip(&self, key: &LockKey) -> Duration {
-        self.nodes.node_of(key).map_or(Duration::ZERO, |node| node.health().round_trip.shortest())
-    }
-
-    fn may_forget(&self) -> bool {
-        true
-    }
-
-    fn may_fail_over(&self) -> bool {
-        self.fails_over
-    }
-
-    fn is_lost(&self, request: &Request) -> bool {
-        let mut nodes = request.keys().iter().filter_map(|key| self.nodes.node_of(key));
-        nodes.any(|node| node.health().is_lost())
-    }
-
-    fn is_news(&self) -> bool {
-        self.monitor.is_news()
-    }
-
-    fn on_change(&self, callback: Box<dyn Fn() + Send + Sync>) {
-        self.monitor.on_change(callback);
-    }
-
-    fn abandon(&self, bits: u64) -> Option<AbandonedToken> {
-        Some(self.grants.waiters.abandon(bits))
-    }
-
-    fn alarm(&self) {
-        self.grants.waiters.alarm_where(|_| true);
-    }
-
-    /// Notices a server that hangs or is no longer a primary.
-    fn check(&self) -> Asked<'_, ()> {
-        Box::pin(self.nodes.check(self.brief()))
-    }
-
-    fn close(&self) {
-        self.nodes.close();
     }
 }

@@ -13,16 +13,18 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{sleep, timeout_at};
 
-use crate::protocol::answer::Asked;
+#[cfg(feature = "defer")]
+use crate::jobs::deferrer::{Deferrer, NoQueue};
+use crate::protocol::answer::{Answer, Asked, Failed, Released};
 use crate::protocol::attempts::Attempts;
 use crate::protocol::quorum::{NodeError, majority, may_be_had, no_quorum};
 use crate::protocol::request::Request;
+use crate::store::backend::{Backend, Patience, Renewing};
 use crate::store::redis::client::url::Deployment;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node::Nodes;
 use crate::store::redlock::node_names;
 use crate::store::redlock::rules::{Rules, no_replicas};
-use crate::store::servers::Servers;
 use crate::value::backoff::Backoff;
 use crate::value::defaults::unusable_ttl;
 use crate::value::error::{LockError, Unavailability};
@@ -71,18 +73,13 @@ impl Redlock {
         Ok(Self { nodes, timeout, rules, round_trip: Arc::default() })
     }
 
-    pub(crate) fn apart(&self) -> Self {
-        let (nodes, round_trip) = (Arc::new(self.nodes.apart()), Arc::clone(&self.round_trip));
-        Self { nodes, round_trip, ..*self }
-    }
-
     /// The addresses of the nodes.
     fn servers(&self) -> Box<str> {
         self.nodes.names.join(", ").into()
     }
 
     /// Connects to at least a majority that can vote.
-    pub(crate) async fn ready(&self) -> Result<(), LockError> {
+    async fn connected(&self) -> Result<(), LockError> {
         let mut until = Instant::now() + self.timeout;
         let mut pause = RetryDelay::new(self.usual_round_trip());
         let mut errors: Vec<Option<NodeError>> = vec![None; self.count()];
@@ -140,7 +137,7 @@ impl Redlock {
     }
 
     /// Restarts the ttl on a majority. Returns whether a majority may still hold the lock.
-    pub(crate) async fn renew(&self, request: &Request, ttl: Duration) -> Result<bool, LockError> {
+    async fn renew_all(&self, request: &Request, ttl: Duration) -> Result<bool, LockError> {
         self.check(ttl)?;
         let attempts = request.attempts();
         let attempt = Arc::new(request.attempt(attempts.token()));
@@ -195,7 +192,54 @@ impl Redlock {
     }
 }
 
-impl Servers for Redlock {
+impl Backend for Redlock {
+    fn apart(&self) -> Arc<dyn Backend> {
+        let (nodes, round_trip) = (Arc::new(self.nodes.apart()), Arc::clone(&self.round_trip));
+        Arc::new(Self { nodes, round_trip, ..*self })
+    }
+
+    fn ready(&self) -> Asked<'_, Result<(), LockError>> {
+        Box::pin(self.connected())
+    }
+
+    fn ask(
+        self: Arc<Self>,
+        request: Arc<Request>,
+        patience: Patience,
+    ) -> Asked<'static, Result<Answer, Failed>> {
+        Box::pin(async move {
+            match patience {
+                Patience::AtOnce(until) => self.acquire(&request, until).await,
+                Patience::Waits(wait, shutdown) => {
+                    shutdown.unless(Box::pin(self.wait(&request, wait))).await
+                }
+            }
+        })
+    }
+
+    fn release<'a>(&'a self, request: &'a Request) -> Asked<'a, Result<Released, LockError>> {
+        Box::pin(self.release_all(request))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        request: &'a Request,
+        ttl: Duration,
+        _: Renewing,
+    ) -> Asked<'a, Result<bool, LockError>> {
+        Box::pin(self.renew_all(request, ttl))
+    }
+
+    /// There is no script over several nodes.
+    fn at_once(&self, _: &[LockKey]) -> usize {
+        1
+    }
+
+    #[cfg(feature = "defer")]
+    fn deferrer(self: Arc<Self>, _: usize) -> Arc<dyn Deferrer> {
+        Arc::new(NoQueue)
+    }
+
     fn address(&self, _: &Request) -> Option<Box<str>> {
         Some(self.servers())
     }

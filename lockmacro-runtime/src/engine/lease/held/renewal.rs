@@ -11,7 +11,8 @@ use super::Held;
 use crate::engine::cleanup::timetable::{Over, Timed};
 use crate::engine::core::inside_runtime;
 use crate::engine::telemetry;
-use crate::store::dispatch::{Renewing, Store};
+use crate::store::backend::Renewing;
+use crate::store::handle::Store;
 use crate::value::backoff::Backoff;
 use crate::value::error::LockError;
 use crate::value::random;
@@ -178,7 +179,7 @@ mod tests {
 
     /// A lock that was granted now, for an hour.
     fn held() -> Arc<Held> {
-        let (store, defaults) = (Store::Memory(Memory::new()), Defaults::default());
+        let (store, defaults) = (Store::of(Memory::new()), Defaults::default());
         #[cfg(feature = "defer")]
         let core = Core::over(store, None, defaults, None, 1_024);
         #[cfg(not(feature = "defer"))]

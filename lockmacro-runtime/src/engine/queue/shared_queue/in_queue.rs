@@ -68,7 +68,7 @@ impl SharedQueue {
     /// When a caller that asks itself is polled again at the latest: its request has an answer by
     /// then, or is sent again.
     fn polled_until(&self, now: Moment) -> Moment {
-        let answer = self.core.store.servers().answer_time();
+        let answer = self.core.store.answer_time();
         now.after((answer * 5 / 4).max(UNPOLLED_MIN))
     }
 
@@ -205,7 +205,7 @@ impl InQueue {
         let left = queue.on(Some(acquisition), |state| {
             let passes = may_pass && state.queue.count() > 0 && !core.shutdown.is_closed();
             let turn = match passes {
-                true => turn(core.defaults.turn, core.store.servers().round_trip(&queue.key)),
+                true => turn(core.defaults.turn, core.store.round_trip(&queue.key)),
                 false => Duration::ZERO,
             };
             if state.queue.holder() == Some(self.ticket) {

@@ -16,7 +16,7 @@ use crate::engine::in_flight::{InFlightGuard, TokenOwner as _};
 use crate::protocol::answer::{Answer, Grant, Queueing};
 use crate::protocol::lease;
 use crate::protocol::request::{Request, Witness};
-use crate::store::dispatch::Store;
+use crate::store::handle::Store;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::holder::Holder;
 use crate::value::limits::CONFIRM_WINDOW;
@@ -44,14 +44,14 @@ impl SharedQueue {
 }
 
 /// Asks the store for the lock, until it is granted or the request is withdrawn.
-async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Arc<Store>) {
+async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Store) {
     let ToSend { question, acquisition, guard, mut before, mut withdrawn } = to_send;
     let acquisition = acquisition_of(queue, &question, acquisition, guard);
     // Several nodes have no common queue that the request could enter before the release.
-    if (store.servers().are_several() || !matches!(acquisition, Ok(Some(_))))
+    if (store.are_several() || !matches!(acquisition, Ok(Some(_))))
         && let Some(before) = before.take()
     {
-        release(Arc::clone(store), before).await;
+        release(store.clone(), before).await;
     }
     let mut acquisition = match acquisition {
         Ok(Some(acquisition)) => acquisition,
@@ -67,7 +67,7 @@ async fn ask(queue: &Arc<SharedQueue>, to_send: ToSend, store: &Arc<Store>) {
         // The request was sent before the release of the turn before, on the same connection. So
         // the lock is handed off to the first in the queue, and the key is not free in between.
         if let Some(before) = before.take() {
-            spawn(release_after(Arc::clone(queue), Arc::clone(store), before));
+            spawn(release_after(Arc::clone(queue), store.clone(), before));
         }
         let answered = match early {
             Some(answer) => Some(answer),
@@ -116,7 +116,7 @@ fn acquisition_of(
     // A waiter that dies must not keep the lock for its whole ttl. Several servers do not hand off,
     // and with replicas the lock is confirmed before its body.
     let store = &queue.core.store;
-    let is_for_a_while = !store.servers().are_several() && !store.is_replicated();
+    let is_for_a_while = !store.are_several() && !store.is_replicated();
     let longest = if is_for_a_while { CONFIRM_WINDOW } else { Duration::MAX };
     let request = question.of_waiters(longest, Arc::new(asked));
     let Some(request) = request else { return Ok(None) };
@@ -157,15 +157,15 @@ async fn unless<F: Future + Unpin>(
 /// Releases the lock of the turn before once the request was sent. The first request of a queue may
 /// have to subscribe before that, so its answer is waited for, but not for long: the lock has to be
 /// held still when it is released.
-async fn release_after(queue: Arc<SharedQueue>, store: Arc<Store>, before: Before) {
-    let longest = store.servers().answer_time().min(before.acquisition.request().ttl / 4);
+async fn release_after(queue: Arc<SharedQueue>, store: Store, before: Before) {
+    let longest = store.answer_time().min(before.acquisition.request().ttl / 4);
     let _ = timeout(longest, queue.answered.notified()).await;
     release(store, before).await;
 }
 
 /// Releases the lock of the turn before, and sends the answer of the store to the holder of that
 /// turn.
-async fn release(store: Arc<Store>, Before { mut acquisition, report }: Before) {
+async fn release(store: Store, Before { mut acquisition, report }: Before) {
     acquisition.request().note_awaited();
     let released = acquisition.release_at(&store).await;
     if let Some(report) = report {

@@ -87,11 +87,10 @@ pub(crate) async fn decided(queue: &Arc<SharedQueue>, request: &Arc<Request>) ->
         None => Some(queue.arrive(request, true)).filter(|it| !matches!(it, Arrived::Undecided)),
     };
     // One answer to another caller's request, and one to a request of the queue after it.
-    let longest =
-        match !queue.core.defaults.asks_lost && queue.core.store.servers().is_lost(request) {
-            true => LOST,
-            false => queue.core.answer_time() * 2,
-        };
+    let longest = match !queue.core.defaults.asks_lost && queue.core.store.is_lost(request) {
+        true => LOST,
+        false => queue.core.answer_time() * 2,
+    };
     let arrived = timeout(longest, until(&queue.changed, arrives)).await;
     arrived.unwrap_or_else(|_| Arrived::Refused(queue.over(None, since).unwrap_or_else(identity)))
 }
@@ -109,7 +108,7 @@ mod tests {
 
     use super::*;
     use crate::engine::core::Core;
-    use crate::store::dispatch::Store;
+    use crate::store::handle::Store;
     use crate::store::memory::Memory;
     use crate::value::defaults::Defaults;
     use crate::value::token::Token;
@@ -124,7 +123,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_caller_that_enters_the_queue_after_it_was_closed_does_not_wait() {
-        let (store, defaults) = (Store::Memory(Memory::new()), Defaults::default());
+        let (store, defaults) = (Store::of(Memory::new()), Defaults::default());
         #[cfg(feature = "defer")]
         let core = Core::over(store, None, defaults, None, 1_024);
         #[cfg(not(feature = "defer"))]

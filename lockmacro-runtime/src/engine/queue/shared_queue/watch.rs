@@ -11,7 +11,7 @@ use super::{OwnHolder, SharedQueue, State};
 use crate::engine::cleanup::acquisition::Acquisition;
 use crate::engine::cleanup::timetable::{Over, Timed};
 use crate::engine::queue::key_queue::Event;
-use crate::store::dispatch::Store;
+use crate::store::handle::Store;
 use crate::value::time::Moment;
 
 /// Longest time between two checks of a queue with waiters.

@@ -1,6 +1,8 @@
 //! Reading the locks of a server, by SCAN and by scripts that do not write.
 
 use std::collections::BTreeMap;
+#[cfg(feature = "defer")]
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::slice;
 use std::string::FromUtf8Error;
@@ -9,6 +11,9 @@ use std::time::Duration;
 use futures_util::stream::{Stream, TryStreamExt, try_unfold};
 
 use super::Redis;
+use crate::protocol::answer::Asked;
+use crate::store::backend::Backend;
+use crate::store::inspection::Inspection;
 use crate::store::redis::client::budget::Retry;
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::node::Node;
@@ -29,80 +34,84 @@ const SCAN_COUNT: &str = "1000";
 /// Most waiters of a queue that are returned.
 const WAITERS_MAX: usize = 1_000;
 
-impl Redis {
-    /// The locks whose keys match a pattern; with `foreign` also the strings of other programs.
-    pub(crate) async fn held(
-        &self,
-        pattern: &str,
+impl Inspection for Redis {
+    fn held<'a>(
+        &'a self,
+        pattern: &'a str,
         foreign: bool,
         limit: usize,
-    ) -> Result<Listing<HeldLock>, LockError> {
-        let (mut locks, mut skipped) = (BTreeMap::new(), Vec::new());
-        let mut scan = pin!(self.scan(pattern, "string").await?);
-        while locks.len() <= limit
-            && let Some(names) = scan.try_next().await?
-        {
-            let keys: Vec<_> =
-                names.into_iter().filter_map(|name| usable(name, &mut skipped)).collect();
-            for lock in self.look_at(&keys, &mut skipped).await? {
-                if foreign || lock.token.is_some() {
-                    locks.insert(lock.key.clone(), lock);
+    ) -> Asked<'a, Result<Listing<HeldLock>, LockError>> {
+        Box::pin(async move {
+            let (mut locks, mut skipped) = (BTreeMap::new(), Vec::new());
+            let mut scan = pin!(self.scan(pattern, "string").await?);
+            while locks.len() <= limit
+                && let Some(names) = scan.try_next().await?
+            {
+                let keys: Vec<_> =
+                    names.into_iter().filter_map(|name| usable(name, &mut skipped)).collect();
+                for lock in self.look_at(&keys, &mut skipped).await? {
+                    if foreign || lock.token.is_some() {
+                        locks.insert(lock.key.clone(), lock);
+                    }
                 }
             }
-        }
-        let truncated = locks.len() > limit;
-        Ok(Listing { items: locks.into_values().take(limit).collect(), skipped, truncated })
+            let truncated = locks.len() > limit;
+            Ok(Listing { items: locks.into_values().take(limit).collect(), skipped, truncated })
+        })
     }
 
-    /// The holder of one key.
-    pub(crate) async fn holder(&self, key: &LockKey) -> Result<Option<HeldLock>, LockError> {
-        let mut skipped = Vec::new();
-        let lock = self.look_at(slice::from_ref(key), &mut skipped).await?.pop();
-        match skipped.pop() {
-            Some(_) if lock.is_none() => Err(LockError::KeyNotALock { key: key.clone() }),
-            _ => Ok(lock),
-        }
+    fn holder<'a>(&'a self, key: &'a LockKey) -> Asked<'a, Result<Option<HeldLock>, LockError>> {
+        Box::pin(async move {
+            let mut skipped = Vec::new();
+            let lock = self.look_at(slice::from_ref(key), &mut skipped).await?.pop();
+            match skipped.pop() {
+                Some(_) if lock.is_none() => Err(LockError::KeyNotALock { key: key.clone() }),
+                _ => Ok(lock),
+            }
+        })
     }
 
-    /// The first waiters in the queue of a key.
-    pub(crate) async fn queue(
-        &self,
-        key: &LockKey,
+    fn queue<'a>(
+        &'a self,
+        key: &'a LockKey,
         limit: usize,
-    ) -> Result<Listing<QueuedWaiter>, LockError> {
-        let limit = limit.clamp(1, WAITERS_MAX);
-        let (keys, args) = (slice::from_ref(key), [&*limit.to_string()]);
-        let reply: Result<(usize, Vec<WaiterReply>), _> =
-            self.eval_until(inspect::QUEUE.with(keys, &args), self.budget()).await;
-        let (total, waiters) = reply.map_err(|error| error.into_error(key))?;
-        let waiters = waiters.into_iter().map(|(token, left, callers)| {
-            let Holder { owner, note, .. } = Holder::of(&token, None);
-            QueuedWaiter { owner, note, left: left.map(Duration::from_millis), callers }
-        });
-        let items: Vec<_> = waiters.collect();
-        let truncated = total > items.len();
-        Ok(Listing { items, skipped: Vec::new(), truncated })
+    ) -> Asked<'a, Result<Listing<QueuedWaiter>, LockError>> {
+        Box::pin(async move {
+            let limit = limit.clamp(1, WAITERS_MAX);
+            let (keys, args) = (slice::from_ref(key), [&*limit.to_string()]);
+            let reply: Result<(usize, Vec<WaiterReply>), _> =
+                self.eval_until(inspect::QUEUE.with(keys, &args), self.budget()).await;
+            let (total, waiters) = reply.map_err(|error| error.into_error(key))?;
+            let waiters = waiters.into_iter().map(|(token, left, callers)| {
+                let Holder { owner, note, .. } = Holder::of(&token, None);
+                QueuedWaiter { owner, note, left: left.map(Duration::from_millis), callers }
+            });
+            let items: Vec<_> = waiters.collect();
+            let truncated = total > items.len();
+            Ok(Listing { items, skipped: Vec::new(), truncated })
+        })
     }
 
-    /// The functions that have deferred calls.
     #[cfg(feature = "defer")]
-    pub(crate) async fn inspect_deferred_functions(
-        &self,
-        limit: usize,
-    ) -> Result<Listing<String>, LockError> {
-        let (mut functions, mut skipped) = (std::collections::BTreeSet::new(), Vec::new());
-        let pattern = [CALLS, "*"].concat();
-        let mut scan = pin!(self.scan(&pattern, "hash").await?);
-        while functions.len() <= limit
-            && let Some(names) = scan.try_next().await?
-        {
-            let names = names.into_iter().filter_map(|name| text(name, &mut skipped));
-            functions.extend(names.filter_map(|name| Some(name.strip_prefix(CALLS)?.to_owned())));
-        }
-        let truncated = functions.len() > limit;
-        Ok(Listing { items: functions.into_iter().take(limit).collect(), skipped, truncated })
+    fn functions(&self, limit: usize) -> Asked<'_, Result<Listing<String>, LockError>> {
+        Box::pin(async move {
+            let (mut functions, mut skipped) = (BTreeSet::new(), Vec::new());
+            let pattern = [CALLS, "*"].concat();
+            let mut scan = pin!(self.scan(&pattern, "hash").await?);
+            while functions.len() <= limit
+                && let Some(names) = scan.try_next().await?
+            {
+                let names = names.into_iter().filter_map(|name| text(name, &mut skipped));
+                functions
+                    .extend(names.filter_map(|name| Some(name.strip_prefix(CALLS)?.to_owned())));
+            }
+            let truncated = functions.len() > limit;
+            Ok(Listing { items: functions.into_iter().take(limit).collect(), skipped, truncated })
+        })
     }
+}
 
+impl Redis {
     /// Reads the locks on some keys; keys that are gone are left out.
     async fn look_at(
         &self,

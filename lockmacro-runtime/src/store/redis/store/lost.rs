@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::Redis;
 use crate::protocol::request::Request;
+use crate::store::backend::Backend;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::topology::route::Topology;
-use crate::store::servers::Servers;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::time::Instant;
 

@@ -10,6 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use redis::{Value, cmd};
 
 use super::Redis;
+use crate::store::backend::Backend;
 use crate::store::redis::client::budget::Budget;
 use crate::store::redis::client::error::CallError;
 use crate::store::redis::client::node::Node;
@@ -18,7 +19,6 @@ use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::{self, OF_WAITERS, RIGHTS, needed_by};
 use crate::store::redis::topology::cluster::down;
 use crate::store::redis::topology::route::Topology;
-use crate::store::servers::Servers;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::random::HashMap;
 

@@ -101,10 +101,6 @@ impl Redis {
         })
     }
 
-    pub(crate) fn is_replicated(&self) -> bool {
-        self.replicated.is_some()
-    }
-
     /// Renews a lock and waits for replicas to acknowledge that. Transient errors are retried for
     /// at most `within`; a call that was sent by then still has its full time.
     pub(crate) fn renew_acknowledged<'a>(

@@ -2,8 +2,9 @@
 //! from time to time, in case a push was lost.
 
 use std::num::NonZeroU64;
-use std::ops::{ControlFlow, Deref};
+use std::ops::ControlFlow;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout_at;
@@ -26,22 +27,21 @@ use crate::value::random;
 use crate::value::time::{Instant, Moment};
 
 impl Redis {
-    /// Waits for at most `wait`, and no longer than until the manager shuts down. The arguments are
-    /// owned or borrowed.
-    pub(crate) fn wait(
-        redis: impl Deref<Target = Self> + Send + Sync,
-        request: impl Deref<Target = Request> + Send + Sync,
+    /// Waits for at most `wait`, and no longer than until the manager shuts down.
+    pub(super) fn wait(
+        self: Arc<Self>,
+        request: Arc<Request>,
         wait: Duration,
-        shutdown: impl Deref<Target = Shutdown> + Send + Sync,
+        shutdown: Arc<Shutdown>,
     ) -> impl Future<Output = Result<Answer, Failed>> + Send {
         let until = Instant::now() + wait.min(FOR_EVER);
         let slot = slot(request.key.as_str());
-        let waiter = redis.grants.waiters.join(slot, request.token.bits());
+        let waiter = self.grants.waiters.join(slot, request.token.bits());
         let (mut earlier, mut foreign) = (request.applied_before(), Foreign::default());
         // No `async fn`, which stores its arguments twice: each waiter holds this future.
         async move {
             if !request.key.mode().is_exclusive() {
-                let first = Box::pin(async { Ok(redis.share_first(&request).await) });
+                let first = Box::pin(async { Ok(self.share_first(&request).await) });
                 match shutdown.unless(first).await? {
                     Ok(Some(Reply::Granted(grant))) => return Ok(Answer::Granted(grant)),
                     Ok(_) => {}
@@ -54,7 +54,7 @@ impl Redis {
                 // Boxed: it is large, and most of the wait needs only the signal.
                 let progress = Box::pin(async {
                     let (known, waiting) = ((&mut earlier, &mut foreign), (&waiter, until));
-                    shutdown.unless(pin!(redis.ask_once(&request, waiting, known))).await
+                    shutdown.unless(pin!(self.ask_once(&request, waiting, known))).await
                 });
                 let (sample, pause) = match progress.await? {
                     ControlFlow::Break(answer) => return Ok(answer),
@@ -233,11 +233,11 @@ mod tests {
     /// Half of the size is tokio's timer.
     #[test]
     fn a_waiting_future_is_small() {
-        let redis = Redis::at("redis://127.0.0.1:1", Duration::from_secs(1));
+        let redis = Arc::new(Redis::at("redis://127.0.0.1:1", Duration::from_secs(1)));
         let token = Token::new("test", "", "").unwrap();
         let request = Request::new("order:42".into(), token, Duration::from_secs(30));
-        let shutdown = Shutdown::default();
-        let waiting = size_of_val(&Redis::wait(&redis, &request, Duration::MAX, &shutdown));
+        let waiting = redis.wait(Arc::new(request), Duration::MAX, Arc::default());
+        let waiting = size_of_val(&waiting);
         assert!(waiting <= 224, "{waiting}");
     }
 

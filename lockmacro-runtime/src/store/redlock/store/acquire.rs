@@ -30,23 +30,23 @@ enum Failure {
 impl Redlock {
     /// Requests a lock on one key. While too few nodes answer, or no caller has a majority, it
     /// repeats the attempt until the manager's timeout is over, or until `until`.
-    pub(crate) async fn acquire(
+    pub(super) async fn acquire(
         &self,
         request: &Request,
         until: Option<Instant>,
     ) -> Result<Answer, Failed> {
         let longest = Instant::now() + self.timeout;
         let until = until.map_or(longest, |until| until.min(longest));
-        self.ask(request, Some(until), false).await
+        self.attempts(request, Some(until), false).await
     }
 
     /// Repeats attempts for at most `wait`, at random intervals. There is no queue over several
     /// nodes, and callers that repeat at the same moment would split the votes again.
-    pub(crate) async fn wait(&self, request: &Request, wait: Duration) -> Result<Answer, Failed> {
-        self.ask(request, Instant::now().checked_add(wait), true).await
+    pub(super) async fn wait(&self, request: &Request, wait: Duration) -> Result<Answer, Failed> {
+        self.attempts(request, Instant::now().checked_add(wait), true).await
     }
 
-    async fn ask(
+    async fn attempts(
         &self,
         request: &Request,
         until: Option<Instant>,

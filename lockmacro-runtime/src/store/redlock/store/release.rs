@@ -10,8 +10,8 @@ use crate::protocol::answer::Released;
 use crate::protocol::attempts::{Attempts, Withdrawal};
 use crate::protocol::quorum::{majority, no_quorum};
 use crate::protocol::request::Request;
+use crate::store::backend::Backend;
 use crate::store::redlock::node::Nodes;
-use crate::store::servers::Servers;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::time::Instant;
@@ -29,7 +29,7 @@ impl Redlock {
     /// Releases the token in use on all nodes, and earlier tokens where they may still be. Returns
     /// what a majority found. It is known what became of the request when each of these nodes has
     /// answered, and no request can arrive there any more.
-    pub(crate) async fn release(&self, request: &Request) -> Result<Released, LockError> {
+    pub(super) async fn release_all(&self, request: &Request) -> Result<Released, LockError> {
         let attempts = request.attempts();
         // The attempts know which tokens may be left.
         request.set_applied(Applied::No);

@@ -1,0 +1,187 @@
+//! The trait of a kind of store.
+
+use std::fmt;
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(feature = "defer")]
+use crate::jobs::deferrer::Deferrer;
+use crate::protocol::answer::{Answer, Asked, Failed, Released};
+use crate::protocol::request::Request;
+use crate::protocol::shutdown::Shutdown;
+#[cfg(feature = "inspect")]
+use crate::store::inspection::Inspection;
+use crate::store::waiters::AbandonedToken;
+use crate::value::error::LockError;
+use crate::value::key::LockKey;
+use crate::value::time::Instant;
+
+/// How long a request is repeated.
+#[derive(Debug, Clone)]
+pub(crate) enum Patience {
+    /// The caller does not wait for the lock. A failing server is asked again until then, or within
+    /// the manager's timeout.
+    AtOnce(Option<Instant>),
+    /// The caller waits for the lock for so long, or until the manager is shut down.
+    Waits(Duration, Arc<Shutdown>),
+}
+
+/// How a lock is renewed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Renewing {
+    /// With replication it fails unless replicas have acknowledged the renewal. Failed calls are
+    /// repeated for no longer than this.
+    Acknowledged(Duration),
+    /// Without replicas, whose acknowledgement follows later.
+    Alone,
+    /// For the rest of the holder's lease, which the server should know already. A server that was
+    /// replaced may have lost the lock, or its ttl.
+    Kept,
+}
+
+/// A kind of store: servers that keep locks, or memory.
+///
+/// Whatever the kind, a lock means the same, because every kind keeps these promises. Only the
+/// possible failures differ, and the default of a method is that of a store without a server.
+///
+/// - **A token makes every call idempotent.** A request that is repeated with its token finds the
+///   lock that the first one was granted, or its place in the queue. A release that is repeated
+///   does nothing. So a call without an answer is sent again, and never counted as done.
+/// - **A fence is larger than every one that was granted for the key before**, also after the lock
+///   has expired or the server has restarted.
+/// - **A lease counts from before its request was sent.** The store counts from later on, and so
+///   never grants a key to another holder while a client still counts on its lease.
+/// - **A push is a hint; an answer is the truth.** A waiter that gets no push asks again within
+///   seconds. A grant that arrives by a push counts only with the secret of the last request.
+/// - **What was dropped can be released later.** A future may be dropped at any point. One release
+///   of its token, sent after the request has arrived, then leaves nothing behind, neither a lock
+///   nor a place in a queue.
+/// - **A request without an answer was applied, or was not, or it is unknown which.** The store
+///   says so by [`Request::set_applied`] and [`Failed`], and never guesses.
+pub(crate) trait Backend: fmt::Debug + Send + Sync {
+    /// The same locks through a connection of its own, for a thread with its own runtime.
+    fn apart(&self) -> Arc<dyn Backend>;
+
+    /// Checks that the servers answer, and that the user has the rights that locks need.
+    fn ready(&self) -> Asked<'_, Result<(), LockError>> {
+        Box::pin(ready(Ok(())))
+    }
+
+    /// Asks for one key, or for as many as one call can take, and waits for one key if the caller
+    /// waits. The future borrows nothing, so that its caller can store it. When it is dropped, the
+    /// token may have been written, and may be in a queue.
+    fn ask(
+        self: Arc<Self>,
+        request: Arc<Request>,
+        patience: Patience,
+    ) -> Asked<'static, Result<Answer, Failed>>;
+
+    /// Removes the token, or keeps the key for the rest of the request's `min_hold`. Returns
+    /// whether the lock was held; of several keys, whether all were.
+    fn release<'a>(&'a self, request: &'a Request) -> Asked<'a, Result<Released, LockError>>;
+
+    /// Restarts the lock's ttl, and never shortens it. Returns whether the token still held the
+    /// lock; of several keys, all of them. Never acquires the lock.
+    fn renew<'a>(
+        &'a self,
+        request: &'a Request,
+        ttl: Duration,
+        how: Renewing,
+    ) -> Asked<'a, Result<bool, LockError>>;
+
+    /// How many of these keys, from the first one on, a single call can take.
+    fn at_once(&self, keys: &[LockKey]) -> usize {
+        keys.len()
+    }
+
+    /// Whether no lock is ever busy.
+    fn excludes_nobody(&self) -> bool {
+        false
+    }
+
+    /// Whether a grant counts only when replicas have acknowledged it.
+    fn is_replicated(&self) -> bool {
+        false
+    }
+
+    /// The queue of deferred calls, each with arguments of at most `max_size` bytes.
+    #[cfg(feature = "defer")]
+    fn deferrer(self: Arc<Self>, max_size: usize) -> Arc<dyn Deferrer>;
+
+    /// The locks as they are seen from outside, where that is possible.
+    #[cfg(feature = "inspect")]
+    fn inspection(&self) -> Option<&dyn Inspection> {
+        None
+    }
+
+    /// The address of the server of the request's first key, or of all nodes of a Redlock.
+    fn address(&self, _: &Request) -> Option<Box<str>> {
+        None
+    }
+
+    /// How long an answer may take.
+    fn answer_time(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// The shortest recent round trip to the server of a key; zero while it is not known.
+    fn round_trip(&self, _: &LockKey) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Whether several servers decide together.
+    fn are_several(&self) -> bool {
+        false
+    }
+
+    /// Whether locks may be forgotten while this process lives.
+    fn may_forget(&self) -> bool {
+        false
+    }
+
+    /// Whether the server has to be checked while locks are held, because another one may replace
+    /// it at any time.
+    fn may_fail_over(&self) -> bool {
+        false
+    }
+
+    /// Whether a server of the request's keys is lost, so that it grants nothing. Never true of a
+    /// Redlock, where a majority is enough.
+    fn is_lost(&self, _: &Request) -> bool {
+        false
+    }
+
+    /// Whether to log a call that failed because of the servers at WARN: not while a server is
+    /// lost, because that loss was logged.
+    fn is_news(&self) -> bool {
+        true
+    }
+
+    /// Sets a callback for when the server may not be the one that granted the locks any more. A
+    /// Redlock never calls it, as a single node does not decide.
+    fn on_change(&self, _: Box<dyn Fn() + Send + Sync>) {}
+
+    /// Fails for a request that is refused without asking a server.
+    fn check_request(&self, _: &Request) -> Result<(), LockError> {
+        Ok(())
+    }
+
+    /// Records from now on whether the abandoned token with these random bits is granted its lock;
+    /// `None` where there can be no later grant. In memory only a waiter that exists gets one, and
+    /// a Redlock has no queue.
+    fn abandon(&self, _bits: u64) -> Option<AbandonedToken> {
+        None
+    }
+
+    /// Makes every waiter in a queue repeat its request.
+    fn alarm(&self) {}
+
+    /// Checks that the server is still the same.
+    fn check(&self) -> Asked<'_, ()> {
+        Box::pin(async {})
+    }
+
+    /// Closes the connections for good. A later call opens one for itself only.
+    fn close(&self) {}
+}

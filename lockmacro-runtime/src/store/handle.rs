@@ -1,0 +1,168 @@
+//! The handle of a store: what every kind of store has in common, above its backend.
+
+use std::future::ready;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use crate::protocol::answer::{Answer, Asked, Failed, Released};
+use crate::protocol::request::Request;
+use crate::protocol::shutdown::Shutdown;
+use crate::store::backend::{Backend, Patience, Renewing};
+use crate::store::join::held_all;
+use crate::value::applied::Applied;
+use crate::value::error::{LockError, Unavailability};
+use crate::value::time::Moment;
+
+/// A store of locks. Requests for several keys, or with replicas, are more than one call to its
+/// backend.
+#[derive(Debug, Clone)]
+pub(crate) struct Store(Arc<dyn Backend>);
+
+/// For what one call to the backend does.
+impl Deref for Store {
+    type Target = dyn Backend;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl Store {
+    pub(crate) fn of(backend: impl Backend + 'static) -> Self {
+        Self(Arc::new(backend))
+    }
+
+    /// The number of its handles.
+    #[cfg(test)]
+    pub(crate) fn handles(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
+    /// The same locks through a connection of its own: see [`Backend::apart`].
+    pub(crate) fn apart(&self) -> Self {
+        Self(self.0.apart())
+    }
+
+    /// Whether there is no server.
+    pub(crate) fn is_local(&self) -> bool {
+        self.answer_time().is_zero()
+    }
+
+    /// Requests a lock, waits for it if the request says so or until the manager is shut down, and
+    /// waits for replicas if the store needs their acknowledgement. Several keys are acquired all
+    /// or none. Idempotent for a token. The future borrows nothing, so that its caller can store
+    /// it. When it is dropped, the token may have been written, and may be in a queue.
+    ///
+    /// The lock counts as lost, and nothing is sent, if a release of the token was sent before.
+    pub(crate) fn acquire(
+        &self,
+        request: &Arc<Request>,
+        shutdown: &Arc<Shutdown>,
+    ) -> Asked<'static, Result<Answer, Failed>> {
+        if request.was_released() {
+            let detail = "the lock was released before its caller had it";
+            let error = LockError::because(Unavailability::Local, detail);
+            let failed = Failed { error, applied: Applied::Unknown };
+            return Box::pin(ready(Ok(Answer::Lost(Box::new(Err(failed))))));
+        }
+        let until = request.until.filter(|_| request.waits());
+        let patience = until.map_or(Patience::AtOnce(None), |until| {
+            Patience::Waits(until.since(Moment::now()), Arc::clone(shutdown))
+        });
+        let is_single = request.several().is_empty();
+        // The common case needs one box only.
+        if is_single && !self.is_replicated() {
+            return self.ask(Arc::clone(request), patience);
+        }
+        let (store, request) = (self.clone(), Arc::clone(request));
+        Box::pin(async move {
+            let asked = match is_single {
+                true => store.ask(Arc::clone(&request), patience),
+                false => store.take_one_by_one(&request, patience),
+            };
+            match asked.await {
+                Ok(Answer::Granted(grant)) if store.is_replicated() => {
+                    store.acknowledged(&request, grant).await
+                }
+                answer => answer,
+            }
+        })
+    }
+
+    /// Asks for one key, or several keys that one call can take: see [`Backend::ask`].
+    pub(super) fn ask(
+        &self,
+        request: Arc<Request>,
+        patience: Patience,
+    ) -> Asked<'static, Result<Answer, Failed>> {
+        Arc::clone(&self.0).ask(request, patience)
+    }
+
+    /// Removes the token, or keeps the key for the rest of the request's `min_hold`. Returns
+    /// whether the lock was held; of several keys, whether all were. Idempotent. The token never
+    /// asks for the lock again, see [`acquire`](Store::acquire).
+    pub(crate) fn release<'a>(
+        &'a self,
+        request: &'a Request,
+    ) -> Asked<'a, Result<Released, LockError>> {
+        if !request.note_released() {
+            return Box::pin(ready(Ok(Released::Unconfirmed)));
+        }
+        match self.is_in_parts(request) {
+            true => Box::pin(self.release_parts(request)),
+            false => self.0.release(request),
+        }
+    }
+
+    /// Restarts the lock's ttl. Returns whether the token still held the lock; of several keys, all
+    /// of them. Never acquires the lock.
+    pub(crate) fn renew<'a>(
+        &'a self,
+        request: &'a Request,
+        ttl: Duration,
+        how: Renewing,
+    ) -> Asked<'a, Result<bool, LockError>> {
+        if !self.is_in_parts(request) {
+            return self.0.renew(request, ttl, how);
+        }
+        Box::pin(async move {
+            let parts = self.parts(request);
+            held_all(parts.iter().map(|part| self.renew(part, ttl, how))).await
+        })
+    }
+
+    /// Whether a request has more keys than a single call can take. It is sent in parts then, to
+    /// all of them at the same time, and a failure of one does not stop the others.
+    fn is_in_parts(&self, request: &Request) -> bool {
+        !request.several().is_empty() && self.at_once(request.several()) < request.several().len()
+    }
+
+    fn parts(&self, request: &Request) -> Vec<Request> {
+        let (mut parts, mut rest) = (Vec::new(), request.keys());
+        while !rest.is_empty() {
+            let (part, others) = rest.split_at(self.at_once(rest));
+            parts.push(request.part(part));
+            rest = others;
+        }
+        parts
+    }
+
+    async fn release_parts(&self, request: &Request) -> Result<Released, LockError> {
+        let parts = self.parts(request);
+        let all = join_all(parts.iter().map(|part| self.release(part))).await;
+        let applied = parts.iter().map(Request::applied).fold(Applied::No, Applied::and);
+        if applied.is_known() {
+            request.set_applied(applied);
+        }
+        all.into_iter().try_fold(Released::Held, |found, part| Ok(found.max(part?)))
+    }
+
+    /// The queue of deferred calls: see [`Backend::deferrer`].
+    #[cfg(feature = "defer")]
+    pub(crate) fn deferrer(&self, max_size: usize) -> Arc<dyn crate::jobs::deferrer::Deferrer> {
+        Arc::clone(&self.0).deferrer(max_size)
+    }
+}

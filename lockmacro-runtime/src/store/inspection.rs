@@ -1,0 +1,31 @@
+//! The trait of a store whose locks can be inspected from outside.
+
+use crate::protocol::answer::Asked;
+use crate::value::error::LockError;
+use crate::value::inspection::{HeldLock, Listing, QueuedWaiter};
+use crate::value::key::LockKey;
+
+/// Reads the locks of all processes. No answer changes anything.
+pub(crate) trait Inspection: Send + Sync {
+    /// The locks whose keys match a pattern; with `foreign` also what other programs have written.
+    fn held<'a>(
+        &'a self,
+        pattern: &'a str,
+        foreign: bool,
+        limit: usize,
+    ) -> Asked<'a, Result<Listing<HeldLock>, LockError>>;
+
+    /// The lock on one key.
+    fn holder<'a>(&'a self, key: &'a LockKey) -> Asked<'a, Result<Option<HeldLock>, LockError>>;
+
+    /// The first waiters in the queue of a key.
+    fn queue<'a>(
+        &'a self,
+        key: &'a LockKey,
+        limit: usize,
+    ) -> Asked<'a, Result<Listing<QueuedWaiter>, LockError>>;
+
+    /// The functions that have deferred calls.
+    #[cfg(feature = "defer")]
+    fn functions(&self, limit: usize) -> Asked<'_, Result<Listing<String>, LockError>>;
+}

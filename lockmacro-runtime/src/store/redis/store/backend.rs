@@ -1,0 +1,131 @@
+//! One Redis server or cluster as a kind of store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Redis;
+#[cfg(feature = "defer")]
+use super::jobs::RedisJobs;
+#[cfg(feature = "defer")]
+use crate::jobs::deferrer::Deferrer;
+use crate::protocol::answer::{Answer, Asked, Failed, Released};
+use crate::protocol::request::Request;
+use crate::store::backend::{Backend, Patience, Renewing};
+#[cfg(feature = "inspect")]
+use crate::store::inspection::Inspection;
+use crate::store::redis::client::budget::CALLS_PER_TIMEOUT;
+use crate::store::waiters::AbandonedToken;
+use crate::value::companion::slot;
+use crate::value::error::LockError;
+use crate::value::key::LockKey;
+
+impl Backend for Redis {
+    fn apart(&self) -> Arc<dyn Backend> {
+        Arc::new(Redis::apart(self))
+    }
+
+    fn ready(&self) -> Asked<'_, Result<(), LockError>> {
+        Box::pin(self.connected())
+    }
+
+    fn ask(
+        self: Arc<Self>,
+        request: Arc<Request>,
+        patience: Patience,
+    ) -> Asked<'static, Result<Answer, Failed>> {
+        match patience {
+            Patience::AtOnce(until) => Box::pin(async move { self.acquire(&request, until).await }),
+            Patience::Waits(wait, shutdown) => Box::pin(self.wait(request, wait, shutdown)),
+        }
+    }
+
+    fn release<'a>(&'a self, request: &'a Request) -> Asked<'a, Result<Released, LockError>> {
+        Box::pin(Redis::release(self, request))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        request: &'a Request,
+        ttl: Duration,
+        how: Renewing,
+    ) -> Asked<'a, Result<bool, LockError>> {
+        match how {
+            Renewing::Acknowledged(within) => self.renew_acknowledged(request, ttl, within),
+            Renewing::Alone => Redis::renew(self, request, ttl, true),
+            Renewing::Kept => Redis::renew(self, request, ttl, false),
+        }
+    }
+
+    /// In a cluster, those in the slot of the first one.
+    fn at_once(&self, keys: &[LockKey]) -> usize {
+        if !self.has_slots() {
+            return keys.len();
+        }
+        let are_in_one = |one: &LockKey, next: &LockKey| slot(one.as_str()) == slot(next.as_str());
+        keys.chunk_by(are_in_one).next().map_or(0, <[_]>::len)
+    }
+
+    fn is_replicated(&self) -> bool {
+        self.replicated.is_some()
+    }
+
+    #[cfg(feature = "defer")]
+    fn deferrer(self: Arc<Self>, max_size: usize) -> Arc<dyn Deferrer> {
+        Arc::new(RedisJobs::new(&self, max_size))
+    }
+
+    #[cfg(feature = "inspect")]
+    fn inspection(&self) -> Option<&dyn Inspection> {
+        Some(self)
+    }
+
+    fn address(&self, request: &Request) -> Option<Box<str>> {
+        self.server_of(&request.key)
+    }
+
+    fn answer_time(&self) -> Duration {
+        self.timeout / CALLS_PER_TIMEOUT
+    }
+
+    fn round_trip(&self, key: &LockKey) -> Duration {
+        self.nodes.node_of(key).map_or(Duration::ZERO, |node| node.health().round_trip.shortest())
+    }
+
+    fn may_forget(&self) -> bool {
+        true
+    }
+
+    fn may_fail_over(&self) -> bool {
+        self.fails_over
+    }
+
+    fn is_lost(&self, request: &Request) -> bool {
+        let mut nodes = request.keys().iter().filter_map(|key| self.nodes.node_of(key));
+        nodes.any(|node| node.health().is_lost())
+    }
+
+    fn is_news(&self) -> bool {
+        self.monitor.is_news()
+    }
+
+    fn on_change(&self, callback: Box<dyn Fn() + Send + Sync>) {
+        self.monitor.on_change(callback);
+    }
+
+    fn abandon(&self, bits: u64) -> Option<AbandonedToken> {
+        Some(self.grants.waiters.abandon(bits))
+    }
+
+    fn alarm(&self) {
+        self.grants.waiters.alarm_where(|_| true);
+    }
+
+    /// Notices a server that hangs or is no longer a primary.
+    fn check(&self) -> Asked<'_, ()> {
+        Box::pin(self.nodes.check(self.brief()))
+    }
+
+    fn close(&self) {
+        self.nodes.close();
+    }
+}
