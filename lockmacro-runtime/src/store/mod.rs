@@ -2,6 +2,7 @@
 //! servers.
 
 pub(crate) mod backend;
+mod calls;
 pub(crate) mod handle;
 #[cfg(feature = "inspect")]
 pub(crate) mod inspection;

@@ -5,8 +5,9 @@ use fastrand::Rng;
 use redis::{PushInfo, PushKind, Value};
 
 use crate::protocol::request::Request;
+use crate::store::calls::reply::Reply;
 use crate::store::redis::client::subscriptions::{Grants, Subscriptions};
-use crate::store::redis::reply::{Reply, answer};
+use crate::store::redis::reply::answer;
 use crate::store::waiters::Signal;
 use crate::value::time::Moment;
 use crate::value::token::Token;

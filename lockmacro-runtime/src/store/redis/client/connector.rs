@@ -9,9 +9,9 @@ use redis::aio::{MultiplexedConnection, SendError};
 use redis::{AsyncConnectionConfig, ConnectionAddr, ProtocolVersion, PushInfo, Value};
 use tokio::time::timeout;
 
+use crate::store::calls::error::CallError;
+use crate::store::calls::health::{Health, Monitor};
 use crate::store::redis::client::connection::Connection;
-use crate::store::redis::client::error::CallError;
-use crate::store::redis::client::health::{Health, Monitor};
 use crate::store::redis::client::rejection::explained;
 use crate::store::redis::client::sentinel::{Sentinels, is_primary};
 use crate::store::redis::client::settings::Settings;

@@ -14,14 +14,14 @@ use redis::{RedisResult, Value, cmd};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep_until, timeout_at};
 
-use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
+use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT};
+use crate::store::calls::error::CallError;
+use crate::store::calls::health::Health;
+use crate::store::calls::singleflight::SingleFlight;
 use crate::store::redis::client::connection::{Command, Connection};
 use crate::store::redis::client::connector::Connector;
-use crate::store::redis::client::error::CallError;
-use crate::store::redis::client::health::Health;
 use crate::store::redis::client::script::{Script, ScriptCall};
 use crate::store::redis::client::sentinel::is_primary;
-use crate::store::redis::client::singleflight::SingleFlight;
 use crate::value::applied::Applied;
 use crate::value::backoff::Backoff;
 use crate::value::error::Unavailability;

@@ -7,7 +7,8 @@ use redis::{AsyncConnectionConfig, ConnectionAddr, cmd};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-use crate::store::redis::client::error::{CallError, Transient, full};
+use crate::store::calls::error::{CallError, Transient};
+use crate::store::redis::client::error::full;
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::stream;
 use crate::value::error::{LockError, Unavailability};

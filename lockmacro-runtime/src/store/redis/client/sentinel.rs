@@ -11,7 +11,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, RedisResult, Value};
 use tokio::time::timeout;
 
-use crate::store::redis::client::error::CallError;
+use crate::store::calls::error::CallError;
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::stream;
 use crate::value::applied::Applied;

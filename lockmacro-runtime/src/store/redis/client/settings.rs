@@ -11,7 +11,7 @@ use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
-use crate::store::redis::client::error::{CallError, Transient};
+use crate::store::calls::error::{CallError, Transient};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::url::FORM;

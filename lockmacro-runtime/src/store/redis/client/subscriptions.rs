@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use redis::{PushInfo, PushKind, Value};
 
-use crate::store::redis::client::error::CallError;
-use crate::store::redis::client::singleflight::SingleFlight;
-use crate::store::waiters::{HandOff, NUMBER_DIGITS, Waiters};
+use crate::store::calls::error::CallError;
+use crate::store::calls::singleflight::SingleFlight;
+use crate::store::waiters::Waiters;
 use crate::value::companion;
 use crate::value::random::{HashMap, random_name};
 use crate::value::sync::Mutex;
-use crate::value::time::{Instant, Moment};
+use crate::value::time::Instant;
 
 mod subscribe;
 
@@ -110,7 +110,7 @@ impl Subscriptions {
     pub(crate) fn push(&self, push: &PushInfo) {
         match (&push.kind, push.data.as_slice()) {
             (PushKind::Message | PushKind::SMessage, [_, Value::BulkString(grant)]) => {
-                self.grants.message(grant, self.number);
+                self.grants.waiters.receive(grant, self.number);
             }
             (PushKind::Disconnection, _) => self.alarm(),
             // The client never unsubscribes, because the confirmation would look like this push.
@@ -169,43 +169,6 @@ impl Grants {
     pub(crate) fn interrupted(&self, slots: &[u16]) {
         self.waiters.alarm_where(|slot| !self.by_slot || slots.binary_search(&slot).is_ok());
     }
-
-    /// Receives a message that arrived on the connection of this number.
-    fn message(&self, push: &[u8], connection: u64) {
-        match read(push, connection) {
-            Some((number, Some((secret, hand_off)))) => {
-                self.waiters.grant(number, secret, hand_off);
-            }
-            Some((number, None)) => {
-                self.waiters.alarm(number);
-            }
-            None => {}
-        }
-    }
-}
-
-/// The number of a waiter, and its grant with the secret of its last request. Without a grant the
-/// waiter asks again.
-type Push = (u64, Option<(u64, HandOff)>);
-
-/// Reads `id|fences|time in microseconds|ttl in milliseconds`, as queue.lua writes it. Without the
-/// secret in the id, or with a ttl of 0, the waiter asks again.
-fn read(push: &[u8], connection: u64) -> Option<Push> {
-    let mut fields = std::str::from_utf8(push).ok()?.splitn(4, '|');
-    let id = fields.next()?;
-    let (number, secret) = id.split_at_checked(NUMBER_DIGITS).unwrap_or((id, ""));
-    let number = number.parse().ok()?;
-    let fences = match fields.next()? {
-        "0" => None,
-        block => Some(block.parse().ok()?),
-    };
-    let (at, ttl) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    let (received, ttl) = (Moment::now(), Duration::from_millis(ttl));
-    if secret.is_empty() || ttl.is_zero() {
-        return Some((number, None));
-    }
-    let hand_off = HandOff { received, connection, at, ttl, fences };
-    Some((number, Some((secret.parse().ok()?, hand_off))))
 }
 
 #[cfg(test)]
@@ -235,21 +198,6 @@ mod tests {
         tokio::time::advance(LIMIT).await;
         assert!(matches!(channels.receives(2, LIMIT), Ok(true)));
         assert_eq!(channels.count_idle(LIMIT), 1);
-    }
-
-    #[test]
-    fn a_push_without_the_secret_is_no_grant() {
-        let waiters: Arc<Waiters> = Arc::default();
-        let id = waiters.join(0, u64::MAX).next_id();
-        let (asks, read) = (Some((u64::MAX, None)), |push: &str| read(push.as_bytes(), 1));
-        assert!(matches!(read(&format!("{id}|0|7|5000")), Some((_, Some(_)))));
-        assert_eq!(read(&format!("{}|0|7|5000", &id[..NUMBER_DIGITS])), asks);
-        assert_eq!(read(&format!("{}|0|7|5000", u64::MAX)), asks);
-        // An earlier version of the scripts.
-        assert_eq!(read(&format!("{id}|0|7|0")), asks);
-        for odd in ["", "|", "1|0|7", "-1|0|7|0", &format!("{id}x|0|7|5000")] {
-            assert_eq!(read(odd), None, "{odd}");
-        }
     }
 
     #[test]

@@ -11,9 +11,10 @@ use crate::jobs::deferrer::Deferrer;
 use crate::protocol::answer::{Answer, Asked, Failed, Released};
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Patience, Renewing};
+use crate::store::calls;
+use crate::store::calls::budget::CALLS_PER_TIMEOUT;
 #[cfg(feature = "inspect")]
 use crate::store::inspection::Inspection;
-use crate::store::redis::client::budget::CALLS_PER_TIMEOUT;
 use crate::store::waiters::AbandonedToken;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
@@ -35,7 +36,9 @@ impl Backend for Redis {
     ) -> Asked<'static, Result<Answer, Failed>> {
         match patience {
             Patience::AtOnce(until) => Box::pin(async move { self.acquire(&request, until).await }),
-            Patience::Waits(wait, shutdown) => Box::pin(self.wait(request, wait, shutdown)),
+            Patience::Waits(wait, shutdown) => {
+                Box::pin(calls::wait::wait(self, request, wait, shutdown))
+            }
         }
     }
 

@@ -19,7 +19,7 @@ use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, T
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{ABANDONED, DEAD_MAX, WAITING_MAX, check_size, full, note_abandoned};
 use crate::store::backend::Backend;
-use crate::store::redis::client::budget::{Budget, CALLS_PER_TIMEOUT};
+use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::script::Script;
 use crate::store::redis::scripts::jobs;

@@ -11,8 +11,8 @@ use redis::{Value, cmd};
 
 use super::Redis;
 use crate::store::backend::Backend;
-use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::error::CallError;
+use crate::store::calls::budget::Budget;
+use crate::store::calls::error::CallError;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::reply::parsed;

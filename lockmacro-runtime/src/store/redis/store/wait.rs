@@ -1,140 +1,46 @@
-//! Waiting for a lock: the waiter joins the queue and receives its grant as a push. It also asks
-//! from time to time, in case a push was lost.
+//! The requests of waiters, which join the queue.
 
 use std::num::NonZeroU64;
-use std::ops::ControlFlow;
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::time::timeout_at;
 
 use super::{CONFIRM_WINDOW_MS, Redis};
-use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::request::Request;
-use crate::protocol::shutdown::Shutdown;
-use crate::store::redis::client::budget::{Budget, Retry};
-use crate::store::redis::client::error::CallError;
+use crate::store::calls::budget::Budget;
+use crate::store::calls::error::CallError;
+use crate::store::calls::reply::Reply;
+use crate::store::calls::wait::{Queue, SentRequest};
 use crate::store::redis::client::node::Node;
-use crate::store::redis::reply::{Reply, answer};
+use crate::store::redis::reply::answer;
 use crate::store::redis::scripts::ACQUIRE;
-use crate::store::tick::{Foreign, tick};
-use crate::store::waiters::{HandOff, Signal, Waiter};
+use crate::store::waiters::{Waiter, Waiters};
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
-use crate::value::limits::{FOR_EVER, QUEUE_MAX, WAITER_TTL};
-use crate::value::random;
+use crate::value::error::LockError;
+use crate::value::key::LockKey;
+use crate::value::limits::{QUEUE_MAX, WAITER_TTL};
 use crate::value::time::{Instant, Moment};
 
-impl Redis {
-    /// Waits for at most `wait`, and no longer than until the manager shuts down.
-    pub(super) fn wait(
-        self: Arc<Self>,
-        request: Arc<Request>,
-        wait: Duration,
-        shutdown: Arc<Shutdown>,
-    ) -> impl Future<Output = Result<Answer, Failed>> + Send {
-        let until = Instant::now() + wait.min(FOR_EVER);
-        let slot = slot(request.key.as_str());
-        let waiter = self.grants.waiters.join(slot, request.token.bits());
-        let (mut earlier, mut foreign) = (request.applied_before(), Foreign::default());
-        // No `async fn`, which stores its arguments twice: each waiter holds this future.
-        async move {
-            if !request.key.mode().is_exclusive() {
-                let first = Box::pin(async { Ok(self.share_first(&request).await) });
-                match shutdown.unless(first).await? {
-                    Ok(Some(Reply::Granted(grant))) => return Ok(Answer::Granted(grant)),
-                    Ok(_) => {}
-                    // The next request has the same fault, or finds what became of this one.
-                    Err(_) => earlier = Applied::Unknown,
-                }
-                request.note_awaited();
-            }
-            loop {
-                // Boxed: it is large, and most of the wait needs only the signal.
-                let progress = Box::pin(async {
-                    let (known, waiting) = ((&mut earlier, &mut foreign), (&waiter, until));
-                    shutdown.unless(pin!(self.ask_once(&request, waiting, known))).await
-                });
-                let (sample, pause) = match progress.await? {
-                    ControlFlow::Break(answer) => return Ok(answer),
-                    ControlFlow::Continue(queued) => queued,
-                };
-                let signal = timeout_at(pause, waiter.signal()).await;
-                // A shutdown wakes the waiter.
-                shutdown.check()?;
-                // Otherwise the next request confirms the lock, or joins the queue.
-                if let Ok(Signal::Granted(hand_off)) = signal
-                    && let Some(sent) = sample.start_of(&hand_off, Moment::now())
-                {
-                    let HandOff { received: at, ttl, fences, .. } = *hand_off;
-                    let fences = fences.into_iter().collect();
-                    return Ok(Answer::Granted(Grant { sent, at, ttl, earlier, fences }));
-                }
-            }
-        }
+impl Queue for Redis {
+    fn waiters(&self) -> &Arc<Waiters> {
+        &self.grants.waiters
     }
 
-    /// The first request of a waiter that shares its lock: `None` when it has to wait.
-    async fn share_first(&self, request: &Request) -> Result<Option<Reply>, CallError> {
+    fn slot(&self, request: &Request) -> u16 {
+        slot(request.key.as_str())
+    }
+
+    fn budget_while_waiting(&self, until: Instant) -> Budget {
+        Redis::budget_while_waiting(self, until)
+    }
+
+    /// By a script that merges the calls of many.
+    async fn ask_first(&self, request: &Request) -> Result<Option<Reply>, CallError> {
         let budget = self.brief();
         if !self.may_use_every_key(budget).await? || request.fenced {
             return Ok(None);
         }
         let reply = self.share(request, budget).await?;
         reply.map(|reply| self.in_time(request, reply)).transpose()
-    }
-
-    /// Asks once more. Returns the answer; or, for a waiter in the queue, a reading of the server's
-    /// clock and when to ask again. `earlier` keeps whether the requests before were applied, and
-    /// `foreign` since when other programs hold the lock.
-    async fn ask_once(
-        &self,
-        request: &Request,
-        (waiter, until): (&Waiter, Instant),
-        (earlier, foreign): (&mut Applied, &mut Foreign),
-    ) -> Result<ControlFlow<Answer, (Sample, Instant)>, Failed> {
-        let over = until <= Instant::now();
-        let mut retry = Retry::new(self.budget_while_waiting(until));
-        let ask = |budget, _| async move {
-            let answered = self.ask_queued(request, waiter, budget).await;
-            if let Err(CallError::Transient(transient)) = &answered {
-                let error = CallError::Transient(transient.clone()).into_error(&request.key);
-                request.witness().undecided(Err(error));
-            }
-            answered
-        };
-        let (reply, sent_request) = retry.repeat(ask).await.map_err(|error| {
-            // An earlier request may have joined the queue.
-            let error = error.into_error(&request.key);
-            Failed { error, applied: Applied::Unknown }
-        })?;
-        *earlier = earlier.and(retry.earlier);
-        let earlier = *earlier;
-        // A waiter that is dropped with nothing in flight leaves the queue by one release.
-        request.set_applied(earlier.and(Applied::Yes));
-        let (holder, queued) = match reply {
-            Reply::Granted(grant) => {
-                let grant = Grant { earlier, ..grant };
-                return Ok(ControlFlow::Break(Answer::Granted(grant)));
-            }
-            Reply::Contended { holder, queued, .. } => (holder, queued),
-        };
-        let queue = match queued {
-            Some((Some(rank), server)) if !over => {
-                request.witness().contended(&holder, rank);
-                let SentRequest { sent, connection, received } = sent_request;
-                let sample = Sample { sent, connection, server };
-                let soon =
-                    foreign.tick(rank, holder.owner.is_none(), Moment::now(), random::fraction());
-                let tick = tick(rank, holder.free_within, received, random::fraction());
-                let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
-                return Ok(ControlFlow::Continue((sample, until.min(pause))));
-            }
-            Some((Some(rank), _)) => Queueing::Left(rank),
-            _ => Queueing::Full,
-        };
-        Ok(ControlFlow::Break(Answer::Contended { nth: 0, holder, queue, earlier }))
     }
 
     async fn ask_queued(
@@ -150,6 +56,12 @@ impl Redis {
         Ok((self.in_time(request, reply)?, sent_request))
     }
 
+    fn error(&self, error: CallError, key: &LockKey) -> LockError {
+        error.into_error(key)
+    }
+}
+
+impl Redis {
     async fn ask_node(
         &self,
         node: Node,
@@ -187,47 +99,12 @@ impl Redis {
     }
 }
 
-/// How a request of a waiter was sent.
-struct SentRequest {
-    sent: Moment,
-    /// The number of its connection, if that is known.
-    connection: Option<NonZeroU64>,
-    /// Whether the grant that follows can be received.
-    received: bool,
-}
-
-/// A reading of the server's clock.
-#[derive(Debug, Clone, Copy)]
-struct Sample {
-    /// When the request was sent.
-    sent: Moment,
-    /// The connection that sent it, if that is known.
-    connection: Option<NonZeroU64>,
-    /// The server's clock when it answered, in microseconds.
-    server: u64,
-}
-
-impl Sample {
-    /// When the lease of a hand-off starts; `None` when the hand-off is older than the sample,
-    /// whose answer is newer then, or came from another server, which has another clock. Also when
-    /// half of the lease has passed by `now`: too little of it may be left.
-    ///
-    /// The server's clock shows how long after the sample the lock was handed off. The drift is
-    /// subtracted, and the lease never starts after the push was received. A late push leaves less
-    /// of the lease; counting from its receipt would count on an expired lock.
-    fn start_of(&self, hand_off: &HandOff, now: Moment) -> Option<Moment> {
-        if self.connection.is_none_or(|known| known.get() != hand_off.connection) {
-            return None;
-        }
-        let later = Duration::from_micros(hand_off.at.checked_sub(self.server)?);
-        let sent = self.sent.after(later - later / 100).min(hand_off.received);
-        (now.since(sent) < hand_off.ttl / 2).then_some(sent)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::store::calls::wait::wait;
     use crate::value::token::Token;
 
     /// Half of the size is tokio's timer.
@@ -236,56 +113,8 @@ mod tests {
         let redis = Arc::new(Redis::at("redis://127.0.0.1:1", Duration::from_secs(1)));
         let token = Token::new("test", "", "").unwrap();
         let request = Request::new("order:42".into(), token, Duration::from_secs(30));
-        let waiting = redis.wait(Arc::new(request), Duration::MAX, Arc::default());
+        let waiting = wait(redis, Arc::new(request), Duration::MAX, Arc::default());
         let waiting = size_of_val(&waiting);
         assert!(waiting <= 224, "{waiting}");
-    }
-
-    fn ms(ms: u64) -> Duration {
-        Duration::from_millis(ms)
-    }
-
-    fn at(time: u64) -> Moment {
-        Moment::at(ms(time))
-    }
-
-    fn hand_off(received_ms: u64, at_ms: u64) -> HandOff {
-        let received = Moment::at(ms(received_ms));
-        HandOff { received, connection: 1, at: at_ms * 1_000, ttl: ms(5_000), fences: None }
-    }
-
-    #[test]
-    fn a_hand_off_counts_by_the_servers_clock_and_never_from_after_its_receipt() {
-        let (sent, connection) = (Moment::at(ms(1_000)), NonZeroU64::new(1));
-        let sample = Sample { sent, connection, server: 70_000_000 };
-        // A second after the sample on the server's clock; the message took four.
-        let late = hand_off(6_000, 71_000);
-        assert_eq!(sample.start_of(&late, at(2_000)), Some(Moment::at(ms(1_990))));
-        // The server's clock has jumped ahead.
-        let ahead = hand_off(1_500, 99_000);
-        assert_eq!(sample.start_of(&ahead, at(2_000)), Some(Moment::at(ms(1_500))));
-        // The push was in flight while the request was answered.
-        let stale = hand_off(1_500, 69_999);
-        assert_eq!(sample.start_of(&stale, at(2_000)), None);
-    }
-
-    #[test]
-    fn a_hand_off_does_not_count_by_the_clock_of_another_server() {
-        let sample =
-            |connection| Sample { sent: Moment::at(ms(0)), connection, server: 70_000_000 };
-        let (known, received) = (NonZeroU64::new, hand_off(1_000, 70_900));
-        assert_eq!(sample(known(1)).start_of(&received, at(1_000)), Some(Moment::at(ms(891))));
-        for other in [known(2), None] {
-            assert_eq!(sample(other).start_of(&received, at(1_000)), None, "{other:?}");
-        }
-    }
-
-    /// As in a process that was stopped. Its body would begin with less than half of the lease.
-    #[test]
-    fn a_hand_off_does_not_count_after_half_of_its_lease() {
-        let sample = Sample { sent: at(0), connection: NonZeroU64::new(1), server: 70_000_000 };
-        let received = hand_off(9_000, 71_000);
-        assert_eq!(sample.start_of(&received, at(990 + 2_499)), Some(at(990)));
-        assert_eq!(sample.start_of(&received, at(990 + 2_500)), None);
     }
 }

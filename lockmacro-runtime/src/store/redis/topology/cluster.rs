@@ -15,13 +15,14 @@ use futures_util::stream::FuturesUnordered;
 use redis::{ConnectionAddr, Value, from_redis_value_ref};
 use tokio::time::timeout;
 
-use crate::store::redis::client::budget::Budget;
+use crate::store::calls::budget::Budget;
+use crate::store::calls::error::{CallError, Transient};
+use crate::store::calls::health::Monitor;
+use crate::store::calls::singleflight::SingleFlight;
 use crate::store::redis::client::connector::{Connector, Server};
-use crate::store::redis::client::error::{CallError, Transient, unexpected};
-use crate::store::redis::client::health::Monitor;
+use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::settings::Settings;
-use crate::store::redis::client::singleflight::SingleFlight;
 use crate::store::redis::client::subscriptions::Grants;
 use crate::value::applied::Applied;
 use crate::value::companion::SLOTS;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::store::redis::client::budget::Budget;
+use crate::store::calls::budget::Budget;
+use crate::store::calls::error::CallError;
+use crate::store::calls::health::Monitor;
 use crate::store::redis::client::connector::Connector;
-use crate::store::redis::client::error::CallError;
-use crate::store::redis::client::health::Monitor;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::client::subscriptions::Grants;

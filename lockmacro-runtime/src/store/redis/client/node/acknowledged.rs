@@ -5,8 +5,9 @@ use redis::{Cmd, Value, cmd};
 use tokio::time::{timeout, timeout_at};
 
 use super::Node;
-use crate::store::redis::client::budget::Budget;
-use crate::store::redis::client::error::{CallError, Transient, unexpected};
+use crate::store::calls::budget::Budget;
+use crate::store::calls::error::{CallError, Transient};
+use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::client::url::ReplicaAcks;
 use crate::value::applied::Applied;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::redis::client::budget::Budget;
+use crate::store::calls::budget::Budget;
+use crate::store::calls::error::{CallError, Transient};
 use crate::store::redis::client::connection::Connection;
-use crate::store::redis::client::error::{CallError, Transient};
 use crate::store::redis::client::node::Node;
 use crate::value::applied::Applied;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::store::redis::client::error::{CallError, Transient};
+use crate::store::calls::error::{CallError, Transient};
 use crate::value::applied::Applied;
 use crate::value::backoff::Backoff;
 use crate::value::error::Unavailability;

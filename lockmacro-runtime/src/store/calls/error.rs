@@ -1,0 +1,118 @@
+//! A failed call to a server: whether it may have been applied, and whether to retry.
+
+use crate::value::applied::Applied;
+use crate::value::error::{LockError, Unavailability};
+
+/// A call without a usable reply.
+#[derive(Debug, Clone)]
+pub(crate) enum CallError {
+    /// The server does not know the script; nothing was applied.
+    NoScript,
+    /// The key holds another type; nothing was applied.
+    NotALock,
+    /// The keys are in different slots of a cluster; nothing was applied.
+    CrossSlot,
+    /// The key is on another node of a cluster; nothing was applied.
+    Redirect {
+        /// `host:port`; an empty host is that of the node that sent the redirect.
+        address: String,
+        /// For this call only, after an ASKING: the slot is being moved there.
+        once: bool,
+    },
+    /// Nothing was applied, and a retry is of no use.
+    Final(LockError),
+    /// A script was denied a command or a key: what it wrote before that stays. A retry is of no
+    /// use.
+    DeniedInScript(LockError),
+    /// The keys of one lock are on different nodes, because their slot is being moved (TRYAGAIN);
+    /// nothing was applied, and a retry may succeed.
+    Split(Transient),
+    /// A retry may succeed.
+    Transient(Transient),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Transient {
+    pub(crate) reason: Unavailability,
+    pub(crate) detail: String,
+    /// The address of the server, once it is known.
+    pub(crate) server: Option<Box<str>>,
+    pub(crate) applied: Applied,
+    /// The connection has to be replaced: it is broken, or leads to the wrong server.
+    pub(crate) replace: bool,
+    /// The login was refused, and the next one may be accepted.
+    pub(crate) login: bool,
+}
+
+impl Transient {
+    /// A failure on a connection that stays in use.
+    pub(crate) fn new(reason: Unavailability, detail: impl Into<String>, applied: Applied) -> Self {
+        Self { reason, detail: detail.into(), server: None, applied, replace: false, login: false }
+    }
+}
+
+impl CallError {
+    /// The error for a connection that has to be replaced.
+    pub(crate) fn broken(
+        reason: Unavailability,
+        detail: impl Into<String>,
+        applied: Applied,
+    ) -> Self {
+        let transient = Transient::new(reason, detail, applied);
+        CallError::Transient(Transient { replace: true, ..transient })
+    }
+
+    /// The error of a step that took too long.
+    pub(crate) fn timeout(detail: &str, applied: Applied) -> Self {
+        CallError::Transient(Transient::new(Unavailability::Timeout, detail, applied))
+    }
+
+    /// The error of a connection that was not open in time.
+    pub(crate) fn not_connected() -> Self {
+        Self::timeout("connecting", Applied::No)
+    }
+
+    /// The error of a command that was not answered in time.
+    pub(crate) fn unanswered() -> Self {
+        Self::timeout("sent, and not answered", Applied::Unknown)
+    }
+
+    /// Whether the call was applied.
+    pub(crate) fn applied(&self) -> Applied {
+        match self {
+            CallError::Split(transient) | CallError::Transient(transient) => transient.applied,
+            CallError::DeniedInScript(_) => Applied::Unknown,
+            _ => Applied::No,
+        }
+    }
+
+    /// The transient error, if a retry may succeed.
+    pub(crate) fn transient(self) -> Result<Transient, Self> {
+        match self {
+            CallError::Split(transient) | CallError::Transient(transient) => Ok(transient),
+            lasting => Err(lasting),
+        }
+    }
+
+    /// The error to report after this one: a final error says more than a transient one.
+    pub(crate) fn unless_final(self, next: Self) -> Self {
+        if matches!(self, CallError::Final(_)) { self } else { next }
+    }
+
+    /// The same error with the server's address.
+    pub(crate) fn at(mut self, server: impl FnOnce() -> String) -> Self {
+        use LockError::{AccessDenied, Authentication, Unavailable};
+        if let CallError::Split(Transient { server: at, .. })
+        | CallError::Transient(Transient { server: at, .. })
+        | CallError::Final(
+            AccessDenied { server: at, .. }
+            | Authentication { server: at, .. }
+            | Unavailable { server: at, .. },
+        )
+        | CallError::DeniedInScript(AccessDenied { server: at, .. }) = &mut self
+        {
+            at.get_or_insert_with(|| server().into());
+        }
+        self
+    }
+}

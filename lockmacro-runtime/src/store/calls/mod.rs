@@ -1,0 +1,10 @@
+//! Calls to a server, whatever it speaks: their time, their retries, what their failures mean, and
+//! the wait of a waiter between its calls.
+
+pub(crate) mod budget;
+pub(crate) mod error;
+pub(crate) mod health;
+pub(crate) mod push;
+pub(crate) mod reply;
+pub(crate) mod singleflight;
+pub(crate) mod wait;

@@ -1,0 +1,247 @@
+//! Waiting for a lock: the waiter joins the queue of its server and receives its grant as a push.
+//! It also asks from time to time, in case a push was lost.
+
+use std::future::ready;
+use std::num::NonZeroU64;
+use std::ops::ControlFlow;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout_at;
+
+use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
+use crate::protocol::request::Request;
+use crate::protocol::shutdown::Shutdown;
+use crate::store::calls::budget::{Budget, Retry};
+use crate::store::calls::error::CallError;
+use crate::store::calls::reply::Reply;
+use crate::store::tick::{Foreign, tick};
+use crate::store::waiters::{HandOff, Signal, Waiter, Waiters};
+use crate::value::applied::Applied;
+use crate::value::error::LockError;
+use crate::value::key::LockKey;
+use crate::value::limits::FOR_EVER;
+use crate::value::random;
+use crate::value::time::{Instant, Moment};
+
+/// Servers with a queue for each key.
+pub(crate) trait Queue: Send + Sync + 'static {
+    /// The waiters that their pushes are for.
+    fn waiters(&self) -> &Arc<Waiters>;
+
+    /// The slot of a waiter's key.
+    fn slot(&self, request: &Request) -> u16;
+
+    /// The time of a call for a caller that waits until then.
+    fn budget_while_waiting(&self, until: Instant) -> Budget;
+
+    /// The first request of a waiter that shares its lock, where it is another one than from the
+    /// queue. `None` when the waiter has to join the queue.
+    fn ask_first(
+        &self,
+        _: &Request,
+    ) -> impl Future<Output = Result<Option<Reply>, CallError>> + Send {
+        ready(Ok(None))
+    }
+
+    /// Asks once: for a lock, or for a place in its queue.
+    fn ask_queued(
+        &self,
+        request: &Request,
+        waiter: &Waiter,
+        budget: Budget,
+    ) -> impl Future<Output = Result<(Reply, SentRequest), CallError>> + Send;
+
+    /// The error for the caller when the budget is used up.
+    fn error(&self, error: CallError, key: &LockKey) -> LockError;
+}
+
+/// Waits for at most `wait`, and no longer than until the manager shuts down.
+pub(crate) fn wait<Q: Queue>(
+    queue: Arc<Q>,
+    request: Arc<Request>,
+    wait: Duration,
+    shutdown: Arc<Shutdown>,
+) -> impl Future<Output = Result<Answer, Failed>> + Send {
+    let until = Instant::now() + wait.min(FOR_EVER);
+    let waiter = queue.waiters().join(queue.slot(&request), request.token.bits());
+    let (mut earlier, mut foreign) = (request.applied_before(), Foreign::default());
+    // No `async fn`, which stores its arguments twice: each waiter holds this future.
+    async move {
+        if !request.key.mode().is_exclusive() {
+            let first = Box::pin(async { Ok(queue.ask_first(&request).await) });
+            match shutdown.unless(first).await? {
+                Ok(Some(Reply::Granted(grant))) => return Ok(Answer::Granted(grant)),
+                Ok(_) => {}
+                // The next request has the same fault, or finds what became of this one.
+                Err(_) => earlier = Applied::Unknown,
+            }
+            request.note_awaited();
+        }
+        loop {
+            // Boxed: it is large, and most of the wait needs only the signal.
+            let progress = Box::pin(async {
+                let (known, waiting) = ((&mut earlier, &mut foreign), (&waiter, until));
+                shutdown.unless(pin!(ask_once(&*queue, &request, waiting, known))).await
+            });
+            let (sample, pause) = match progress.await? {
+                ControlFlow::Break(answer) => return Ok(answer),
+                ControlFlow::Continue(queued) => queued,
+            };
+            let signal = timeout_at(pause, waiter.signal()).await;
+            // A shutdown wakes the waiter.
+            shutdown.check()?;
+            // Otherwise the next request confirms the lock, or joins the queue.
+            if let Ok(Signal::Granted(hand_off)) = signal
+                && let Some(sent) = sample.start_of(&hand_off, Moment::now())
+            {
+                let HandOff { received: at, ttl, fences, .. } = *hand_off;
+                let fences = fences.into_iter().collect();
+                return Ok(Answer::Granted(Grant { sent, at, ttl, earlier, fences }));
+            }
+        }
+    }
+}
+
+/// Asks once more. Returns the answer; or, for a waiter in the queue, a reading of the server's
+/// clock and when to ask again. `earlier` keeps whether the requests before were applied, and
+/// `foreign` since when other programs hold the lock.
+async fn ask_once<Q: Queue>(
+    server: &Q,
+    request: &Request,
+    (waiter, until): (&Waiter, Instant),
+    (earlier, foreign): (&mut Applied, &mut Foreign),
+) -> Result<ControlFlow<Answer, (Sample, Instant)>, Failed> {
+    let over = until <= Instant::now();
+    let mut retry = Retry::new(server.budget_while_waiting(until));
+    let ask = |budget, _| async move {
+        let answered = server.ask_queued(request, waiter, budget).await;
+        if let Err(CallError::Transient(transient)) = &answered {
+            let error = server.error(CallError::Transient(transient.clone()), &request.key);
+            request.witness().undecided(Err(error));
+        }
+        answered
+    };
+    let (reply, sent_request) = retry.repeat(ask).await.map_err(|error| {
+        // An earlier request may have joined the queue.
+        let error = server.error(error, &request.key);
+        Failed { error, applied: Applied::Unknown }
+    })?;
+    *earlier = earlier.and(retry.earlier);
+    let earlier = *earlier;
+    // A waiter that is dropped with nothing in flight leaves the queue by one release.
+    request.set_applied(earlier.and(Applied::Yes));
+    let (holder, queued) = match reply {
+        Reply::Granted(grant) => {
+            let grant = Grant { earlier, ..grant };
+            return Ok(ControlFlow::Break(Answer::Granted(grant)));
+        }
+        Reply::Contended { holder, queued, .. } => (holder, queued),
+    };
+    let queue = match queued {
+        Some((Some(rank), server)) if !over => {
+            request.witness().contended(&holder, rank);
+            let SentRequest { sent, connection, received } = sent_request;
+            let sample = Sample { sent, connection, server };
+            let soon =
+                foreign.tick(rank, holder.owner.is_none(), Moment::now(), random::fraction());
+            let tick = tick(rank, holder.free_within, received, random::fraction());
+            let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
+            return Ok(ControlFlow::Continue((sample, until.min(pause))));
+        }
+        Some((Some(rank), _)) => Queueing::Left(rank),
+        _ => Queueing::Full,
+    };
+    Ok(ControlFlow::Break(Answer::Contended { nth: 0, holder, queue, earlier }))
+}
+
+/// How a request of a waiter was sent.
+pub(crate) struct SentRequest {
+    pub(crate) sent: Moment,
+    /// The number of its connection, if that is known.
+    pub(crate) connection: Option<NonZeroU64>,
+    /// Whether the grant that follows can be received.
+    pub(crate) received: bool,
+}
+
+/// A reading of the server's clock.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    /// When the request was sent.
+    sent: Moment,
+    /// The connection that sent it, if that is known.
+    connection: Option<NonZeroU64>,
+    /// The server's clock when it answered, in microseconds.
+    server: u64,
+}
+
+impl Sample {
+    /// When the lease of a hand-off starts; `None` when the hand-off is older than the sample,
+    /// whose answer is newer then, or came from another server, which has another clock. Also when
+    /// half of the lease has passed by `now`: too little of it may be left.
+    ///
+    /// The server's clock shows how long after the sample the lock was handed off. The drift is
+    /// subtracted, and the lease never starts after the push was received. A late push leaves less
+    /// of the lease; counting from its receipt would count on an expired lock.
+    fn start_of(&self, hand_off: &HandOff, now: Moment) -> Option<Moment> {
+        if self.connection.is_none_or(|known| known.get() != hand_off.connection) {
+            return None;
+        }
+        let later = Duration::from_micros(hand_off.at.checked_sub(self.server)?);
+        let sent = self.sent.after(later - later / 100).min(hand_off.received);
+        (now.since(sent) < hand_off.ttl / 2).then_some(sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn at(time: u64) -> Moment {
+        Moment::at(ms(time))
+    }
+
+    fn hand_off(received_ms: u64, at_ms: u64) -> HandOff {
+        let received = Moment::at(ms(received_ms));
+        HandOff { received, connection: 1, at: at_ms * 1_000, ttl: ms(5_000), fences: None }
+    }
+
+    #[test]
+    fn a_hand_off_counts_by_the_servers_clock_and_never_from_after_its_receipt() {
+        let (sent, connection) = (Moment::at(ms(1_000)), NonZeroU64::new(1));
+        let sample = Sample { sent, connection, server: 70_000_000 };
+        // A second after the sample on the server's clock; the message took four.
+        let late = hand_off(6_000, 71_000);
+        assert_eq!(sample.start_of(&late, at(2_000)), Some(Moment::at(ms(1_990))));
+        // The server's clock has jumped ahead.
+        let ahead = hand_off(1_500, 99_000);
+        assert_eq!(sample.start_of(&ahead, at(2_000)), Some(Moment::at(ms(1_500))));
+        // The push was in flight while the request was answered.
+        let stale = hand_off(1_500, 69_999);
+        assert_eq!(sample.start_of(&stale, at(2_000)), None);
+    }
+
+    #[test]
+    fn a_hand_off_does_not_count_by_the_clock_of_another_server() {
+        let sample =
+            |connection| Sample { sent: Moment::at(ms(0)), connection, server: 70_000_000 };
+        let (known, received) = (NonZeroU64::new, hand_off(1_000, 70_900));
+        assert_eq!(sample(known(1)).start_of(&received, at(1_000)), Some(Moment::at(ms(891))));
+        for other in [known(2), None] {
+            assert_eq!(sample(other).start_of(&received, at(1_000)), None, "{other:?}");
+        }
+    }
+
+    /// As in a process that was stopped. Its body would begin with less than half of the lease.
+    #[test]
+    fn a_hand_off_does_not_count_after_half_of_its_lease() {
+        let sample = Sample { sent: at(0), connection: NonZeroU64::new(1), server: 70_000_000 };
+        let received = hand_off(9_000, 71_000);
+        assert_eq!(sample.start_of(&received, at(990 + 2_499)), Some(at(990)));
+        assert_eq!(sample.start_of(&received, at(990 + 2_500)), None);
+    }
+}
