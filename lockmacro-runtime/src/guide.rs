@@ -33,6 +33,7 @@ pages! {
     leases "leases.md"
     logs "logs.md"
     operation "operation.md"
+    postgres "postgres.md"
     protocol "protocol.md"
     re_entry "re-entry.md"
     redis "redis.md"

@@ -66,6 +66,7 @@
 //! - `axum`: a [`LockError`] is a response of axum 0.8.
 //! - `serde`: a [`Fence`] can be serialized.
 //! - `tls`: encrypted connections, `rediss://`.
+//! - `postgres`: locks in a [PostgreSQL](guide::postgres) database, `postgres://`.
 //! - `redis-1`: `LockManagerBuilder::from_redis`, which takes a client of `redis` 1.x.
 //! - `metrics`: [counters, gauges and histograms](guide::logs#metrics) by the `metrics` crate.
 //! - `test-util`: leases in virtual time, [for tests](guide::testing#virtual-time).

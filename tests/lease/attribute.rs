@@ -26,7 +26,7 @@ fn book_blocking(manager: &LockManager, key: &str, is_late: bool) -> Locked<Vec<
     Ok(vec![format!("{} {}", lock.fence() == Some(fence), joined.is_ok())])
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn sync_functions_have_the_same_arguments(backend: &Backend) {
     let manager = backend.manager().await;
     let (late, in_time) = (backend.key("late"), backend.key("in time"));

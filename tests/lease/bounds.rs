@@ -11,7 +11,7 @@ use lockmacro_tests::{
 
 use crate::{LONG_TTL, Locked, SOON, cause, left, lock, ms, outlast, renewed};
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn max_hold_ends_a_lock_that_is_renewed(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let start = Instant::now();
@@ -24,7 +24,7 @@ async fn max_hold_ends_a_lock_that_is_renewed(backend: &Backend) {
     assert!(backend.is_free(&key).await, "it is released, not left to its ttl");
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_body_shorter_than_max_hold_is_left_alone(backend: &Backend) {
     let manager = backend.manager().await;
     let lock = renewed(&manager, &backend.key("order:42"), ms(2_500)).max_hold(4 * SOON);
@@ -61,7 +61,7 @@ fn job(manager: &lockmacro_runtime::LockManager, key: &str) -> Lock {
     lock(manager, key).min_hold(MIN_HOLD)
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_body_leaves_the_key_for_the_rest_of_min_hold(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("job"));
     let start = Instant::now();
@@ -104,7 +104,7 @@ async fn a_body_leaves_the_key_for_the_rest_of_min_hold(backend: &Backend) {
     stays(backend, &key, start).await;
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn min_hold_holds_for_a_body_that_is_dropped(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("job"));
     let start = Instant::now();
@@ -131,7 +131,7 @@ async fn min_hold_holds_for_a_body_that_is_dropped(backend: &Backend) {
     panic!("it never completed");
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_body_longer_than_min_hold_frees_the_key_at_once(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("job"));
     let result = lock(&manager, &key).min_hold(ms(50)).run(async {
@@ -142,7 +142,7 @@ async fn a_body_longer_than_min_hold_frees_the_key_at_once(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn min_hold_is_nothing_to_an_attempt_that_was_refused(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let key = backend.key("job");
@@ -153,7 +153,7 @@ async fn min_hold_is_nothing_to_an_attempt_that_was_refused(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn an_extension_lengthens_a_lease(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -173,7 +173,7 @@ async fn an_extension_lengthens_a_lease(backend: &Backend) {
     assert_eq!(body.await, Ok(7));
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn an_extension_never_shortens_a_lease(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -185,7 +185,7 @@ async fn an_extension_never_shortens_a_lease(backend: &Backend) {
     guard.release().await.expect("ours");
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn an_extension_of_a_renewed_lock_is_not_cut_by_a_renewal(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -207,7 +207,7 @@ async fn an_extension_of_a_renewed_lock_is_not_cut_by_a_renewal(backend: &Backen
     guard.release().await.expect("ours");
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_ttl_that_is_no_ttl_extends_nothing(backend: &Backend) {
     let manager = backend.manager().await;
     let guard = lock(&manager, &backend.key("order:42")).acquire().await.expect("free");
@@ -219,7 +219,7 @@ async fn a_ttl_that_is_no_ttl_extends_nothing(backend: &Backend) {
     }
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn lost_wakes_at_the_end_of_the_lease(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let start = Instant::now();
@@ -232,7 +232,7 @@ async fn lost_wakes_at_the_end_of_the_lease(backend: &Backend) {
     assert!(start.elapsed() >= ms(1_180) && start.elapsed() < SOON, "{:?}", start.elapsed());
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn lost_wakes_at_the_release(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for dropped in [false, true] {
@@ -251,7 +251,7 @@ async fn lost_wakes_at_the_release(backend: &Backend) {
     }
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn check_fails_after_the_loss(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let name = key.clone();

@@ -32,7 +32,7 @@ async fn release_all(mut guards: Vec<LockGuard>) {
     }
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn ten_thousand_leases_are_renewed(backend: &Backend) {
     let manager = backend.manager().await;
     // A machine that takes long for so many requests takes long for as many renewals.

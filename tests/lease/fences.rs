@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::{Locked, SOON, connect, lock, ms, renewed, served, until_renewed};
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn every_fence_is_larger_than_all_before(backend: &Backend) {
     const TASKS: usize = 4;
     const TURNS: usize = 50;
@@ -49,7 +49,7 @@ async fn every_fence_is_larger_than_all_before(backend: &Backend) {
     backend.forget_fences();
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_lock_acquired_without_a_fence_has_none(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let guard = lock(&manager, &key).acquire().await.expect("free");
@@ -63,7 +63,7 @@ async fn a_lock_acquired_without_a_fence_has_none(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_blocking_lock_has_a_fence_too(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let (guard, first) = lock(&manager, &key).acquire_fenced().await.expect("free");
@@ -78,7 +78,7 @@ async fn a_blocking_lock_has_a_fence_too(backend: &Backend) {
     backend.forget_fences();
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn an_expired_lease_leaves_a_larger_fence(backend: &Backend) {
     let (late, next) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");

@@ -26,7 +26,7 @@ impl Drop for Dropped {
     }
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn under_cancel_the_body_is_dropped_before_a_rival_is_granted(backend: &Backend) {
     let (manager, rival) = (backend.manager().await, backend.manager().await);
     let key = backend.key("order:42");
@@ -58,7 +58,7 @@ async fn under_cancel_the_body_is_dropped_before_a_rival_is_granted(backend: &Ba
     }
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn under_error_and_finish_the_body_ends_and_its_value_counts_under_finish(backend: &Backend) {
     let manager = backend.manager().await;
     for (on_lost, counts) in [(OnLost::Error, false), (OnLost::Finish, true)] {
@@ -88,7 +88,7 @@ fn roll_back(lost: Lost, written: Locked<Vec<String>>) -> Locked<Vec<String>> {
     Ok(written)
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_handler_gets_the_loss_and_the_value(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     // Whatever is set after it.
@@ -114,7 +114,7 @@ async fn a_handler_gets_the_loss_and_the_value(backend: &Backend) {
     assert_eq!(lock.run(failed).await, Err(Failure::Own));
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_handler_of_a_lock_that_was_not_lost_is_not_called(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let guard = crate::lock(&manager, &key).recovering(roll_back).acquire().await.expect("free");
@@ -123,7 +123,7 @@ async fn a_handler_of_a_lock_that_was_not_lost_is_not_called(backend: &Backend) 
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_lock_that_is_lost_before_the_body_has_nothing_to_recover(backend: &Backend) {
     let manager = backend.manager().await;
     for on_lost in [OnLost::Cancel, OnLost::Error, OnLost::Finish] {
@@ -152,7 +152,7 @@ async fn a_lock_that_is_lost_before_the_body_has_nothing_to_recover(backend: &Ba
     }
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_bodys_own_error_is_kept_under_every_policy(backend: &Backend) {
     let manager = backend.manager().await;
     for on_lost in [OnLost::Cancel, OnLost::Error, OnLost::Finish] {
@@ -168,7 +168,7 @@ async fn a_bodys_own_error_is_kept_under_every_policy(backend: &Backend) {
     }
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_skipped_function_has_the_policies_too(backend: &Backend) {
     let manager = backend.manager().await;
     let lock = |name: &str, on_lost| short(&manager, &backend.key(name), on_lost);
@@ -208,7 +208,7 @@ async fn a_skipped_function_has_the_policies_too(backend: &Backend) {
     assert!(!ended);
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_sync_body_ends_first_whatever_the_policy(backend: &Backend) {
     let manager = backend.manager().await;
     for (on_lost, counts) in
@@ -230,7 +230,7 @@ async fn a_sync_body_ends_first_whatever_the_policy(backend: &Backend) {
     }
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_handler_recovers_a_sync_body(backend: &Backend) {
     let manager = backend.manager().await;
     let lock = short(&manager, &backend.key("order:42"), OnLost::Error);
@@ -248,7 +248,7 @@ async fn a_handler_recovers_a_sync_body(backend: &Backend) {
 }
 
 /// The limit of every policy: only awaits are stopped. Spawned work watches the lock by itself.
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_loss_is_visible_to_the_work_that_a_body_spawned(backend: &Backend) {
     let manager = backend.manager().await;
     let guard = short(&manager, &backend.key("order:42"), OnLost::Cancel).acquire().await;

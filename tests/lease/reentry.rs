@@ -23,7 +23,7 @@ async fn recurse(manager: &LockManager, key: &str, depth: u32) -> Locked<Vec<u64
     guard.run(inner).await
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_recursive_body_enters_its_lock_again(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let fences = recurse(&manager, &key, 5).await.expect("it enters its own lock");
@@ -33,7 +33,7 @@ async fn a_recursive_body_enters_its_lock_again(backend: &Backend) {
     backend.forget_fences();
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn the_inner_release_frees_nothing(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let outer = async {
@@ -55,7 +55,7 @@ async fn the_inner_release_frees_nothing(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn joined_calls_are_inside(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let inner = || {
@@ -90,7 +90,7 @@ impl Inside {
     }
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn two_joined_calls_under_the_key_of_their_caller_run_at_once_and_not_under_another_key(
     backend: &Backend,
 ) {
@@ -107,7 +107,7 @@ async fn two_joined_calls_under_the_key_of_their_caller_run_at_once_and_not_unde
     assert_eq!(most(&label).await, 1);
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_spawned_task_is_outside_until_it_runs_in_the_scope_of_the_lock(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let outer = async {
@@ -135,7 +135,7 @@ async fn a_spawned_task_is_outside_until_it_runs_in_the_scope_of_the_lock(backen
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn an_inner_panic_leaves_the_outer_lock_held_and_then_released(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let panics = |after: usize| {
@@ -165,7 +165,7 @@ async fn an_inner_panic_leaves_the_outer_lock_held_and_then_released(backend: &B
     backend.becomes_free(&key, SOON).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn another_key_and_another_manager_are_other_locks(backend: &Backend) {
     let (manager, other) = (backend.manager().await, backend.manager().await);
     let (key, second) = (backend.key("order:42"), backend.key("order:43"));
@@ -190,7 +190,7 @@ async fn another_key_and_another_manager_are_other_locks(backend: &Backend) {
     assert!(backend.is_free(&key).await && backend.is_free(&second).await);
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_body_that_is_over_is_not_entered_again(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let outer = async { Locked::Ok(LockGuard::current().expect("held")) };
@@ -208,7 +208,7 @@ async fn a_body_that_is_over_is_not_entered_again(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn current_is_the_innermost_lock_and_each_is_found_by_its_key(backend: &Backend) {
     fn here() -> Option<String> {
         LockGuard::current().map(|guard| guard.key().to_string())
@@ -245,7 +245,7 @@ async fn current_is_the_innermost_lock_and_each_is_found_by_its_key(backend: &Ba
     lost.run(body).await.expect("its value stands");
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_guard_that_runs_no_body_is_not_entered(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let guard = lock(&manager, &key).acquire().await.expect("free");
@@ -257,7 +257,7 @@ async fn a_guard_that_runs_no_body_is_not_entered(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn an_outer_loss_reaches_the_inner_body(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     // The outer body goes on, so that it can see what becomes of the inner one.

@@ -11,7 +11,7 @@ use crate::{LONG_TTL, Locked, SOON, cause, connect, left, ms, outlast, renewed, 
 
 const TTL: Duration = Duration::from_millis(2_500);
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_renewed_key_never_falls_under_half_its_ttl(backend: &Backend) {
     // So long that a loaded machine has time for each renewal.
     const TTL: Duration = Duration::from_secs(4);
@@ -32,7 +32,7 @@ async fn a_renewed_key_never_falls_under_half_its_ttl(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_lock_without_a_ttl_is_renewed(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let guard = Lock::new(&*key).manager(&manager).acquire().await.expect("free");
@@ -48,7 +48,7 @@ async fn a_lock_without_a_ttl_is_renewed(backend: &Backend) {
     guard.release().await.expect("still ours");
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_lock_with_a_ttl_is_not_renewed(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let body = Lock::new(&*key).ttl(ms(200)).manager(&manager);
@@ -58,7 +58,7 @@ async fn a_lock_with_a_ttl_is_not_renewed(backend: &Backend) {
     assert!(start.elapsed() >= ms(190), "{:?}", start.elapsed());
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_renewed_sync_body_keeps_its_lock(backend: &Backend) {
     const TTL: Duration = Duration::from_millis(1_800);
     let (manager, rival) = (backend.manager().await, backend.manager().await);
@@ -82,7 +82,7 @@ async fn a_renewed_sync_body_keeps_its_lock(backend: &Backend) {
     assert_eq!(tokio::join!(working, watching).0, Ok(7));
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_body_that_blocks_its_runtime_is_renewed_all_the_same(backend: &Backend) {
     let manager = backend.manager().await;
     let result = renewed(&manager, &backend.key("order:42"), ms(1_800)).run(async {

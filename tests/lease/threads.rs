@@ -9,7 +9,7 @@ use lockmacro_tests::{Backend, is_no_runtime, on, on_a_plain_thread};
 
 use crate::{Locked, lock, served};
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn nested_sync_bodies_are_one_lock(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let name = key.clone();
@@ -113,7 +113,7 @@ async fn an_async_function_inside_a_sync_one_is_inside() {
 
 /// A task that a current-thread runtime polls while a body blocks on it shares the thread of the
 /// body, and is outside of the lock all the same.
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_task_within_a_body_that_blocks_is_outside(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let joined = on_a_plain_thread(move || {

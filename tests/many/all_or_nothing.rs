@@ -7,7 +7,7 @@ use lockmacro_tests::{Backend, Server, on, on_a_plain_thread};
 
 use crate::{IN_TIME, LONG_TTL, Locked, busy_key, free, keys, lock, many, two_managers};
 
-#[on(memory, redis, slots, redlock, both_runtimes)]
+#[on(memory, redis, slots, redlock, postgres, both_runtimes)]
 async fn a_lock_on_several_keys_holds_each_of_them(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<3>(backend));
     let guard = many(&manager, [&keys[2], &keys[0], &keys[1]]).acquire().await.expect("free");
@@ -19,7 +19,7 @@ async fn a_lock_on_several_keys_holds_each_of_them(backend: &Backend) {
     assert_eq!(free(backend, &keys).await, [true; 3]);
 }
 
-#[on(memory, redis, slots, redlock, both_runtimes)]
+#[on(memory, redis, slots, redlock, postgres, both_runtimes)]
 async fn one_busy_key_means_that_none_is_held(backend: &Backend) {
     let (ours, theirs, keys) = two_managers::<3>(backend).await;
     for busy in 0..3 {
@@ -33,7 +33,7 @@ async fn one_busy_key_means_that_none_is_held(backend: &Backend) {
     }
 }
 
-#[on(memory, redis, slots, redlock, both_runtimes)]
+#[on(memory, redis, slots, redlock, postgres, both_runtimes)]
 async fn the_first_busy_key_is_reported_with_its_holder(backend: &Backend) {
     let ours = backend.manager().await;
     let theirs =
@@ -51,7 +51,7 @@ async fn the_first_busy_key_is_reported_with_its_holder(backend: &Backend) {
     assert_eq!(message.as_deref(), Some("these orders are being audited"));
 }
 
-#[on(memory, redis, slots, both_runtimes)]
+#[on(memory, redis, slots, postgres, both_runtimes)]
 async fn keys_that_are_given_twice_count_once(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<2>(backend));
     // The places of the keys that are given; the last key is among them.
@@ -64,7 +64,7 @@ async fn keys_that_are_given_twice_count_once(backend: &Backend) {
     }
 }
 
-#[on(memory, redis, slots, redlock, both_runtimes)]
+#[on(memory, redis, slots, redlock, postgres, both_runtimes)]
 async fn the_most_keys_are_held_and_released(backend: &Backend) {
     let manager = backend.manager().await;
     let keys: Vec<String> = (0..128).map(|nth| backend.key(&format!("order:{nth}"))).collect();
@@ -74,7 +74,7 @@ async fn the_most_keys_are_held_and_released(backend: &Backend) {
     assert!(!free(backend, &keys).await.contains(&false));
 }
 
-#[on(memory, redis, slots, redlock, both_runtimes)]
+#[on(memory, redis, slots, redlock, postgres, both_runtimes)]
 async fn a_body_runs_under_all_keys_or_not_at_all(backend: &Backend) {
     let (ours, theirs, keys) = two_managers::<2>(backend).await;
     let held = many(&ours, &keys).run(async { Locked::Ok(free(backend, &keys).await) }).await;
@@ -85,7 +85,7 @@ async fn a_body_runs_under_all_keys_or_not_at_all(backend: &Backend) {
     assert!(!ran && backend.is_free(&keys[0]).await);
 }
 
-#[on(memory, redis, slots, both_runtimes)]
+#[on(memory, redis, slots, postgres, both_runtimes)]
 async fn a_sync_body_runs_under_all_keys_or_not_at_all(backend: &Backend) {
     let (ours, theirs, keys) = two_managers::<2>(backend).await;
     let held = || {
@@ -104,7 +104,7 @@ async fn a_sync_body_runs_under_all_keys_or_not_at_all(backend: &Backend) {
     assert!(backend.is_free(&keys[0]).await);
 }
 
-#[on(memory, redis, slots, both_runtimes)]
+#[on(memory, redis, slots, postgres, both_runtimes)]
 async fn all_keys_stay_for_the_min_hold(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<2>(backend));
     let start = std::time::Instant::now();

@@ -17,7 +17,7 @@ async fn become_free(backend: &Backend, keys: &[String]) {
     }
 }
 
-#[on(memory, redis, slots, both_runtimes)]
+#[on(memory, redis, slots, postgres, both_runtimes)]
 async fn an_acquire_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<3>(backend));
     for polls in 0..ENOUGH {
@@ -33,7 +33,7 @@ async fn an_acquire_dropped_at_any_point_leaves_no_key(backend: &Backend) {
 }
 
 /// The middle one of three keys stays held.
-#[on(memory, redis, slots, both_runtimes)]
+#[on(memory, redis, slots, postgres, both_runtimes)]
 async fn a_waiter_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     let (ours, theirs, keys) = two_managers::<3>(backend).await;
     let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
@@ -51,7 +51,7 @@ async fn a_waiter_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     panic!("it never was in the queue");
 }
 
-#[on(memory, redis, slots, redlock, both_runtimes)]
+#[on(memory, redis, slots, redlock, postgres, both_runtimes)]
 async fn a_waiter_dropped_at_any_point_of_its_grant_leaves_no_key(backend: &Backend) {
     let (ours, theirs, keys) = two_managers::<3>(backend).await;
     for polls in 0..ENOUGH {
@@ -71,7 +71,7 @@ async fn a_waiter_dropped_at_any_point_of_its_grant_leaves_no_key(backend: &Back
     panic!("it never completed");
 }
 
-#[on(memory, redis, slots, redlock, both_runtimes)]
+#[on(memory, redis, slots, redlock, postgres, both_runtimes)]
 async fn a_body_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<3>(backend));
     for polls in 0..ENOUGH {
@@ -94,7 +94,7 @@ async fn a_body_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     panic!("it never completed");
 }
 
-#[on(memory, redis, slots, redlock, both_runtimes)]
+#[on(memory, redis, slots, redlock, postgres, both_runtimes)]
 async fn a_release_dropped_at_any_point_leaves_no_key(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<3>(backend));
     for polls in 0..ENOUGH {

@@ -5,7 +5,7 @@ use lockmacro_tests::{Backend, Server, on, on_a_plain_thread};
 
 use crate::{LONG_TTL, Locked, keys, lock, many, two_managers, until_it_holds};
 
-#[on(memory, redis, slots, redlock, both_runtimes)]
+#[on(memory, redis, slots, redlock, postgres, both_runtimes)]
 async fn each_key_has_the_fence_of_its_own(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<3>(backend));
     // In any order, and one of them twice.
@@ -19,7 +19,7 @@ async fn each_key_has_the_fence_of_its_own(backend: &Backend) {
     backend.forget_fences();
 }
 
-#[on(memory, redis, slots, redlock, both_runtimes)]
+#[on(memory, redis, slots, redlock, postgres, both_runtimes)]
 async fn fences_grow_for_every_caller_and_number_of_keys(backend: &Backend) {
     let (ours, theirs, keys) = two_managers::<2>(backend).await;
     let mut last: [Option<Fence>; 2] = [None, None];
@@ -39,7 +39,7 @@ async fn fences_grow_for_every_caller_and_number_of_keys(backend: &Backend) {
     backend.forget_fences();
 }
 
-#[on(memory, redis, slots, redlock, both_runtimes)]
+#[on(memory, redis, slots, redlock, postgres, both_runtimes)]
 async fn a_waiter_has_a_fence_for_each_key(backend: &Backend) {
     let (ours, theirs, keys) = two_managers::<3>(backend).await;
     let (guard, before) = many(&theirs, &keys[1..]).acquire_fenced().await.expect("free");
@@ -56,7 +56,7 @@ async fn a_waiter_has_a_fence_for_each_key(backend: &Backend) {
     backend.forget_fences();
 }
 
-#[on(memory, redis, slots, both_runtimes)]
+#[on(memory, redis, slots, postgres, both_runtimes)]
 async fn an_inner_lock_has_the_fences_of_the_outer_one(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<3>(backend));
     let (guard, outer) = many(&manager, &keys).acquire_fenced().await.expect("free");
@@ -81,7 +81,7 @@ async fn an_inner_lock_has_the_fences_of_the_outer_one(backend: &Backend) {
     backend.forget_fences();
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_sync_caller_has_a_fence_for_each_key(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<2>(backend));
     let given = keys.clone();

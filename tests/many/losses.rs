@@ -10,7 +10,7 @@ use crate::{IN_TIME, LONG_TTL, Locked, become_free, free, has_keys, keys, many, 
 /// Short, and long enough for a renewal in time on a loaded machine.
 const TTL: Duration = Duration::from_millis(1_200);
 
-#[on(memory, redis, slots, both_runtimes)]
+#[on(memory, redis, slots, postgres, both_runtimes)]
 async fn all_keys_are_renewed_or_extended_together(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<6>(backend));
     let extended = many(&manager, &keys[..3]).ttl(TTL).acquire().await.expect("free");
@@ -24,7 +24,7 @@ async fn all_keys_are_renewed_or_extended_together(backend: &Backend) {
     extended.release().await.expect("still held");
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_lease_ends_for_all_keys_at_once(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<2>(backend));
     let body = std::future::pending::<Locked<()>>();

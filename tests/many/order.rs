@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Callers of one key have one place at the store, and each caller of several keys has its own.
-#[on(memory, redis, slots, both_runtimes)]
+#[on(memory, redis, slots, postgres, both_runtimes)]
 async fn callers_of_several_keys_are_served_in_the_order_of_arrival_beside_those_of_one(
     backend: &Backend,
 ) {
@@ -43,7 +43,7 @@ async fn callers_of_several_keys_are_served_in_the_order_of_arrival_beside_those
     assert_eq!((of(0), of(1)), (vec![0, 2, 4], vec![1, 3, 5]));
 }
 
-#[on(memory, redis, slots, redlock, both_runtimes)]
+#[on(memory, redis, slots, redlock, postgres, both_runtimes)]
 async fn callers_of_overlapping_keys_all_have_their_turn(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<4>(backend));
     let holders = RefCell::new([0; 4]);
@@ -74,7 +74,7 @@ async fn callers_of_overlapping_keys_all_have_their_turn(backend: &Backend) {
 }
 
 /// While it waits for the first key, and for the second one.
-#[on(memory, redis, slots, both_runtimes)]
+#[on(memory, redis, slots, postgres, both_runtimes)]
 async fn a_caller_of_several_keys_that_leaves_lets_the_next_one_have_its_turn(backend: &Backend) {
     let (ours, theirs, keys) = two_managers::<2>(backend).await;
     for held in 0..3 {
@@ -100,7 +100,7 @@ async fn a_caller_of_several_keys_that_leaves_lets_the_next_one_have_its_turn(ba
     become_free(backend, &keys).await;
 }
 
-#[on(memory, redis, slots, redlock)]
+#[on(memory, redis, slots, redlock, postgres)]
 async fn a_caller_of_several_keys_that_is_not_polled_holds_up_nobody(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<2>(backend));
     let guard = lock(&manager, &keys[0]).acquire().await.expect("free");
@@ -114,7 +114,7 @@ async fn a_caller_of_several_keys_that_is_not_polled_holds_up_nobody(backend: &B
     become_free(backend, &keys).await;
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_caller_that_waits_for_its_second_key_keeps_its_first_one(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<2>(backend));
     let guard = lock(&manager, &keys[1]).acquire().await.expect("free");

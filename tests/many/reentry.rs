@@ -5,7 +5,7 @@ use lockmacro_tests::{Backend, on};
 
 use crate::{Locked, free, keys, lock, many, two_managers};
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_part_of_the_held_keys_and_each_one_joins(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<3>(backend));
     let outer = async {
@@ -33,7 +33,7 @@ async fn a_part_of_the_held_keys_and_each_one_joins(backend: &Backend) {
     assert_eq!(free(backend, &keys).await, [true; 3]);
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_set_that_is_partly_held_is_refused_and_takes_nothing(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<3>(backend));
     // Whether the key that is missing comes before or after those that are held.
@@ -59,7 +59,7 @@ async fn a_set_that_is_partly_held_is_refused_and_takes_nothing(backend: &Backen
     assert!(error.contains(&*keys[1]), "{error}");
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn keys_held_by_two_locks_are_not_joined(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<2>(backend));
     let inner = async {
@@ -71,7 +71,7 @@ async fn keys_held_by_two_locks_are_not_joined(backend: &Backend) {
     outer.await.expect("free");
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn other_keys_are_a_lock_of_their_own(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<4>(backend));
     let outer = async {
@@ -84,7 +84,7 @@ async fn other_keys_are_a_lock_of_their_own(backend: &Backend) {
     assert_eq!(free, Ok(vec![false, false, true, true]));
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn another_managers_keys_are_another_lock(backend: &Backend) {
     let (ours, theirs, keys) = two_managers::<2>(backend).await;
     let outer = many(&ours, &keys).run(async {
@@ -95,7 +95,7 @@ async fn another_managers_keys_are_another_lock(backend: &Backend) {
     outer.await.expect("free");
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_spawned_task_is_outside(backend: &Backend) {
     let (manager, keys) = (backend.manager().await, keys::<2>(backend));
     let (locks, others) = (manager.clone(), keys.clone());

@@ -28,7 +28,7 @@ impl Account {
     }
 }
 
-#[on(memory, redis, slots, both_runtimes)]
+#[on(memory, redis, slots, postgres, both_runtimes)]
 async fn opposite_transfers_keep_the_balance_and_do_not_deadlock(backend: &Backend) {
     transfer(backend, 1_000).await;
 }

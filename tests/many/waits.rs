@@ -14,7 +14,7 @@ use crate::{
 
 // There is no queue there, so the first caller is not served first.
 
-#[on(memory, redis, slots, redlock, both_runtimes)]
+#[on(memory, redis, slots, redlock, postgres, both_runtimes)]
 async fn a_waiter_gets_all_keys_when_the_last_is_free(backend: &Backend) {
     let (ours, theirs, keys) = two_managers::<3>(backend).await;
     for busy in 0..3 {
@@ -30,7 +30,7 @@ async fn a_waiter_gets_all_keys_when_the_last_is_free(backend: &Backend) {
     }
 }
 
-#[on(memory, redis, slots, redlock, both_runtimes)]
+#[on(memory, redis, slots, redlock, postgres, both_runtimes)]
 async fn each_of_several_busy_keys_is_waited_for(backend: &Backend) {
     let (ours, theirs, keys) = two_managers::<4>(backend).await;
     let mut holders = Vec::new();
@@ -48,7 +48,7 @@ async fn each_of_several_busy_keys_is_waited_for(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
-#[on(memory, redis, slots, redlock, both_runtimes)]
+#[on(memory, redis, slots, redlock, postgres, both_runtimes)]
 async fn a_waiter_holds_what_is_before_the_busy_key_and_nothing_after_it(backend: &Backend) {
     let (ours, theirs, keys) = two_managers::<4>(backend).await;
     let guard = lock(&theirs, &keys[2]).acquire().await.expect("free");
@@ -60,7 +60,7 @@ async fn a_waiter_holds_what_is_before_the_busy_key_and_nothing_after_it(backend
     guard.release().await.expect("still held");
 }
 
-#[on(memory, redis, slots, redlock, both_runtimes)]
+#[on(memory, redis, slots, redlock, postgres, both_runtimes)]
 async fn a_wait_in_vain_leaves_nothing_and_says_for_which_key(backend: &Backend) {
     // A loaded machine may need longer for an answer than is waited here.
     let ours = backend.manager_from(LockManager::builder().timeout(LONG_TTL / 2)).await;
@@ -80,7 +80,7 @@ async fn a_wait_in_vain_leaves_nothing_and_says_for_which_key(backend: &Backend)
     }
 }
 
-#[on(memory, redis, slots, both_runtimes)]
+#[on(memory, redis, slots, postgres, both_runtimes)]
 async fn the_lease_of_a_waiter_is_whole(backend: &Backend) {
     let (ours, theirs, keys) = two_managers::<2>(backend).await;
     for ttl in [ms(2_000), LONG_TTL] {
@@ -98,7 +98,7 @@ async fn the_lease_of_a_waiter_is_whole(backend: &Backend) {
     }
 }
 
-#[on(memory, redis, slots, both_runtimes)]
+#[on(memory, redis, slots, postgres, both_runtimes)]
 async fn waiters_for_the_same_keys_are_served_in_order(backend: &Backend) {
     let (theirs, keys) = (backend.manager().await, keys::<3>(backend));
     let guard = many(&theirs, &keys).acquire().await.expect("free");
@@ -114,12 +114,11 @@ async fn waiters_for_the_same_keys_are_served_in_order(backend: &Backend) {
             Locked::Ok(())
         })));
     }
-    let mut admin = backend.admin();
-    let queue = queue_of(&keys[0]);
+    let mut queue = Queue::of(backend, &keys[0]);
     for (nth, waiter) in waiters.iter_mut().enumerate() {
         assert!(futures::poll!(&mut *waiter).is_pending(), "busy");
         // On `memory://` a waiter joins the queue in its first poll.
-        while admin.as_mut().is_some_and(|admin| admin.ask::<usize>(&["ZCARD", &queue]) <= nth) {
+        while queue.length().is_some_and(|length| length <= nth) {
             timeout(ms(1), &mut *waiter).await.expect_err("busy");
         }
     }
@@ -131,7 +130,7 @@ async fn waiters_for_the_same_keys_are_served_in_order(backend: &Backend) {
 }
 
 /// Others hand the second key to each other all the time.
-#[on(memory, redis, slots, redlock, both_runtimes)]
+#[on(memory, redis, slots, redlock, postgres, both_runtimes)]
 async fn a_key_that_is_never_free_is_had_in_its_turn(backend: &Backend) {
     let (ours, keys) = (backend.manager().await, keys::<2>(backend));
     let mut others = tokio::task::JoinSet::new();
@@ -155,7 +154,7 @@ async fn a_key_that_is_never_free_is_had_in_its_turn(backend: &Backend) {
     become_free(backend, &keys).await;
 }
 
-#[on(memory, redis, slots, both_runtimes)]
+#[on(memory, redis, slots, postgres, both_runtimes)]
 async fn a_shutdown_sends_a_waiter_away(backend: &Backend) {
     let (ours, theirs, keys) = two_managers::<2>(backend).await;
     let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
@@ -168,7 +167,7 @@ async fn a_shutdown_sends_a_waiter_away(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
-#[on(memory, redis, slots, redlock, both_runtimes)]
+#[on(memory, redis, slots, redlock, postgres, both_runtimes)]
 async fn a_sync_caller_waits_too(backend: &Backend) {
     let (ours, theirs, keys) = two_managers::<2>(backend).await;
     let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
@@ -183,7 +182,7 @@ async fn a_sync_caller_waits_too(backend: &Backend) {
     become_free(backend, &keys).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn what_a_waiter_holds_it_holds_for_as_long_as_it_waits(backend: &Backend) {
     let (ours, theirs, keys) = two_managers::<2>(backend).await;
     let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");
@@ -198,7 +197,7 @@ async fn what_a_waiter_holds_it_holds_for_as_long_as_it_waits(backend: &Backend)
     served(waiter).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_waiter_that_stalls_holds_nothing_for_long_and_begins_again(backend: &Backend) {
     let (ours, theirs, keys) = two_managers::<2>(backend).await;
     let guard = lock(&theirs, &keys[1]).acquire().await.expect("free");

@@ -218,7 +218,7 @@ async fn a_guard_that_is_released_by_hand_waits_for_the_answer(backend: &Backend
     network.ends().await;
 }
 
-#[on(memory, redis, slots, cluster, redlock, both_runtimes)]
+#[on(memory, redis, slots, cluster, redlock, postgres, both_runtimes)]
 async fn one_call_after_another_never_gets_a_busy_error(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let keys = [key.clone(), backend.key("order:43")];
@@ -240,7 +240,7 @@ async fn one_call_after_another_never_gets_a_busy_error(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis, cluster, redlock)]
+#[on(memory, redis, cluster, redlock, postgres)]
 async fn an_annotated_function_may_release_in_the_background(backend: &Backend) {
     #[distributed_lock(key = key, ttl = "60s", release = background, manager = locks)]
     async fn double(key: &str, number: u32, locks: &LockManager) -> Locked<u32> {
@@ -329,7 +329,7 @@ async fn many_callers_need_not_ask_twice_either(backend: &Backend) {
     manager.shutdown(TEST_TIMEOUT).await.expect("released");
 }
 
-#[on(memory, redis, cluster, redlock)]
+#[on(memory, redis, cluster, redlock, postgres)]
 async fn a_body_that_panics_or_is_dropped_frees_the_lock(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let body = behind(&manager, &key).run(async {
@@ -352,7 +352,7 @@ async fn a_body_that_panics_or_is_dropped_frees_the_lock(backend: &Backend) {
     backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
-#[on(memory, redis, cluster, redlock)]
+#[on(memory, redis, cluster, redlock, postgres)]
 async fn the_key_stays_for_its_shortest_hold(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     // Longer than a loaded machine takes for two requests.

@@ -10,7 +10,7 @@ use tokio::runtime::Builder;
 
 use crate::{Failure, Locked, TEST_TIMEOUT, lock, ms};
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_plain_thread_locks_and_releases(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let name = key.clone();
@@ -22,7 +22,7 @@ async fn a_plain_thread_locks_and_releases(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_plain_thread_is_refused_a_held_lock_or_skips_its_body(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let guard = lock(&ours, &key).acquire().await.expect("free");
@@ -41,7 +41,7 @@ async fn a_plain_thread_is_refused_a_held_lock_or_skips_its_body(backend: &Backe
     guard.release().await.expect("released");
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_blocking_guard_is_released_and_dropped_on_a_plain_thread(backend: &Backend) {
     let manager = backend.manager().await;
     let (released, dropped) = (backend.key("released"), backend.key("dropped"));
@@ -58,7 +58,7 @@ async fn a_blocking_guard_is_released_and_dropped_on_a_plain_thread(backend: &Ba
     backend.becomes_free(&dropped, TEST_TIMEOUT).await;
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_blocking_lock_works_inside_a_multi_thread_runtime(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let name = key.clone();
@@ -81,7 +81,7 @@ async fn a_blocking_lock_works_inside_a_multi_thread_runtime(backend: &Backend) 
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_blocking_lock_inside_a_current_thread_runtime_is_refused(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let name = key.clone();
@@ -104,7 +104,7 @@ async fn a_blocking_lock_inside_a_current_thread_runtime_is_refused(backend: &Ba
 }
 
 /// As `web::block` has it in actix: its workers are such runtimes, each in a local set.
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_blocking_lock_works_on_a_thread_beside_a_current_thread_runtime(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let name = key.clone();
@@ -132,7 +132,7 @@ async fn a_blocking_lock_works_on_a_thread_beside_a_current_thread_runtime(backe
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_sync_body_that_panics_frees_the_lock(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let name = key.clone();
@@ -144,7 +144,7 @@ async fn a_sync_body_that_panics_frees_the_lock(backend: &Backend) {
     backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_sync_bodys_error_survives_the_loss_of_its_lock(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let result: Result<(), Failure> = on_a_plain_thread(move || {
@@ -157,7 +157,7 @@ async fn a_sync_bodys_error_survives_the_loss_of_its_lock(backend: &Backend) {
     assert_eq!(result, Err(Failure::Own));
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_sync_body_may_lock_another_key(backend: &Backend) {
     let manager = backend.manager().await;
     let (outer, inner) = (backend.key("outer"), backend.key("inner"));
@@ -168,7 +168,7 @@ async fn a_sync_body_may_lock_another_key(backend: &Backend) {
     assert_eq!(result.await, Ok(7));
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_guard_may_be_released_on_another_thread(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let guard = lock(&manager, &key).acquire().await.expect("free");
@@ -176,7 +176,7 @@ async fn a_guard_may_be_released_on_another_thread(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_lost_guard_stays_lost_runs_no_body_and_recovers_nothing(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let (ran, recovered) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
@@ -214,7 +214,7 @@ async fn a_lost_guard_stays_lost_runs_no_body_and_recovers_nothing(backend: &Bac
     assert!(!ran.into_inner() && !recovered.load(SeqCst));
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_guard_of_a_plain_thread_works_on_an_executor_of_another_kind(backend: &Backend) {
     use futures::executor::block_on;
 

@@ -25,7 +25,7 @@ impl Counter {
     }
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn two_hundred_tasks_that_ask_again_lose_nothing(backend: &Backend) {
     let counter = Arc::new(Counter(std::sync::Mutex::default()));
     let managers = [backend.manager().await, backend.manager().await];

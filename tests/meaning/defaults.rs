@@ -27,7 +27,7 @@ fn unnamed(manager: &LockManager, key: &str) -> Lock {
     Lock::new(key).manager(manager)
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_prefix_is_a_part_of_the_key_for_everybody(backend: &Backend) {
     let (ours, theirs) = (shop(backend).await, backend.manager().await);
     let key = backend.key("order:42");
@@ -50,7 +50,7 @@ async fn a_prefix_is_a_part_of_the_key_for_everybody(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_key_from_a_managers_error_gets_no_second_prefix(backend: &Backend) {
     let manager = shop(backend).await;
     let key = backend.key("order:42");
@@ -64,7 +64,7 @@ async fn a_key_from_a_managers_error_gets_no_second_prefix(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_body_under_a_prefix_knows_its_key_without_it(backend: &Backend) {
     let manager = shop(backend).await;
     let key: LockKey = backend.key("order:42").into();
@@ -80,7 +80,7 @@ async fn a_body_under_a_prefix_knows_its_key_without_it(backend: &Backend) {
     assert_eq!(joined, Ok(true));
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn several_keys_have_the_prefix_each(backend: &Backend) {
     let manager = shop(backend).await;
     let [one, two] = ["{bank}:1", "{bank}:2"].map(|name| backend.key(name));
@@ -100,7 +100,7 @@ async fn several_keys_have_the_prefix_each(backend: &Backend) {
     }
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_lock_that_names_no_ttl_has_the_managers(backend: &Backend) {
     let manager = backend.manager_from(builder().default_ttl(LONG_TTL * 5)).await;
     let key = backend.key("order:42");
@@ -123,7 +123,7 @@ async fn a_lock_that_names_no_ttl_has_the_managers(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_lock_that_names_no_wait_waits_as_its_manager_says(backend: &Backend) {
     let key = backend.key("order:42");
     let patient = backend.manager_from(builder().default_wait(LONG_TTL)).await;
@@ -145,7 +145,7 @@ async fn a_lock_that_names_no_wait_waits_as_its_manager_says(backend: &Backend) 
     held.release().await.expect("released");
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn what_is_skipped_when_busy_does_not_wait_by_itself(backend: &Backend) {
     let key = backend.key("report");
     let patient = backend.manager_from(builder().default_wait(LONG_TTL)).await;
@@ -177,7 +177,7 @@ async fn a_redlock_has_no_default_that_is_longer_than_its_locks_may_be() {
     assert!(error.to_string().contains("`longest_ttl` of 600s"), "{error}");
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn settings_that_cannot_be_are_refused_by_name(backend: &Backend) {
     let day = Duration::from_secs(24 * 60 * 60);
     for (bad, name) in [

@@ -16,7 +16,7 @@ fn is_in_flight(error: &LockError) {
     assert!(error.is_busy(), "{error}");
 }
 
-#[on(memory, redis, cluster, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn an_acquire_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for polls in 0..ENOUGH {
@@ -31,7 +31,7 @@ async fn an_acquire_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
     panic!("it never completed");
 }
 
-#[on(memory, redis, cluster, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn a_refused_acquire_dropped_at_any_point_leaves_the_holder_alone(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let (key, marker) = (backend.key("order:42"), backend.key("marker"));
@@ -51,7 +51,7 @@ async fn a_refused_acquire_dropped_at_any_point_leaves_the_holder_alone(backend:
     panic!("it never completed");
 }
 
-#[on(memory, redis, cluster, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn a_body_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for polls in 0..ENOUGH {
@@ -72,7 +72,7 @@ async fn a_body_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
     panic!("it never completed");
 }
 
-#[on(memory, redis, cluster, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn a_release_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for polls in 0..ENOUGH {
@@ -85,7 +85,7 @@ async fn a_release_dropped_at_any_point_leaves_no_lock(backend: &Backend) {
     panic!("it never completed");
 }
 
-#[on(memory, redis, cluster, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn an_aborted_task_leaves_no_lock(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     // Aborted before it ran, during its acquire, and in its body.
@@ -102,7 +102,7 @@ async fn an_aborted_task_leaves_no_lock(backend: &Backend) {
 }
 
 /// As docs/leases.md says; a loaded machine may need longer now and then, but not most of the time.
-#[on(memory, redis, cluster, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn a_dropped_lock_is_free_within_milliseconds(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut times = Vec::new();

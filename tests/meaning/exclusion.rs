@@ -5,7 +5,7 @@ use lockmacro_tests::{Backend, on};
 
 use crate::{LONG_TTL, Locked, lock, ms};
 
-#[on(memory, redis, cluster, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn a_held_lock_is_busy_to_every_other_caller(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let first = lock(&ours, &key);
@@ -24,7 +24,7 @@ async fn a_held_lock_is_busy_to_every_other_caller(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
-#[on(memory, redis, cluster, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn keys_that_differ_in_one_byte_do_not_exclude_each_other(backend: &Backend) {
     let manager = backend.manager().await;
     let mut guards = Vec::new();
@@ -39,7 +39,7 @@ async fn keys_that_differ_in_one_byte_do_not_exclude_each_other(backend: &Backen
     }
 }
 
-#[on(memory, redis, cluster, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn a_busy_body_does_not_run(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let guard = lock(&ours, &key).acquire().await.expect("free");
@@ -56,7 +56,7 @@ async fn a_busy_body_does_not_run(backend: &Backend) {
     assert_eq!(runs, 1);
 }
 
-#[on(memory, redis, cluster, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn busy_names_the_holder_and_the_time_left(backend: &Backend) {
     // An empty label is none: then it is `host:pid`.
     let process = format!(":{}:audit_order", std::process::id());
@@ -78,7 +78,7 @@ async fn busy_names_the_holder_and_the_time_left(backend: &Backend) {
     }
 }
 
-#[on(memory, redis, cluster, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn no_error_shows_the_random_part_of_a_token(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let guard = lock(&ours, &key).acquire().await.expect("free");
@@ -95,7 +95,7 @@ fn has_random_part(text: &str) -> bool {
     text.split(|c: char| !c.is_ascii_hexdigit()).any(|word| word.len() >= 32)
 }
 
-#[on(memory, redis, cluster, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn bodies_of_many_managers_never_overlap(backend: &Backend) {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

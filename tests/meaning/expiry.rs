@@ -8,7 +8,7 @@ use lockmacro_tests::{Backend, eventually, on, watched};
 
 use crate::{LONG_TTL, Locked, TEST_TIMEOUT, granted, lock, ms};
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_lock_ends_at_its_ttl_and_not_before(backend: &Backend) {
     const TTL: Duration = Duration::from_millis(300);
     let (holder, rival, key) = backend.two_managers("order:42").await;
@@ -22,7 +22,7 @@ async fn a_lock_ends_at_its_ttl_and_not_before(backend: &Backend) {
     theirs.release().await.expect("released");
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_body_that_outlives_its_lease_is_dropped_before_a_rival_runs(backend: &Backend) {
     // A bit more than 1 % of it is there for the drop: enough, unless its task is seen to stand
     // still just then.
@@ -66,7 +66,7 @@ impl Drop for Leaving {
     }
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_lost_body_ends_as_lost_even_when_nobody_wants_its_lock(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let start = Instant::now();
@@ -77,7 +77,7 @@ async fn a_lost_body_ends_as_lost_even_when_nobody_wants_its_lock(backend: &Back
     assert!(start.elapsed() < TEST_TIMEOUT);
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_body_that_sleeps_past_its_lease_is_not_polled_again(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let mut went_on = false;
@@ -97,7 +97,7 @@ async fn a_body_that_sleeps_past_its_lease_is_not_polled_again(backend: &Backend
     backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_guard_knows_how_long_it_holds(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let guard = lock(&manager, &key).acquire().await.expect("free");
@@ -108,7 +108,7 @@ async fn a_guard_knows_how_long_it_holds(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn loss_ends_only_the_lock_that_was_lost(backend: &Backend) {
     let manager = backend.manager().await;
     let (outer, inner) = (backend.key("outer"), backend.key("inner"));

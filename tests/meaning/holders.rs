@@ -19,7 +19,7 @@ async fn refused(lock: Lock) -> LockError {
     error
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_refused_caller_may_retry_when_such_locks_are_usually_released(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let held = job(&theirs, backend, 0).acquire().await.expect("free");
@@ -42,7 +42,7 @@ async fn a_refused_caller_may_retry_when_such_locks_are_usually_released(backend
     held.release().await.expect("still held");
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_lock_that_stays_longer_than_its_body_counts_as_long_as_it_stays(backend: &Backend) {
     let manager = backend.manager().await;
     let stays = Duration::from_secs(12);
@@ -56,7 +56,7 @@ async fn a_lock_that_stays_longer_than_its_body_counts_as_long_as_it_stays(backe
     }
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn nobody_has_to_retry_later_than_the_lease_ends(backend: &Backend) {
     let manager = backend.manager_from(builder().retry_after(ms(10)..=LONG_TTL)).await;
     let brief = job(&manager, backend, 1).ttl(ms(4_000));
@@ -73,7 +73,7 @@ fn builder() -> lockmacro_runtime::LockManagerBuilder {
     LockManager::builder().timeout(LONG_TTL)
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_holders_note_is_shown_to_callers_that_find_it_busy(backend: &Backend) {
     let ours = backend.manager_from(builder().label("web-3")).await;
     let key = backend.key("order:42");
@@ -92,7 +92,7 @@ async fn a_holders_note_is_shown_to_callers_that_find_it_busy(backend: &Backend)
     guard.release().await.expect("still held");
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_note_is_no_part_of_label_or_token(backend: &Backend) {
     let ours = backend.manager_from(builder().label("web-3")).await;
     let key = backend.key("order:42");
@@ -121,7 +121,7 @@ async fn a_note_is_no_part_of_label_or_token(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis, cluster, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn the_holder_stays_beside_a_message(backend: &Backend) {
     let ours = backend.manager_from(builder().label("web-3")).await;
     let key = backend.key("order:42");
@@ -136,7 +136,7 @@ async fn the_holder_stays_beside_a_message(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_holder_that_did_not_wait_shows_since_when_it_holds(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let before = SystemTime::now() - Duration::from_secs(1);

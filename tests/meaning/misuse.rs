@@ -10,7 +10,7 @@ use crate::{LONG_TTL, Locked, lock, ms};
 // Not on a Redlock: the shortest times may be over on a loaded machine before three nodes have
 // answered.
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_ttl_outside_of_its_bounds_is_refused(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let day = Duration::from_secs(24 * 60 * 60);
@@ -25,7 +25,7 @@ async fn a_ttl_outside_of_its_bounds_is_refused(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_ttl_at_its_bounds_is_accepted(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for good in [ms(50), Duration::from_secs(24 * 60 * 60)] {
@@ -34,7 +34,7 @@ async fn a_ttl_at_its_bounds_is_accepted(backend: &Backend) {
     }
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn an_unusable_key_is_refused(backend: &Backend) {
     let manager = backend.manager().await;
     let empty_value = LockKey::template("order:<id>").literal("order:").value("").into();
@@ -51,7 +51,7 @@ async fn an_unusable_key_is_refused(backend: &Backend) {
     }
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_key_at_its_bounds_is_accepted(backend: &Backend) {
     let manager = backend.manager().await;
     let prefix = backend.key("");
@@ -69,7 +69,7 @@ async fn a_key_at_its_bounds_is_accepted(backend: &Backend) {
     }
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn locks_that_are_never_run_leave_nothing(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     drop(lock(&manager, &key));
@@ -78,7 +78,7 @@ async fn locks_that_are_never_run_leave_nothing(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn the_longest_and_the_shortest_timeout_can_be_waited_for(backend: &Backend) {
     let key = backend.key("order:42");
     let lazy =
@@ -94,7 +94,7 @@ async fn the_longest_and_the_shortest_timeout_can_be_waited_for(backend: &Backen
     backend.becomes_free(&key, LONG_TTL / 2).await;
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn an_async_lock_outside_of_a_runtime_is_refused(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let asked = on_a_plain_thread(move || {

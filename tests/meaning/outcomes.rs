@@ -5,7 +5,7 @@ use lockmacro_tests::{Backend, on};
 
 use crate::{Failure, Locked, lock, ms};
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_skipped_body_is_nothing_in_every_return_type(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("job").await;
     let guard = lock(&ours, &key).acquire().await.expect("free");
@@ -32,7 +32,7 @@ async fn a_skipped_body_is_nothing_in_every_return_type(backend: &Backend) {
     guard.release().await.expect("released");
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_body_that_is_not_skipped_gives_its_value(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("job"));
     let mut runs = 0;
@@ -45,7 +45,7 @@ async fn a_body_that_is_not_skipped_gives_its_value(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_refused_lock_runs_no_body_and_skip_does_not_hide_its_error(backend: &Backend) {
     let manager = backend.manager().await;
     let mut ran = false;
@@ -68,7 +68,7 @@ async fn a_refused_lock_runs_no_body_and_skip_does_not_hide_its_error(backend: &
     assert!(!ran);
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_lock_error_becomes_the_callers_own_error(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let guard = lock(&ours, &key).acquire().await.expect("free");
@@ -99,7 +99,7 @@ impl LockOutcome for Answer {
     }
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_custom_return_type_decides_for_itself(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     assert_eq!(lock(&theirs, &key).run(async { Answer::Done }).await, Answer::Done);
@@ -112,7 +112,7 @@ async fn a_custom_return_type_decides_for_itself(backend: &Backend) {
     assert_eq!(short.run(async { late(Answer::Done) }).await, Answer::TooLate);
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_skippable_value_that_comes_after_the_loss_is_not_given(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("job"));
     let short = || Lock::new(&*key).ttl(ms(60)).manager(&manager);

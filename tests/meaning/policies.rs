@@ -29,7 +29,7 @@ async fn both(manager: &LockManager, key: &str) -> Locked<Duration> {
     Ok(lock.remaining())
 }
 
-#[on(memory, redis, cluster, redlock)]
+#[on(memory, redis, cluster, redlock, postgres)]
 async fn a_lease_is_that_of_the_policy_or_of_the_argument(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let of_policy = audit(manager.clone(), key.clone()).await.expect("free");
@@ -40,7 +40,7 @@ async fn a_lease_is_that_of_the_policy_or_of_the_argument(backend: &Backend) {
     assert!(both > ms(50_000) && both <= LONG_TTL, "{both:?}");
 }
 
-#[on(memory, redis, slots, cluster, redlock)]
+#[on(memory, redis, slots, cluster, redlock, postgres)]
 async fn a_call_waits_as_its_policy_says(backend: &Backend) {
     let (manager, rival, key) = backend.two_managers("order:42").await;
     let held = lock(&rival, &key).acquire().await.expect("free");
@@ -58,7 +58,7 @@ async fn job(manager: &LockManager, key: &str) -> Option<u32> {
     Some(7)
 }
 
-#[on(memory, redis, redlock)]
+#[on(memory, redis, redlock, postgres)]
 async fn a_key_is_kept_as_its_policy_says(backend: &Backend) {
     let (manager, other, key) = backend.two_managers("job").await;
     assert_eq!(job(&manager, &key).await, Some(7));
@@ -66,7 +66,7 @@ async fn a_key_is_kept_as_its_policy_says(backend: &Backend) {
     backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn by_hand_what_follows_a_policy_wins(backend: &Backend) {
     let (manager, rival, key) = backend.two_managers("order:42").await;
     let held = lock(&rival, &key).policy(ORDERS).ttl(ms(30_000)).acquire().await.expect("free");

@@ -8,7 +8,7 @@ use lockmacro_tests::{Backend, on};
 
 use crate::{Failure, Locked, TEST_TIMEOUT, lock, ms};
 
-#[on(memory, redis, cluster, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn a_body_that_returns_frees_the_lock_and_gives_its_result(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for is_ok in [true, false] {
@@ -25,7 +25,7 @@ async fn a_body_that_returns_frees_the_lock_and_gives_its_result(backend: &Backe
     }
 }
 
-#[on(memory, redis, cluster, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn a_body_that_panics_frees_the_lock(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let body = lock(&manager, &key).run(async {
@@ -39,7 +39,7 @@ async fn a_body_that_panics_frees_the_lock(backend: &Backend) {
     backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
-#[on(memory, redis, cluster, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn a_guard_outlives_the_last_handle_of_its_manager(backend: &Backend) {
     let (key, manager) = (backend.key("order:42"), backend.manager().await);
     let guard = lock(&manager, &key).acquire().await.expect("free");
@@ -53,7 +53,7 @@ async fn a_guard_outlives_the_last_handle_of_its_manager(backend: &Backend) {
     backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
-#[on(memory, redis, cluster, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn a_late_end_of_a_guard_frees_nobody_elses_lock(backend: &Backend) {
     let (late, next, key) = backend.two_managers("order:42").await;
     let marker = backend.key("marker");
@@ -75,7 +75,7 @@ async fn a_late_end_of_a_guard_frees_nobody_elses_lock(backend: &Backend) {
     }
 }
 
-#[on(memory, redis, cluster, redlock, both_runtimes)]
+#[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn a_bodys_error_survives_the_loss_of_its_lock(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let short = || Lock::new(&*key).ttl(ms(60)).manager(&manager);

@@ -19,7 +19,7 @@ fn multi_thread() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_runtime_that_ends_in_mid_body_leaves_no_lock(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for runtime in [current_thread, multi_thread] {
@@ -40,7 +40,7 @@ async fn a_runtime_that_ends_in_mid_body_leaves_no_lock(backend: &Backend) {
     }
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_runtime_that_ends_holding_a_guard_leaves_no_lock(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let name = key.clone();
@@ -55,7 +55,7 @@ async fn a_runtime_that_ends_holding_a_guard_leaves_no_lock(backend: &Backend) {
     backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_guard_outlives_the_runtime_it_was_acquired_in(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let name = key.clone();
@@ -68,7 +68,7 @@ async fn a_guard_outlives_the_runtime_it_was_acquired_in(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn one_manager_serves_runtimes_one_after_another(backend: &Backend) {
     let address = backend.url().to_owned();
     let key = backend.key("order:42");
@@ -88,7 +88,7 @@ async fn one_manager_serves_runtimes_one_after_another(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn one_manager_serves_runtimes_at_the_same_time(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let inside = Arc::new(AtomicU32::new(0));

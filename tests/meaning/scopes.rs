@@ -43,7 +43,7 @@ async fn is_inside(locks: &LockManager) -> bool {
     joins
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn an_annotated_function_is_locked_by_the_manager_of_its_task(backend: &Backend) {
     let prefix = backend.key("");
     let locks = backend

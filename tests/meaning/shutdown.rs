@@ -7,7 +7,7 @@ use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
 use crate::{LONG_TTL, Locked, TEST_TIMEOUT, lock, ms};
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_manager_that_is_shut_down_grants_no_lock(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     lock(&manager, &key).run(async { Locked::Ok(()) }).await.expect("not yet shut down");
@@ -27,7 +27,7 @@ async fn a_manager_that_is_shut_down_grants_no_lock(backend: &Backend) {
     assert_eq!(blocking.await, Err(LockError::ShutDown { held: 0 }));
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_manager_without_locks_shuts_down_at_once_and_may_do_so_twice(backend: &Backend) {
     let (manager, start) = (backend.manager().await, Instant::now());
     for _ in 0..2 {
@@ -36,7 +36,7 @@ async fn a_manager_without_locks_shuts_down_at_once_and_may_do_so_twice(backend:
     assert!(start.elapsed() < TEST_TIMEOUT);
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_shutdown_waits_for_held_locks(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let (started, in_body) = tokio::sync::oneshot::channel();
@@ -60,7 +60,7 @@ async fn a_shutdown_waits_for_held_locks(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_shutdown_with_locks_held_too_long_says_how_many(backend: &Backend) {
     let manager = backend.manager().await;
     let (one, two) = (backend.key("order:1"), backend.key("order:2"));
@@ -79,7 +79,7 @@ async fn a_shutdown_with_locks_held_too_long_says_how_many(backend: &Backend) {
     backend.becomes_free(&two, TEST_TIMEOUT).await;
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_shutdown_waits_for_the_releases_of_dropped_guards(backend: &Backend) {
     let manager = backend.manager().await;
     let keys: Vec<String> = (0..20).map(|n| backend.key(&format!("order:{n}"))).collect();
@@ -92,7 +92,7 @@ async fn a_shutdown_waits_for_the_releases_of_dropped_guards(backend: &Backend) 
     }
 }
 
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_shutdown_leaves_other_managers_alone(backend: &Backend) {
     let (closed, other, key) = backend.two_managers("order:42").await;
     let guard = lock(&other, &key).acquire().await.expect("free");

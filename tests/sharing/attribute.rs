@@ -50,7 +50,7 @@ async fn beside_the_desks(locks: &LockManager, key: &str) -> Result<(), LockErro
     Ok(())
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_policy_has_permits_and_an_argument_wins(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("desk"));
     let permit = || lock(&manager, &key).policy(DESKS);
@@ -68,7 +68,7 @@ async fn alone_at_the_desks(locks: &LockManager, key: &str) -> Result<(), LockEr
     Ok(())
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn one_permit_beside_a_policy_is_exclusive(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("desk"));
     let guard = held(lock(&manager, &key).policy(DESKS)).await;
@@ -78,7 +78,7 @@ async fn one_permit_beside_a_policy_is_exclusive(backend: &Backend) {
     alone_at_the_desks(&manager, &key).await.expect("free");
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn shared_functions_run_at_the_same_time(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     // None of the bodies ends before all of them run.
@@ -91,7 +91,7 @@ async fn shared_functions_run_at_the_same_time(backend: &Backend) {
     released([exclusive]).await;
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn the_number_of_permits_may_be_an_expression(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("printer"));
     let guard = held(lock(&manager, &key).permits(2)).await;
@@ -104,7 +104,7 @@ async fn the_number_of_permits_may_be_an_expression(backend: &Backend) {
     backend.forget_fences();
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_function_that_is_not_async_takes_a_permit(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("printer"));
     let guards =
@@ -117,7 +117,7 @@ async fn a_function_that_is_not_async_takes_a_permit(backend: &Backend) {
     lockmacro_tests::on_a_plain_thread(print).await.expect("free");
 }
 
-#[on(memory, redis, slots)]
+#[on(memory, redis, slots, postgres)]
 async fn each_of_several_keys_says_who_may_hold_it(backend: &Backend) {
     let manager = backend.manager().await;
     let [rates, desk, one, other] =
@@ -141,7 +141,7 @@ async fn alone_at_the_desk(
     Ok(())
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn one_permit_in_a_list_is_exclusive(backend: &Backend) {
     let manager = backend.manager().await;
     let [desk, account] = ["desk", "account:3"].map(|key| backend.key(key));

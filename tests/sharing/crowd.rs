@@ -78,12 +78,12 @@ async fn rounds(
     }
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn there_are_never_more_holders_than_permits(backend: &Backend) {
     crowd(backend, |lock, _| (lock.permits(PERMITS as u32), 1, PERMITS)).await;
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn readers_and_writers_never_overlap(backend: &Backend) {
     let mode = |lock: Lock, number: u64| match number % 4 {
         0 => (lock, WRITER, WRITER),

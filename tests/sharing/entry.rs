@@ -5,7 +5,7 @@ use lockmacro_tests::{Backend, on, on_a_plain_thread};
 
 use crate::{held, is_busy, lock, released};
 
-#[on(memory, redis, slots, cluster, both_runtimes)]
+#[on(memory, redis, slots, cluster, postgres, both_runtimes)]
 async fn shared_holders_are_beside_each_other_and_never_beside_an_exclusive_one(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let one = held(lock(&ours, &key).shared()).await;
@@ -22,7 +22,7 @@ async fn shared_holders_are_beside_each_other_and_never_beside_an_exclusive_one(
     released([exclusive]).await;
 }
 
-#[on(memory, redis, slots, cluster, both_runtimes)]
+#[on(memory, redis, slots, cluster, postgres, both_runtimes)]
 async fn as_many_hold_a_key_as_there_are_permits(backend: &Backend) {
     let managers = [backend.manager().await, backend.manager().await];
     let key = backend.key("printer");
@@ -40,7 +40,7 @@ async fn as_many_hold_a_key_as_there_are_permits(backend: &Backend) {
     released([held(lock(&managers[0], &key)).await]).await;
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn each_caller_is_let_in_by_its_own_number_of_permits(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("printer"));
     let mut guards = vec![held(lock(&manager, &key).permits(2)).await];
@@ -52,7 +52,7 @@ async fn each_caller_is_let_in_by_its_own_number_of_permits(backend: &Backend) {
     released(guards).await;
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_single_permit_is_an_exclusive_lock(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("printer"));
     let guard = held(lock(&manager, &key).permits(1)).await;
@@ -62,7 +62,7 @@ async fn a_single_permit_is_an_exclusive_lock(backend: &Backend) {
     released([guard]).await;
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_refused_caller_is_told_a_holder_and_when_a_permit_is_free(backend: &Backend) {
     let manager = backend.manager_from(LockManager::builder().label("desk-3")).await;
     let key = backend.key("printer");
@@ -78,7 +78,7 @@ async fn a_refused_caller_is_told_a_holder_and_when_a_permit_is_free(backend: &B
     released([early, late]).await;
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn blocking_callers_share_a_lock(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let shared = lock(&manager, &key).shared();

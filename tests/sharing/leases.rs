@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::{LONG_TTL, TEST_TIMEOUT, held, is_busy, lock, manager, ms, released, soon, waiting};
 
-#[on(memory, redis, cluster)]
+#[on(memory, redis, cluster, postgres)]
 async fn the_permit_of_a_dead_holder_is_free_when_its_lease_ends(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("printer").await;
     let living = held(lock(&ours, &key).permits(2)).await;
@@ -22,7 +22,7 @@ async fn the_permit_of_a_dead_holder_is_free_when_its_lease_ends(backend: &Backe
     released([living, next]).await;
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn an_exclusive_waiter_waits_for_the_last_lease_only(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     for ttl in [ms(300), ms(900), ms(600)] {
@@ -34,7 +34,7 @@ async fn an_exclusive_waiter_waits_for_the_last_lease_only(backend: &Backend) {
     assert!(start.elapsed() > ms(600), "{:?}", start.elapsed());
 }
 
-#[on(memory, redis, slots, cluster)]
+#[on(memory, redis, slots, cluster, postgres)]
 async fn a_shared_lease_is_renewed(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let ttl = ms(600);
@@ -48,7 +48,7 @@ async fn a_shared_lease_is_renewed(backend: &Backend) {
     assert!(backend.is_free(&key).await);
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_shared_lease_is_extended(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let guard = held(lock(&manager, &key).shared().ttl(ms(2_000))).await;
@@ -59,7 +59,7 @@ async fn a_shared_lease_is_extended(backend: &Backend) {
     released([guard]).await;
 }
 
-#[on(memory, redis, slots)]
+#[on(memory, redis, slots, postgres)]
 async fn every_fence_is_larger_than_all_before_whatever_the_mode(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut fences = Vec::new();
@@ -86,7 +86,7 @@ async fn every_fence_is_larger_than_all_before_whatever_the_mode(backend: &Backe
     backend.forget_fences();
 }
 
-#[on(memory, redis, slots)]
+#[on(memory, redis, slots, postgres)]
 async fn shared_waiters_that_are_let_in_together_have_fences_of_their_own(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);
@@ -106,7 +106,7 @@ async fn shared_waiters_that_are_let_in_together_have_fences_of_their_own(backen
     backend.forget_fences();
 }
 
-#[on(memory, redis, slots)]
+#[on(memory, redis, slots, postgres)]
 async fn min_hold_keeps_a_permit(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("printer"));
     let brief = lock(&manager, &key).permits(2).min_hold(ms(1_000));
@@ -117,7 +117,7 @@ async fn min_hold_keeps_a_permit(backend: &Backend) {
     released([other, next]).await;
 }
 
-#[on(memory, redis, slots)]
+#[on(memory, redis, slots, postgres)]
 async fn a_waiter_learns_when_a_kept_permit_is_free(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("printer").await;
     let mut queue = Queue::of(backend, &key);
@@ -130,7 +130,7 @@ async fn a_waiter_learns_when_a_kept_permit_is_free(backend: &Backend) {
     released([other, next]).await;
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_dropped_guard_gives_its_permit_back(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("printer"));
     let permit = lock(&manager, &key).permits(2);
@@ -139,7 +139,7 @@ async fn a_dropped_guard_gives_its_permit_back(backend: &Backend) {
     released([soon(permit.wait_forever().acquire()).await, kept]).await;
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_permit_that_is_released_in_the_background_is_free_for_the_next_caller(
     backend: &Backend,
 ) {
@@ -190,7 +190,7 @@ async fn holders_learn_that_another_program_has_deleted_their_key() {
 }
 
 /// `SHARING_HOLDERS` is another number of holders.
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn thousands_of_dead_holders_leave_no_permit_behind(backend: &Backend) {
     const PERMITS: u32 = 100;
     let holders = std::env::var("SHARING_HOLDERS")
@@ -210,7 +210,7 @@ async fn thousands_of_dead_holders_leave_no_permit_behind(backend: &Backend) {
     released(guards).await;
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_shutdown_waits_for_shared_holders_and_refuses_shared_waiters(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);
@@ -228,7 +228,7 @@ async fn a_shutdown_waits_for_shared_holders_and_refuses_shared_waiters(backend:
     released([soon(exclusive).await]).await;
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_blocking_waiter_is_let_in_with_the_others(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let exclusive = held(lock(&ours, &key)).await;

@@ -12,7 +12,7 @@ fn refused(result: Result<lockmacro_runtime::LockGuard, LockError>, wanted: &str
     assert!(is_right && error.to_string().contains(mend), "{error}");
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_number_of_permits_out_of_bounds_is_refused(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("printer"));
     for permits in [0, 10_001, u32::MAX] {

@@ -14,7 +14,7 @@ use crate::{TEST_TIMEOUT, held, is_busy, lock, ms, released, soon, waiting};
 /// Long enough for a push that must not come.
 const NOT_SERVED: Duration = ms(60);
 
-#[on(memory, redis, slots, cluster, both_runtimes)]
+#[on(memory, redis, slots, cluster, postgres, both_runtimes)]
 async fn no_shared_caller_overtakes_an_exclusive_waiter(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);
@@ -32,7 +32,7 @@ async fn no_shared_caller_overtakes_an_exclusive_waiter(backend: &Backend) {
     released([soon(late).await]).await;
 }
 
-#[on(memory, redis, slots, cluster, both_runtimes)]
+#[on(memory, redis, slots, cluster, postgres, both_runtimes)]
 async fn all_shared_waiters_at_the_head_are_let_in_together(backend: &Backend) {
     let managers = [backend.manager().await, backend.manager().await];
     let key = backend.key("order:42");
@@ -54,7 +54,7 @@ async fn all_shared_waiters_at_the_head_are_let_in_together(backend: &Backend) {
     released([soon(late).await]).await;
 }
 
-#[on(memory, redis, slots, cluster, both_runtimes)]
+#[on(memory, redis, slots, cluster, postgres, both_runtimes)]
 async fn a_permit_that_is_released_is_handed_to_the_first_waiter(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("printer").await;
     let mut queue = Queue::of(backend, &key);
@@ -71,7 +71,7 @@ async fn a_permit_that_is_released_is_handed_to_the_first_waiter(backend: &Backe
     released(guards).await;
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn an_exclusive_waiter_gets_the_lock_while_shared_callers_keep_coming(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut readers = tokio::task::JoinSet::new();
@@ -96,7 +96,7 @@ async fn an_exclusive_waiter_gets_the_lock_while_shared_callers_keep_coming(back
     backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_dropped_waiter_makes_room_for_those_behind_it(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);
@@ -109,7 +109,7 @@ async fn a_dropped_waiter_makes_room_for_those_behind_it(backend: &Backend) {
     released([late, reader]).await;
 }
 
-#[on(memory, redis, slots, both_runtimes)]
+#[on(memory, redis, slots, postgres, both_runtimes)]
 async fn a_waiter_whose_wait_is_over_leaves_the_queue(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("printer").await;
     let guards =
@@ -123,7 +123,7 @@ async fn a_waiter_whose_wait_is_over_leaves_the_queue(backend: &Backend) {
     backend.becomes_free(&key, PUSHED).await;
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_dropped_shared_waiter_leaves_nothing(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);

@@ -5,7 +5,7 @@ use lockmacro_tests::{Backend, on};
 
 use crate::{Locked, lock};
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_shared_lock_joins_an_outer_one(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for outer in
@@ -22,7 +22,7 @@ async fn a_shared_lock_joins_an_outer_one(backend: &Backend) {
     }
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_holder_that_shares_a_lock_cannot_make_it_exclusive(backend: &Backend) {
     let manager = backend.manager().await;
     let (key, other) = (backend.key("order:42"), backend.key("order:43"));

@@ -11,7 +11,7 @@ fn booking(manager: &LockManager, rates: &str, account: &str) -> Lock {
     Lock::many([LockKey::from(rates).shared(), account.into()]).ttl(LONG_TTL).manager(manager)
 }
 
-#[on(memory, redis, slots, cluster)]
+#[on(memory, redis, slots, cluster, postgres)]
 async fn each_key_has_its_own_mode(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let [rates, one, other] = ["rates", "account:3", "account:7"].map(|key| backend.key(key));
@@ -26,7 +26,7 @@ async fn each_key_has_its_own_mode(backend: &Backend) {
     }
 }
 
-#[on(memory, redis, slots, cluster)]
+#[on(memory, redis, slots, cluster, postgres)]
 async fn a_waiter_for_several_keys_waits_for_those_that_share_one(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let [rates, account] = ["rates", "account:3"].map(|key| backend.key(key));
@@ -41,7 +41,7 @@ async fn a_waiter_for_several_keys_waits_for_those_that_share_one(backend: &Back
     released([soon(both).await]).await;
 }
 
-#[on(memory, redis, slots, cluster)]
+#[on(memory, redis, slots, cluster, postgres)]
 async fn the_fences_of_shared_keys_grow_with_all_others(backend: &Backend) {
     let manager = backend.manager().await;
     let [rates, account] = ["rates", "account:3"].map(|key| backend.key(key));
@@ -56,7 +56,7 @@ async fn the_fences_of_shared_keys_grow_with_all_others(backend: &Backend) {
     backend.forget_fences();
 }
 
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_key_that_is_named_twice_is_locked_in_its_stricter_mode(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("rates"));
     let twice = Lock::many([LockKey::from(&*key).shared(), LockKey::from(&*key)]);

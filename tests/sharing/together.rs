@@ -80,7 +80,7 @@ async fn a_hundred_readers_behind_a_writer_enter_by_its_release() {
     assert_eq!(admin.get(KEY), None);
 }
 
-#[on(memory, redis, slots, cluster, both_runtimes)]
+#[on(memory, redis, slots, cluster, postgres, both_runtimes)]
 async fn the_lock_is_free_when_the_last_of_those_who_came_together_has_ended(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers(KEY).await;
     let writer = held(lock(&theirs, &key)).await;
@@ -101,7 +101,7 @@ async fn the_lock_is_free_when_the_last_of_those_who_came_together_has_ended(bac
     backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
-#[on(memory, redis, slots, cluster, both_runtimes)]
+#[on(memory, redis, slots, cluster, postgres, both_runtimes)]
 async fn callers_that_give_up_leave_the_lock_to_the_others(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers(KEY).await;
     let writer = held(lock(&theirs, &key)).await;
@@ -122,7 +122,7 @@ async fn callers_that_give_up_leave_the_lock_to_the_others(backend: &Backend) {
     backend.becomes_free(&key, TEST_TIMEOUT).await;
 }
 
-#[on(memory, redis, cluster)]
+#[on(memory, redis, cluster, postgres)]
 async fn each_of_those_who_came_together_has_a_lease_of_its_own(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let (key, ttl) = (backend.key(KEY), ms(2_000));
@@ -233,7 +233,7 @@ async fn a_server_that_fails_keeps_nobody_for_longer_than_it_waits() {
     released([first, waits]).await;
 }
 
-#[on(memory, redis, cluster)]
+#[on(memory, redis, cluster, postgres)]
 async fn threads_that_share_a_key_ask_together(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers(KEY).await;
     let writer = held(lock(&theirs, &key)).await;

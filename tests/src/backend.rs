@@ -10,12 +10,13 @@ use lockmacro_runtime::{Lock, LockManager, LockManagerBuilder};
 use tokio::sync::OnceCell;
 
 use crate::times::{IN_TIME, LONG_TTL, TEST_TIMEOUT};
-use crate::{Server, eventually, is_fence};
+use crate::{Postgres, Server, eventually, is_fence};
 
 /// A store that several managers share, seen only through the public API.
 pub struct Backend {
     url: String,
     servers: Vec<Arc<Server>>,
+    postgres: Option<Arc<Postgres>>,
     /// Whether other tests have their keys on the same server.
     shared: bool,
     prefix: String,
@@ -60,6 +61,15 @@ impl Backend {
         Backend { shared: true, ..Backend::at(url, vec![server]) }
     }
 
+    /// A PostgreSQL database, the same for all tests of a process.
+    pub async fn postgres() -> Backend {
+        static SHARED: OnceCell<Arc<Postgres>> = OnceCell::const_new();
+        let start = || async { Arc::new(Postgres::start().await) };
+        let server = Arc::clone(SHARED.get_or_init(start).await);
+        let backend = Backend::at(server.url(), Vec::new());
+        Backend { shared: true, postgres: Some(server), ..backend }
+    }
+
     async fn all_slots() -> Server {
         let server = Server::with(&["--cluster-enabled", "yes"]);
         let mut admin = server.admin();
@@ -75,12 +85,17 @@ impl Backend {
     fn at(url: String, servers: Vec<Arc<Server>>) -> Backend {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("t{}:", NEXT.fetch_add(1, Ordering::Relaxed));
-        Backend { url, servers, shared: false, prefix, rival: OnceCell::new() }
+        Backend { url, servers, postgres: None, shared: false, prefix, rival: OnceCell::new() }
     }
 
     /// The address managers connect to.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The PostgreSQL server, if it is one.
+    pub(crate) fn database(&self) -> Option<&Arc<Postgres>> {
+        self.postgres.as_ref()
     }
 
     /// A connection to look at the server with, if there is one and no other.
@@ -177,6 +192,9 @@ impl Backend {
     /// Waits until the store is empty, as it must be after every test. A key that is there for long
     /// yet is to be removed: one whose end is waited for was left behind.
     pub async fn keeps_nothing(&self) {
+        if let Some(postgres) = &self.postgres {
+            postgres.keeps_nothing(&self.prefix).await;
+        }
         // A key that a test left to its ttl on purpose has less.
         const LONG: Duration = Duration::from_secs(2);
         for server in &self.servers {

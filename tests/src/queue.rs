@@ -1,9 +1,10 @@
 //! The queue of a key, seen from outside.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use crate::times::{LONG_TTL, ms};
-use crate::{Admin, Backend, Server, eventually, queue_of};
+use crate::{Admin, Backend, Postgres, Server, eventually, queue_of};
 
 /// A time of the server, in milliseconds, that does not come.
 pub const FAR: u64 = 9_999_999_999_999;
@@ -13,31 +14,50 @@ const IN_LINE: usize = 60;
 
 /// The waiters of a key.
 pub struct Queue {
-    /// `memory://` shows nothing.
-    admin: Option<Admin>,
+    seen_by: SeenBy,
     name: String,
+}
+
+enum SeenBy {
+    /// `memory://` shows nothing.
+    Nobody,
+    Redis(Admin),
+    Postgres(Arc<Postgres>),
 }
 
 impl Queue {
     /// The queue of a key of a backend.
     pub fn of(backend: &Backend, key: &str) -> Queue {
-        let admin = backend.url().starts_with("redis").then(|| Admin::connect(backend.url()));
-        Queue { admin, name: queue_of(key) }
+        if let Some(server) = backend.database() {
+            return Queue { seen_by: SeenBy::Postgres(Arc::clone(server)), name: key.to_owned() };
+        }
+        let seen_by = match backend.url().starts_with("redis") {
+            true => SeenBy::Redis(Admin::connect(backend.url())),
+            false => SeenBy::Nobody,
+        };
+        Queue { seen_by, name: queue_of(key) }
     }
 
     /// The queue of a key on a server.
     pub fn at(server: &Server, key: &str) -> Queue {
-        Queue { admin: Some(server.admin()), name: queue_of(key) }
+        Queue { seen_by: SeenBy::Redis(server.admin()), name: queue_of(key) }
     }
 
     /// How many wait, where that can be seen.
     pub fn length(&mut self) -> Option<usize> {
-        Some(self.admin.as_mut()?.ask(&["ZCARD", &self.name]))
+        self.members().map(|members| members.len())
     }
 
     /// The waiters, where they can be seen.
     fn members(&mut self) -> Option<Vec<String>> {
-        Some(self.admin.as_mut()?.ask(&["ZRANGE", &self.name, "0", "-1"]))
+        match &mut self.seen_by {
+            SeenBy::Nobody => None,
+            SeenBy::Redis(admin) => Some(admin.ask(&["ZRANGE", &self.name, "0", "-1"])),
+            SeenBy::Postgres(server) => {
+                let waiters = "SELECT token FROM lm1.waiter WHERE key = ";
+                Some(server.ask(&format!("{waiters}'{}' ORDER BY place", self.name)))
+            }
+        }
     }
 
     /// Adds this many waiters of a dead process at the end, whose leases end at that time of the
@@ -52,7 +72,8 @@ impl Queue {
         redis.call('PEXPIRE', KEYS[2], 60000)";
         let (queue, how) = (self.name.as_str(), self.name.replace("lm1:wq:", "lm1:ww:"));
         let words = ["EVAL", script, "2", queue, &how, &others.to_string(), &until.to_string()];
-        self.admin.as_mut().expect("a server").ask::<()>(&words);
+        let SeenBy::Redis(admin) = &mut self.seen_by else { panic!("no Redis server") };
+        admin.ask::<()>(&words);
     }
 
     /// Has those of the dead process go.
@@ -64,7 +85,7 @@ impl Queue {
             end
         end";
         let (queue, how) = (self.name.as_str(), self.name.replace("lm1:wq:", "lm1:ww:"));
-        if let Some(admin) = &mut self.admin {
+        if let SeenBy::Redis(admin) = &mut self.seen_by {
             admin.ask::<()>(&["EVAL", script, "2", queue, &how]);
         }
     }

@@ -192,7 +192,7 @@ const NOT_INSTALLED: &str =
 
 /// The kernel's "parent" is the thread that started the process, not the process: a server started
 /// by a thread of a runtime would die with that thread.
-fn spawn_from_a_lasting_thread(command: Command) -> Child {
+pub(crate) fn spawn_from_a_lasting_thread(command: Command) -> Child {
     type Order = (Command, mpsc::Sender<std::io::Result<Child>>);
     static SPAWNER: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
         let (orders, received) = mpsc::channel::<Order>();
@@ -207,7 +207,7 @@ fn spawn_from_a_lasting_thread(command: Command) -> Child {
     SPAWNER.send((command, answer)).expect("the spawner lives on");
     match child.recv().expect("the spawner answers") {
         Ok(child) => child,
-        Err(error) => panic!("setpriv of util-linux is needed to start redis-server: {error}"),
+        Err(error) => panic!("setpriv of util-linux is needed to start a server: {error}"),
     }
 }
 

@@ -17,7 +17,7 @@ async fn free_again(manager: &LockManager, key: &str) -> LockGuard {
 }
 
 /// Has a waiter dropped after each number of polls while the lock stays held.
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_waiter_dropped_at_any_point_leaves_the_queue(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);
@@ -39,7 +39,7 @@ async fn a_waiter_dropped_at_any_point_leaves_the_queue(backend: &Backend) {
 }
 
 /// Has a waiter dropped after each number of polls while the lock is handed off to it.
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_waiter_dropped_at_any_point_of_its_grant_passes_the_lock_on(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     for polls in 1..ENOUGH {
@@ -58,7 +58,7 @@ async fn a_waiter_dropped_at_any_point_of_its_grant_passes_the_lock_on(backend: 
     panic!("it never completed");
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     for polls in 1..ENOUGH {
@@ -82,7 +82,7 @@ async fn a_body_dropped_at_any_point_after_its_wait_passes_the_lock_on(backend: 
     panic!("it never completed");
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_select_that_drops_a_waiter_leaves_nothing(backend: &Backend) {
     let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
     let waiter = queue.join(waiting(&theirs, &key).acquire()).await;
@@ -98,7 +98,7 @@ async fn a_select_that_drops_a_waiter_leaves_nothing(backend: &Backend) {
     backend.becomes_free(&key, PUSHED).await;
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn an_aborted_waiter_leaves_nothing(backend: &Backend) {
     let Held { ours, theirs, key, mut queue, guard } = Held::on(backend).await;
     let first = tokio::spawn(queue.join(waiting(&theirs, &key).acquire()).await);
@@ -124,7 +124,7 @@ async fn an_aborted_waiter_leaves_nothing(backend: &Backend) {
     backend.becomes_free(&key, PUSHED).await;
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn many_waiters_dropped_at_once_leave_nothing(backend: &Backend) {
     let Held { ours, theirs, key, mut queue, guard } = Held::on(backend).await;
     let all = (0..300).map(|_| waiting(&theirs, &key).acquire());
@@ -137,7 +137,7 @@ async fn many_waiters_dropped_at_once_leave_nothing(backend: &Backend) {
     queue.reaches(0).await;
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_panicking_body_hands_the_lock_off(backend: &Backend) {
     let Held { ours, theirs, key, mut queue, guard } = Held::on(backend).await;
     let body = async || -> Locked<()> { panic!("as planned") };

@@ -56,7 +56,7 @@ async fn a_dead_holder_is_succeeded_at_its_ttl() {
     served(PUSHED, second).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn several_dead_holders_are_succeeded_one_after_the_other(backend: &Backend) {
     const TTL: Duration = ms(600);
     let (ours, theirs, key) = backend.two_managers("order:42").await;
@@ -82,7 +82,7 @@ async fn several_dead_holders_are_succeeded_one_after_the_other(backend: &Backen
 }
 
 /// It takes more than five seconds, so it is not done in four ways.
-#[on(memory, redis)]
+#[on(memory, redis, postgres)]
 async fn a_body_longer_than_the_confirm_window_is_held_throughout(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let rival = backend.manager().await;
@@ -105,7 +105,7 @@ async fn a_body_longer_than_the_confirm_window_is_held_throughout(backend: &Back
     assert!(waiter.await.expect("it kept the lock") > 10);
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_handed_off_lock_is_worth_its_whole_ttl_soon(backend: &Backend) {
     let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
     let waiter = queue.join(waiting(&theirs, &key).acquire()).await;
@@ -118,7 +118,7 @@ async fn a_handed_off_lock_is_worth_its_whole_ttl_soon(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_renewed_lock_is_handed_off_and_renewed(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let renewed = |manager| Lock::new(&*key).ttl(ms(2_500)).renew().manager(manager).wait_forever();
@@ -136,7 +136,7 @@ async fn a_renewed_lock_is_handed_off_and_renewed(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_short_lease_that_is_handed_off_is_not_stretched(backend: &Backend) {
     let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
     let waiter = Lock::new(&*key).ttl(ms(200)).manager(&theirs).wait_forever().acquire();
@@ -148,7 +148,7 @@ async fn a_short_lease_that_is_handed_off_is_not_stretched(backend: &Backend) {
     backend.becomes_free(&key, PUSHED).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_waiter_that_is_not_polled_delays_other_processes_by_little(backend: &Backend) {
     let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
     let idle = queue.join(waiting(&theirs, &key).acquire()).await;
@@ -158,7 +158,7 @@ async fn a_waiter_that_is_not_polled_delays_other_processes_by_little(backend: &
     drop(idle);
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_waiter_that_is_not_polled_is_passed_over_by_its_process(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);

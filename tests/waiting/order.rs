@@ -106,17 +106,17 @@ async fn are_served_in_the_order_of_asking(backend: &Backend, waiters: usize, pr
     }
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_hundred_waiters_get_the_lock_in_the_order_of_asking(backend: &Backend) {
     are_served_in_the_order_of_asking(backend, 100, 1).await;
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn waiters_of_each_process_get_the_lock_in_the_order_of_asking(backend: &Backend) {
     are_served_in_the_order_of_asking(backend, 40, 4).await;
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_body_that_returns_hands_the_lock_off(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers(KEY).await;
     let mut next = None;
@@ -132,7 +132,7 @@ async fn a_body_that_returns_hands_the_lock_off(backend: &Backend) {
     assert_eq!(next.expect("in time"), Ok(2));
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_guard_that_is_dropped_hands_the_lock_off(backend: &Backend) {
     let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
     let next = queue.join(waiting(&theirs, &key).acquire()).await;
@@ -140,7 +140,7 @@ async fn a_guard_that_is_dropped_hands_the_lock_off(backend: &Backend) {
     served(PUSHED, next).await;
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn bodies_of_waiters_never_overlap(backend: &Backend) {
     let key = backend.key("order:42");
     let number = Arc::new(Mutex::new(0_u32));
@@ -166,7 +166,7 @@ async fn bodies_of_waiters_never_overlap(backend: &Backend) {
     assert_eq!(*number.lock().unwrap(), 200);
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_caller_without_a_wait_overtakes_nobody(backend: &Backend) {
     let Held { ours, theirs, key, mut queue, guard } = Held::on(backend).await;
     let mut waiters = Vec::new();
@@ -206,7 +206,7 @@ async fn a_caller_without_a_wait_overtakes_nobody(backend: &Backend) {
     assert_eq!(turns.lock().unwrap().order.len(), 50);
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_lock_that_is_free_is_not_waited_for(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for wait in [Duration::ZERO, ms(1), LONG_TTL, Duration::MAX] {
@@ -218,7 +218,7 @@ async fn a_lock_that_is_free_is_not_waited_for(backend: &Backend) {
     }
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn different_keys_have_different_queues(backend: &Backend) {
     let manager = backend.manager().await;
     let (one, two) = (backend.key("order:1"), backend.key("order:2"));
@@ -231,7 +231,7 @@ async fn different_keys_have_different_queues(backend: &Backend) {
     handed_off(second, for_second).await;
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn fences_grow_in_the_order_of_the_hand_offs(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);
@@ -255,7 +255,7 @@ async fn fences_grow_in_the_order_of_the_hand_offs(backend: &Backend) {
     backend.forget_fences();
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_waiter_gets_the_lock_after_its_min_hold_and_not_before(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("job").await;
     let asked = Instant::now();
@@ -267,7 +267,7 @@ async fn a_waiter_gets_the_lock_after_its_min_hold_and_not_before(backend: &Back
     guard.release().await.expect("still held");
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_waiters_own_min_hold_counts_from_its_grant(backend: &Backend) {
     let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
     let waiter = waiting(&theirs, &key).min_hold(ms(300)).acquire();
@@ -282,7 +282,7 @@ async fn a_waiters_own_min_hold_counts_from_its_grant(backend: &Backend) {
     assert!(handed_over.elapsed() >= ms(299), "after {:?}", handed_over.elapsed());
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn re_entry_does_not_join_the_queue(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let mut queue = Queue::of(backend, &key);

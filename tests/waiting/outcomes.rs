@@ -22,7 +22,7 @@ async fn timed_out(lock: Lock) -> (Option<String>, Option<Duration>, u32) {
     }
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_wait_that_runs_out_is_not_busy_but_timed_out(backend: &Backend) {
     let ours = backend.manager_from(LockManager::builder().label("desk-1")).await;
     let theirs = backend.manager_from(LockManager::builder().label("desk-2")).await;
@@ -51,7 +51,7 @@ async fn patient(backend: &Backend) -> LockManager {
     backend.manager_from(LockManager::builder().timeout(LONG_TTL)).await
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_wait_that_runs_out_reports_the_rank(backend: &Backend) {
     let (ours, theirs) = (patient(backend).await, patient(backend).await);
     let key = backend.key("order:42");
@@ -72,7 +72,7 @@ async fn a_wait_that_runs_out_reports_the_rank(backend: &Backend) {
     }
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_wait_runs_out_in_time(backend: &Backend) {
     let Held { theirs, key, guard, .. } = Held::on(backend).await;
     // Less than a tick, and a bit more than one.
@@ -92,7 +92,7 @@ async fn a_wait_runs_out_in_time(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_wait_that_runs_out_leaves_the_queue(backend: &Backend) {
     let Held { ours, theirs, key, mut queue, guard } = Held::on(backend).await;
     timed_out(lock(&theirs, &key).wait(ms(30))).await;
@@ -101,7 +101,7 @@ async fn a_wait_that_runs_out_leaves_the_queue(backend: &Backend) {
     handed_off(guard, next).await;
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_busy_body_does_not_run_when_the_wait_runs_out(backend: &Backend) {
     let Held { theirs, key, guard, .. } = Held::on(backend).await;
     let (start, ran) = (Instant::now(), AtomicU32::new(0));
@@ -118,7 +118,7 @@ async fn a_busy_body_does_not_run_when_the_wait_runs_out(backend: &Backend) {
     assert_eq!(ran.into_inner(), 1);
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn many_waits_that_run_out_leave_nothing(backend: &Backend) {
     // Two hundred requests at once may take a small machine a while.
     let patient = LockManager::builder().timeout(LONG_TTL);
@@ -132,7 +132,7 @@ async fn many_waits_that_run_out_leave_nothing(backend: &Backend) {
     backend.becomes_free(&key, PUSHED).await;
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_wait_that_runs_out_at_the_hand_off_passes_the_lock_on(backend: &Backend) {
     let (ours, theirs) = (patient(backend).await, patient(backend).await);
     let key = backend.key("order:42");
@@ -163,7 +163,7 @@ async fn a_wait_that_runs_out_at_the_hand_off_passes_the_lock_on(backend: &Backe
     }
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_body_is_skipped_after_the_wait(backend: &Backend) {
     let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
     let start = Instant::now();

@@ -15,7 +15,7 @@ fn multi_thread() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_waiter_whose_runtime_ends_leaves_nothing(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers(KEY).await;
     for runtime in [current_thread, multi_thread] {
@@ -38,7 +38,7 @@ async fn a_waiter_whose_runtime_ends_leaves_nothing(backend: &Backend) {
 }
 
 /// A current-thread runtime that is not run: its waiter is first in the queue, and never looks.
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_waiter_whose_runtime_stalls_is_granted_and_then_skipped(backend: &Backend) {
     let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
     let waiter = lock(&backend.manager().await, &key).ttl(ms(400)).wait_forever();
@@ -66,7 +66,7 @@ async fn a_waiter_whose_runtime_stalls_is_granted_and_then_skipped(backend: &Bac
     thread.await.expect("no panic");
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn waiters_go_on_when_the_runtime_that_connected_has_ended(backend: &Backend) {
     let (ours, theirs) = (backend.manager().await, backend.manager().await);
     let (key, other) = (backend.key("order:42"), backend.key("other"));

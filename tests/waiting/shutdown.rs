@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::{Held, LONG_TTL, PUSHED, handed_off, lock, ms, waiting};
 
 /// No lock is given any more, so whoever waits for one waits in vain.
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_shutdown_sends_the_waiters_away(backend: &Backend) {
     let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
     let waiter = queue.join(waiting(&theirs, &key).acquire()).await;
@@ -29,7 +29,7 @@ async fn a_shutdown_sends_the_waiters_away(backend: &Backend) {
 }
 
 /// It waits by the connection of the background thread.
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_shutdown_sends_a_waiting_thread_away(backend: &Backend) {
     let (theirs, key) = (backend.manager().await, backend.key("order:42"));
     let guard = lock(&theirs, &key).acquire().await.expect("free");
@@ -54,7 +54,7 @@ async fn a_shutdown_sends_a_waiting_thread_away(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_shutdown_leaves_the_waiters_of_other_managers_alone(backend: &Backend) {
     let Held { ours, theirs, key, mut queue, guard } = Held::on(backend).await;
     let waiter = queue.join(waiting(&theirs, &key).acquire()).await;
@@ -65,7 +65,7 @@ async fn a_shutdown_leaves_the_waiters_of_other_managers_alone(backend: &Backend
 }
 
 /// The store knows nothing of the waiter, which is in the queue of its own process.
-#[on(memory, redis, redlock, both_runtimes)]
+#[on(memory, redis, redlock, postgres, both_runtimes)]
 async fn a_shutdown_sends_those_away_who_wait_behind_a_holder_of_its_own(backend: &Backend) {
     let (ours, key) = (backend.manager().await, backend.key("order:42"));
     let guard = lock(&ours, &key).acquire().await.expect("free");

@@ -13,7 +13,7 @@ use tokio::task::LocalSet;
 
 use crate::{Held, LONG_TTL, Locked, PUSHED, lock, ms, served, waiting};
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn waiting_threads_are_served_one_at_a_time(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let guard = lock(&manager, &key).acquire().await.expect("free");
@@ -42,7 +42,7 @@ async fn waiting_threads_are_served_one_at_a_time(backend: &Backend) {
     assert_eq!(served, (0..12).collect::<Vec<_>>());
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_thread_gets_the_lock_from_an_async_holder_and_hands_it_off_to_an_async_waiter(
     backend: &Backend,
 ) {
@@ -60,7 +60,7 @@ async fn a_thread_gets_the_lock_from_an_async_holder_and_hands_it_off_to_an_asyn
     served(PUSHED, next).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_thread_whose_wait_runs_out_gets_timed_out(backend: &Backend) {
     let Held { theirs, key, mut queue, guard, .. } = Held::on(backend).await;
     let blocking = lock(&theirs, &key).wait(ms(80));
@@ -72,7 +72,7 @@ async fn a_thread_whose_wait_runs_out_gets_timed_out(backend: &Backend) {
     guard.release().await.expect("still held");
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_thread_succeeds_a_dead_holder(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;
     let dying = Lock::new(&*key).ttl(ms(300)).manager(&ours).acquire().await.expect("free");
@@ -85,7 +85,7 @@ async fn a_thread_succeeds_a_dead_holder(backend: &Backend) {
 }
 
 /// Twice as many of them as there are workers.
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn sync_waiters_in_the_tasks_of_a_runtime_let_its_holder_go_on(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for workers in [1, 2] {
@@ -123,7 +123,7 @@ async fn sync_waiters_in_the_tasks_of_a_runtime_let_its_holder_go_on(backend: &B
 }
 
 /// Its thread has nothing to hand on, and tokio would panic if it were asked to.
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_sync_waiter_in_a_local_set_is_served_by_a_holder_elsewhere(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let guard = lock(&manager, &key).acquire().await.expect("free");

@@ -153,14 +153,14 @@ async fn amend_dead<D: Deferrer + ?Sized>(
     Ok(done)
 }
 
-/// The queue of a Redlock, which refuses all calls: there is no queue over several nodes. A manager
-/// of a Redlock can have a [`Deferrer`] of another store.
+/// The queue of a store without one, which refuses all calls: of a Redlock, as there is no queue over
+/// several nodes, and of PostgreSQL. Its manager can have a [`Deferrer`] of another store.
 #[derive(Debug)]
 pub(crate) struct NoQueue;
 
 fn refused<'a, T: Send + 'a>() -> Answer<'a, T> {
-    let detail = "a redlock cannot store deferred calls: give its builder the queue of a single \
-                  server's manager, `.deferrer(other.deferrer())`";
+    let detail = "this kind of store cannot keep deferred calls: give its builder the queue of a \
+                  single Redis server's manager, `.deferrer(other.deferrer())`";
     Box::pin(ready(Err(LockError::invalid("deferrer", detail))))
 }
 

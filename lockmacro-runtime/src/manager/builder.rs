@@ -17,6 +17,8 @@ use crate::manager::lock_manager::LockManager;
 use crate::manager::redis_server::RedisServer;
 use crate::store::handle::Store;
 use crate::store::memory::Memory;
+#[cfg(feature = "postgres")]
+use crate::store::postgres;
 use crate::store::redis::client::settings::Credentials;
 use crate::store::redis::client::url::{Deployment, ReplicaAcks, not_replicated};
 use crate::store::redis::store::Redis;
@@ -450,6 +452,22 @@ impl LockManagerBuilder {
                 return Err(not_replicated("`memory://` is not copied anywhere"));
             }
             return Ok(Store::of(Memory::shared()));
+        }
+        #[cfg(feature = "postgres")]
+        if let Some(server) = postgres::url::Deployment::of(&url, self.timeout) {
+            let (mut server, default) = (server?, self.rules.fence_retention);
+            if self.replicated.is_some() {
+                return Err(not_replicated("set `synchronous_standby_names` on the server"));
+            }
+            self.defaults.usable()?;
+            server.fence_retention.get_or_insert(default);
+            let mut store = postgres::store::Postgres::new(server, self.timeout);
+            store.fails_fast = !self.defaults.asks_lost;
+            return Ok(Store::of(store));
+        }
+        #[cfg(not(feature = "postgres"))]
+        if matches!(url.scheme, "postgres" | "postgresql") {
+            return Err(LockError::invalid_url("it needs the feature `postgres`"));
         }
         if let Some(nodes) = url::nodes(&url, &mut self.rules) {
             return self.nodes(&nodes?);

@@ -22,6 +22,8 @@ impl LockManager {
     /// - `redlock://[user:password@]host:port,host:port,host:port[/db]`: a majority of these
     ///   servers, as [`redlock`](LockManagerBuilder::redlock). `?durable`, `longest_ttl=10m` and
     ///   `node_timeout=50ms` set the same as the builder's methods. `redlocks://` is encrypted;
+    /// - `postgres://user[:password]@host[:port],…[/database]`, with the feature `postgres`: see
+    ///   [PostgreSQL](crate::guide::postgres);
     /// - `memory://`: the locks of this process, with the same meaning and without a server.
     ///   Managers connected to `memory://` exclude each other, as managers of one server do.
     ///

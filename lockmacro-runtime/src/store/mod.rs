@@ -8,6 +8,8 @@ pub(crate) mod handle;
 pub(crate) mod inspection;
 mod join;
 pub(crate) mod memory;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
 pub(crate) mod redis;
 pub(crate) mod redlock;
 mod replica_acks;

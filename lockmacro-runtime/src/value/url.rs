@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::value::error::LockError;
+use crate::value::fence::{RETENTION_MAX, RETENTION_MIN};
 
 /// Names the form of a URL in error texts, instead of the URL, which may have a password in it.
 pub(crate) const FORM: &str = "it is not of the form `redis://user:password@host:port/db`";
@@ -90,6 +91,14 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
     }
     let time = humantime::parse_duration(text).ok()?;
     time.subsec_nanos().is_multiple_of(1_000_000).then_some(time)
+}
+
+/// Parses how long a key's last fence is kept.
+pub(crate) fn retention(value: &str) -> Result<Duration, LockError> {
+    let times = RETENTION_MIN..=RETENTION_MAX;
+    duration(value).filter(|time| times.contains(time)).ok_or_else(|| {
+        LockError::invalid("fence_retention", "write a time from 1d to 3650d, as `30d`")
+    })
 }
 
 #[cfg(test)]

@@ -84,9 +84,9 @@ mod tests {
 
     #[test]
     fn each_store_has_a_test_of_its_name() {
-        let all = quote! { memory, redis, slots, cluster, redlock };
+        let all = quote! { memory, redis, slots, cluster, postgres, redlock };
         let multi = ["redis", "redlock"];
-        let want = ["memory", "redis", "slots", "cluster", "redlock"];
+        let want = ["memory", "redis", "slots", "cluster", "postgres", "redlock"];
         assert_eq!(names(all), of(&want.map(|name| (name, multi.contains(&name)))));
     }
 
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_mistake_is_one_error_and_the_claim_stays() {
         for (words, error) in [
-            (quote! { memory, postgres }, "no store is called `postgres`; the stores are `memory`"),
+            (quote! { memory, mysql }, "no store is called `mysql`; the stores are `memory`"),
             (quote! {}, "name a store: `memory`, `redis`"),
             (quote! { redis, redis }, "`redis` stands twice"),
             (quote! { cluster, both_runtimes }, "neither `memory` nor `redis`"),

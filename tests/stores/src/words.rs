@@ -17,11 +17,12 @@ pub struct Store {
     pub has_both: bool,
 }
 
-const STORES: [Store; 5] = [
+const STORES: [Store; 6] = [
     Store { name: "memory", multi_thread: false, is_async: false, has_both: true },
     Store { name: "redis", multi_thread: true, is_async: false, has_both: true },
     Store { name: "slots", multi_thread: false, is_async: true, has_both: false },
     Store { name: "cluster", multi_thread: false, is_async: true, has_both: false },
+    Store { name: "postgres", multi_thread: false, is_async: true, has_both: false },
     Store { name: "redlock", multi_thread: true, is_async: false, has_both: false },
 ];
 

@@ -17,7 +17,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     // Leases.
     mutant("no drift allowance", LEASE, "protocol/lease.rs",
         "ttl / 100 + Duration::from_millis(2)", "Duration::ZERO"),
-    mutant("a lease counts from the answer", LEASE, "store/redis/reply.rs",
+    mutant("a lease counts from the answer", LEASE, "store/calls/reply.rs",
         "Grant { sent, at: sent, ttl, earlier, fences }",
         "Grant { sent: Moment::now(), at: sent, ttl, earlier, fences }"),
     mutant("a renewal counts from the answer", LEASE, "engine/lease/held/renewal.rs",
@@ -30,7 +30,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("a renewal that was refused counts", LEASE, "engine/lease/held/renewal.rs",
         "fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment> {",
         "fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment> {\n        let held = held || MUTANT;"),
-    mutant("a hand-off counts from its receipt", LEASE, "store/redis/store/wait.rs",
+    mutant("a hand-off counts from its receipt", LEASE, "store/calls/wait.rs",
         "self.sent.after(later - later / 100).min(hand_off.received)",
         "hand_off.received"),
     mutant("a hand-off is not confirmed", "errors", "engine/lease/held.rs",
@@ -75,11 +75,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "let (waker, mut future) = (unparks_here(), pin!(unconstrained(future)));",
         "let waker = if MUTANT { Waker::noop().clone() } else { unparks_here() };\n    let mut future = pin!(unconstrained(future));"),
     // Waiting.
-    mutant("a waiter never asks again", "stuck", "store/redis/store/wait.rs",
+    mutant("a waiter never asks again", "stuck", "store/calls/wait.rs",
         "ControlFlow::Continue((sample, until.min(pause)))",
         "ControlFlow::Continue((sample, until))"),
-    mutant("a push is not heard", "idle", "store/redis/client/subscriptions.rs",
-        "self.waiters.grant(number, secret, hand_off);", "drop((secret, hand_off));"),
+    mutant("a push is not heard", "idle", "store/calls/push.rs",
+        "self.grant(number, secret, hand_off)", "drop((secret, hand_off))"),
     // Releases.
     mutant("a dropped call is not released", "idle|left", "engine/cleanup/acquisition.rs",
         "self.request.applied().may_be() || !self.request.several().is_empty()", "false"),
@@ -94,8 +94,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("re-entry finds no outer lock", "re-entry", "engine/acquire/reentry.rs",
         "wanted(held) && !held.was_released()", "wanted(held) && held.was_released()"),
     // Replicas.
-    mutant("a grant is not acknowledged", LEASE, "store/replica_acks.rs",
-        "matches!(self, Store::Redis(redis) if redis.is_replicated())", "false"),
+    mutant("a grant is not acknowledged", LEASE, "store/redis/store/backend.rs",
+        "self.replicated.is_some()", "false"),
     mutant("too few acknowledgements count", LEASE, "store/redis/store/release.rs",
         "if acked < replicated.acks => {",
         "if acked < replicated.acks && !MUTANT => {"),

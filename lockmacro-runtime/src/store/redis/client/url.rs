@@ -9,8 +9,7 @@ use crate::store::redis::client::connector::Server;
 use crate::store::redis::client::sentinel::Sentinels;
 use crate::store::redis::client::settings::{Settings, connection_info};
 use crate::value::error::LockError;
-use crate::value::fence::{RETENTION_MAX, RETENTION_MIN};
-use crate::value::url::{Url, decoded, duration, named};
+use crate::value::url::{Url, decoded, duration, named, retention};
 
 const SENTINEL_FORM: &str =
     "it is not of the form `redis-sentinel://user:password@host1,host2:port,host3/primary/db`";
@@ -175,13 +174,6 @@ fn addresses(
 fn with_port(host: &str, port: u16) -> String {
     let given = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
     if given { host.to_owned() } else { format!("{host}:{port}") }
-}
-
-fn retention(value: &str) -> Result<Duration, LockError> {
-    let times = RETENTION_MIN..=RETENTION_MAX;
-    duration(value).filter(|time| times.contains(time)).ok_or_else(|| {
-        LockError::invalid("fence_retention", "write a time from 1d to 3650d, as `30d`")
-    })
 }
 
 const REPLICATED: &str = "replicated";

@@ -1,0 +1,104 @@
+//! A PostgreSQL database as a kind of store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::store::Postgres;
+#[cfg(feature = "defer")]
+use crate::jobs::deferrer::{Deferrer, NoQueue};
+use crate::protocol::answer::{Answer, Asked, Failed, Released};
+use crate::protocol::request::Request;
+use crate::store::backend::{Backend, Patience, Renewing};
+use crate::store::calls::budget::CALLS_PER_TIMEOUT;
+use crate::store::calls::wait::wait;
+use crate::store::waiters::AbandonedToken;
+use crate::value::error::LockError;
+use crate::value::key::LockKey;
+
+impl Backend for Postgres {
+    fn apart(&self) -> Arc<dyn Backend> {
+        Arc::new(Postgres::apart(self))
+    }
+
+    fn ready(&self) -> Asked<'_, Result<(), LockError>> {
+        Box::pin(self.connected())
+    }
+
+    fn ask(
+        self: Arc<Self>,
+        request: Arc<Request>,
+        patience: Patience,
+    ) -> Asked<'static, Result<Answer, Failed>> {
+        match patience {
+            Patience::AtOnce(until) => Box::pin(async move { self.acquire(&request, until).await }),
+            Patience::Waits(time, shutdown) => Box::pin(wait(self, request, time, shutdown)),
+        }
+    }
+
+    fn release<'a>(&'a self, request: &'a Request) -> Asked<'a, Result<Released, LockError>> {
+        Box::pin(self.release_all(request))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        request: &'a Request,
+        ttl: Duration,
+        _: Renewing,
+    ) -> Asked<'a, Result<bool, LockError>> {
+        Box::pin(self.renew_all(request, ttl))
+    }
+
+    #[cfg(feature = "defer")]
+    fn deferrer(self: Arc<Self>, _: usize) -> Arc<dyn Deferrer> {
+        Arc::new(NoQueue)
+    }
+
+    fn address(&self, _: &Request) -> Option<Box<str>> {
+        Some(self.pool.servers.name.clone())
+    }
+
+    fn answer_time(&self) -> Duration {
+        self.timeout / CALLS_PER_TIMEOUT
+    }
+
+    fn round_trip(&self, _: &LockKey) -> Duration {
+        self.pool.health.round_trip.shortest()
+    }
+
+    fn may_forget(&self) -> bool {
+        true
+    }
+
+    fn may_fail_over(&self) -> bool {
+        self.pool.servers.fails_over()
+    }
+
+    fn is_lost(&self, _: &Request) -> bool {
+        self.pool.health.is_lost()
+    }
+
+    fn is_news(&self) -> bool {
+        self.pool.monitor.is_news()
+    }
+
+    fn on_change(&self, callback: Box<dyn Fn() + Send + Sync>) {
+        self.pool.monitor.on_change(callback);
+    }
+
+    fn abandon(&self, bits: u64) -> Option<AbandonedToken> {
+        Some(self.pool.waiters.abandon(bits))
+    }
+
+    fn alarm(&self) {
+        self.pool.waiters.alarm_where(|_| true);
+    }
+
+    /// Notices a server that hangs, or is no longer a primary.
+    fn check(&self) -> Asked<'_, ()> {
+        Box::pin(async { drop(self.state(self.brief()).await) })
+    }
+
+    fn close(&self) {
+        self.pool.close();
+    }
+}

@@ -1,0 +1,264 @@
+//! The connections of one store. Each takes many calls at once, which the server answers in order:
+//! a call that waits for a row delays those behind it, so there are some for the calls of locks,
+//! chosen by the key, and one for pushes.
+
+use std::future::poll_fn;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::{OnceCell, oneshot};
+use tokio::time::{timeout, timeout_at};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{AsyncMessage, Client, NoTls, Row};
+
+use super::batch::Batch;
+use super::error::{of_connecting, of_statement};
+use super::url::Deployment;
+use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT};
+use crate::store::calls::error::{CallError, Transient};
+use crate::store::calls::health::{Health, Monitor};
+use crate::store::calls::singleflight::SingleFlight;
+use crate::store::waiters::Waiters;
+use crate::value::random::random_name;
+use crate::value::sync::Mutex;
+use crate::value::task::spawn;
+use crate::value::time::Instant;
+
+/// The connection that sends pushes, and listens to those for this store's waiters.
+pub(super) const PUSHES: usize = 0;
+/// Connections for the calls of locks.
+const COMMANDS: usize = 4;
+
+/// The values of a statement with their types.
+pub(super) type Values<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
+
+pub(super) struct Pool {
+    pub(super) servers: Deployment,
+    timeout: Duration,
+    pub(super) monitor: Arc<Monitor>,
+    pub(super) health: Arc<Health>,
+    pub(super) waiters: Arc<Waiters>,
+    /// The channel of the pushes to this store.
+    pub(super) channel: String,
+    links: [Link; 1 + COMMANDS],
+    /// Grows with each new connection, which may lead to another server.
+    generation: AtomicU64,
+    closed: AtomicBool,
+    pushes: Arc<Batch<(String, String), ()>>,
+}
+
+struct Link {
+    live: Mutex<Option<Arc<Live>>>,
+    connecting: SingleFlight<Result<Arc<Live>, CallError>>,
+}
+
+/// An open connection.
+struct Live {
+    client: Client,
+    /// Whether it receives pushes.
+    listens: OnceCell<()>,
+}
+
+impl Pool {
+    pub(super) fn new(
+        servers: Deployment,
+        timeout: Duration,
+        monitor: &Arc<Monitor>,
+        waiters: Arc<Waiters>,
+    ) -> Arc<Self> {
+        let (monitor, health) = (Arc::clone(monitor), monitor.health_of(&servers.name));
+        let link = |_| Link { live: Mutex::default(), connecting: SingleFlight::new(timeout) };
+        Arc::new(Self {
+            servers,
+            timeout,
+            monitor,
+            health,
+            waiters,
+            channel: format!("lm1_{:032x}", random_name()),
+            links: std::array::from_fn(link),
+            generation: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            pushes: Batch::new(),
+        })
+    }
+
+    /// The same for other callers.
+    pub(super) fn apart(&self) -> Arc<Self> {
+        let waiters = Arc::new(self.waiters.apart());
+        Self::new(self.servers.clone(), self.timeout, &self.monitor, waiters)
+    }
+
+    /// The number of the connection for the calls of a key.
+    pub(super) fn link_of(key: &str) -> usize {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(key);
+        1 + (hash % COMMANDS as u64) as usize
+    }
+
+    /// Calls a function of the schema.
+    pub(super) async fn call(
+        self: &Arc<Self>,
+        nth: usize,
+        statement: &str,
+        values: Values<'_>,
+        budget: Budget,
+    ) -> Result<Vec<Row>, CallError> {
+        let live = self.connected(nth, budget.until).await?;
+        let sent = Instant::now();
+        let error = match timeout_at(
+            sent + budget.answer,
+            live.client.query_typed(statement, values),
+        )
+        .await
+        {
+            Ok(Ok(rows)) => {
+                self.health.round_trip.note(sent);
+                self.health.answered(|| self.name());
+                return Ok(rows);
+            }
+            Ok(Err(error)) => of_statement(&error),
+            // The connection may be cut.
+            Err(_) => match CallError::unanswered() {
+                CallError::Transient(transient) => {
+                    CallError::Transient(Transient { replace: true, ..transient })
+                }
+                error => error,
+            },
+        };
+        Err(self.failed(nth, &live, error))
+    }
+
+    /// Notes a failure, and leaves a connection that has to be replaced.
+    fn failed(&self, nth: usize, failed: &Arc<Live>, error: CallError) -> CallError {
+        if let CallError::Transient(Transient { replace: true, .. }) = &error {
+            let mut live = self.links[nth].live.lock();
+            if live.as_ref().is_some_and(|live| Arc::ptr_eq(live, failed)) {
+                *live = None;
+                self.monitor.broken();
+            }
+        }
+        self.noted(error)
+    }
+
+    fn noted(&self, error: CallError) -> CallError {
+        match &error {
+            CallError::Transient(Transient { reason, .. }) => {
+                self.health.failed(*reason, self.timeout / CALLS_PER_TIMEOUT, || self.name());
+            }
+            _ => self.health.answered(|| self.name()),
+        }
+        error.at(|| self.name())
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.servers.name.to_string()
+    }
+
+    async fn connected(
+        self: &Arc<Self>,
+        nth: usize,
+        until: Instant,
+    ) -> Result<Arc<Live>, CallError> {
+        let link = &self.links[nth];
+        if let Some(live) = &*link.live.lock()
+            && !live.client.is_closed()
+        {
+            return Ok(Arc::clone(live));
+        }
+        let connecting = link.connecting.run(|| Arc::clone(self).connect(nth), until);
+        match Box::pin(connecting).await.unwrap_or_else(|| Err(CallError::not_connected())) {
+            Ok(live) => Ok(live),
+            Err(error) => Err(self.noted(error)),
+        }
+    }
+
+    async fn connect(self: Arc<Self>, nth: usize) -> Result<Arc<Live>, CallError> {
+        let connecting = timeout(self.timeout, self.servers.config.connect(NoTls)).await;
+        let connected = connecting.map_err(|_| CallError::not_connected())?;
+        let (client, mut connection) = connected.map_err(|error| of_connecting(&error))?;
+        let generation = self.generation.fetch_add(1, Ordering::SeqCst) + 1;
+        let (waiters, monitor) = (Arc::clone(&self.waiters), Arc::clone(&self.monitor));
+        spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+                if let AsyncMessage::Notification(push) = message {
+                    waiters.receive(push.payload().as_bytes(), generation);
+                }
+            }
+            monitor.broken();
+            if nth == PUSHES {
+                waiters.alarm_where(|_| true);
+            }
+        });
+        let live = Arc::new(Live { client, listens: OnceCell::new() });
+        if !self.closed.load(Ordering::SeqCst) {
+            *self.links[nth].live.lock() = Some(Arc::clone(&live));
+        }
+        self.monitor.opened(false);
+        Ok(live)
+    }
+
+    /// Listens to pushes, unless that is done. Nothing is sent for a caller here.
+    pub(super) async fn listen(self: &Arc<Self>, until: Instant) -> Result<(), CallError> {
+        let live = self.connected(PUSHES, until).await?;
+        let statement = format!("LISTEN {}", self.channel);
+        let listen = || async { live.client.batch_execute(&statement).await };
+        let listening = timeout_at(until, live.listens.get_or_try_init(listen)).await;
+        match listening.map_err(|_| CallError::not_connected()) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(self.failed(PUSHES, &live, of_connecting(&error))),
+            Err(error) => Err(self.failed(PUSHES, &live, error)),
+        }
+    }
+
+    /// The number of the last connection.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    /// Sends pushes, and waits until they are sent, for the time of a call at most: outside of the
+    /// statement that has made the grants, as NOTIFY takes a lock of the whole database until its
+    /// transaction ends; and one statement at a time. A waiter that gets none asks again.
+    pub(super) fn push(
+        self: &Arc<Self>,
+        channels: Vec<String>,
+        pushes: Vec<String>,
+    ) -> impl Future<Output = ()> + use<> {
+        let sent: Vec<_> = channels.into_iter().zip(pushes).map(|push| self.send(push)).collect();
+        let longest = self.timeout / CALLS_PER_TIMEOUT;
+        async move {
+            if !sent.is_empty() {
+                // Without an answer nothing more can be done.
+                let _ = timeout(longest, join_all(sent)).await;
+            }
+        }
+    }
+
+    fn send(self: &Arc<Self>, push: (String, String)) -> oneshot::Receiver<()> {
+        let pool = Arc::clone(self);
+        self.pushes.send(push, move |pushes| {
+            let pool = Arc::clone(&pool);
+            async move {
+                let (channels, texts): (Vec<_>, Vec<_>) = pushes.into_iter().unzip();
+                let statement = "SELECT pg_notify(c, p) FROM unnest($1, $2) AS x(c, p)";
+                let values: Values<'_> =
+                    &[(&channels, Type::TEXT_ARRAY), (&texts, Type::TEXT_ARRAY)];
+                let answer = pool.timeout / CALLS_PER_TIMEOUT;
+                let sent = pool.call(PUSHES, statement, values, Budget::new(answer, answer)).await;
+                if let Err(error) = sent {
+                    tracing::debug!(?error, "pushes not sent: their waiters ask again");
+                }
+                vec![(); texts.len()]
+            }
+        })
+    }
+
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        for link in &self.links {
+            link.connecting.abort();
+            *link.live.lock() = None;
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The meaning of an error of PostgreSQL, and which error the caller gets.
+
+use std::io;
+
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+
+use crate::store::calls::error::{CallError, Transient};
+use crate::value::applied::Applied;
+use crate::value::error::{LockError, Unavailability};
+use crate::value::key::LockKey;
+
+/// The code of `schema.sql` for a fence at its end.
+const FENCES_USED_UP: &str = "LM001";
+
+/// The failure of a statement that was sent.
+pub(super) fn of_statement(error: &Error) -> CallError {
+    of(error, Applied::Unknown)
+}
+
+/// The failure to connect: nothing was sent for the caller.
+pub(super) fn of_connecting(error: &Error) -> CallError {
+    of(error, Applied::No)
+}
+
+fn of(error: &Error, without_reply: Applied) -> CallError {
+    use Unavailability as Why;
+    let Some(reply) = error.as_db_error() else {
+        let source = std::error::Error::source(error);
+        let refused = source
+            .and_then(|source| source.downcast_ref::<io::Error>())
+            .is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+        let detail = source.map_or_else(|| error.to_string(), ToString::to_string);
+        return match refused {
+            true => CallError::broken(Why::Refused, detail, Applied::No),
+            false => CallError::broken(Why::Disconnected, detail, without_reply),
+        };
+    };
+    let (code, detail) = (reply.code(), reply.message().to_owned());
+    let last = |error| CallError::Final(error);
+    // A statement with an error was rolled back.
+    let passing =
+        |reason, detail| CallError::Transient(Transient::new(reason, detail, Applied::No));
+    let broken = |reason, applied| CallError::broken(reason, detail.clone(), applied);
+    match *code {
+        SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+            last(LockError::Authentication { detail, server: None })
+        }
+        SqlState::INVALID_CATALOG_NAME => last(LockError::invalid_url(detail)),
+        SqlState::INSUFFICIENT_PRIVILEGE => {
+            let rights = "GRANT USAGE ON SCHEMA, and EXECUTE ON ALL FUNCTIONS IN SCHEMA";
+            last(LockError::access_denied(format!("{detail}: {rights}")))
+        }
+        SqlState::INVALID_SCHEMA_NAME | SqlState::UNDEFINED_FUNCTION => last(LockError::invalid(
+            "schema",
+            format!("{detail}: run `lockmacro postgres install`, or add `install=1` to the URL"),
+        )),
+        SqlState::TOO_MANY_CONNECTIONS => broken(Why::ConnectionLimit, Applied::No),
+        SqlState::CANNOT_CONNECT_NOW => broken(Why::Loading, Applied::No),
+        SqlState::READ_ONLY_SQL_TRANSACTION => broken(Why::ReadOnly, Applied::No),
+        // Sent while the server goes down; the statement may have been committed before.
+        SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN => {
+            broken(Why::Disconnected, without_reply)
+        }
+        SqlState::QUERY_CANCELED => passing(Why::Timeout, detail),
+        SqlState::DISK_FULL => passing(Why::NotSaving, detail),
+        SqlState::OUT_OF_MEMORY => passing(Why::OutOfMemory, detail),
+        SqlState::T_R_SERIALIZATION_FAILURE
+        | SqlState::T_R_DEADLOCK_DETECTED
+        | SqlState::LOCK_NOT_AVAILABLE => passing(Why::Other, detail),
+        ref code if code.code() == FENCES_USED_UP => {
+            last(LockError::because(Why::FencesUsedUp, detail))
+        }
+        ref code => last(LockError::because(Why::Protocol, format!("{detail} ({})", code.code()))),
+    }
+}
+
+/// An answer of another shape.
+pub(super) fn unexpected() -> CallError {
+    let detail = "a function of the schema has returned something else";
+    CallError::Final(LockError::because(Unavailability::Protocol, detail))
+}
+
+/// The error for the caller when the budget is used up.
+pub(super) fn of_call(error: CallError, _: &LockKey) -> LockError {
+    match error {
+        CallError::Final(error) => error,
+        CallError::Transient(Transient { reason, detail, server, .. }) => {
+            LockError::unavailable_at(server, reason, detail)
+        }
+        // No other one is made here.
+        _ => LockError::because(Unavailability::Protocol, "an unknown failure"),
+    }
+}

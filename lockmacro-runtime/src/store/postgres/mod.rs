@@ -1,0 +1,12 @@
+//! Locks in PostgreSQL: leases in rows, the database's time, a queue with hand-off, and fences that
+//! a user's transaction can check. The functions of `schema.sql` do each operation in one round
+//! trip.
+
+mod backend;
+mod batch;
+mod connection;
+mod error;
+mod release;
+pub(crate) mod store;
+pub(crate) mod url;
+mod wait;

@@ -1,0 +1,119 @@
+//! Releasing locks, and renewing them: all renewals of a process that are due together are one
+//! statement.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout_at;
+use tokio_postgres::types::Type;
+
+use super::connection::{Pool, Values};
+use super::error::{of_call, unexpected};
+use super::store::{Postgres, Statements, column, millis, stored};
+use crate::protocol::answer::Released;
+use crate::protocol::request::Request;
+use crate::store::calls::budget::Budget;
+use crate::store::calls::error::{CallError, Transient};
+use crate::value::applied::Applied;
+use crate::value::error::LockError;
+use crate::value::task::spawn;
+
+/// The renewal of one key.
+pub(super) struct Renewal {
+    key: String,
+    token: String,
+    ttl: i64,
+}
+
+/// The connection for renewals, which are for many keys at once.
+const RENEWALS: usize = 1;
+
+impl Postgres {
+    /// In a task of its own: the statement hands the locks off, and a caller that is dropped after
+    /// that must not keep the pushes.
+    pub(super) async fn release_all(&self, request: &Request) -> Result<Released, LockError> {
+        let (pool, statements) = (Arc::clone(&self.pool), Arc::clone(&self.statements));
+        let keys = request.keys().iter().map(|key| stored(key).into_owned()).collect();
+        let (token, keep) = (request.token.expose().to_owned(), millis(request.keep()));
+        let link = Pool::link_of(request.key.as_str());
+        let task = spawn(release(pool, statements, link, (keys, token, keep), self.brief()));
+        let released = task.await.unwrap_or_else(|_| Err(CallError::unanswered()));
+        released.map_err(|error| of_call(error, &request.key))
+    }
+
+    pub(super) async fn renew_all(
+        &self,
+        request: &Request,
+        ttl: Duration,
+    ) -> Result<bool, LockError> {
+        let brief = self.brief();
+        let answers: Vec<_> = request
+            .keys()
+            .iter()
+            .map(|key| {
+                let (key, token) = (stored(key).into_owned(), request.token.expose().to_owned());
+                let (pool, statements) = (Arc::clone(&self.pool), Arc::clone(&self.statements));
+                self.renewals.send(Renewal { key, token, ttl: millis(ttl) }, move |renewals| {
+                    renew(Arc::clone(&pool), Arc::clone(&statements), renewals, brief.answer)
+                })
+            })
+            .collect();
+        let mut held = true;
+        for answer in answers {
+            let answer = timeout_at(brief.until, answer).await.ok().and_then(Result::ok);
+            let answer = answer.unwrap_or_else(|| Err(CallError::unanswered()));
+            held &= answer.map_err(|error| of_call(error, &request.key))?;
+        }
+        Ok(held)
+    }
+}
+
+/// Releases keys of a token, or keeps them so long, and sends the pushes to their next holders.
+async fn release(
+    pool: Arc<Pool>,
+    statements: Arc<Statements>,
+    link: usize,
+    (keys, token, keep): (Vec<String>, String, i64),
+    budget: Budget,
+) -> Result<Released, CallError> {
+    let values: Values<'_> =
+        &[(&keys, Type::TEXT_ARRAY), (&token, Type::TEXT), (&keep, Type::INT8)];
+    let mut rows = pool.call(link, &statements.release, values, budget).await;
+    let mut earlier = Applied::No;
+    if let Err(CallError::Transient(Transient { replace: true, applied, .. })) = rows {
+        earlier = applied;
+        rows = pool.call(link, &statements.release, values, budget).await;
+    }
+    let rows = rows?;
+    let row = rows.first().ok_or_else(unexpected)?;
+    // Before the end of the call, after which the process may end.
+    pool.push(column(row, 1)?, column(row, 2)?).await;
+    Ok(match column(row, 0)? {
+        true => Released::Held,
+        // An earlier call may have released it.
+        false if earlier.may_be() => Released::Unconfirmed,
+        false => Released::NotHeld,
+    })
+}
+
+/// Renews what has gathered.
+async fn renew(
+    pool: Arc<Pool>,
+    statements: Arc<Statements>,
+    renewals: Vec<Renewal>,
+    answer: Duration,
+) -> Vec<Result<bool, CallError>> {
+    let keys: Vec<_> = renewals.iter().map(|renewal| &*renewal.key).collect();
+    let tokens: Vec<_> = renewals.iter().map(|renewal| &*renewal.token).collect();
+    let ttls: Vec<_> = renewals.iter().map(|renewal| renewal.ttl).collect();
+    let values: Values<'_> =
+        &[(&keys, Type::TEXT_ARRAY), (&tokens, Type::TEXT_ARRAY), (&ttls, Type::INT8_ARRAY)];
+    let budget = Budget::new(answer, answer);
+    let rows = pool.call(RENEWALS, &statements.renew, values, budget).await;
+    let held = rows.and_then(|rows| {
+        let row = rows.first().ok_or_else(unexpected)?;
+        column::<Vec<bool>>(row, 0)
+    });
+    let held = |nth| held.as_ref().map_err(Clone::clone).map(|held| held.get(nth) == Some(&true));
+    (0..renewals.len()).map(held).collect()
+}

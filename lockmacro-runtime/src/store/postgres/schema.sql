@@ -1,0 +1,374 @@
+-- The locks of lockmacro in PostgreSQL. Each operation is one call of a function, so that it is one
+-- round trip and atomic, also behind a pooler of transactions.
+--
+-- All times are the server's. A function reads the clock after it has the row of its key, as it may
+-- have waited for that: `clock_timestamp()`, never `now()`, which is when the statement began.
+--
+-- Times that functions take and return are in milliseconds, but for `at`, in microseconds.
+
+CREATE SCHEMA lm1;
+
+-- A key that was ever locked. Its row is what every other change to the key waits for. `token` is
+-- that of an exclusive holder. An index on `ends` would make each renewal write to it, too.
+CREATE TABLE lm1.lease (
+  key text COLLATE "C" PRIMARY KEY,
+  token text,
+  ends timestamptz NOT NULL DEFAULT '-infinity',
+  used timestamptz NOT NULL DEFAULT clock_timestamp()
+) WITH (fillfactor = 50);
+
+-- The holders that share a key.
+CREATE TABLE lm1.share (
+  key text COLLATE "C",
+  token text,
+  ends timestamptz NOT NULL,
+  PRIMARY KEY (key, token)
+) WITH (fillfactor = 50);
+
+-- The last fence of a key. A row of its own, which a user's transaction may lock: a renewal does
+-- not wait for that.
+CREATE TABLE lm1.fence (
+  key text COLLATE "C" PRIMARY KEY,
+  fence bigint NOT NULL,
+  used timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
+-- The queue of a key, in the order of `place`. A crash empties it, and the waiters ask again.
+CREATE UNLOGGED TABLE lm1.waiter (
+  key text COLLATE "C",
+  place bigint GENERATED ALWAYS AS IDENTITY,
+  token text NOT NULL,
+  ttl bigint NOT NULL,
+  holders int NOT NULL,
+  fenced boolean NOT NULL,
+  id text NOT NULL,
+  channel text NOT NULL,
+  callers int NOT NULL,
+  ends timestamptz NOT NULL,
+  PRIMARY KEY (key, place),
+  UNIQUE (key, token)
+) WITH (fillfactor = 50);
+
+CREATE FUNCTION lm1.version() RETURNS int
+LANGUAGE sql IMMUTABLE AS 'SELECT 1';
+
+CREATE FUNCTION lm1.millis(ms bigint) RETURNS interval
+LANGUAGE sql IMMUTABLE AS $$ SELECT ms * interval '1 ms' $$;
+
+CREATE FUNCTION lm1.left_at(t timestamptz, ends timestamptz) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$ SELECT ceil(extract(epoch FROM ends - t) * 1000)::bigint $$;
+
+CREATE FUNCTION lm1.micros(t timestamptz) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$ SELECT (extract(epoch FROM t) * 1000000)::bigint $$;
+
+-- A grant or a renewal that a crash forgets is two holders, whatever the role's settings.
+CREATE FUNCTION lm1.durable() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('synchronous_commit') IN ('off', 'local') THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+END $$;
+
+-- Locks the row of a key, and makes it if there is none.
+CREATE FUNCTION lm1.lock_row(k text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  LOOP
+    PERFORM FROM lm1.lease WHERE key = k FOR UPDATE;
+    EXIT WHEN FOUND;
+    INSERT INTO lm1.lease (key) VALUES (k) ON CONFLICT DO NOTHING;
+  END LOOP;
+END $$;
+
+-- Whether a request is granted beside the present holders: while fewer than `holders` share the
+-- key. That is 1 for an exclusive request, and 0 where there is no limit.
+CREATE FUNCTION lm1.admits(k text, holders int, t timestamptz) RETURNS boolean
+LANGUAGE sql AS $$
+  SELECT ends <= t AND (holders = 0 OR holders > (
+    SELECT count(*) FROM lm1.share WHERE share.key = k AND share.ends > t
+  )) FROM lm1.lease WHERE key = k
+$$;
+
+-- Gives the key to a token for `ttl` from `t` on. A lease is never shortened.
+CREATE FUNCTION lm1.enter(k text, tok text, ttl bigint, holders int, t timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF holders = 1 THEN
+    UPDATE lm1.lease SET token = tok, used = t, ends = greatest(
+      t + lm1.millis(ttl), CASE WHEN token = tok THEN ends END
+    ) WHERE key = k;
+  ELSE
+    DELETE FROM lm1.share WHERE key = k AND ends <= t;
+    INSERT INTO lm1.share AS s VALUES (k, tok, t + lm1.millis(ttl))
+      ON CONFLICT (key, token) DO UPDATE SET ends = greatest(s.ends, excluded.ends);
+    UPDATE lm1.lease SET used = t WHERE key = k AND used < t - interval '10 s';
+  END IF;
+END $$;
+
+-- The next fences of a key as `first-last`, or `last` if it is only one: larger than all before,
+-- and up to the clock, which keeps the order when a row was lost. Empty where none is wanted. NULL
+-- while a transaction has locked the last fence: the holder that has it may still write.
+--
+-- An exclusive holder that wants none ends the last fence all the same.
+CREATE FUNCTION lm1.next_fences(k text, wanted boolean, holders int, t timestamptz) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+  before bigint;
+  last bigint;
+BEGIN
+  IF NOT wanted AND holders <> 1 THEN
+    RETURN '';
+  END IF;
+  SELECT fence INTO before FROM lm1.fence WHERE key = k FOR UPDATE SKIP LOCKED;
+  IF before IS NULL AND EXISTS (SELECT FROM lm1.fence WHERE key = k) THEN
+    RETURN NULL;
+  ELSIF before IS NULL AND NOT wanted THEN
+    RETURN '';
+  END IF;
+  last := greatest(before + 1, lm1.micros(t));
+  IF last > 9007199254740992 THEN
+    RAISE EXCEPTION 'the fence of % is at 2^53', k USING ERRCODE = 'LM001';
+  END IF;
+  INSERT INTO lm1.fence VALUES (k, last, t)
+    ON CONFLICT (key) DO UPDATE SET fence = excluded.fence, used = excluded.used;
+  RETURN CASE
+    WHEN NOT wanted THEN ''
+    WHEN before IS NULL OR before + 1 = last THEN last::text
+    -- For the holders of one process, one after the other.
+    ELSE greatest(before + 1, last - 255) || '-' || last
+  END;
+END $$;
+
+-- Hands the key off to the first waiters, as many as may share it, for at most 5 s until they
+-- confirm. Adds what is to be pushed to them. Returns `own` when the next one is `tok`, and may
+-- enter; `none` when nobody waits; else `other`.
+CREATE FUNCTION lm1.pass(
+  k text, tok text, t timestamptz, INOUT channels text[], INOUT pushes text[], OUT next text
+) LANGUAGE plpgsql AS $$
+DECLARE
+  w lm1.waiter;
+  fences text;
+  window_ms bigint;
+BEGIN
+  DELETE FROM lm1.waiter WHERE key = k AND ends <= t;
+  LOOP
+    SELECT * INTO w FROM lm1.waiter WHERE key = k ORDER BY place LIMIT 1;
+    next := CASE WHEN NOT FOUND THEN 'none' WHEN w.token = tok THEN 'own' ELSE 'other' END;
+    IF next <> 'none' AND NOT lm1.admits(k, w.holders, t) THEN
+      next := 'other';
+    END IF;
+    EXIT WHEN next <> 'other' OR NOT lm1.admits(k, w.holders, t);
+    fences := lm1.next_fences(k, w.fenced, w.holders, t);
+    EXIT WHEN fences IS NULL;
+    window_ms := least(w.ttl, 5000);
+    PERFORM lm1.enter(k, w.token, window_ms, w.holders, t);
+    DELETE FROM lm1.waiter WHERE key = k AND place = w.place;
+    channels := channels || w.channel;
+    pushes := pushes
+      || concat_ws('|', w.id, coalesce(nullif(fences, ''), '0'), lm1.micros(t), window_ms);
+  END LOOP;
+END $$;
+
+-- Puts a waiter into the queue, or refreshes its place. Returns its rank, -1 when the queue is full.
+CREATE FUNCTION lm1.join_queue(w lm1.waiter) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+  mine bigint;
+  rank int;
+BEGIN
+  INSERT INTO lm1.waiter (key, token, ttl, holders, fenced, id, channel, callers, ends)
+    VALUES (w.key, w.token, w.ttl, w.holders, w.fenced, w.id, w.channel, w.callers, w.ends)
+    ON CONFLICT (key, token) DO UPDATE SET ttl = w.ttl, fenced = w.fenced, id = w.id,
+      channel = w.channel, callers = w.callers, ends = w.ends
+    RETURNING place INTO mine;
+  SELECT count(*) INTO rank FROM lm1.waiter WHERE key = w.key AND place < mine;
+  IF rank >= 10000 THEN
+    DELETE FROM lm1.waiter WHERE key = w.key AND place = mine;
+    RETURN -1;
+  END IF;
+  RETURN rank;
+END $$;
+
+-- Asks for keys, which are sorted: all or none. Idempotent for a token: a lock that it holds is
+-- granted again, with at least the whole ttl and new fences; a place in the queue is kept.
+--
+-- A waiter has an `id` and a channel for its pushes, and one key. When the lock is contended, `nth`
+-- is the number of the key that is, from 0, with its holder and what is left of its lease; `rank`
+-- is that of a waiter. Else `fences` has one element for each key.
+CREATE FUNCTION lm1.ask(
+  keys text[], tok text, ttl bigint, holders int[], fenced boolean,
+  id text, channel text, callers int, waits bigint,
+  OUT nth int, OUT holder text, OUT rest bigint, OUT rank int, OUT at bigint,
+  OUT fences text[], OUT channels text[], OUT pushes text[]
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+DECLARE
+  k text;
+  t timestamptz;
+  l lm1.lease;
+  w lm1.waiter;
+  held boolean;
+  next text;
+BEGIN
+  PERFORM lm1.durable();
+  FOREACH k IN ARRAY keys LOOP
+    PERFORM lm1.lock_row(k);
+  END LOOP;
+  t := clock_timestamp();
+  at := lm1.micros(t);
+  channels := '{}';
+  pushes := '{}';
+  FOR i IN 1..cardinality(keys) LOOP
+    k := keys[i];
+    held := EXISTS (SELECT FROM lm1.lease x WHERE x.key = k AND x.token = tok AND x.ends > t)
+      OR EXISTS (SELECT FROM lm1.share x WHERE x.key = k AND x.token = tok AND x.ends > t);
+    IF NOT held THEN
+      w := ROW(k, 0, tok, ttl, holders[i], fenced, id, channel, callers, t + lm1.millis(waits));
+      IF id IS NOT NULL AND EXISTS (SELECT FROM lm1.waiter x WHERE x.key = k) THEN
+        rank := lm1.join_queue(w);
+      END IF;
+      SELECT p.next, p.channels, p.pushes INTO next, channels, pushes
+        FROM lm1.pass(k, tok, t, channels, pushes) p;
+      held := next = 'own' OR next = 'none' AND lm1.admits(k, holders[i], t);
+    END IF;
+    IF held THEN
+      fences[i] := lm1.next_fences(k, fenced, holders[i], t);
+    END IF;
+    IF NOT held OR fences[i] IS NULL THEN
+      nth := i - 1;
+      fences := NULL;
+      IF id IS NOT NULL THEN
+        rank := lm1.join_queue(w);
+      END IF;
+      EXIT;
+    END IF;
+  END LOOP;
+  IF nth IS NOT NULL THEN
+    SELECT * INTO l FROM lm1.lease x WHERE x.key = k;
+    IF l.ends > t THEN
+      holder := l.token;
+      rest := lm1.left_at(t, l.ends);
+    ELSE
+      SELECT x.token INTO holder FROM lm1.share x
+        WHERE x.key = k AND x.ends > t ORDER BY x.ends DESC LIMIT 1;
+      SELECT lm1.left_at(t, CASE WHEN holders[nth + 1] > 1 THEN min(x.ends) ELSE max(x.ends) END)
+        INTO rest FROM lm1.share x WHERE x.key = k AND x.ends > t;
+      -- Free, but for a transaction that has locked the last fence.
+      rest := coalesce(rest, 20);
+    END IF;
+    -- The label, and not the secret.
+    holder := left(holder, -32) || 'shared';
+    RETURN;
+  END IF;
+  rank := NULL;
+  FOR i IN 1..cardinality(keys) LOOP
+    PERFORM lm1.enter(keys[i], tok, ttl, holders[i], t);
+    DELETE FROM lm1.waiter x WHERE x.key = keys[i] AND x.token = tok;
+    IF holders[i] <> 1 THEN
+      -- Those behind it may share the key, too.
+      SELECT p.channels, p.pushes INTO channels, pushes
+        FROM lm1.pass(keys[i], tok, t, channels, pushes) p;
+    END IF;
+  END LOOP;
+END $$;
+
+-- Releases keys, which are sorted, or keeps them for `keep`; hands them off to their first waiters;
+-- and removes the token from their queues. `held`: whether the token held all of them. Idempotent.
+CREATE FUNCTION lm1.release(
+  keys text[], tok text, keep bigint, OUT held boolean, OUT channels text[], OUT pushes text[]
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+DECLARE
+  k text;
+  t timestamptz;
+  l lm1.lease;
+  mine boolean;
+  kept boolean := false;
+BEGIN
+  PERFORM lm1.durable();
+  held := true;
+  channels := '{}';
+  pushes := '{}';
+  FOREACH k IN ARRAY keys LOOP
+    SELECT * INTO l FROM lm1.lease x WHERE x.key = k FOR UPDATE;
+    t := clock_timestamp();
+    DELETE FROM lm1.waiter x WHERE x.key = k AND x.token = tok;
+    IF l.token = tok THEN
+      mine := l.ends > t;
+      -- A renewal in flight finds nothing to renew.
+      UPDATE lm1.lease x SET
+        token = CASE WHEN mine AND keep > 0 THEN left(tok, -32) || md5(tok) END,
+        ends = CASE WHEN mine AND keep > 0 THEN t + lm1.millis(keep) ELSE '-infinity' END
+        WHERE x.key = k;
+    ELSE
+      DELETE FROM lm1.share x WHERE x.key = k AND x.token = tok RETURNING x.ends > t INTO mine;
+      IF mine AND keep > 0 THEN
+        INSERT INTO lm1.share VALUES (k, left(tok, -32) || md5(tok), t + lm1.millis(keep));
+      END IF;
+    END IF;
+    held := held AND coalesce(mine, false);
+    kept := kept OR mine AND keep > 0;
+    SELECT p.channels, p.pushes INTO channels, pushes
+      FROM lm1.pass(k, tok, t, channels, pushes) p;
+    IF mine AND keep > 0 THEN
+      -- The first waiter asks again, and learns how long the key is kept.
+      SELECT channels || x.channel, pushes || (left(x.id, 20) || '|0|0|0') INTO channels, pushes
+        FROM (SELECT 1) one LEFT JOIN LATERAL (
+          SELECT * FROM lm1.waiter q WHERE q.key = k ORDER BY q.place LIMIT 1
+        ) x ON true;
+      channels := array_remove(channels, NULL);
+      pushes := array_remove(pushes, NULL);
+    END IF;
+  END LOOP;
+  IF cardinality(pushes) = 0 AND NOT kept THEN
+    -- Without a grant in it: a release that a crash forgets costs the rest of a lease.
+    PERFORM set_config('synchronous_commit', 'off', true);
+  END IF;
+END $$;
+
+-- Restarts the ttl of locks that their tokens hold, each by itself, in the order of the keys.
+CREATE FUNCTION lm1.renew(keys text[], tokens text[], ttls bigint[]) RETURNS boolean[]
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+DECLARE
+  held boolean[];
+  i int;
+BEGIN
+  PERFORM lm1.durable();
+  -- The order in which every call locks its rows.
+  FOR i IN SELECT n FROM unnest(keys) WITH ORDINALITY AS x(k, n) ORDER BY k COLLATE "C" LOOP
+    -- Before the clock is read: a holder that shares the key has another row.
+    PERFORM FROM lm1.lease WHERE key = keys[i] FOR UPDATE;
+    UPDATE lm1.lease SET ends = greatest(ends, clock_timestamp() + lm1.millis(ttls[i]))
+      WHERE key = keys[i] AND token = tokens[i] AND ends > clock_timestamp();
+    IF NOT FOUND THEN
+      UPDATE lm1.share SET ends = greatest(ends, clock_timestamp() + lm1.millis(ttls[i]))
+        WHERE key = keys[i] AND token = tokens[i] AND ends > clock_timestamp();
+    END IF;
+    held[i] := FOUND;
+  END LOOP;
+  RETURN held;
+END $$;
+
+-- Forgets keys that nobody has used for a minute, and fences that are older than `retention`, some
+-- at a time. Returns whether there may be more.
+CREATE FUNCTION lm1.tidy(retention bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+DECLARE
+  batch constant int := 500;
+  gone int;
+  fences int;
+BEGIN
+  DELETE FROM lm1.lease WHERE key IN (
+    SELECT key FROM lm1.lease l
+      WHERE ends < clock_timestamp() AND used < clock_timestamp() - interval '1 min'
+        AND NOT EXISTS (SELECT FROM lm1.share s WHERE s.key = l.key AND s.ends > clock_timestamp())
+        AND NOT EXISTS (SELECT FROM lm1.waiter w WHERE w.key = l.key)
+      LIMIT batch FOR UPDATE SKIP LOCKED
+  );
+  GET DIAGNOSTICS gone = ROW_COUNT;
+  DELETE FROM lm1.share WHERE ends < clock_timestamp() - interval '1 min';
+  DELETE FROM lm1.fence WHERE key IN (
+    SELECT key FROM lm1.fence WHERE used < clock_timestamp() - lm1.millis(retention)
+      LIMIT batch FOR UPDATE SKIP LOCKED
+  );
+  GET DIAGNOSTICS fences = ROW_COUNT;
+  RETURN gone = batch OR fences = batch;
+END $$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lm1 FROM PUBLIC;

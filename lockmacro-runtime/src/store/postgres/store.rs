@@ -1,0 +1,313 @@
+//! Locks in a PostgreSQL database: asking, and the checks when a manager connects.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_postgres::Row;
+use tokio_postgres::types::{FromSql, Type};
+
+use super::batch::Batch;
+use super::connection::{PUSHES, Pool, Values};
+use super::error::{of_call, unexpected};
+use super::release::Renewal;
+use super::url::Deployment;
+use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
+use crate::protocol::lease::{late, too_slow};
+use crate::protocol::request::Request;
+use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT, Retry};
+use crate::store::calls::error::{CallError, Transient};
+use crate::store::calls::reply::Reply;
+use crate::store::calls::wait::SentRequest;
+use crate::store::waiters::Waiter;
+use crate::value::applied::Applied;
+use crate::value::error::{LockError, Unavailability};
+use crate::value::fence::FenceBlock;
+use crate::value::key::LockKey;
+use crate::value::limits::WAITER_TTL;
+use crate::value::sync::Mutex;
+use crate::value::task::spawn;
+use crate::value::time::{Instant, Moment};
+
+/// The version of the schema.
+const VERSION: i32 = 1;
+const SCHEMA: &str = include_str!("schema.sql");
+/// How often unused rows are removed.
+const TIDY_EVERY: Duration = Duration::from_secs(10 * 60);
+/// How long a caller without a wait waits for a server that is lost, besides some round trips.
+const PROBE: Duration = Duration::from_millis(40);
+const ROUND_TRIPS: u32 = 5;
+
+pub(crate) struct Postgres {
+    pub(super) pool: Arc<Pool>,
+    pub(super) timeout: Duration,
+    pub(super) statements: Arc<Statements>,
+    pub(super) renewals: Arc<Batch<Renewal, Result<bool, CallError>>>,
+    /// When unused rows were removed last.
+    tidied: Arc<Mutex<Instant>>,
+    /// Whether callers without a wait fail at once while their server is lost.
+    pub(crate) fails_fast: bool,
+}
+
+/// The calls of the schema's functions.
+#[derive(Debug)]
+pub(super) struct Statements {
+    ask: String,
+    pub(super) release: String,
+    pub(super) renew: String,
+    tidy: String,
+    state: String,
+}
+
+impl Postgres {
+    /// Locks on this server, not connected yet. No call takes longer than `timeout`.
+    pub(crate) fn new(servers: Deployment, timeout: Duration) -> Self {
+        let of = |call: &str| call.replace("lm1", &servers.schema);
+        let statements = Statements {
+            ask: of("SELECT * FROM lm1.ask($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+            release: of("SELECT * FROM lm1.release($1, $2, $3)"),
+            renew: of("SELECT lm1.renew($1, $2, $3)"),
+            tidy: of("SELECT lm1.tidy($1)"),
+            state: of("SELECT lm1.version(), pg_is_in_recovery(), current_user::text,
+                    bool_and(has_function_privilege(oid, 'EXECUTE'))
+                    FROM pg_proc WHERE pronamespace = 'lm1'::regnamespace"),
+        };
+        let pool = Pool::new(servers, timeout, &Arc::default(), Arc::default());
+        Self {
+            pool,
+            timeout,
+            statements: Arc::new(statements),
+            renewals: Batch::new(),
+            tidied: Arc::new(Mutex::new(Instant::now())),
+            fails_fast: false,
+        }
+    }
+
+    /// The same locks, through connections of their own.
+    pub(super) fn apart(&self) -> Self {
+        let (statements, tidied) = (Arc::clone(&self.statements), Arc::clone(&self.tidied));
+        Self { pool: self.pool.apart(), statements, renewals: Batch::new(), tidied, ..*self }
+    }
+
+    /// Connects, makes the schema if the URL says so, and checks its version and the server's role.
+    pub(super) async fn connected(&self) -> Result<(), LockError> {
+        let nothing = LockKey::from("");
+        let check = |budget, _| async move {
+            if self.pool.servers.installs {
+                self.install(budget).await?;
+            }
+            self.state(budget).await
+        };
+        let checked = Retry::new(self.budget()).repeat(check).await;
+        checked.map_err(|error| of_call(error, &nothing))
+    }
+
+    async fn install(&self, budget: Budget) -> Result<(), CallError> {
+        let schema = &self.pool.servers.schema;
+        // One process after the other; and nothing where it is there.
+        let text = format!(
+            "DO $install$ BEGIN PERFORM pg_advisory_xact_lock(hashtext('{schema}')); \
+             IF to_regnamespace('{schema}') IS NULL THEN EXECUTE $schema${}$schema$; END IF; \
+             END $install$",
+            SCHEMA.replace("lm1", schema)
+        );
+        let budget = Budget { answer: self.timeout, ..budget };
+        self.pool.call(PUSHES, &text, &[], budget).await.map(drop)
+    }
+
+    pub(super) async fn state(&self, budget: Budget) -> Result<(), CallError> {
+        let rows = self.pool.call(PUSHES, &self.statements.state, &[], budget).await?;
+        let row = rows.first().ok_or_else(unexpected)?;
+        let (version, is_replica): (i32, bool) = (column(row, 0)?, column(row, 1)?);
+        let (user, may_call): (&str, bool) = (column(row, 2)?, column(row, 3)?);
+        if is_replica {
+            let error = LockError::unavailable_at(
+                Some(self.pool.name().into()),
+                Unavailability::ReadOnly,
+                "connect to its primary",
+            );
+            return Err(CallError::Final(error));
+        }
+        if !may_call {
+            let schema = &self.pool.servers.schema;
+            let detail = format!("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO \"{user}\"");
+            return Err(CallError::Final(LockError::access_denied(detail)));
+        }
+        if version != VERSION {
+            let detail = format!(
+                "the schema has version {version}, and this program needs {VERSION}: run `lockmacro \
+                 postgres upgrade`"
+            );
+            return Err(CallError::Final(LockError::invalid("schema", detail)));
+        }
+        Ok(())
+    }
+
+    /// Asks for a lock. Transient errors are retried within the manager's timeout, or until `until`
+    /// for a caller that waits.
+    pub(super) async fn acquire(
+        &self,
+        request: &Request,
+        until: Option<Instant>,
+    ) -> Result<Answer, Failed> {
+        let lost = self.fails_fast && until.is_none() && self.pool.health.silent().is_some();
+        let budget = match until {
+            Some(until) => self.budget_until(until),
+            None if lost && !request.only_if_free => {
+                let probe = PROBE + ROUND_TRIPS * self.pool.health.round_trip.shortest();
+                Budget::new(probe, probe)
+            }
+            None => self.budget(),
+        };
+        let mut retry = Retry::new(budget);
+        let ask = |budget, _| async move {
+            let (reply, _) = self.ask(request, None, budget).await?;
+            Ok(reply)
+        };
+        let reply = retry.repeat(ask).await.map_err(|error| {
+            let mut error = of_call(error, &request.key);
+            if let LockError::Unavailable { retry_after, .. } = &mut error
+                && lost
+            {
+                *retry_after = Some(Duration::from_secs(1));
+            }
+            Failed { error, applied: retry.earlier }
+        })?;
+        let earlier = retry.earlier;
+        Ok(match reply {
+            Reply::Granted(grant) => Answer::Granted(Grant { earlier, ..grant }),
+            Reply::Contended { nth, holder, .. } => {
+                Answer::Contended { nth, holder, queue: Queueing::Outside, earlier }
+            }
+        })
+    }
+
+    /// Asks once, from the queue if the caller is a waiter.
+    pub(super) async fn ask(
+        &self,
+        request: &Request,
+        waiter: Option<&Waiter>,
+        budget: Budget,
+    ) -> Result<(Reply, SentRequest), CallError> {
+        let keys: Vec<_> = request.keys().iter().map(stored).collect();
+        let holders: Vec<_> =
+            request.keys().iter().map(|key| key.mode().limit().cast_signed()).collect();
+        let (ttl, waits) = (millis(request.ttl), millis(WAITER_TTL));
+        let (id, channel) = (waiter.map(Waiter::next_id), waiter.map(|_| &self.pool.channel));
+        let callers = i32::try_from(request.witness().callers()).unwrap_or(i32::MAX);
+        let values: Values<'_> = &[
+            (&keys, Type::TEXT_ARRAY),
+            (&request.token.expose(), Type::TEXT),
+            (&ttl, Type::INT8),
+            (&holders, Type::INT4_ARRAY),
+            (&request.is_fenced(), Type::BOOL),
+            (&id, Type::TEXT),
+            (&channel, Type::TEXT),
+            (&callers, Type::INT4),
+            (&waits, Type::INT8),
+        ];
+        let (sent, before) = (Moment::now(), self.pool.generation());
+        request.set_applied(Applied::Unknown);
+        let link = Pool::link_of(request.key.as_str());
+        let rows = self.pool.call(link, &self.statements.ask, values, budget).await?;
+        let row = rows.first().ok_or_else(unexpected)?;
+        // Nobody waits for these.
+        drop(self.pool.push(column(row, 6)?, column(row, 7)?));
+        self.tidy();
+        let reply = self.in_time(answer(request, sent, row, waiter.is_some())?)?;
+        // Another connection in between may lead to another server, with another clock.
+        let connection = NonZeroU64::new(before).filter(|_| self.pool.generation() == before);
+        Ok((reply, SentRequest { sent, connection, received: true }))
+    }
+
+    /// Refuses a grant that arrived after its lease had ended.
+    fn in_time(&self, reply: Reply) -> Result<Reply, CallError> {
+        match reply {
+            Reply::Granted(grant) if late(grant.sent, grant.ttl) => {
+                let (reason, detail) = (Unavailability::TooSlow, too_slow(grant.ttl));
+                let error = CallError::Transient(Transient::new(reason, detail, Applied::Unknown));
+                Err(error.at(|| self.pool.name()))
+            }
+            reply => Ok(reply),
+        }
+    }
+
+    /// Removes unused rows in the background, now and then.
+    fn tidy(&self) {
+        let mut last = self.tidied.lock();
+        if last.elapsed() < TIDY_EVERY {
+            return;
+        }
+        *last = Instant::now();
+        drop(last);
+        let (pool, statements) = (Arc::clone(&self.pool), Arc::clone(&self.statements));
+        let (budget, retention) = (self.budget(), pool.servers.retention());
+        spawn(async move {
+            let values: Values<'_> = &[(&retention, Type::INT8)];
+            while let Ok(rows) = pool.call(PUSHES, &statements.tidy, values, budget).await {
+                let goes_on = rows.first().is_some_and(|row| matches!(column(row, 0), Ok(true)));
+                if !goes_on || Instant::now() > budget.until {
+                    return;
+                }
+            }
+        });
+    }
+
+    pub(super) fn budget(&self) -> Budget {
+        Budget::new(self.timeout / CALLS_PER_TIMEOUT, self.timeout)
+    }
+
+    pub(super) fn budget_until(&self, until: Instant) -> Budget {
+        let budget = self.budget();
+        Budget { until: until.max(Instant::now() + budget.answer), ..budget }
+    }
+
+    /// A budget for callers that must not be delayed: the time of one answer for the whole call.
+    pub(super) fn brief(&self) -> Budget {
+        let answer = self.timeout / CALLS_PER_TIMEOUT;
+        Budget::new(answer, answer)
+    }
+}
+
+/// The key as a text of the database, which cannot have a NUL in it. Keys of users do not begin with
+/// `lm1:`.
+pub(super) fn stored(key: &LockKey) -> Cow<'_, str> {
+    let key = key.as_str();
+    match key.contains('\0') {
+        false => Cow::Borrowed(key),
+        true => Cow::Owned(format!("lm1:{}", key.replace('%', "%25").replace('\0', "%00"))),
+    }
+}
+
+/// Reads the reply to a request that was sent at `sent`.
+fn answer(request: &Request, sent: Moment, row: &Row, waits: bool) -> Result<Reply, CallError> {
+    if let Some(nth) = column::<Option<i32>>(row, 0)? {
+        let (holder, left): (Option<&str>, i64) = (column(row, 1)?, column(row, 2)?);
+        let (rank, at): (Option<i32>, i64) = (column(row, 3)?, column(row, 4)?);
+        let queued = waits.then(|| (rank.and_then(|rank| u32::try_from(rank).ok()), at as u64));
+        let nth = usize::try_from(nth).unwrap_or_default();
+        return Ok(Reply::contended(nth, holder.unwrap_or_default().as_bytes(), left, queued));
+    }
+    let fences: Vec<&str> = column(row, 5)?;
+    let fences = fences.into_iter().filter(|block| !block.is_empty());
+    let fences: Result<Vec<FenceBlock>, ()> = fences.map(str::parse).collect();
+    Ok(Reply::granted(request, sent, fences.map_err(|()| unexpected())?))
+}
+
+/// A column of a row.
+pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, nth: usize) -> Result<T, CallError> {
+    row.try_get(nth).map_err(|_| unexpected())
+}
+
+pub(super) fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let server = &self.pool.servers.name;
+        f.debug_struct("Postgres").field("server", server).finish_non_exhaustive()
+    }
+}

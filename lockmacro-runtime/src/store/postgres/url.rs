@@ -1,0 +1,137 @@
+//! The server of a `postgres://` URL, and its settings.
+
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::TargetSessionAttrs;
+
+use crate::value::error::LockError;
+use crate::value::fence::RETENTION;
+use crate::value::url::{Url, decoded, named, retention};
+
+const FORM: &str = "it is not of the form `postgres://user:password@host:port/db`";
+const PORT: &str = "5432";
+/// Time for which a connection is idle before the system probes it.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// What one URL names.
+#[derive(Clone)]
+pub(crate) struct Deployment {
+    pub(crate) config: Config,
+    /// The hosts, for messages.
+    pub(crate) name: Box<str>,
+    pub(crate) schema: String,
+    /// Whether the schema is made where it is missing.
+    pub(crate) installs: bool,
+    pub(crate) fence_retention: Option<Duration>,
+}
+
+impl Deployment {
+    /// The server of a URL, `None` for another scheme. Data that the network has not accepted
+    /// within `unsent` is dropped, on systems with such a setting.
+    pub(crate) fn of(url: &Url<'_>, unsent: Duration) -> Option<Result<Self, LockError>> {
+        matches!(url.scheme, "postgres" | "postgresql").then(|| Self::read(url, unsent))
+    }
+
+    fn read(url: &Url<'_>, unsent: Duration) -> Result<Self, LockError> {
+        let mut config = Config::new();
+        let (mut schema, mut installs, mut fence_retention) = ("lm1".to_owned(), false, None);
+        for setting in &url.settings {
+            let (name, value) = named(setting);
+            match name {
+                "schema" => schema = decoded(value),
+                "install" if value == "1" => installs = true,
+                "install" => return Err(LockError::invalid("install", "write `install=1`")),
+                "fence_retention" => fence_retention = Some(retention(value)?),
+                "application_name" => {
+                    config.application_name(decoded(value));
+                }
+                _ => return Err(url.has_no(setting)),
+            }
+        }
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if schema.is_empty() || schema.len() > 40 || !schema.chars().all(is_plain) {
+            let why = "write up to 40 of `a` to `z`, `0` to `9` and `_`";
+            return Err(LockError::invalid("schema", why));
+        }
+        let login = url.login.ok_or_else(|| LockError::invalid_url(FORM))?;
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        let user = decoded(user);
+        let database = url.path.map(decoded).filter(|database| !database.is_empty());
+        config.dbname(database.unwrap_or_else(|| user.clone())).user(user);
+        if !password.is_empty() {
+            config.password(decoded(password));
+        }
+        let hosts: Vec<_> = url.hosts.split(',').collect();
+        for host in &hosts {
+            let split = host.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
+            let (name, port) = split.unwrap_or((host, PORT));
+            let port = port.parse().map_err(|_| LockError::invalid_url(FORM))?;
+            let name = decoded(name.trim_start_matches('[').trim_end_matches(']'));
+            if name.is_empty() {
+                return Err(LockError::invalid_url(FORM));
+            }
+            config.host(name).port(port);
+        }
+        if hosts.len() > 1 {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("lockmacro");
+        }
+        config.keepalives_idle(IDLE).keepalives_interval(IDLE / 6).tcp_user_timeout(unsent);
+        let name = decoded(url.hosts).into();
+        Ok(Self { config, name, schema, installs, fence_retention })
+    }
+
+    /// Whether another server may take over at any time.
+    pub(crate) fn fails_over(&self) -> bool {
+        self.config.get_hosts().len() > 1
+    }
+
+    /// How long a key's last fence is kept, in milliseconds.
+    pub(crate) fn retention(&self) -> i64 {
+        super::store::millis(self.fence_retention.unwrap_or(RETENTION))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(url: &str) -> Result<Deployment, LockError> {
+        Deployment::of(&Url::parse(url).unwrap(), Duration::from_secs(2)).unwrap()
+    }
+
+    #[test]
+    fn a_url_names_hosts_a_login_a_database_and_settings() {
+        let url = "postgres://shop:p%40ss@one:7000,[::1],%2Frun%2Fpg/orders?schema=locks&install=1";
+        let Deployment { config, schema, installs, .. } = read(url).unwrap();
+        assert_eq!((config.get_user(), config.get_password()), (Some("shop"), Some(&b"p@ss"[..])));
+        assert_eq!(
+            (config.get_dbname(), config.get_ports()),
+            (Some("orders"), &[7000, 5432, 5432][..])
+        );
+        assert_eq!((schema.as_str(), installs), ("locks", true));
+        assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+        let alone = read("postgresql://shop@localhost").unwrap().config;
+        assert_eq!((alone.get_dbname(), alone.get_password()), (Some("shop"), None));
+        assert_eq!(alone.get_target_session_attrs(), TargetSessionAttrs::Any);
+    }
+
+    #[test]
+    fn a_mistake_is_named_and_no_password_is_shown() {
+        for (url, why) in [
+            ("postgres://localhost", FORM),
+            ("postgres://a:hunter2@", FORM),
+            ("postgres://a:hunter2@localhost:x", FORM),
+            ("postgres://a:hunter2@localhost?schema=A;b", "up to 40 of"),
+            ("postgres://a:hunter2@localhost?install=yes", "`install=1`"),
+            ("postgres://a:hunter2@localhost?replicated=1", "`replicated` is no setting"),
+            ("postgres://a:hunter2@localhost?fence_retention=1h", "1d to 3650d"),
+        ] {
+            let error = read(url).err().map(|error| error.to_string()).unwrap();
+            assert!(error.contains(why) && !error.contains("hunter2"), "{url}: {error}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! A PostgreSQL server of the test's own.
+
+use std::fs::{create_dir, read_dir, remove_dir_all};
+use std::os::unix::fs::chown;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, getuid, kill_process, test_kill_process};
+use tokio_postgres::{Client, NoTls};
+
+use crate::eventually;
+use crate::port::Port;
+use crate::server::spawn_from_a_lasting_thread;
+use crate::times::TEST_TIMEOUT;
+
+/// Long enough for a loaded machine to start a server.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// PostgreSQL does not run as root. This user exists everywhere.
+const NOBODY: u32 = 65_534;
+const PREFIX: &str = "lockmacro-postgres-";
+
+/// A server on a free port of 127.0.0.1 with a directory of its own. The user `postgres` may do
+/// everything, without a password.
+///
+/// It is killed when dropped, and by the system when the test process dies before that.
+#[derive(Debug)]
+pub struct Postgres {
+    server: Child,
+    port: Port,
+    directory: PathBuf,
+    arguments: Vec<String>,
+    /// The thread that asks for tests that cannot wait.
+    asks: Mutex<Option<mpsc::Sender<Question>>>,
+}
+
+/// A statement, and where its answer goes.
+type Question = (String, mpsc::Sender<Vec<String>>);
+
+impl Postgres {
+    /// Starts a server that does not wait for its disk, and waits until it answers.
+    pub async fn start() -> Self {
+        Self::with(&["-F"]).await
+    }
+
+    /// Starts a server with these arguments.
+    pub async fn with(arguments: &[&str]) -> Self {
+        let directory = new_directory();
+        let made = as_user("initdb")
+            .arg("--pgdata")
+            .arg(directory.join("data"))
+            .args(["--auth=trust", "--username=postgres", "--no-sync", "--locale=C", "-E", "UTF8"])
+            .stdout(Stdio::null())
+            .status();
+        let made = made.expect("PostgreSQL is installed: run `sh tests/run`");
+        assert!(made.success(), "initdb failed");
+        let (port, arguments) = (Port::any(), arguments.iter().map(|a| (*a).to_owned()).collect());
+        let server = launch(&directory, port.number(), &arguments);
+        let this = Self { server, port, directory, arguments, asks: Mutex::default() };
+        this.answers().await;
+        this
+    }
+
+    /// The address for managers, which make their schema.
+    pub fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres?install=1", self.port())
+    }
+
+    /// The port it listens on, the same after a restart.
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// A plain connection.
+    pub async fn connect(&self) -> Client {
+        self.try_connect().await.expect("the server answers")
+    }
+
+    async fn try_connect(&self) -> Option<Client> {
+        try_connect(self.port()).await
+    }
+
+    async fn answers(&self) {
+        let answers = || async { self.try_connect().await.is_some() };
+        eventually("PostgreSQL answers", READY_WITHIN, answers).await;
+    }
+
+    /// The first column of what a statement returns, for a test that cannot wait here.
+    pub fn ask(&self, statement: &str) -> Vec<String> {
+        let (answer, asked) = mpsc::channel();
+        let mut asks = self.asks.lock().expect("no panic");
+        let asks = asks.get_or_insert_with(|| asker(self.port()));
+        asks.send((statement.to_owned(), answer)).expect("the thread lives on");
+        asked.recv().expect("an answer")
+    }
+
+    /// Waits until no key with this prefix is held or waited for, as it must be after every test.
+    pub async fn keeps_nothing(&self, prefix: &str) {
+        // A test without a manager that has connected has no schema.
+        let client = self.connect().await;
+        let left = "SELECT key FROM (
+                SELECT key, ends FROM lm1.lease UNION ALL SELECT key, ends FROM lm1.share
+                UNION ALL SELECT key, ends FROM lm1.waiter
+            ) rows WHERE ends > clock_timestamp() AND starts_with(key, $1)";
+        eventually("no key is left", TEST_TIMEOUT, || async {
+            client.query(left, &[&prefix]).await.is_ok_and(|rows| rows.is_empty())
+        })
+        .await;
+    }
+
+    /// Stops the server, and all that it has started for clients, without a word to anybody.
+    pub fn stop_at_once(&mut self) {
+        let pid = Pid::from_child(&self.server);
+        kill_process(pid, Signal::QUIT).expect("it runs");
+        self.server.wait().expect("it runs");
+    }
+
+    /// Starts it again, with what it has written.
+    pub async fn restart(&mut self) {
+        self.server = launch(&self.directory, self.port(), &self.arguments);
+        self.answers().await;
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        let _ = self.server.kill().and_then(|()| self.server.wait());
+        let _ = remove_dir_all(&self.directory);
+    }
+}
+
+async fn try_connect(port: u16) -> Option<Client> {
+    let place = format!("host=127.0.0.1 port={port} user=postgres");
+    let (client, connection) = tokio_postgres::connect(&place, NoTls).await.ok()?;
+    tokio::spawn(connection);
+    Some(client)
+}
+
+/// A thread with a connection of its own.
+fn asker(port: u16) -> mpsc::Sender<Question> {
+    let (asks, questions) = mpsc::channel::<Question>();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let client = runtime.block_on(try_connect(port)).expect("the server answers");
+        for (statement, answer) in questions {
+            let rows = runtime.block_on(client.query(&statement, &[])).expect("an answer");
+            // Fails when the test has ended.
+            let _ = answer.send(rows.iter().map(|row| row.get(0)).collect());
+        }
+    });
+    asks
+}
+
+fn launch(directory: &std::path::Path, port: u16, arguments: &Vec<String>) -> Child {
+    let mut server = as_user("postgres");
+    server.arg("-D").arg(directory.join("data")).arg("-k").arg(directory);
+    server.args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
+    server.args(["-c", "shared_buffers=16MB", "-c", "max_connections=800"]).args(arguments);
+    server.stderr(Stdio::null()).stdout(Stdio::null());
+    spawn_from_a_lasting_thread(server)
+}
+
+/// A directory that the server's user may write. Removes those of processes that were killed.
+fn new_directory() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let all = std::env::temp_dir();
+    for old in read_dir(&all).into_iter().flatten().flatten() {
+        let name = old.file_name();
+        let pid = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok());
+        if pid.and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid).is_err()) {
+            let _ = remove_dir_all(old.path());
+        }
+    }
+    let nth = NEXT.fetch_add(1, Ordering::Relaxed);
+    let directory = all.join(format!("{PREFIX}{}-{nth}", std::process::id()));
+    create_dir(&directory).expect("a directory");
+    if getuid().is_root() {
+        chown(&directory, Some(NOBODY), Some(NOBODY)).expect("given away");
+    }
+    directory
+}
+
+/// A program that the kernel kills when the test ends. It is on the PATH, or where Debian has it.
+fn as_user(program: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    let debian = read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let debian = debian.map(|version| version.path().join("bin").display().to_string());
+    let path = std::env::var("PATH").into_iter().chain(debian).collect::<Vec<_>>().join(":");
+    command.env("PATH", path).current_dir("/").args(["--pdeathsig", "KILL"]);
+    if getuid().is_root() {
+        let nobody = NOBODY.to_string();
+        command.args(["--reuid", &nobody, "--regid", &nobody, "--clear-groups"]);
+    }
+    command.arg(program);
+    command
+}
