@@ -11,12 +11,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::sync::{OnceCell, oneshot};
 use tokio::time::{timeout, timeout_at};
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, NoTls, Row};
 
 use super::batch::Batch;
 use super::error::{of_connecting, of_statement};
 use super::url::Deployment;
+use super::values::Values;
 use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::calls::error::{CallError, Transient};
 use crate::store::calls::health::{Health, Monitor};
@@ -31,9 +32,6 @@ use crate::value::time::Instant;
 pub(super) const PUSHES: usize = 0;
 /// Connections for the calls of locks.
 const COMMANDS: usize = 4;
-
-/// The values of a statement with their types.
-pub(super) type Values<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
 pub(super) struct Pool {
     pub(super) servers: Deployment,

@@ -1,5 +1,4 @@
-//! Releasing locks, and renewing them: all renewals of a process that are due together are one
-//! statement.
+//! Releasing locks, and renewing them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +6,12 @@ use std::time::Duration;
 use tokio::time::timeout_at;
 use tokio_postgres::types::Type;
 
-use super::connection::{Pool, Values};
+use super::connection::Pool;
 use super::error::{of_call, unexpected};
-use super::store::{Postgres, Statements, column, millis, stored};
+use super::renew::{Renewal, renew};
+use super::statements::Statements;
+use super::store::Postgres;
+use super::values::{Values, column, millis, stored};
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::calls::budget::Budget;
@@ -17,16 +19,6 @@ use crate::store::calls::error::{CallError, Transient};
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::task::spawn;
-
-/// The renewal of one key.
-pub(super) struct Renewal {
-    key: String,
-    token: String,
-    ttl: i64,
-}
-
-/// The connection for renewals, which are for many keys at once.
-const RENEWALS: usize = 1;
 
 impl Postgres {
     /// In a task of its own: the statement hands the locks off, and a caller that is dropped after
@@ -94,26 +86,4 @@ async fn release(
         false if earlier.may_be() => Released::Unconfirmed,
         false => Released::NotHeld,
     })
-}
-
-/// Renews what has gathered.
-async fn renew(
-    pool: Arc<Pool>,
-    statements: Arc<Statements>,
-    renewals: Vec<Renewal>,
-    answer: Duration,
-) -> Vec<Result<bool, CallError>> {
-    let keys: Vec<_> = renewals.iter().map(|renewal| &*renewal.key).collect();
-    let tokens: Vec<_> = renewals.iter().map(|renewal| &*renewal.token).collect();
-    let ttls: Vec<_> = renewals.iter().map(|renewal| renewal.ttl).collect();
-    let values: Values<'_> =
-        &[(&keys, Type::TEXT_ARRAY), (&tokens, Type::TEXT_ARRAY), (&ttls, Type::INT8_ARRAY)];
-    let budget = Budget::new(answer, answer);
-    let rows = pool.call(RENEWALS, &statements.renew, values, budget).await;
-    let held = rows.and_then(|rows| {
-        let row = rows.first().ok_or_else(unexpected)?;
-        column::<Vec<bool>>(row, 0)
-    });
-    let held = |nth| held.as_ref().map_err(Clone::clone).map(|held| held.get(nth) == Some(&true));
-    (0..renewals.len()).map(held).collect()
 }

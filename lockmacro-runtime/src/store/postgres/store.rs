@@ -1,19 +1,20 @@
 //! Locks in a PostgreSQL database: asking, and the checks when a manager connects.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Row;
-use tokio_postgres::types::{FromSql, Type};
+use tokio_postgres::types::Type;
 
 use super::batch::Batch;
-use super::connection::{PUSHES, Pool, Values};
+use super::connection::{PUSHES, Pool};
 use super::error::{of_call, unexpected};
-use super::release::Renewal;
+use super::renew::Renewal;
+use super::statements::{Statements, VERSION, install};
 use super::url::Deployment;
+use super::values::{Values, column, millis, stored};
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
@@ -31,9 +32,6 @@ use crate::value::sync::Mutex;
 use crate::value::task::spawn;
 use crate::value::time::{Instant, Moment};
 
-/// The version of the schema.
-const VERSION: i32 = 1;
-const SCHEMA: &str = include_str!("schema.sql");
 /// How often unused rows are removed.
 const TIDY_EVERY: Duration = Duration::from_secs(10 * 60);
 /// How long a caller without a wait waits for a server that is lost, besides some round trips.
@@ -51,29 +49,10 @@ pub(crate) struct Postgres {
     pub(crate) fails_fast: bool,
 }
 
-/// The calls of the schema's functions.
-#[derive(Debug)]
-pub(super) struct Statements {
-    ask: String,
-    pub(super) release: String,
-    pub(super) renew: String,
-    tidy: String,
-    state: String,
-}
-
 impl Postgres {
     /// Locks on this server, not connected yet. No call takes longer than `timeout`.
     pub(crate) fn new(servers: Deployment, timeout: Duration) -> Self {
-        let of = |call: &str| call.replace("lm1", &servers.schema);
-        let statements = Statements {
-            ask: of("SELECT * FROM lm1.ask($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
-            release: of("SELECT * FROM lm1.release($1, $2, $3)"),
-            renew: of("SELECT lm1.renew($1, $2, $3)"),
-            tidy: of("SELECT lm1.tidy($1)"),
-            state: of("SELECT lm1.version(), pg_is_in_recovery(), current_user::text,
-                    bool_and(has_function_privilege(oid, 'EXECUTE'))
-                    FROM pg_proc WHERE pronamespace = 'lm1'::regnamespace"),
-        };
+        let statements = Statements::of(&servers.schema);
         let pool = Pool::new(servers, timeout, &Arc::default(), Arc::default());
         Self {
             pool,
@@ -105,15 +84,8 @@ impl Postgres {
     }
 
     async fn install(&self, budget: Budget) -> Result<(), CallError> {
-        let schema = &self.pool.servers.schema;
-        // One process after the other; and nothing where it is there.
-        let text = format!(
-            "DO $install$ BEGIN PERFORM pg_advisory_xact_lock(hashtext('{schema}')); \
-             IF to_regnamespace('{schema}') IS NULL THEN EXECUTE $schema${}$schema$; END IF; \
-             END $install$",
-            SCHEMA.replace("lm1", schema)
-        );
         let budget = Budget { answer: self.timeout, ..budget };
+        let text = install(&self.pool.servers.schema);
         self.pool.call(PUSHES, &text, &[], budget).await.map(drop)
     }
 
@@ -271,16 +243,6 @@ impl Postgres {
     }
 }
 
-/// The key as a text of the database, which cannot have a NUL in it. Keys of users do not begin with
-/// `lm1:`.
-pub(super) fn stored(key: &LockKey) -> Cow<'_, str> {
-    let key = key.as_str();
-    match key.contains('\0') {
-        false => Cow::Borrowed(key),
-        true => Cow::Owned(format!("lm1:{}", key.replace('%', "%25").replace('\0', "%00"))),
-    }
-}
-
 /// Reads the reply to a request that was sent at `sent`.
 fn answer(request: &Request, sent: Moment, row: &Row, waits: bool) -> Result<Reply, CallError> {
     if let Some(nth) = column::<Option<i32>>(row, 0)? {
@@ -294,15 +256,6 @@ fn answer(request: &Request, sent: Moment, row: &Row, waits: bool) -> Result<Rep
     let fences = fences.into_iter().filter(|block| !block.is_empty());
     let fences: Result<Vec<FenceBlock>, ()> = fences.map(str::parse).collect();
     Ok(Reply::granted(request, sent, fences.map_err(|()| unexpected())?))
-}
-
-/// A column of a row.
-pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, nth: usize) -> Result<T, CallError> {
-    row.try_get(nth).map_err(|_| unexpected())
-}
-
-pub(super) fn millis(time: Duration) -> i64 {
-    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
 impl fmt::Debug for Postgres {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
 
+use super::values::millis;
 use crate::value::error::LockError;
 use crate::value::fence::RETENTION;
 use crate::value::url::{Url, decoded, named, retention};
@@ -91,7 +92,7 @@ impl Deployment {
 
     /// How long a key's last fence is kept, in milliseconds.
     pub(crate) fn retention(&self) -> i64 {
-        super::store::millis(self.fence_retention.unwrap_or(RETENTION))
+        millis(self.fence_retention.unwrap_or(RETENTION))
     }
 }
 
