@@ -25,11 +25,13 @@ CREATE TABLE lm1.share (
   PRIMARY KEY (key, token)
 ) WITH (fillfactor = 50);
 
--- The last fence of a key. A row of its own, which a user's transaction may lock: a renewal does
--- not wait for that.
+-- The last fences of a key, which the last grant was given, and the largest that was checked. A row
+-- of its own, which a user's transaction locks by its check: a renewal does not wait for that.
 CREATE TABLE lm1.fence (
   key text COLLATE "C" PRIMARY KEY,
+  first bigint NOT NULL,
   fence bigint NOT NULL,
+  checked bigint NOT NULL DEFAULT 0,
   used timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 
@@ -108,16 +110,14 @@ END $$;
 -- and up to the clock, which keeps the order when a row was lost. Empty where none is wanted. NULL
 -- while a transaction has locked the last fence: the holder that has it may still write.
 --
--- An exclusive holder that wants none ends the last fence all the same.
-CREATE FUNCTION lm1.next_fences(k text, wanted boolean, holders int, t timestamptz) RETURNS text
+-- A holder that wants none ends the last fence all the same.
+CREATE FUNCTION lm1.next_fences(k text, wanted boolean, t timestamptz) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
   before bigint;
+  first bigint;
   last bigint;
 BEGIN
-  IF NOT wanted AND holders <> 1 THEN
-    RETURN '';
-  END IF;
   SELECT fence INTO before FROM lm1.fence WHERE key = k FOR UPDATE SKIP LOCKED;
   IF before IS NULL AND EXISTS (SELECT FROM lm1.fence WHERE key = k) THEN
     RETURN NULL;
@@ -128,14 +128,35 @@ BEGIN
   IF last > 9007199254740992 THEN
     RAISE EXCEPTION 'the fence of % is at 2^53', k USING ERRCODE = 'LM001';
   END IF;
-  INSERT INTO lm1.fence VALUES (k, last, t)
-    ON CONFLICT (key) DO UPDATE SET fence = excluded.fence, used = excluded.used;
-  RETURN CASE
-    WHEN NOT wanted THEN ''
-    WHEN before IS NULL OR before + 1 = last THEN last::text
-    -- For the holders of one process, one after the other.
-    ELSE greatest(before + 1, last - 255) || '-' || last
-  END;
+  -- For the holders of one process, one after the other.
+  first := coalesce(greatest(before + 1, last - 255), last);
+  INSERT INTO lm1.fence (key, first, fence, used) VALUES (k, first, last, t)
+    ON CONFLICT (key) DO UPDATE
+    SET first = excluded.first, fence = excluded.fence, used = excluded.used;
+  RETURN CASE WHEN NOT wanted THEN '' WHEN first = last THEN last::text ELSE first || '-' || last END;
+END $$;
+
+-- Whether a holder with this fence may write, until the end of the transaction that asks: that
+-- holder, or one of its process before it, has the last grant of the key, and no later holder has
+-- asked. Until that end nobody else is granted the key. The key may be locked in another store:
+-- then the largest fence that was checked decides.
+CREATE FUNCTION lm1.check_fence(k text, f bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+DECLARE
+  last lm1.fence;
+BEGIN
+  INSERT INTO lm1.fence (key, first, fence, used) VALUES (k, f, f, clock_timestamp())
+    ON CONFLICT DO NOTHING;
+  SELECT * INTO last FROM lm1.fence x WHERE x.key = k FOR UPDATE;
+  IF last.fence < f THEN
+    last.first := f;
+    last.fence := f;
+  ELSIF f < greatest(last.first, last.checked) THEN
+    RETURN false;
+  END IF;
+  UPDATE lm1.fence x SET first = last.first, fence = last.fence, checked = f, used = clock_timestamp()
+    WHERE x.key = k;
+  RETURN true;
 END $$;
 
 -- Hands the key off to the first waiters, as many as may share it, for at most 5 s until they
@@ -157,7 +178,7 @@ BEGIN
       next := 'other';
     END IF;
     EXIT WHEN next <> 'other' OR NOT lm1.admits(k, w.holders, t);
-    fences := lm1.next_fences(k, w.fenced, w.holders, t);
+    fences := lm1.next_fences(k, w.fenced, t);
     EXIT WHEN fences IS NULL;
     window_ms := least(w.ttl, 5000);
     PERFORM lm1.enter(k, w.token, window_ms, w.holders, t);
@@ -229,7 +250,7 @@ BEGIN
       held := next = 'own' OR next = 'none' AND lm1.admits(k, holders[i], t);
     END IF;
     IF held THEN
-      fences[i] := lm1.next_fences(k, fenced, holders[i], t);
+      fences[i] := lm1.next_fences(k, fenced, t);
     END IF;
     IF NOT held OR fences[i] IS NULL THEN
       nth := i - 1;

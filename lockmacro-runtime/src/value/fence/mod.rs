@@ -11,7 +11,7 @@
 //! UPDATE stock SET amount = :amount, fence = :fence WHERE id = :id AND fence <= :fence
 //! ```
 //!
-//! In Redis it is a script, [`WRITE`].
+//! In Redis it is a script, [`WRITE`], and in PostgreSQL a function, [`CHECK`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,6 +23,23 @@ use std::time::Duration;
 /// arguments are the fence and the value. It returns 1 when it has written, and 0 when a larger
 /// fence was there. The server need not be the one with the locks.
 pub const WRITE: &str = include_str!("write.lua");
+
+/// Checks in a PostgreSQL transaction whether the holder of a fence may still write. It has to be the
+/// first statement of that transaction, and the writes follow it.
+///
+/// The statement has two parameters: the whole key of the lock, with its prefix if it has one, and
+/// the fence. Its only column is true as long as no later holder has been granted the key, or has
+/// checked its fence, and false for a late writer, which has to roll back. Until the transaction
+/// ends, nobody else is granted the key, so a writer that is late at its commit changes nothing
+/// either.
+///
+/// The transaction is one of the database that has the locks: see
+/// [PostgreSQL](crate::guide::postgres). In another database with the same schema, which may be
+/// installed for this alone, the largest fence that was checked decides: there, the next holder may
+/// begin before the transaction ends.
+///
+/// Check the fences of exclusive locks: of holders that share a lock, only the last one may write.
+pub const CHECK: &str = "SELECT lm1.check_fence($1, $2)";
 
 /// The number of a grant, larger than the number of every earlier grant of the same key. See the
 /// [module](self).

@@ -1,0 +1,175 @@
+//! Transactions that a late writer cannot commit, with a real PostgreSQL server.
+
+#[path = "../recipes/fenced_transaction.rs"]
+mod recipe;
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use lockmacro_runtime::fence::CHECK;
+use lockmacro_runtime::{Fence, Lock, LockManager, OnLost};
+use lockmacro_tests::Postgres;
+use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT};
+use recipe::{TABLE, grant, sell};
+use tokio_postgres::Client;
+
+async fn check(db: &(impl tokio_postgres::GenericClient + Sync), fence: Fence) -> bool {
+    db.query_one(CHECK, &[&"stock:7", &i64::from(fence)]).await.expect("an answer").get(0)
+}
+
+async fn locks(server: &Postgres) -> LockManager {
+    LockManager::builder().timeout(LONG_TTL).connect(&server.url()).await.expect("it is there")
+}
+
+#[tokio::test]
+async fn a_late_writer_is_refused_before_the_next_holder_has_written() {
+    let server = Postgres::start().await;
+    let (mut db, locks) = (server.connect().await, locks(&server).await);
+    db.batch_execute(TABLE).await.expect("made");
+    let paused = grant(&locks).await.expect("free");
+    assert!(sell(&mut db, 1, paused).await.expect("asked"), "nobody else has it");
+    let next = grant(&locks).await.expect("free");
+    assert!(!sell(&mut db, 50, paused).await.expect("asked"));
+    assert!(sell(&mut db, 5, next).await.expect("asked"));
+    let row = db.query_one("SELECT amount FROM stock", &[]).await.expect("a row");
+    assert_eq!(row.get::<_, i64>(0), 94);
+}
+
+/// Also a holder that wants no fence, and one that shares the lock.
+#[tokio::test]
+async fn a_late_writer_is_refused_whatever_the_next_holder_wants() {
+    let server = Postgres::start().await;
+    let (db, locks) = (server.connect().await, locks(&server).await);
+    let lock = || Lock::new("stock:7").manager(&locks);
+    for next in [lock(), lock().shared()] {
+        let late = grant(&locks).await.expect("free");
+        assert!(check(&db, late).await);
+        next.acquire().await.expect("free").release().await.expect("held");
+        assert!(!check(&db, late).await);
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_granted_the_lock_until_a_checked_transaction_ends() {
+    let server = Postgres::start().await;
+    let (mut db, locks, theirs) =
+        (server.connect().await, locks(&server).await, locks(&server).await);
+    let lock = |of| Lock::new("stock:7").manager(of);
+    let (guard, fences) = lock(&locks).acquire_fenced().await.expect("free");
+    let write = db.transaction().await.expect("begun");
+    assert!(check(&write, fences[0]).await);
+    // A release does not wait for the transaction.
+    guard.release().await.expect("held");
+    let mut waiter = Box::pin(lock(&theirs).wait(LONG_TTL).acquire());
+    let busy = lock(&locks).acquire().await.expect_err("the transaction is open");
+    assert!(busy.is_busy(), "{busy}");
+    tokio::time::timeout(Duration::from_millis(300), &mut waiter).await.expect_err("it is open");
+    write.commit().await.expect("in time");
+    let guard = tokio::time::timeout(TEST_TIMEOUT, waiter).await.expect("in time").expect("served");
+    guard.release().await.expect("held");
+}
+
+/// The holders of one process pass a lock on without a word to the server.
+#[tokio::test]
+async fn each_holder_of_a_turn_may_write_and_those_before_it_may_not() {
+    let server = Postgres::start().await;
+    let (db, locks) = (server.connect().await, locks(&server).await);
+    let turn = (0..20).map(|_| async {
+        let (guard, fences) = Lock::new("stock:7")
+            .manager(&locks)
+            .wait(LONG_TTL)
+            .acquire_fenced()
+            .await
+            .expect("served");
+        assert!(check(&db, fences[0]).await, "it holds the lock");
+        guard.release().await.expect("held");
+        fences[0]
+    });
+    let mut fences = join_all(turn).await;
+    fences.sort();
+    let last = fences.pop().expect("some");
+    for late in fences {
+        assert!(!check(&db, late).await, "{late} before {last}");
+    }
+    assert!(check(&db, last).await);
+}
+
+/// The schema may be there for this alone.
+#[tokio::test]
+async fn the_largest_fence_decides_for_locks_of_another_store() {
+    let server = Postgres::start().await;
+    drop(locks(&server).await);
+    let (db, elsewhere) = (server.connect().await, LockManager::isolated_memory());
+    let (early, late) =
+        (grant(&elsewhere).await.expect("free"), grant(&elsewhere).await.expect("free"));
+    for (fence, may) in [(early, true), (early, true), (late, true), (early, false), (late, true)] {
+        assert_eq!(check(&db, fence).await, may, "{fence}");
+    }
+}
+
+/// Bodies that outlive their leases, before their transaction and in it. Returns how many bodies have
+/// written, and how many of them after a later holder.
+async fn late_writes(checks: bool) -> (usize, usize) {
+    const TASKS: u64 = 12;
+    const BODIES: u64 = 15;
+    const TTL: Duration = Duration::from_millis(60);
+    let server = Postgres::start().await;
+    let db = server.connect().await;
+    let tables = "CREATE TABLE account (id int); INSERT INTO account VALUES (1);
+        CREATE TABLE written (place bigserial, fence bigint)";
+    db.batch_execute(tables).await.expect("made");
+    let holders = (0..TASKS).map(|seed| {
+        let server = &server;
+        async move {
+            let (locks, mut db) = (locks(server).await, server.connect().await);
+            let mut random = fastrand::Rng::with_seed(seed);
+            for _ in 0..BODIES {
+                let mut pause =
+                    || Duration::from_millis(if random.bool() { 0 } else { random.u64(0..150) });
+                let (before, inside) = (pause(), pause());
+                let lock = Lock::new("stock:7").ttl(TTL).on_lost(OnLost::Finish).manager(&locks);
+                // A waiter would learn of the end of a lease a little later.
+                let (guard, fences) = loop {
+                    match lock.clone().acquire_fenced().await {
+                        Ok(held) => break held,
+                        Err(busy) => assert!(busy.is_busy(), "{busy}"),
+                    }
+                    tokio::time::sleep(TTL / 10).await;
+                };
+                tokio::time::sleep(before).await;
+                write(&mut db, fences[0], checks, inside).await;
+                // It was lost, mostly.
+                let _ = guard.release().await;
+            }
+        }
+    });
+    join_all(holders).await;
+    let rows = db.query("SELECT fence FROM written ORDER BY place", &[]).await.expect("rows");
+    let fences: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+    (fences.len(), fences.windows(2).filter(|pair| pair[0] > pair[1]).count())
+}
+
+async fn write(db: &mut Client, fence: Fence, checks: bool, pause: Duration) {
+    let write = db.transaction().await.expect("begun");
+    if checks && !check(&write, fence).await {
+        return;
+    }
+    // One writer after the other, in the order of `place`.
+    write.execute("UPDATE account SET id = id", &[]).await.expect("written");
+    tokio::time::sleep(pause).await;
+    let fence = i64::from(fence);
+    write.execute("INSERT INTO written (fence) VALUES ($1)", &[&fence]).await.expect("written");
+    write.commit().await.expect("ended");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_body_that_has_outlived_its_lease_writes_after_a_later_holder() {
+    let (written, late) = late_writes(true).await;
+    assert!(written > 50 && late == 0, "{late} of {written}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_check_some_do() {
+    let (written, late) = late_writes(false).await;
+    assert!(late > 0, "none of {written}");
+}
