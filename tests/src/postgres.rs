@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getuid, kill_process, test_kill_process};
 use tokio_postgres::{Client, NoTls};
@@ -96,18 +96,38 @@ impl Postgres {
         asked.recv().expect("an answer")
     }
 
+    /// Ends the connections of managers for which this is true in `pg_stat_activity`, as they are.
+    pub fn kill_connections(&self, which: &str) {
+        self.ask(&format!(
+            "SELECT pg_terminate_backend(pid)::text FROM pg_stat_activity
+                WHERE application_name = 'lockmacro' AND ({which})"
+        ));
+    }
+
     /// Waits until no key with this prefix is held or waited for, as it must be after every test.
     pub async fn keeps_nothing(&self, prefix: &str) {
-        // A test without a manager that has connected has no schema.
         let client = self.connect().await;
-        let left = "SELECT key FROM (
-                SELECT key, ends FROM lm1.lease UNION ALL SELECT key, ends FROM lm1.share
-                UNION ALL SELECT key, ends FROM lm1.waiter
+        let schema = client.query_one("SELECT to_regnamespace('lm1') IS NULL", &[]).await;
+        if schema.expect("an answer").get(0) {
+            // No manager has connected.
+            return;
+        }
+        let left = "SELECT kind, key, ends::text FROM (
+                SELECT 'lease' AS kind, key, ends FROM lm1.lease
+                UNION ALL SELECT 'share', key, ends FROM lm1.share
+                UNION ALL SELECT 'waiter', key, ends FROM lm1.waiter
             ) rows WHERE ends > clock_timestamp() AND starts_with(key, $1)";
-        eventually("no key is left", TEST_TIMEOUT, || async {
-            client.query(left, &[&prefix]).await.is_ok_and(|rows| rows.is_empty())
-        })
-        .await;
+        let start = Instant::now();
+        loop {
+            let rows = client.query(left, &[&prefix]).await.expect("an answer");
+            if rows.is_empty() {
+                return;
+            }
+            let row = |row: &tokio_postgres::Row| [0, 1, 2].map(|nth| row.get::<_, String>(nth));
+            let rows: Vec<_> = rows.iter().map(row).collect();
+            assert!(start.elapsed() < TEST_TIMEOUT, "left behind: {rows:?}");
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
     }
 
     /// Stops the server, and all that it has started for clients, without a word to anybody.
@@ -144,9 +164,18 @@ fn asker(port: u16) -> mpsc::Sender<Question> {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime");
-        let client = runtime.block_on(try_connect(port)).expect("the server answers");
+        let mut client = runtime.block_on(try_connect(port)).expect("the server answers");
         for (statement, answer) in questions {
-            let rows = runtime.block_on(client.query(&statement, &[])).expect("an answer");
+            let rows = runtime.block_on(async {
+                match client.query(&statement, &[]).await {
+                    // The server has been restarted.
+                    Err(error) if error.is_closed() || error.as_db_error().is_none() => {
+                        client = try_connect(port).await.expect("the server answers");
+                        client.query(&statement, &[]).await.expect("an answer")
+                    }
+                    rows => rows.expect("an answer"),
+                }
+            });
             // Fails when the test has ended.
             let _ = answer.send(rows.iter().map(|row| row.get(0)).collect());
         }

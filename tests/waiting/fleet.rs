@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockmacro_histories::{Function, Kind, Recorder};
-use lockmacro_tests::{Server, judged};
+use lockmacro_tests::{Backend, Postgres, Server, judged, on};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{CONFIRM_WINDOW, LONG_TTL, POLLED, PUSHED, keeps_only_fences, ms};
@@ -22,12 +22,68 @@ const TASKS: &str = "40";
 const TTL: &str = "2000";
 /// Above the confirm window: these have to confirm the grants that are handed off to them.
 const TTL_LONG: &str = "30000";
+/// The same where a crash of the server may forget the last releases, which then count as held.
+const TTL_FORGOTTEN: &str = "8000";
 const STANDSTILL: Duration = Duration::from_millis(300);
 
 /// Whatever the server has answered is on its disk. The file is rewritten often, so that a server
 /// that is started again after a long run loads it well within a ttl.
 const SAVING: [&str; 6] =
     ["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-min-size", "256kb"];
+
+/// The server that the processes have their locks on.
+enum Servers {
+    Redis(Server),
+    Postgres(Postgres),
+}
+
+impl Servers {
+    fn url(&self) -> String {
+        match self {
+            Servers::Redis(server) => server.url(),
+            Servers::Postgres(server) => server.url(),
+        }
+    }
+
+    fn kill_subscribers(&self) {
+        match self {
+            Servers::Redis(server) => {
+                let _: i64 = server.admin().ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+            }
+            Servers::Postgres(server) => server.kill_connections("query LIKE 'LISTEN%'"),
+        }
+    }
+
+    fn kill_connections(&self) {
+        match self {
+            Servers::Redis(server) => {
+                let kill = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
+                let _: i64 = server.admin().ask(&kill);
+            }
+            Servers::Postgres(server) => server.kill_connections("true"),
+        }
+    }
+
+    /// Refused by a server that is still loading its data, which has no scripts either.
+    fn forget_scripts(&self) {
+        if let Servers::Redis(server) = self {
+            let _ = server.admin().send::<()>(&["SCRIPT", "FLUSH"]);
+        }
+    }
+
+    async fn restart(&mut self) {
+        match self {
+            Servers::Redis(server) => {
+                server.kill();
+                server.restart();
+            }
+            Servers::Postgres(server) => {
+                server.stop_at_once();
+                server.restart().await;
+            }
+        }
+    }
+}
 
 /// Notes in the history what the test itself does.
 fn note(history: &Path, function: Function, process: &str) {
@@ -43,9 +99,9 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(server: &Server, history: &Path, name: String, ttl: &str) -> Worker {
+    fn start(servers: &Servers, history: &Path, name: String, ttl: &str) -> Worker {
         let mut child = Command::new(env!("CARGO_BIN_EXE_waiting-worker"))
-            .arg(server.url())
+            .arg(servers.url())
             .arg(history)
             .args([&name, TASKS, ttl])
             .stdin(Stdio::piped())
@@ -101,17 +157,14 @@ impl Drop for Worker {
 
 /// The faults while they work. A long lease is not worth a killed process, as it would outlast
 /// the test: the first two live.
-fn strike(nth: usize, server: &mut Server, workers: &mut Vec<Worker>, history: &Path) {
+async fn strike(nth: usize, servers: &mut Servers, workers: &mut Vec<Worker>, history: &Path) {
     let note = |fault: &str| note(history, Function::Other(fault.to_owned()), "nemesis");
     match nth % 9 {
         0 | 3 => {
             note("kill-subscribers");
-            let _: i64 = server.admin().ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+            servers.kill_subscribers();
         }
-        1 | 5 => {
-            // Refused by a server that is still loading its data, which has no scripts either.
-            let _ = server.admin().send::<()>(&["SCRIPT", "FLUSH"]);
-        }
+        1 | 5 => servers.forget_scripts(),
         2 | 6 => {
             let worker = &workers[nth / 2 % PROCESSES];
             note("stop-process");
@@ -121,32 +174,35 @@ fn strike(nth: usize, server: &mut Server, workers: &mut Vec<Worker>, history: &
         }
         4 => {
             note("kill-connections");
-            let kill = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
-            let _: i64 = server.admin().ask(&kill);
+            servers.kill_connections();
         }
         7 => {
             let dying = workers.remove(2);
             dying.kill(history);
-            workers.push(Worker::start(server, history, format!("late-{nth}"), TTL));
+            workers.push(Worker::start(servers, history, format!("late-{nth}"), TTL));
         }
         _ => {
             note("restart-server");
-            server.kill();
-            server.restart();
+            servers.restart().await;
         }
     }
 }
 
-#[tokio::test]
-async fn two_hundred_tasks_of_five_processes_never_overlap_and_nobody_is_stuck() {
+#[on(redis, postgres)]
+async fn two_hundred_tasks_of_five_processes_never_overlap_and_nobody_is_stuck(backend: &Backend) {
+    // Their own, as they are restarted.
+    let mut servers = match backend.url().starts_with("redis") {
+        true => Servers::Redis(Server::with(&SAVING)),
+        false => Servers::Postgres(Postgres::with(&[]).await),
+    };
     let seconds = std::env::var("WAITING_SECONDS").map_or(4, |text| text.parse().expect("seconds"));
-    let mut server = Server::with(&SAVING);
     let directory = tempfile::tempdir().expect("a directory");
     let history = directory.path().join("history");
     let mut workers: Vec<Worker> = (0..PROCESSES)
         .map(|nth| {
-            let ttl = if nth < 2 { TTL_LONG } else { TTL };
-            Worker::start(&server, &history, format!("worker-{nth}"), ttl)
+            let long = if backend.url().starts_with("redis") { TTL_LONG } else { TTL_FORGOTTEN };
+            let ttl = if nth < 2 { long } else { TTL };
+            Worker::start(&servers, &history, format!("worker-{nth}"), ttl)
         })
         .collect();
     let start = Instant::now();
@@ -155,7 +211,7 @@ async fn two_hundred_tasks_of_five_processes_never_overlap_and_nobody_is_stuck()
         if start.elapsed() > Duration::from_secs(seconds) {
             break;
         }
-        strike(nth, &mut server, &mut workers, &history);
+        strike(nth, &mut servers, &mut workers, &history).await;
     }
     let faults_ended = Instant::now();
     workers.iter_mut().for_each(Worker::end);
@@ -172,5 +228,8 @@ async fn two_hundred_tasks_of_five_processes_never_overlap_and_nobody_is_stuck()
     assert_eq!(errors, Vec::<String>::new());
     let verdict = judged(&history, "waiting-fleet");
     assert!(bodies > 200 && verdict.grants >= bodies, "{bodies} bodies, {verdict}");
-    keeps_only_fences(&server, POLLED).await;
+    match &servers {
+        Servers::Redis(server) => keeps_only_fences(server, POLLED).await,
+        Servers::Postgres(server) => server.keeps_nothing("").await,
+    }
 }
