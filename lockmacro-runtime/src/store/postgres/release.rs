@@ -19,6 +19,7 @@ use crate::store::calls::error::{CallError, Transient};
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::task::spawn;
+use crate::value::time::Instant;
 
 impl Postgres {
     /// In a task of its own: the statement hands the locks off, and a caller that is dropped after
@@ -72,7 +73,10 @@ async fn release(
         &[(&keys, Type::TEXT_ARRAY), (&token, Type::TEXT), (&keep, Type::INT8)];
     let mut rows = pool.call(link, &statements.release, values, budget).await;
     let mut earlier = Applied::No;
-    if let Err(CallError::Transient(Transient { replace: true, applied, .. })) = rows {
+    // Where an answer has not come there is no time left, and the error says that it was sent.
+    if let Err(CallError::Transient(Transient { replace: true, applied, .. })) = rows
+        && Instant::now() < budget.until
+    {
         earlier = applied;
         rows = pool.call(link, &statements.release, values, budget).await;
     }
