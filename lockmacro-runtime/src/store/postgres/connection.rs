@@ -116,7 +116,7 @@ impl Pool {
                 self.health.answered(|| self.name());
                 return Ok(rows);
             }
-            Ok(Err(error)) => of_statement(&error),
+            Ok(Err(error)) => of_statement(&error, &self.servers),
             // The connection may be cut.
             Err(_) => match CallError::unanswered() {
                 CallError::Transient(transient) => {

@@ -5,6 +5,7 @@ use std::io;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
+use super::url::Deployment;
 use crate::store::calls::error::{CallError, Transient};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
@@ -13,9 +14,15 @@ use crate::value::key::LockKey;
 /// The code of `schema.sql` for a fence at its end.
 const FENCES_USED_UP: &str = "LM001";
 
-/// The failure of a statement that was sent.
-pub(super) fn of_statement(error: &Error) -> CallError {
-    of(error, Applied::Unknown)
+/// The failure of a statement that was sent to one of these servers.
+pub(super) fn of_statement(error: &Error, servers: &Deployment) -> CallError {
+    match of(error, Applied::Unknown) {
+        CallError::Final(LockError::AccessDenied { detail, .. }) => {
+            let detail = format!("{detail}: {}", servers.rights());
+            CallError::Final(LockError::access_denied(detail))
+        }
+        error => error,
+    }
 }
 
 /// The failure to connect: nothing was sent for the caller.
@@ -31,6 +38,12 @@ fn of(error: &Error, without_reply: Applied) -> CallError {
             .and_then(|source| source.downcast_ref::<io::Error>())
             .is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
         let detail = source.map_or_else(|| error.to_string(), ToString::to_string);
+        // The client's own refusal to log in, as when the URL has no password: it stays the same.
+        let text = error.to_string();
+        let kinds = ["invalid configuration", "authentication error"];
+        if kinds.iter().any(|kind| text.starts_with(kind)) {
+            return CallError::Final(LockError::Authentication { detail, server: None });
+        }
         return match refused {
             true => CallError::broken(Why::Refused, detail, Applied::No),
             false => CallError::broken(Why::Disconnected, detail, without_reply),
@@ -47,10 +60,7 @@ fn of(error: &Error, without_reply: Applied) -> CallError {
             last(LockError::Authentication { detail, server: None })
         }
         SqlState::INVALID_CATALOG_NAME => last(LockError::invalid_url(detail)),
-        SqlState::INSUFFICIENT_PRIVILEGE => {
-            let rights = "GRANT USAGE ON SCHEMA, and EXECUTE ON ALL FUNCTIONS IN SCHEMA";
-            last(LockError::access_denied(format!("{detail}: {rights}")))
-        }
+        SqlState::INSUFFICIENT_PRIVILEGE => last(LockError::access_denied(detail)),
         SqlState::INVALID_SCHEMA_NAME | SqlState::UNDEFINED_FUNCTION => last(LockError::invalid(
             "schema",
             format!("{detail}: run `lockmacro postgres install`, or add `install=1` to the URL"),

@@ -13,8 +13,8 @@ pub(super) struct Statements {
     pub(super) release: String,
     pub(super) renew: String,
     pub(super) tidy: String,
-    /// The version of the schema, whether the server is a standby, the user, and whether it may call
-    /// the functions.
+    /// The version of the schema, whether the server is a standby, and whether the user may call the
+    /// functions.
     pub(super) state: String,
 }
 
@@ -26,7 +26,7 @@ impl Statements {
             release: of("SELECT * FROM lm1.release($1, $2, $3)"),
             renew: of("SELECT lm1.renew($1, $2, $3)"),
             tidy: of("SELECT lm1.tidy($1)"),
-            state: of("SELECT lm1.version(), pg_is_in_recovery(), current_user::text,
+            state: of("SELECT lm1.version(), pg_is_in_recovery(),
                     bool_and(has_function_privilege(oid, 'EXECUTE'))
                     FROM pg_proc WHERE pronamespace = 'lm1'::regnamespace"),
         }

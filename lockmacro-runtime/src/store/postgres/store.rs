@@ -86,14 +86,21 @@ impl Postgres {
     async fn install(&self, budget: Budget) -> Result<(), CallError> {
         let budget = Budget { answer: self.timeout, ..budget };
         let text = install(&self.pool.servers.schema);
-        self.pool.call(PUSHES, &text, &[], budget).await.map(drop)
+        let made = self.pool.call(PUSHES, &text, &[], budget).await.map(drop);
+        made.map_err(|error| match error {
+            CallError::Final(LockError::AccessDenied { server, .. }) => {
+                let detail = "make the schema as a user who may create one".to_owned();
+                CallError::Final(LockError::AccessDenied { detail, server, keys: None })
+            }
+            error => error,
+        })
     }
 
     pub(super) async fn state(&self, budget: Budget) -> Result<(), CallError> {
         let rows = self.pool.call(PUSHES, &self.statements.state, &[], budget).await?;
         let row = rows.first().ok_or_else(unexpected)?;
         let (version, is_replica): (i32, bool) = (column(row, 0)?, column(row, 1)?);
-        let (user, may_call): (&str, bool) = (column(row, 2)?, column(row, 3)?);
+        let may_call: bool = column(row, 2)?;
         if is_replica {
             let error = LockError::unavailable_at(
                 Some(self.pool.name().into()),
@@ -103,9 +110,8 @@ impl Postgres {
             return Err(CallError::Final(error));
         }
         if !may_call {
-            let schema = &self.pool.servers.schema;
-            let detail = format!("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO \"{user}\"");
-            return Err(CallError::Final(LockError::access_denied(detail)));
+            let denied = LockError::access_denied(self.pool.servers.rights());
+            return Err(CallError::Final(denied));
         }
         if version != VERSION {
             let detail = format!(

@@ -90,6 +90,15 @@ impl Deployment {
         self.config.get_hosts().len() > 1
     }
 
+    /// What gives the user its rights.
+    pub(crate) fn rights(&self) -> String {
+        let (schema, user) = (&self.schema, self.config.get_user().unwrap_or_default());
+        format!(
+            "GRANT USAGE ON SCHEMA {schema} TO \"{user}\"; \
+             GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO \"{user}\""
+        )
+    }
+
     /// How long a key's last fence is kept, in milliseconds.
     pub(crate) fn retention(&self) -> i64 {
         millis(self.fence_retention.unwrap_or(RETENTION))
