@@ -2,6 +2,7 @@
 //!
 //! * [`Server`] – a redis-server of the test's own, which can be paused, killed and restarted
 //! * [`Postgres`] – a PostgreSQL server of the test's own
+//! * [`Pooler`] – a pooler of transactions in front of it
 //! * [`Clock`] – what a server reads the time from, set by the test
 //! * [`Cluster`] – several of them that share the slots of a Redis Cluster, with replicas
 //! * [`Admin`] – a plain connection that looks at the server from outside
@@ -35,6 +36,7 @@ pub mod log;
 mod managers;
 mod names;
 mod polls;
+mod pooler;
 mod port;
 mod postgres;
 mod process;
@@ -57,6 +59,7 @@ pub use lockmacro_tests_stores::on;
 pub use managers::{through, within};
 pub use names::{is_fence, queue_of};
 pub use polls::{Polled, drop_after_polls, spawn_polled};
+pub use pooler::Pooler;
 pub use postgres::Postgres;
 pub use process::Process;
 pub use proxy::{Fault, Proxy};

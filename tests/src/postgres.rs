@@ -1,6 +1,6 @@
 //! A PostgreSQL server of the test's own.
 
-use std::fs::{create_dir, read_dir, remove_dir_all};
+use std::fs::{create_dir, read_dir, read_to_string, remove_dir_all, write};
 use std::os::unix::fs::chown;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -56,7 +56,13 @@ impl Postgres {
             .status();
         let made = made.expect("PostgreSQL is installed: run `sh tests/run`");
         assert!(made.success(), "initdb failed");
-        let (port, arguments) = (Port::any(), arguments.iter().map(|a| (*a).to_owned()).collect());
+        let arguments: Vec<_> = arguments.iter().map(|a| (*a).to_owned()).collect();
+        Self::on(directory, &arguments).await
+    }
+
+    /// Starts a server on its data.
+    async fn on(directory: PathBuf, arguments: &[String]) -> Self {
+        let (port, arguments) = (Port::any(), arguments.to_vec());
         let server = launch(&directory, port.number(), &arguments);
         let this = Self { server, port, directory, arguments, asks: Mutex::default() };
         this.answers().await;
@@ -65,7 +71,12 @@ impl Postgres {
 
     /// The address for managers, which make their schema.
     pub fn url(&self) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/postgres?install=1", self.port())
+        self.url_of("postgres", "install=1")
+    }
+
+    /// The address for managers that log in as this user, with these settings.
+    pub fn url_of(&self, login: &str, settings: &str) -> String {
+        format!("postgres://{login}@127.0.0.1:{}/postgres?{settings}", self.port())
     }
 
     /// The port it listens on, the same after a restart.
@@ -130,10 +141,76 @@ impl Postgres {
         }
     }
 
+    /// Carries out statements.
+    pub async fn execute(&self, statements: &str) {
+        self.connect().await.batch_execute(statements).await.expect(statements);
+    }
+
+    /// Ends all connections with this `application_name`. Returns how many there were.
+    pub async fn terminate(&self, application: &str) -> i64 {
+        let statement = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+            WHERE application_name = $1";
+        let rows = self.connect().await.query_one(statement, &[&application]).await;
+        rows.expect("an answer").get(0)
+    }
+
+    /// Wants a password of this user from now on.
+    pub async fn asks_for_a_password(&self, user: &str) {
+        let file = self.directory.join("data/pg_hba.conf");
+        let rules = read_to_string(&file).expect("it is there");
+        write(&file, format!("host all {user} 127.0.0.1/32 scram-sha-256\n{rules}"))
+            .expect("written");
+        self.execute("SELECT pg_reload_conf()").await;
+        let place = format!("host=127.0.0.1 port={} user={user} dbname=postgres", self.port());
+        eventually("the rule is read", READY_WITHIN, || async {
+            tokio_postgres::connect(&place, NoTls).await.is_err()
+        })
+        .await;
+    }
+
+    /// Starts a standby of this server.
+    pub async fn standby(&self) -> Self {
+        let directory = new_directory();
+        let place = format!("host=127.0.0.1 port={} user=postgres", self.port());
+        let copied = as_user("pg_basebackup")
+            .arg("--pgdata")
+            .arg(directory.join("data"))
+            .args(["--dbname", &place, "--checkpoint=fast", "--no-sync", "--write-recovery-conf"])
+            .status();
+        assert!(copied.expect("it is there").success(), "pg_basebackup failed");
+        Self::on(directory, &self.arguments).await
+    }
+
+    /// Stops all processes of the server (SIGSTOP): connections stay open, nothing is answered.
+    pub fn pause(&self) {
+        // The first one starts no further ones then.
+        self.signal(Signal::STOP);
+        self.signal_children(Signal::STOP);
+    }
+
+    /// Lets a paused server go on.
+    pub fn resume(&self) {
+        self.signal_children(Signal::CONT);
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.server), signal).expect("it runs");
+    }
+
+    fn signal_children(&self, signal: Signal) {
+        let pid = self.server.id();
+        let children = read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        for child in children.expect("it runs").split_whitespace() {
+            let child = child.parse().ok().and_then(Pid::from_raw).expect("a number");
+            // It may have ended.
+            let _ = kill_process(child, signal);
+        }
+    }
+
     /// Stops the server, and all that it has started for clients, without a word to anybody.
     pub fn stop_at_once(&mut self) {
-        let pid = Pid::from_child(&self.server);
-        kill_process(pid, Signal::QUIT).expect("it runs");
+        self.signal(Signal::QUIT);
         self.server.wait().expect("it runs");
     }
 
@@ -146,7 +223,11 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        let _ = self.server.kill().and_then(|()| self.server.wait());
+        // Killed, it would leave its processes to themselves, and its shared memory to the system.
+        if matches!(self.server.try_wait(), Ok(None)) {
+            self.resume();
+            self.stop_at_once();
+        }
         let _ = remove_dir_all(&self.directory);
     }
 }
@@ -183,7 +264,7 @@ fn asker(port: u16) -> mpsc::Sender<Question> {
     asks
 }
 
-fn launch(directory: &std::path::Path, port: u16, arguments: &Vec<String>) -> Child {
+fn launch(directory: &std::path::Path, port: u16, arguments: &[String]) -> Child {
     let mut server = as_user("postgres");
     server.arg("-D").arg(directory.join("data")).arg("-k").arg(directory);
     server.args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
@@ -193,7 +274,7 @@ fn launch(directory: &std::path::Path, port: u16, arguments: &Vec<String>) -> Ch
 }
 
 /// A directory that the server's user may write. Removes those of processes that were killed.
-fn new_directory() -> PathBuf {
+pub(crate) fn new_directory() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let all = std::env::temp_dir();
     for old in read_dir(&all).into_iter().flatten().flatten() {
@@ -215,10 +296,11 @@ fn new_directory() -> PathBuf {
 }
 
 /// A program that the kernel kills when the test ends. It is on the PATH, or where Debian has it.
-fn as_user(program: &str) -> Command {
+pub(crate) fn as_user(program: &str) -> Command {
     let mut command = Command::new("setpriv");
     let debian = read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let debian = debian.map(|version| version.path().join("bin").display().to_string());
+    let debian = debian.chain(["/usr/sbin".to_owned()]);
     let path = std::env::var("PATH").into_iter().chain(debian).collect::<Vec<_>>().join(":");
     command.env("PATH", path).current_dir("/").args(["--pdeathsig", "KILL"]);
     if getuid().is_root() {

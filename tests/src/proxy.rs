@@ -43,6 +43,8 @@ pub enum Fault {
 enum Which {
     /// Those that contain the word, between the ends of lines.
     Word(String),
+    /// Those that contain the text anywhere.
+    Text(String),
     Call(Box<dyn Fn(&Call<'_>) -> bool + Send>),
 }
 
@@ -114,9 +116,19 @@ impl Proxy {
         format!("redis://{}", self.address)
     }
 
+    /// The port that clients connect to.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     /// Orders a fault for the next command that contains `word`, such as `"SET"` or a key.
     pub fn on_next(&self, word: &str, fault: Fault) {
         self.order(Which::Word(format!("\r\n{word}\r\n")), fault);
+    }
+
+    /// Orders a fault for the next command that contains the text, such as `"lm1.ask("`.
+    pub fn on_next_with(&self, text: &str, fault: Fault) {
+        self.order(Which::Text(text.to_owned()), fault);
     }
 
     /// Orders a fault for the next command for which `which` holds.
@@ -343,6 +355,7 @@ impl State {
                 }
                 is_there
             }
+            Which::Text(text) => bytes.windows(text.len()).any(|part| part == text.as_bytes()),
             Which::Call(which) => Call::all(bytes).iter().any(which),
         })?;
         let (_, fault) = orders.remove(found);

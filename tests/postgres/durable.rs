@@ -1,0 +1,75 @@
+//! Users whose transactions do not wait for the disk.
+
+use lockmacro_runtime::Lock;
+use lockmacro_tests::Postgres;
+use lockmacro_tests::times::{LONG_TTL, ms};
+use tokio_postgres::Client;
+
+use crate::refusals::with_user;
+use crate::{holder, is_renewed, is_waited_for, lock, manager};
+
+/// Nothing writes to the disk but the commits that wait for it.
+const QUIET: [&str; 4] =
+    ["wal_writer_delay=10s", "autovacuum=off", "bgwriter_delay=10s", "checkpoint_timeout=1h"];
+
+/// The end of the log, of which the disk does not have all yet.
+async fn unflushed_end(client: &Client) -> String {
+    let end = "SELECT pg_current_wal_insert_lsn()::text, pg_current_wal_flush_lsn()::text";
+    let row = client.query_one(end, &[]).await.expect("an answer");
+    let (end, flushed): (String, String) = (row.get(0), row.get(1));
+    assert_ne!(end, flushed, "the server waits for the disk");
+    end
+}
+
+/// The disk has more of the log than up to there, so that it has a commit that came later.
+async fn is_flushed_past(client: &Client, end: &str) {
+    let flushed = format!("SELECT pg_current_wal_flush_lsn() > '{end}'::pg_lsn");
+    let flushed: bool = client.query_one(&flushed, &[]).await.expect("an answer").get(0);
+    assert!(flushed, "it is on the disk");
+}
+
+#[tokio::test]
+async fn grants_hand_offs_and_renewals_are_on_the_disk_whatever_the_users_settings() {
+    let settings = QUIET.iter().flat_map(|setting| ["-c", setting]).collect::<Vec<_>>();
+    let mut server = Postgres::with(&settings).await;
+    let url = with_user(&server, "hasty", "SET synchronous_commit = off").await;
+    let (ours, theirs) = (manager(&url).await, manager(&url).await);
+    // As that user, to see that its other transactions do not wait.
+    let place = format!("host=127.0.0.1 port={} user=hasty dbname=postgres", server.port());
+    let (hasty, connection) =
+        tokio_postgres::connect(&place, tokio_postgres::NoTls).await.expect("let in");
+    tokio::spawn(connection);
+    server.execute("CREATE TABLE note (word text); GRANT ALL ON note TO hasty").await;
+    let client = server.connect().await;
+    let unflushed = async |word: &str| {
+        let note = format!("INSERT INTO note VALUES ('{word}')");
+        hasty.batch_execute(&note).await.expect("allowed");
+        unflushed_end(&client).await
+    };
+    let end = unflushed("before the grant").await;
+    let (guard, first) = lock(&ours, "durable").acquire_fenced().await.expect("free");
+    is_flushed_past(&client, &end).await;
+    let waiting = tokio::spawn(lock(&theirs, "durable").wait(LONG_TTL).acquire_fenced());
+    is_waited_for(&client, "durable").await;
+    let end = unflushed("before the hand-off").await;
+    guard.release().await.expect("still held");
+    is_flushed_past(&client, &end).await;
+    let (guard, later) = waiting.await.expect("no panic").expect("its turn");
+    assert!(later[0] > first[0]);
+    let renewed = Lock::new("durable: 2").ttl(ms(9_000)).renew().manager(&ours);
+    let renewed = renewed.acquire().await.expect("free");
+    let end = unflushed("before the renewal").await;
+    is_renewed(&client, "durable: 2").await;
+    is_flushed_past(&client, &end).await;
+    renewed.release().await.expect("still held");
+    unflushed("lost by the crash").await;
+    let before = holder(&client, "durable").await;
+    server.stop_at_once();
+    server.restart().await;
+    let client = server.connect().await;
+    assert_eq!(holder(&client, "durable").await, before, "it is still held");
+    let notes = client.query("SELECT word FROM note", &[]).await.expect("an answer");
+    assert_eq!(notes.len(), 3, "the server forgets what is not on the disk");
+    guard.release().await.expect("still held");
+    server.keeps_nothing("durable").await;
+}

@@ -1,0 +1,137 @@
+//! Transactions of others that lock the rows of locks, and what other processes leave in them.
+
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::Lock;
+use lockmacro_tests::times::{CONFIRM_WINDOW, LONG_TTL, POLLED, TEST_TIMEOUT, ms};
+use lockmacro_tests::{Postgres, eventually, within};
+use tokio::time::Instant;
+use tokio_postgres::Client;
+
+use crate::refusals::with_user;
+use crate::{
+    Locked, SLACK, TIMEOUT, holder, is_renewed, is_waited_for, lock, manager, reason, refusal,
+    shared,
+};
+
+/// Begins a transaction that checks the fence of a key, as that of a fenced writer does.
+async fn writer(server: &Postgres, key: &str) -> Client {
+    let client = server.connect().await;
+    let check = format!("BEGIN; SELECT fence FROM lm1.fence WHERE key = '{key}' FOR SHARE");
+    client.batch_execute(&check).await.expect("begun");
+    client
+}
+
+/// Waits until the waiter of a key has asked again some times.
+async fn asks_again_and_again(client: &Client, key: &str) {
+    let asked = async || {
+        let ends = "SELECT ends::text FROM lm1.waiter WHERE key = $1";
+        let row = client.query_opt(ends, &[&key]).await.expect("an answer");
+        row.map(|row| row.get::<_, String>(0))
+    };
+    for _ in 0..4 {
+        let before = asked().await;
+        eventually("it asks again", TEST_TIMEOUT, || async { asked().await != before }).await;
+    }
+}
+
+#[tokio::test]
+async fn a_grant_waits_for_a_writer_that_has_checked_its_fence_and_nothing_else_does() {
+    let server = shared().await;
+    let (ours, theirs) = (manager(&server.url()).await, manager(&server.url()).await);
+    let client = server.connect().await;
+    let other = Lock::new("writer: other").ttl(ms(4_500)).renew().manager(&ours);
+    let other = other.acquire().await.expect("free");
+    let held = Lock::new("writer").ttl(ms(4_500)).renew().manager(&ours);
+    let (guard, first) = held.acquire_fenced().await.expect("free");
+    let waiting = tokio::spawn(lock(&theirs, "writer").wait(LONG_TTL).acquire_fenced());
+    is_waited_for(&client, "writer").await;
+    let writer = writer(&server, "writer").await;
+    // Its own lock, too.
+    is_renewed(&client, "writer").await;
+    is_renewed(&client, "writer: other").await;
+    let start = Instant::now();
+    guard.release().await.expect("it does not wait");
+    assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
+    asks_again_and_again(&client, "writer").await;
+    assert!(!waiting.is_finished() && holder(&client, "writer").await.is_none());
+    assert!(lock(&ours, "writer").acquire().await.expect_err("not yet").is_busy());
+    is_renewed(&client, "writer: other").await;
+    writer.batch_execute("COMMIT").await.expect("committed");
+    let start = Instant::now();
+    let (guard, later) = waiting.await.expect("no panic").expect("its turn");
+    assert!(start.elapsed() < POLLED, "{:?}", start.elapsed());
+    assert!(later[0] > first[0]);
+    guard.release().await.expect("still held");
+    other.release().await.expect("still held");
+    server.keeps_nothing("writer").await;
+}
+
+/// The rows are locked in the other order, and nobody waits for anybody in a circle.
+#[tokio::test]
+async fn a_writer_that_locks_the_fences_of_several_keys_in_another_order_makes_no_deadlock() {
+    let server = shared().await;
+    let ours = manager(&server.url()).await;
+    let client = server.connect().await;
+    let keys = ["circle: 1", "circle: 2"];
+    let several = || Lock::many(keys).ttl(LONG_TTL).manager(&ours);
+    several().acquire_fenced().await.expect("free").0.release().await.expect("still held");
+    let writer = writer(&server, keys[1]).await;
+    let waiting = tokio::spawn(several().wait(LONG_TTL).acquire_fenced());
+    let check = format!("SELECT fence FROM lm1.fence WHERE key = '{}' FOR SHARE", keys[0]);
+    for _ in 0..20 {
+        writer.batch_execute(&check).await.expect("it waits for nobody");
+    }
+    assert!(!waiting.is_finished() && holder(&client, keys[0]).await.is_none());
+    writer.batch_execute("COMMIT").await.expect("committed");
+    waiting.await.expect("no panic").expect("its turn").0.release().await.expect("still held");
+    server.keeps_nothing("circle").await;
+}
+
+#[tokio::test]
+async fn a_statement_that_the_server_cancels_is_no_lock_that_somebody_holds() {
+    let server = shared().await;
+    let url = with_user(&server, "brisk", "SET statement_timeout = '50ms'").await;
+    let brisk = within(TIMEOUT, &url).await;
+    lock(&brisk, "cancelled").acquire().await.expect("free").release().await.expect("held");
+    let client = server.connect().await;
+    let row = "BEGIN; SELECT FROM lm1.lease WHERE key = 'cancelled' FOR UPDATE";
+    client.batch_execute(row).await.expect("locked");
+    let error = refusal(&brisk, "cancelled").await;
+    assert_eq!(reason(&error), Unavailability::Timeout, "{error}");
+    assert!(error.to_string().contains("statement timeout"), "{error}");
+    let waiting =
+        tokio::spawn(lock(&brisk, "cancelled").wait(LONG_TTL).run(async { Locked::Ok(7) }));
+    assert!(!waiting.is_finished());
+    client.batch_execute("COMMIT").await.expect("committed");
+    assert_eq!(waiting.await.expect("no panic"), Ok(7));
+    server.keeps_nothing("cancelled").await;
+}
+
+#[tokio::test]
+async fn a_waiter_behind_one_whose_process_is_dead_is_served_after_the_confirm_window() {
+    let server = shared().await;
+    let (ours, theirs) = (manager(&server.url()).await, manager(&server.url()).await);
+    let client = server.connect().await;
+    let guard = lock(&ours, "dead waiter").acquire().await.expect("free");
+    // Nobody listens to its channel.
+    let dead = "INSERT INTO lm1.waiter
+        (key, token, ttl, holders, fenced, id, channel, callers, ends)
+        VALUES ('dead waiter', 'dead/00000000000000000000000000000000', 60000, 1, true, '1',
+        'lm1_dead', 1, clock_timestamp() + interval '1 min')";
+    client.batch_execute(dead).await.expect("in the queue");
+    let waiting = tokio::spawn(lock(&theirs, "dead waiter").wait(LONG_TTL).acquire_fenced());
+    eventually("both wait", TEST_TIMEOUT, || async {
+        let waiters = "SELECT FROM lm1.waiter WHERE key = 'dead waiter'";
+        client.query(waiters, &[]).await.expect("an answer").len() == 2
+    })
+    .await;
+    let start = Instant::now();
+    guard.release().await.expect("still held");
+    let (dead, _) = holder(&client, "dead waiter").await.expect("it is held");
+    assert!(dead.starts_with("dead/"), "{dead} is the first one");
+    let (guard, _) = waiting.await.expect("no panic").expect("its turn");
+    let took = start.elapsed();
+    assert!(took < CONFIRM_WINDOW + POLLED, "{took:?}");
+    guard.release().await.expect("still held");
+    server.keeps_nothing("dead waiter").await;
+}

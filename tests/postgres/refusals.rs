@@ -1,0 +1,108 @@
+//! Servers that answer, and grant nothing.
+
+use lockmacro_runtime::__private::Unavailability;
+use lockmacro_runtime::LockManager;
+use lockmacro_tests::times::LONG_TTL;
+use lockmacro_tests::{Postgres, eventually, within};
+
+use crate::{Locked, TIMEOUT, lock, manager, reason, refusal, shared, works};
+
+/// Makes a user that may use locks, with this setting. Returns the address for it.
+pub(crate) async fn with_user(server: &Postgres, name: &str, setting: &str) -> String {
+    let _ = manager(&server.url()).await;
+    server
+        .execute(&format!(
+            "CREATE ROLE {name} LOGIN;
+            GRANT USAGE ON SCHEMA lm1 TO {name};
+            GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lm1 TO {name};
+            ALTER ROLE {name} {setting}"
+        ))
+        .await;
+    server.url_of(name, &format!("application_name={name}"))
+}
+
+#[tokio::test]
+async fn a_connection_limit_is_reported_every_time_and_passes() {
+    let limits = ["max_connections=9", "superuser_reserved_connections=1", "max_wal_senders=0"];
+    let server = Postgres::with(&["-F", "-c", limits[0], "-c", limits[1], "-c", limits[2]]).await;
+    let url = with_user(&server, "plain", "SET work_mem = '4MB'").await;
+    // It has the connection that it has checked the server by.
+    let connected = within(TIMEOUT, &url).await;
+    let mut others = Vec::new();
+    loop {
+        let place = format!("host=127.0.0.1 port={} user=plain dbname=postgres", server.port());
+        match tokio_postgres::connect(&place, tokio_postgres::NoTls).await {
+            Ok((client, connection)) => others.push((client, tokio::spawn(connection))),
+            Err(_) => break,
+        }
+    }
+    for _ in 0..3 {
+        let builder = LockManager::builder().timeout(TIMEOUT / 4);
+        let error = builder.connect(&url).await.expect_err("full");
+        assert_eq!(reason(&error), Unavailability::ConnectionLimit, "{error}");
+        let error = refusal(&connected, "full").await;
+        assert_eq!(reason(&error), Unavailability::ConnectionLimit, "{error}");
+    }
+    let waiting =
+        tokio::spawn(lock(&connected, "full").wait(LONG_TTL).run(async { Locked::Ok(7) }));
+    drop(others);
+    assert_eq!(waiting.await.expect("no panic"), Ok(7));
+    let again = || async { lock(&connected, "full").run(async { Locked::Ok(8) }).await == Ok(8) };
+    eventually("it works again", LONG_TTL, again).await;
+    server.keeps_nothing("full").await;
+}
+
+#[tokio::test]
+async fn a_user_who_may_only_read_is_told_so_and_works_once_it_may_write() {
+    let server = shared().await;
+    let url = with_user(&server, "reader", "SET default_transaction_read_only = on").await;
+    let manager = within(TIMEOUT, &url).await;
+    for waits in [false, true] {
+        let lock = lock(&manager, "read only");
+        let lock = if waits { lock.wait(TIMEOUT) } else { lock };
+        let error = lock.acquire().await.expect_err("read only");
+        assert_eq!(reason(&error), Unavailability::ReadOnly, "{error}");
+    }
+    server.execute("ALTER ROLE reader RESET default_transaction_read_only").await;
+    let again = || async { lock(&manager, "read only").run(async { Locked::Ok(7) }).await.is_ok() };
+    eventually("it works", LONG_TTL, again).await;
+    server.keeps_nothing("read only").await;
+}
+
+#[tokio::test]
+async fn a_standby_says_that_it_is_one_until_it_is_promoted() {
+    let server = shared().await;
+    let ours = manager(&server.url()).await;
+    let guard = lock(&ours, "standby").acquire().await.expect("free");
+    let standby = server.standby().await;
+    let url = standby.url_of("postgres", "");
+    let error = LockManager::builder().timeout(TIMEOUT).connect(&url).await.expect_err("a standby");
+    assert_eq!(reason(&error), Unavailability::ReadOnly, "{error}");
+    assert!(error.to_string().contains("connect to its primary"), "{error}");
+    // A manager that is told all hosts finds the primary behind it.
+    let both = format!("127.0.0.1:{},127.0.0.1:{}", standby.port(), server.port());
+    let both = manager(&format!("postgres://postgres@{both}/postgres")).await;
+    works(&both, "standby: other").await;
+    assert!(lock(&both, "standby").acquire().await.expect_err("held").is_busy());
+    let lazy = LockManager::builder().timeout(TIMEOUT).lazy().connect(&url).await.expect("a URL");
+    assert_eq!(reason(&refusal(&lazy, "standby: other").await), Unavailability::ReadOnly);
+    let (mine, theirs) = (server.connect().await, standby.connect().await);
+    let place = "SELECT pg_current_wal_lsn()::text";
+    let place: String = mine.query_one(place, &[]).await.expect("a place").get(0);
+    let arrived = format!("SELECT pg_last_wal_replay_lsn() >= '{place}'::pg_lsn");
+    eventually("it has all", LONG_TTL, || async {
+        theirs.query_one(&arrived, &[]).await.expect("an answer").get(0)
+    })
+    .await;
+    theirs.batch_execute("SELECT pg_promote()").await.expect("promoted");
+    let promoted = manager(&url).await;
+    // It knows what the primary has granted.
+    assert!(lock(&promoted, "standby").acquire().await.expect_err("held").is_busy());
+    works(&promoted, "standby: other").await;
+    eventually("a manager there before works, too", LONG_TTL, || async {
+        lock(&lazy, "standby: other").run(async { Locked::Ok(7) }).await.is_ok()
+    })
+    .await;
+    guard.release().await.expect("still held");
+    server.keeps_nothing("standby").await;
+}

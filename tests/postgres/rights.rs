@@ -1,0 +1,122 @@
+//! Users who may not do everything.
+
+use lockmacro_runtime::{Lock, LockError};
+use lockmacro_tests::times::{LONG_TTL, ms};
+use lockmacro_tests::{Postgres, within};
+use tokio::time::timeout;
+
+use crate::{Locked, TIMEOUT, is_renewed, is_waited_for, lock, manager, refusal, shared, works};
+
+/// Makes the schema and a user without a right on it. Returns the address for that user.
+async fn with_user(server: &Postgres, name: &str) -> String {
+    let _ = manager(&server.url_of("postgres", &format!("install=1&schema={name}"))).await;
+    server.execute(&format!("CREATE ROLE {name} LOGIN")).await;
+    server.url_of(name, &format!("schema={name}"))
+}
+
+fn is_denied(error: &LockError, grant: &str) {
+    assert!(matches!(error, LockError::AccessDenied { .. }), "{error:?}");
+    assert!(error.to_string().contains(grant), "{error}");
+}
+
+async fn denied(url: &str, grant: &str) {
+    let builder = lockmacro_runtime::LockManager::builder().timeout(TIMEOUT);
+    is_denied(&builder.connect(url).await.expect_err("a right is missing"), grant);
+}
+
+#[tokio::test]
+async fn a_right_that_is_missing_is_named_when_a_manager_connects_and_works_once_granted() {
+    let server = shared().await;
+    let url = with_user(&server, "clerk").await;
+    denied(&format!("{url}_new&install=1"), "as a user who may create one").await;
+    denied(&url, "GRANT USAGE ON SCHEMA clerk TO \"clerk\"").await;
+    server.execute("GRANT USAGE ON SCHEMA clerk TO clerk").await;
+    denied(&url, "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA clerk TO \"clerk\"").await;
+    // A function that a manager needs later.
+    server.execute("GRANT EXECUTE ON FUNCTION clerk.version TO clerk").await;
+    denied(&url, "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA clerk TO \"clerk\"").await;
+    server.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA clerk TO clerk").await;
+    works(&manager(&url).await, "rights").await;
+}
+
+#[tokio::test]
+async fn a_right_that_is_taken_away_is_named_by_the_next_lock_and_works_once_granted_again() {
+    let server = shared().await;
+    let url = with_user(&server, "temp").await;
+    let grant = "GRANT USAGE ON SCHEMA temp TO temp;
+        GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA temp TO temp";
+    server.execute(grant).await;
+    let manager = within(TIMEOUT, &url).await;
+    let guard = lock(&manager, "rights: held").acquire().await.expect("free");
+    server.execute("REVOKE ALL ON ALL FUNCTIONS IN SCHEMA temp FROM temp").await;
+    is_denied(&refusal(&manager, "rights").await, "EXECUTE ON ALL FUNCTIONS IN SCHEMA");
+    let waiting = lock(&manager, "rights").wait(LONG_TTL).acquire();
+    is_denied(&waiting.await.expect_err("denied"), "EXECUTE ON ALL FUNCTIONS IN SCHEMA");
+    is_denied(&guard.release().await.expect_err("denied"), "EXECUTE ON ALL FUNCTIONS IN SCHEMA");
+    server.execute(grant).await;
+    works(&manager, "rights").await;
+}
+
+/// Not one right on a table, and a path on which other schemas come first.
+#[tokio::test]
+async fn usage_and_execute_are_enough_for_all_that_locks_can_do() {
+    let server = shared().await;
+    let _ = manager(&server.url()).await;
+    server
+        .execute(
+            "CREATE ROLE modest LOGIN;
+            ALTER ROLE modest SET search_path = public, pg_temp;
+            ALTER ROLE modest SET default_transaction_isolation = serializable;
+            GRANT USAGE ON SCHEMA lm1 TO modest;
+            GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lm1 TO modest",
+        )
+        .await;
+    let url = server.url_of("modest", "install=1");
+    let (ours, theirs) = (manager(&url).await, manager(&url).await);
+    let client = server.connect().await;
+    for of in [Lock::shared, |lock| Lock::permits(lock, 2)] {
+        let ours = of(lock(&ours, "modest")).acquire().await.expect("free");
+        let theirs = of(lock(&theirs, "modest")).acquire().await.expect("two may");
+        ours.release().await.expect("still held");
+        theirs.release().await.expect("still held");
+    }
+    let several = || Lock::many(["modest", "modest: 2"]).ttl(LONG_TTL);
+    let guard = several().manager(&ours).acquire().await.expect("free");
+    let waiting = tokio::spawn(several().manager(&theirs).wait(LONG_TTL).acquire_fenced());
+    guard.release().await.expect("still held");
+    let (guard, _) = waiting.await.expect("no panic").expect("its turn");
+    guard.release().await.expect("still held");
+    let renewed = Lock::new("modest").ttl(ms(6_000)).renew().manager(&ours);
+    let (guard, _) = renewed.acquire_fenced().await.expect("free");
+    is_renewed(&client, "modest").await;
+    let waiting = lock(&theirs, "modest").wait(LONG_TTL);
+    let waiting = tokio::spawn(waiting.min_hold(ms(300)).run(async { Locked::Ok(7) }));
+    is_waited_for(&client, "modest").await;
+    guard.release().await.expect("still held");
+    assert_eq!(waiting.await.expect("no panic"), Ok(7));
+    assert!(lock(&ours, "modest").acquire().await.is_err_and(|error| error.is_busy()), "kept");
+    let kept = lock(&ours, "modest").wait(LONG_TTL).run(async { Locked::Ok(8) });
+    assert_eq!(timeout(LONG_TTL, kept).await.expect("in time"), Ok(8));
+    server.keeps_nothing("modest").await;
+}
+
+#[tokio::test]
+async fn a_wrong_login_is_an_authentication_error_that_does_not_show_it() {
+    let server = shared().await;
+    let _ = manager(&server.url()).await;
+    server
+        .execute(
+            "CREATE ROLE keeper LOGIN PASSWORD 'hunter2';
+            GRANT USAGE ON SCHEMA lm1 TO keeper;
+            GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lm1 TO keeper",
+        )
+        .await;
+    server.asks_for_a_password("keeper").await;
+    for login in ["keeper:wrong-guess", "keeper", "nobody:wrong-guess"] {
+        let builder = lockmacro_runtime::LockManager::builder().timeout(TIMEOUT);
+        let error = builder.connect(&server.url_of(login, "")).await.expect_err("not let in");
+        assert!(matches!(error, LockError::Authentication { .. }), "{login}: {error:?}");
+        assert!(!format!("{error} {error:?}").contains("wrong-guess"), "{error:?}");
+    }
+    works(&manager(&server.url_of("keeper:hunter2", "")).await, "keeper").await;
+}

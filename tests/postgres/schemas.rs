@@ -1,0 +1,77 @@
+//! The database and the schema that a URL names.
+
+use futures::future::join_all;
+use lockmacro_runtime::{LockError, LockManager};
+
+use crate::{TIMEOUT, lock, manager, shared, works};
+
+/// The error of connecting, which must be a mistake in the setting.
+async fn mistake(url: &str, of: &str) -> String {
+    let error = LockManager::builder().timeout(TIMEOUT).connect(url).await.expect_err("a mistake");
+    match &error {
+        LockError::InvalidSetting { setting, .. } => assert_eq!(*setting, of, "{error}"),
+        other => panic!("not `InvalidSetting`: {other:?}"),
+    }
+    error.to_string()
+}
+
+#[tokio::test]
+async fn a_schema_that_is_missing_is_a_mistake_that_says_what_to_do() {
+    let server = shared().await;
+    let error = mistake(&server.url_of("postgres", "schema=missing"), "schema").await;
+    assert!(error.contains("\"missing\" does not exist"), "{error}");
+    assert!(error.contains("`install=1`"), "{error}");
+    // One that somebody made for something else.
+    server.execute("CREATE SCHEMA foreign_one").await;
+    let url = server.url_of("postgres", "install=1&schema=foreign_one");
+    assert!(mistake(&url, "schema").await.contains("foreign_one.version() does not exist"));
+}
+
+#[tokio::test]
+async fn a_schema_of_another_version_is_a_mistake_that_names_both() {
+    let server = shared().await;
+    let url = server.url_of("postgres", "install=1&schema=later");
+    works(&manager(&url).await, "later").await;
+    let version = |nth: u32| {
+        format!(
+            "CREATE OR REPLACE FUNCTION later.version() RETURNS int
+            LANGUAGE sql IMMUTABLE AS 'SELECT {nth}'"
+        )
+    };
+    server.execute(&version(99)).await;
+    let error = mistake(&url, "schema").await;
+    assert!(error.contains("version 99") && error.contains("upgrade"), "{error}");
+    server.execute(&version(1)).await;
+    works(&manager(&url).await, "later").await;
+}
+
+#[tokio::test]
+async fn a_database_that_is_missing_is_a_mistake_in_the_url() {
+    let server = shared().await;
+    let url = server.url().replace("/postgres?", "/nowhere?");
+    assert!(mistake(&url, "url").await.contains("\"nowhere\" does not exist"));
+}
+
+#[tokio::test]
+async fn another_schema_has_other_locks() {
+    let server = shared().await;
+    let here = manager(&server.url()).await;
+    let there = manager(&server.url_of("postgres", "install=1&schema=there")).await;
+    let one = lock(&here, "schemas").acquire().await.expect("free");
+    let other = lock(&there, "schemas").acquire().await.expect("another one");
+    let third = manager(&server.url_of("postgres", "schema=there")).await;
+    assert!(lock(&third, "schemas").acquire().await.expect_err("held").is_busy());
+    one.release().await.expect("still held");
+    other.release().await.expect("still held");
+    server.keeps_nothing("schemas").await;
+}
+
+#[tokio::test]
+async fn managers_that_make_the_schema_at_the_same_moment_all_succeed() {
+    let server = shared().await;
+    for round in 0..3 {
+        let url = server.url_of("postgres", &format!("install=1&schema=rush{round}"));
+        let managers = join_all((0..6).map(|_| manager(&url))).await;
+        works(&managers[round], "rush").await;
+    }
+}
