@@ -1,16 +1,17 @@
 //! Transactions of others that lock the rows of locks, and what other processes leave in them.
 
+use futures::future::join_all;
 use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::Lock;
 use lockmacro_tests::times::{CONFIRM_WINDOW, LONG_TTL, POLLED, TEST_TIMEOUT, ms};
 use lockmacro_tests::{Postgres, eventually, within};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::Client;
 
 use crate::refusals::with_user;
 use crate::{
-    Locked, SLACK, TIMEOUT, holder, is_renewed, is_waited_for, lock, manager, reason, refusal,
-    shared,
+    Locked, Room, SLACK, TIMEOUT, holder, is_renewed, is_waited_for, lock, manager, reason,
+    refusal, shared,
 };
 
 /// Begins a transaction that checks the fence of a key, as that of a fenced writer does.
@@ -105,6 +106,33 @@ async fn a_statement_that_the_server_cancels_is_no_lock_that_somebody_holds() {
     client.batch_execute("COMMIT").await.expect("committed");
     assert_eq!(waiting.await.expect("no panic"), Ok(7));
     server.keeps_nothing("cancelled").await;
+}
+
+/// There a statement fails that has waited for a row which another one has changed.
+#[tokio::test]
+async fn callers_whose_database_isolates_transactions_more_are_served_one_after_the_other() {
+    const CALLERS: usize = 6;
+    const CALLS: usize = 10;
+    let server = shared().await;
+    for (name, level) in [("repeats", "repeatable read"), ("serial", "serializable")] {
+        let setting = format!("SET default_transaction_isolation = '{level}'");
+        let url = with_user(&server, name, &setting).await;
+        let (managers, room) = ([manager(&url).await, manager(&url).await], Room::default());
+        let callers = join_all((0..CALLERS).map(|nth| {
+            let (manager, room) = (&managers[nth % managers.len()], &room);
+            async move {
+                for _ in 0..CALLS {
+                    let waiting = lock(manager, "isolated").wait(LONG_TTL).acquire_fenced();
+                    let (guard, fences) = waiting.await.expect("its turn");
+                    room.visit(fences[0]).await;
+                    guard.release().await.expect("released");
+                }
+            }
+        }));
+        timeout(LONG_TTL, callers).await.expect("all are served");
+        assert_eq!(room.visits(), CALLERS * CALLS);
+    }
+    server.keeps_nothing("isolated").await;
 }
 
 #[tokio::test]

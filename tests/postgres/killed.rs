@@ -3,9 +3,11 @@
 use futures::future::join_all;
 use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::Lock;
+use lockmacro_tests::eventually;
 use lockmacro_tests::times::{LONG_TTL, ms};
 use tokio::time::timeout;
 
+use crate::refusals::with_user;
 use crate::{Room, is_renewed, is_waited_for, lock, manager, reason, shared};
 
 #[tokio::test]
@@ -66,11 +68,46 @@ async fn callers_whose_connections_are_killed_all_the_time_are_served_one_after_
     let killing = async {
         for visits in (1..CALLERS * CALLS).step_by(5) {
             let reached = || std::future::ready(room.visits() >= visits);
-            lockmacro_tests::eventually("somebody is served", LONG_TTL, reached).await;
+            eventually("somebody is served", LONG_TTL, reached).await;
             server.terminate("harassed").await;
         }
     };
     timeout(LONG_TTL, async { tokio::join!(callers, killing) }).await.expect("all are served");
     assert_eq!(room.visits(), CALLERS * CALLS);
     server.keeps_nothing("harassed").await;
+}
+
+/// It ends them with another error than by order.
+#[tokio::test]
+async fn locks_and_waiters_survive_a_server_that_ends_idle_connections() {
+    let server = shared().await;
+    let url = with_user(&server, "idle", "SET idle_session_timeout = '60ms'").await;
+    let (ours, theirs) = (manager(&url).await, manager(&url).await);
+    let client = server.connect().await;
+    let connections = async || {
+        let all = "SELECT pid FROM pg_stat_activity WHERE application_name = 'idle'";
+        let rows = client.query(all, &[]).await.expect("an answer");
+        rows.iter().map(|row| row.get(0)).collect::<Vec<i32>>()
+    };
+    for _ in 0..10 {
+        // At the moment at which they end, too.
+        let before = connections().await;
+        let guard = lock(&ours, "idle").acquire().await.expect("free");
+        let waiting = tokio::spawn(lock(&theirs, "idle").wait(LONG_TTL).acquire());
+        is_waited_for(&client, "idle").await;
+        eventually("they end", LONG_TTL, || async {
+            let now = connections().await;
+            !before.iter().any(|pid| now.contains(pid))
+        })
+        .await;
+        // It may be unknown whether the release was in time.
+        if let Err(error) = guard.release().await {
+            assert_eq!(reason(&error), Unavailability::Disconnected, "{error}");
+        }
+        let guard = waiting.await.expect("no panic").expect("its turn");
+        if let Err(error) = guard.release().await {
+            assert_eq!(reason(&error), Unavailability::Disconnected, "{error}");
+        }
+    }
+    server.keeps_nothing("idle").await;
 }

@@ -2,8 +2,8 @@
 
 use futures::future::join_all;
 use lockmacro_runtime::Lock;
-use lockmacro_tests::times::{LONG_TTL, POLLED, ms};
-use lockmacro_tests::{Pooler, within};
+use lockmacro_tests::times::{LONG_TTL, POLLED, TEST_TIMEOUT, ms};
+use lockmacro_tests::{Pooler, Postgres, eventually, within};
 use tokio::time::{Instant, timeout};
 
 use crate::{Room, is_renewed, is_waited_for, lock, manager, shared, works};
@@ -38,5 +38,40 @@ async fn locks_renewals_and_releases_work_through_a_pooler_and_waiters_are_serve
         }
     }));
     timeout(LONG_TTL, calls).await.expect("all are served");
+    server.keeps_nothing("pooled").await;
+}
+
+#[tokio::test]
+async fn a_server_that_crashes_behind_a_pooler_is_waited_for() {
+    let mut server = Postgres::start().await;
+    works(&manager(&server.url()).await, "pooled").await;
+    let pooler = Pooler::to(&server, 3).await;
+    let (ours, theirs) =
+        (within(LONG_TTL, &pooler.url()).await, within(LONG_TTL, &pooler.url()).await);
+    let client = server.connect().await;
+    let guard = lock(&ours, "pooled").acquire().await.expect("free");
+    let waiting = tokio::spawn(lock(&theirs, "pooled").wait(LONG_TTL).acquire());
+    is_waited_for(&client, "pooled").await;
+    // A call that is in flight.
+    client
+        .batch_execute(
+            "INSERT INTO lm1.lease (key) VALUES ('pooled: 2');
+            BEGIN; SELECT FROM lm1.lease WHERE key = 'pooled: 2' FOR UPDATE",
+        )
+        .await
+        .expect("locked");
+    let asking = tokio::spawn(lock(&ours, "pooled: 2").wait(LONG_TTL).acquire());
+    eventually("it waits for the row", TEST_TIMEOUT, || async {
+        let waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        !client.query(waits, &[]).await.expect("an answer").is_empty()
+    })
+    .await;
+    server.stop_at_once();
+    server.restart().await;
+    let other = asking.await.expect("no panic").expect("free");
+    other.release().await.expect("still held");
+    assert!(guard.is_held() && !waiting.is_finished());
+    guard.release().await.expect("still held");
+    waiting.await.expect("no panic").expect("its turn").release().await.expect("still held");
     server.keeps_nothing("pooled").await;
 }

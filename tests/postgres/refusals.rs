@@ -1,11 +1,16 @@
 //! Servers that answer, and grant nothing.
 
+use std::time::Duration;
+
 use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::LockManager;
 use lockmacro_tests::times::LONG_TTL;
 use lockmacro_tests::{Postgres, eventually, within};
 
 use crate::{Locked, TIMEOUT, lock, manager, reason, refusal, shared, works};
+
+/// How long managers wait where a server answers each call with an error.
+const BRIEF: Duration = Duration::from_millis(900);
 
 /// Makes a user that may use locks, with this setting. Returns the address for it.
 pub(crate) async fn with_user(server: &Postgres, name: &str, setting: &str) -> String {
@@ -27,7 +32,7 @@ async fn a_connection_limit_is_reported_every_time_and_passes() {
     let server = Postgres::with(&["-F", "-c", limits[0], "-c", limits[1], "-c", limits[2]]).await;
     let url = with_user(&server, "plain", "SET work_mem = '4MB'").await;
     // It has the connection that it has checked the server by.
-    let connected = within(TIMEOUT, &url).await;
+    let connected = within(BRIEF, &url).await;
     let mut others = Vec::new();
     loop {
         let place = format!("host=127.0.0.1 port={} user=plain dbname=postgres", server.port());
@@ -36,8 +41,8 @@ async fn a_connection_limit_is_reported_every_time_and_passes() {
             Err(_) => break,
         }
     }
-    for _ in 0..3 {
-        let builder = LockManager::builder().timeout(TIMEOUT / 4);
+    for _ in 0..2 {
+        let builder = LockManager::builder().timeout(BRIEF);
         let error = builder.connect(&url).await.expect_err("full");
         assert_eq!(reason(&error), Unavailability::ConnectionLimit, "{error}");
         let error = refusal(&connected, "full").await;
@@ -56,10 +61,10 @@ async fn a_connection_limit_is_reported_every_time_and_passes() {
 async fn a_user_who_may_only_read_is_told_so_and_works_once_it_may_write() {
     let server = shared().await;
     let url = with_user(&server, "reader", "SET default_transaction_read_only = on").await;
-    let manager = within(TIMEOUT, &url).await;
+    let manager = within(BRIEF, &url).await;
     for waits in [false, true] {
         let lock = lock(&manager, "read only");
-        let lock = if waits { lock.wait(TIMEOUT) } else { lock };
+        let lock = if waits { lock.wait(BRIEF) } else { lock };
         let error = lock.acquire().await.expect_err("read only");
         assert_eq!(reason(&error), Unavailability::ReadOnly, "{error}");
     }

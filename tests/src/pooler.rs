@@ -34,6 +34,7 @@ impl Pooler {
             unix_socket_dir =
             auth_type = any
             pool_mode = transaction
+            server_login_retry = 1
             default_pool_size = {connections}",
             server.port(),
             port.number()

@@ -141,8 +141,10 @@ impl Postgres {
         }
     }
 
-    /// Carries out statements.
+    /// Carries out statements in one transaction, one caller after the other: two that change the
+    /// rights on the same thing at once would fail.
     pub async fn execute(&self, statements: &str) {
+        let statements = &format!("SELECT pg_advisory_xact_lock(1); {statements}");
         self.connect().await.batch_execute(statements).await.expect(statements);
     }
 
