@@ -68,8 +68,8 @@ fn of(error: &Error, without_reply: Applied) -> CallError {
         SqlState::TOO_MANY_CONNECTIONS => broken(Why::ConnectionLimit, Applied::No),
         SqlState::CANNOT_CONNECT_NOW => broken(Why::Loading, Applied::No),
         SqlState::READ_ONLY_SQL_TRANSACTION => broken(Why::ReadOnly, Applied::No),
-        // Sent while the server goes down; the statement may have been committed before.
-        SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN => {
+        // Sent while the server goes down, or ends an idle connection; the statement may have been committed before.
+        SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN | SqlState::IDLE_SESSION_TIMEOUT => {
             broken(Why::Disconnected, without_reply)
         }
         SqlState::QUERY_CANCELED => passing(Why::Timeout, detail),

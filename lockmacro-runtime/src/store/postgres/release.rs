@@ -1,5 +1,6 @@
 //! Releasing locks, and renewing them.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::protocol::request::Request;
 use crate::store::calls::budget::Budget;
 use crate::store::calls::error::{CallError, Transient};
 use crate::value::applied::Applied;
-use crate::value::error::LockError;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::task::spawn;
 use crate::value::time::Instant;
 
@@ -72,12 +73,14 @@ async fn release(
     let values: Values<'_> =
         &[(&keys, Type::TEXT_ARRAY), (&token, Type::TEXT), (&keep, Type::INT8)];
     let mut rows = pool.call(link, &statements.release, values, budget).await;
-    let mut earlier = Applied::No;
-    // Where an answer has not come there is no time left, and the error says that it was sent.
-    if let Err(CallError::Transient(Transient { replace: true, applied, .. })) = rows
+    let (mut earlier, mut replaced) = (Applied::No, false);
+    // Where an answer has not come there is no time left, and the error says that it was sent. One
+    // that was rolled back for another transaction is repeated, and a lost connection replaced once.
+    while let Err(CallError::Transient(Transient { reason, replace, applied, .. })) = &rows
         && Instant::now() < budget.until
+        && (*reason == Unavailability::Other || *replace && !mem::replace(&mut replaced, true))
     {
-        earlier = applied;
+        earlier = earlier.and(*applied);
         rows = pool.call(link, &statements.release, values, budget).await;
     }
     let rows = rows?;
