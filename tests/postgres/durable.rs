@@ -63,7 +63,6 @@ async fn grants_hand_offs_and_renewals_are_on_the_disk_whatever_the_users_settin
     let end = unflushed("before the renewal").await;
     is_renewed(&client, "durable: 2").await;
     is_flushed_past(&client, &end).await;
-    renewed.release().await.expect("still held");
     unflushed("lost by the crash").await;
     let before = holder(&client, "durable").await;
     server.stop_at_once();
@@ -73,5 +72,6 @@ async fn grants_hand_offs_and_renewals_are_on_the_disk_whatever_the_users_settin
     let notes = client.query("SELECT word FROM note", &[]).await.expect("an answer");
     assert_eq!(notes.len(), 3, "the server forgets what is not on the disk");
     guard.release().await.expect("still held");
+    renewed.release().await.expect("still held");
     server.keeps_nothing("durable").await;
 }

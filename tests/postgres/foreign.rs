@@ -72,7 +72,6 @@ async fn a_grant_waits_for_a_writer_that_has_checked_its_fence_and_nothing_else_
 async fn a_writer_that_locks_the_fences_of_several_keys_in_another_order_makes_no_deadlock() {
     let server = shared().await;
     let ours = manager(&server.url()).await;
-    let client = server.connect().await;
     let keys = ["circle: 1", "circle: 2"];
     let several = || Lock::many(keys).ttl(LONG_TTL).manager(&ours);
     several().acquire_fenced().await.expect("free").0.release().await.expect("still held");
@@ -82,7 +81,7 @@ async fn a_writer_that_locks_the_fences_of_several_keys_in_another_order_makes_n
     for _ in 0..20 {
         writer.batch_execute(&check).await.expect("it waits for nobody");
     }
-    assert!(!waiting.is_finished() && holder(&client, keys[0]).await.is_none());
+    assert!(!waiting.is_finished());
     writer.batch_execute("COMMIT").await.expect("committed");
     waiting.await.expect("no panic").expect("its turn").0.release().await.expect("still held");
     server.keeps_nothing("circle").await;
