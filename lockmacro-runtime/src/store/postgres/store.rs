@@ -221,7 +221,7 @@ impl Postgres {
         *last = Instant::now();
         drop(last);
         let (pool, statements) = (Arc::clone(&self.pool), Arc::clone(&self.statements));
-        let (budget, retention) = (self.budget(), pool.servers.retention());
+        let (budget, retention) = (self.budget(), millis(pool.servers.retention()));
         spawn(async move {
             let values: Values<'_> = &[(&retention, Type::INT8)];
             while let Ok(rows) = pool.call(PUSHES, &statements.tidy, values, budget).await {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
 
-use super::values::millis;
 use crate::value::error::LockError;
 use crate::value::fence::RETENTION;
 use crate::value::url::{Url, decoded, named, retention};
@@ -99,9 +98,9 @@ impl Deployment {
         )
     }
 
-    /// How long a key's last fence is kept, in milliseconds.
-    pub(crate) fn retention(&self) -> i64 {
-        millis(self.fence_retention.unwrap_or(RETENTION))
+    /// How long a key's last fence is kept.
+    pub(crate) fn retention(&self) -> Duration {
+        self.fence_retention.unwrap_or(RETENTION)
     }
 }
 
