@@ -5,8 +5,9 @@
 //! Keys and patterns are those on the server: they begin with the manager's prefix if it has one.
 //! The key of a guard or an error is such a whole key.
 //!
-//! Inspection works on one Redis server or cluster, such as one node of a Redlock. Its answers are
-//! already old when they arrive, so do not decide by them whether to use what a lock protects.
+//! Inspection works on one Redis server or cluster, such as one node of a Redlock, and on a
+//! PostgreSQL database. Its answers are already old when they arrive, so do not decide by them
+//! whether to use what a lock protects.
 //!
 //! ```no_run
 //! use lockmacro_runtime::{LockError, LockManager};
@@ -59,7 +60,7 @@ pub fn rights(pattern: &str, uses: &[Use]) -> Result<String, LockError> {
 /// # Errors
 /// Each of these functions fails with
 ///
-/// - [`LockError::InvalidSetting`] where locks are not kept on one Redis server or cluster;
+/// - [`LockError::InvalidSetting`] for locks in memory, and for a whole Redlock;
 /// - [`LockError::AccessDenied`] where the user lacks `+scan`, `+getrange` or one of the keys;
 /// - the failure of the server.
 ///
@@ -67,7 +68,7 @@ pub fn rights(pattern: &str, uses: &[Use]) -> Result<String, LockError> {
 /// Each of their futures can be dropped at any time.
 impl LockManager {
     /// Returns the locks whose keys match a glob pattern of Redis (`order:*`), at most `limit` of
-    /// them. It visits all keys of the server with SCAN.
+    /// them. On Redis it visits all keys of the server with SCAN.
     ///
     /// ```no_run
     /// # use lockmacro_runtime::{LockError, LockManager};
@@ -182,7 +183,7 @@ impl LockManager {
 
     fn inspection(&self) -> Result<&dyn Inspection, LockError> {
         self.core().store.inspection().ok_or_else(|| {
-            let detail = "only the locks of one Redis server or cluster can be inspected";
+            let detail = "only the locks of one server or cluster can be inspected";
             LockError::invalid_url(detail)
         })
     }

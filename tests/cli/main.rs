@@ -8,6 +8,7 @@ mod locks;
 mod misuse;
 mod notes;
 mod odd;
+mod postgres;
 mod release;
 
 use std::process::Stdio;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockGuard, LockManager};
 use lockmacro_tests::times::{IN_TIME, LONG_TTL};
-use lockmacro_tests::{Admin, Server, eventually, in_time};
+use lockmacro_tests::{Admin, Backend, Server, eventually, in_time, on};
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::task::JoinHandle;
@@ -44,6 +45,39 @@ impl Said {
     }
 }
 
+/// A server that the tool looks at.
+trait Place {
+    fn address(&self) -> String;
+    /// The random parts of all tokens on it.
+    fn tokens(&self) -> Vec<String>;
+}
+
+impl Place for Server {
+    fn address(&self) -> String {
+        self.url()
+    }
+
+    fn tokens(&self) -> Vec<String> {
+        tokens(&mut self.admin())
+    }
+}
+
+impl Place for Backend {
+    fn address(&self) -> String {
+        self.url().to_owned()
+    }
+
+    fn tokens(&self) -> Vec<String> {
+        let all = "SELECT right(token, 32) FROM (SELECT token FROM lm1.lease UNION ALL
+            SELECT token FROM lm1.share UNION ALL SELECT token FROM lm1.waiter) x
+            WHERE token IS NOT NULL";
+        match self.database() {
+            Some(database) => database.ask(all),
+            None => tokens(&mut self.admin().expect("one server")),
+        }
+    }
+}
+
 fn command(url: &str, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockmacro"));
     command.args(words).env("REDIS_URL", url).stdin(Stdio::null()).kill_on_drop(true);
@@ -63,15 +97,15 @@ async fn said(mut command: Command) -> Said {
     said
 }
 
-async fn tool(server: &Server, words: &[&str]) -> Said {
-    let said = tool_at(&server.url(), words).await;
-    for token in tokens(&mut server.admin()) {
+async fn tool(place: &impl Place, words: &[&str]) -> Said {
+    let said = tool_at(&place.address(), words).await;
+    for token in place.tokens() {
         assert!(!said.shows(&token), "{words:?} shows a token: {said:?}");
     }
     said
 }
 
-/// The random parts of all tokens on a server.
+/// The random parts of all tokens on a Redis server.
 fn tokens(admin: &mut Admin) -> Vec<String> {
     let held: Vec<Vec<u8>> = admin.ask(&["EVAL", EVERY_STRING, "0"]);
     let held = held.iter().map(|value| String::from_utf8_lossy(value));
@@ -89,8 +123,8 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
 end
 return found";
 
-async fn manager(server: &Server, label: &str) -> LockManager {
-    LockManager::builder().label(label).connect(&server.url()).await.expect("it is there")
+async fn manager(place: &impl Place, label: &str) -> LockManager {
+    LockManager::builder().label(label).connect(&place.address()).await.expect("it is there")
 }
 
 async fn hold(locks: &LockManager, key: &str) -> LockGuard {
@@ -98,11 +132,11 @@ async fn hold(locks: &LockManager, key: &str) -> LockGuard {
 }
 
 /// Starts one more waiter, and returns when it is in the queue.
-async fn wait_for(locks: &LockManager, key: &'static str) -> JoinHandle<LockGuard> {
+async fn wait_for(locks: &LockManager, key: &str) -> JoinHandle<LockGuard> {
     let before = queue_length(locks, key).await;
-    let manager = locks.clone();
+    let (manager, own) = (locks.clone(), key.to_owned());
     let waiting = tokio::spawn(async move {
-        let lock = Lock::new(key).ttl(LONG_TTL).wait(LONG_TTL).manager(&manager);
+        let lock = Lock::new(own).ttl(LONG_TTL).wait(LONG_TTL).manager(&manager);
         lock.acquire().await.expect("its turn comes")
     });
     eventually("it is in the queue", IN_TIME, async || queue_length(locks, key).await > before)

@@ -19,7 +19,7 @@ async fn misuse_ends_with_two_and_a_failure_with_one() {
     }
     let said = tool_at("memory://", &["locks"]).await;
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("only the locks of one Redis server or cluster"), "{said:?}");
+    assert!(said.err.contains("only the locks of one server or cluster"), "{said:?}");
     let said = tool_at(nobody, &["--help"]).await;
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(!said.shows(nobody), "{said:?}");

@@ -9,62 +9,64 @@ use serde_json::json;
 
 use super::*;
 
-#[tokio::test]
-async fn a_lock_that_is_taken_away_goes_to_the_first_waiter_and_its_holder_notices() {
-    let server = Server::start();
-    let (desk, night) = (manager(&server, "desk").await, manager(&server, "night").await);
+#[on(redis, postgres)]
+async fn a_lock_that_is_taken_away_goes_to_the_first_waiter_and_its_holder_notices(
+    backend: &Backend,
+) {
+    let key = &*backend.key("order:1");
+    let (desk, night) = (manager(backend, "desk").await, manager(backend, "night").await);
     let ttl = Duration::from_secs(1);
-    let held = Lock::new("order:1").ttl(ttl).renew().manager(&desk).acquire().await.unwrap();
-    let next = wait_for(&night, "order:1").await;
-    let last = wait_for(&manager(&server, "desk").await, "order:1").await;
-    let said = tool(&server, &["release", "order:1", "--force", "--yes"]).await;
+    let held = Lock::new(key).ttl(ttl).renew().manager(&desk).acquire().await.unwrap();
+    let next = wait_for(&night, key).await;
+    let last = wait_for(&manager(backend, "desk").await, key).await;
+    let said = tool(backend, &["release", key, "--force", "--yes"]).await;
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert_eq!(said.out, "`order:1` was taken away from desk\n");
+    assert_eq!(said.out, format!("`{key}` was taken away from desk\n"));
     let next = in_time(next).await.unwrap();
     in_time(held.lost()).await;
     assert!(!last.is_finished());
-    let lock = night.inspect_lock("order:1").await.unwrap().unwrap();
+    let lock = night.inspect_lock(key).await.unwrap().unwrap();
     assert_eq!((lock.holder.owner.as_deref(), lock.waiters), (Some("night"), Some(1)));
     assert!(matches!(held.release().await, Err(LockError::Lost(_))));
     next.release().await.unwrap();
     in_time(last).await.unwrap().release().await.unwrap();
-    assert_eq!(server.admin().keys(), Vec::<String>::new());
 }
 
-#[tokio::test]
-async fn a_shared_lock_is_taken_away_from_a_number_of_holders() {
-    let server = Server::start();
+#[on(redis, postgres)]
+async fn a_shared_lock_is_taken_away_from_a_number_of_holders(backend: &Backend) {
+    let key = &*backend.key("order:1");
     let mut guards = Vec::new();
     for label in ["desk", "night", "door"] {
-        let lock = Lock::new("order:1").ttl(LONG_TTL).shared();
-        let lock = lock.manager(&manager(&server, label).await);
+        let lock = Lock::new(key).ttl(LONG_TTL).shared();
+        let lock = lock.manager(&manager(backend, label).await);
         guards.push(lock.acquire().await.expect("shared"));
     }
-    let words = ["release", "order:1", "--force"];
-    let said = at_a_terminal(&server, &words, "no\n").await;
-    let question = "`order:1` is held by door and 2 others for another ";
-    assert!(said.err.contains(question), "{said:?}");
+    let words = ["release", key, "--force"];
+    let said = at_a_terminal(backend, &words, "no\n").await;
+    let question = format!("`{key}` is held by door and 2 others for another ");
+    assert!(said.err.contains(&question), "{said:?}");
     // Callers of the holders' processes may wait there, and are not seen.
     assert!(said.err.contains(", and nobody waits in other processes. Its body"), "{said:?}");
-    let said = tool(&server, &["release", "order:1", "--force", "--yes"]).await;
-    let expected = "`order:1` was taken away from 3 holders, of which door came last\n";
-    assert_eq!((said.code, &*said.out), (Some(0), expected));
+    let said = tool(backend, &["release", key, "--force", "--yes"]).await;
+    let expected = format!("`{key}` was taken away from 3 holders, of which door came last\n");
+    assert_eq!((said.code, said.out), (Some(0), expected));
+    assert!(backend.is_free(key).await);
 }
 
-#[tokio::test]
-async fn a_lock_that_changed_hands_meanwhile_stays() {
-    let server = Server::start();
-    let locks = manager(&server, "desk").await;
-    let first = hold(&locks, "order:1").await;
-    let seen = locks.inspect_lock("order:1").await.unwrap().unwrap();
+#[on(redis, postgres)]
+async fn a_lock_that_changed_hands_meanwhile_stays(backend: &Backend) {
+    let key = &*backend.key("order:1");
+    let locks = manager(backend, "desk").await;
+    let first = hold(&locks, key).await;
+    let seen = locks.inspect_lock(key).await.unwrap().unwrap();
     first.release().await.unwrap();
-    let second = hold(&locks, "order:1").await;
+    let second = hold(&locks, key).await;
     assert!(!locks.force_release(&seen).await.unwrap());
     second.release().await.expect("it was not touched");
     assert!(!locks.force_release(&seen).await.unwrap());
-    let said = tool(&server, &["release", "order:1", "--force", "--yes", "--json"]).await;
+    let said = tool(backend, &["release", key, "--force", "--yes", "--json"]).await;
     assert_eq!(said.code, Some(1));
-    let nothing = json!({ "key": "order:1", "holder": null, "released": false, "holders": 0 });
+    let nothing = json!({ "key": key, "holder": null, "released": false, "holders": 0 });
     assert_eq!(said.json(), nothing);
 }
 
@@ -83,28 +85,28 @@ async fn what_is_not_a_lock_of_ours_stays() {
     assert_eq!(admin.ask::<u32>(&["LLEN", "list"]), 1);
 }
 
-#[tokio::test]
-async fn nothing_is_taken_away_without_being_asked_for() {
-    let server = Server::start();
-    let locks = manager(&server, "desk").await;
-    let held = hold(&locks, "order:1").await;
-    let said = tool(&server, &["release", "order:1", "--yes"]).await;
+#[on(redis, postgres)]
+async fn nothing_is_taken_away_without_being_asked_for(backend: &Backend) {
+    let key = &*backend.key("order:1");
+    let locks = manager(backend, "desk").await;
+    let held = hold(&locks, key).await;
+    let said = tool(backend, &["release", key, "--yes"]).await;
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(said.err.contains("--force"), "{said:?}");
-    let said = tool(&server, &["release", "order:1", "--force"]).await;
+    let said = tool(backend, &["release", key, "--force"]).await;
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(said.err.contains("--yes"), "{said:?}");
     held.release().await.expect("it was not touched");
 }
 
 /// Runs the tool with a terminal for its input, at which `typed` is typed.
-pub async fn at_a_terminal(server: &Server, words: &[&str], typed: &str) -> Said {
+pub async fn at_a_terminal(place: &impl Place, words: &[&str], typed: &str) -> Said {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&terminal).expect("a terminal");
     unlockpt(&terminal).expect("a terminal");
     let name = ptsname(&terminal, Vec::new()).expect("a name");
     let input = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-    let mut command = command(&server.url(), words);
+    let mut command = command(&place.address(), words);
     let mut terminal = File::from(terminal);
     terminal.write_all(typed.as_bytes()).expect("typed");
     command.stdin(input);

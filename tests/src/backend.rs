@@ -94,7 +94,7 @@ impl Backend {
     }
 
     /// The PostgreSQL server, if it is one.
-    pub(crate) fn database(&self) -> Option<&Arc<Postgres>> {
+    pub fn database(&self) -> Option<&Arc<Postgres>> {
         self.postgres.as_ref()
     }
 

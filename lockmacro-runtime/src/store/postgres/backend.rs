@@ -11,6 +11,8 @@ use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Patience, Renewing};
 use crate::store::calls::budget::CALLS_PER_TIMEOUT;
 use crate::store::calls::wait::wait;
+#[cfg(feature = "inspect")]
+use crate::store::inspection::Inspection;
 use crate::store::waiters::AbandonedToken;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
@@ -51,6 +53,11 @@ impl Backend for Postgres {
     #[cfg(feature = "defer")]
     fn deferrer(self: Arc<Self>, _: usize) -> Arc<dyn Deferrer> {
         Arc::new(NoQueue)
+    }
+
+    #[cfg(feature = "inspect")]
+    fn inspection(&self) -> Option<&dyn Inspection> {
+        Some(self)
     }
 
     fn address(&self, _: &Request) -> Option<Box<str>> {

@@ -6,6 +6,8 @@ mod backend;
 mod batch;
 mod connection;
 mod error;
+#[cfg(feature = "inspect")]
+mod inspect;
 mod release;
 mod renew;
 mod statements;

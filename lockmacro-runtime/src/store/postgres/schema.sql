@@ -22,6 +22,7 @@ CREATE TABLE lm1.share (
   key text COLLATE "C",
   token text,
   ends timestamptz NOT NULL,
+  came timestamptz NOT NULL DEFAULT clock_timestamp(),
   PRIMARY KEY (key, token)
 ) WITH (fillfactor = 50);
 
@@ -62,6 +63,10 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT ceil(extract(epoch FROM ends - t) * 1000)::b
 
 CREATE FUNCTION lm1.micros(t timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$ SELECT (extract(epoch FROM t) * 1000000)::bigint $$;
+
+-- A holder's token as others see it, without its secret. `release` takes it from them.
+CREATE FUNCTION lm1.shown(tok text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$ SELECT left(tok, -32) || md5('shown/' || tok) $$;
 
 -- A grant or a renewal that a crash forgets is two holders, whatever the role's settings.
 CREATE FUNCTION lm1.durable() RETURNS void LANGUAGE plpgsql AS $$
@@ -292,6 +297,7 @@ END $$;
 
 -- Releases keys, which are sorted, or keeps them for `keep`; hands them off to their first waiters;
 -- and removes the token from their queues. `held`: whether the token held all of them. Idempotent.
+-- By force: `tok` is what `look` shows, `shared` instead of a secret for all holders that share.
 CREATE FUNCTION lm1.release(
   keys text[], tok text, keep bigint, OUT held boolean, OUT channels text[], OUT pushes text[]
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
@@ -310,13 +316,16 @@ BEGIN
     SELECT * INTO l FROM lm1.lease x WHERE x.key = k FOR UPDATE;
     t := clock_timestamp();
     DELETE FROM lm1.waiter x WHERE x.key = k AND x.token = tok;
-    IF l.token = tok THEN
+    IF l.token = tok OR lm1.shown(l.token) = tok THEN
       mine := l.ends > t;
       -- A renewal in flight finds nothing to renew.
       UPDATE lm1.lease x SET
         token = CASE WHEN mine AND keep > 0 THEN left(tok, -32) || md5(tok) END,
         ends = CASE WHEN mine AND keep > 0 THEN t + lm1.millis(keep) ELSE '-infinity' END
         WHERE x.key = k;
+    ELSIF right(tok, 7) = '/shared' THEN
+      WITH gone AS (DELETE FROM lm1.share x WHERE x.key = k RETURNING x.ends)
+        SELECT bool_or(gone.ends > t) INTO mine FROM gone;
     ELSE
       DELETE FROM lm1.share x WHERE x.key = k AND x.token = tok RETURNING x.ends > t INTO mine;
       IF mine AND keep > 0 THEN
@@ -365,6 +374,42 @@ BEGIN
   END LOOP;
   RETURN held;
 END $$;
+
+-- The lock on a key, or no row. Reads as of the beginning of the statement, as it waits for no row.
+CREATE FUNCTION lm1.look(k text)
+RETURNS TABLE (key text, token text, rest bigint, sharing int, waiting int)
+LANGUAGE sql STABLE ROWS 1 SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+  SELECT k, l.token, lm1.left_at(statement_timestamp(), l.ends), l.sharing::int, (
+    SELECT count(*) FROM lm1.waiter w WHERE w.key = k AND w.ends > statement_timestamp()
+  )::int
+  FROM (
+    SELECT lm1.shown(x.token) AS token, x.ends, 0 AS sharing FROM lm1.lease x
+      WHERE x.key = k AND x.ends > statement_timestamp()
+    UNION ALL (
+      SELECT left(s.token, -32) || 'shared', max(s.ends) OVER (), count(*) OVER () FROM lm1.share s
+        WHERE s.key = k AND s.ends > statement_timestamp() ORDER BY s.came DESC LIMIT 1
+    )
+  ) l
+$$;
+
+-- The locks whose keys match a regular expression, by key.
+CREATE FUNCTION lm1.look_for(pattern text, most bigint)
+RETURNS TABLE (key text, token text, rest bigint, sharing int, waiting int)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+  SELECT l.* FROM lm1.lease x, lm1.look(x.key) l
+    WHERE x.key ~ pattern
+      AND (x.ends > statement_timestamp() OR EXISTS (SELECT FROM lm1.share s WHERE s.key = x.key))
+    ORDER BY x.key LIMIT most
+$$;
+
+-- The first waiters of a key.
+CREATE FUNCTION lm1.look_behind(k text, most bigint)
+RETURNS TABLE (token text, rest bigint, callers int)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+  SELECT left(w.token, -32) || 'shared', lm1.left_at(statement_timestamp(), w.ends), w.callers
+    FROM lm1.waiter w WHERE w.key = k AND w.ends > statement_timestamp()
+    ORDER BY w.place LIMIT most
+$$;
 
 -- Forgets keys that nobody has used for a minute, and fences that are older than `retention`, some
 -- at a time. Returns whether there may be more.

@@ -23,6 +23,13 @@ pub(super) fn stored(key: &LockKey) -> Cow<'_, str> {
     }
 }
 
+/// The key that is [stored] so.
+#[cfg(feature = "inspect")]
+pub(super) fn read_back(text: &str) -> String {
+    let encoded = text.strip_prefix("lm1:");
+    encoded.map_or_else(|| text.to_owned(), |key| key.replace("%00", "\0").replace("%25", "%"))
+}
+
 /// A column of a row.
 pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, nth: usize) -> Result<T, CallError> {
     row.try_get(nth).map_err(|_| unexpected())
