@@ -9,13 +9,13 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use lockmacro_runtime::defer::JobState;
 use lockmacro_runtime::inspect::Use;
 
-/// Inspects the locks and deferred calls on a Redis server.
+/// Inspects the locks and deferred calls on a Redis server or in a PostgreSQL database.
 #[derive(Parser)]
 #[command(name = "lockmacro", version)]
 pub struct Args {
-    /// The server: `redis://user:password@host:port/db`, `rediss://…`, `redis-cluster://…` or
-    /// `redis-sentinel://…`. Other users can read a password in the arguments, but not one in the
-    /// environment.
+    /// The server: `redis://user:password@host:port/db`, `rediss://…`, `redis-cluster://…`,
+    /// `redis-sentinel://…` or `postgres://user:password@host:port/database`. Other users can read
+    /// a password in the arguments, but not one in the environment.
     #[arg(long, env = "REDIS_URL", hide_env_values = true, global = true)]
     pub url: Option<String>,
     /// Writes one JSON document instead of a table.
@@ -65,6 +65,9 @@ pub enum Command {
         #[arg(long, default_value = "shop")]
         user: String,
     },
+    /// The schema that locks in a PostgreSQL database need.
+    #[command(subcommand)]
+    Postgres(Postgres),
     /// Releases a lock in place of its holder, and hands it off to the first waiter. The holder's
     /// body goes on until its next renewal, or its end.
     Release {
@@ -76,6 +79,23 @@ pub enum Command {
         /// Does not ask for a confirmation.
         #[arg(long)]
         yes: bool,
+    },
+}
+
+#[derive(Subcommand)]
+pub enum Postgres {
+    /// Prints the SQL that makes the schema. Connects to no server.
+    Print {
+        /// The name of the schema.
+        #[arg(long, default_value = "lm1")]
+        schema: String,
+    },
+    /// Makes the schema if it is missing, and prints the rights that a user of the locks needs.
+    Install {
+        /// The server, by default that of `--url`; with `?schema=NAME` for another schema than
+        /// `lm1`.
+        #[arg(value_name = "URL")]
+        server: Option<String>,
     },
 }
 
@@ -166,7 +186,11 @@ impl Args {
         if let Command::Release { force: false, .. } = self.command {
             return Err(missing("this takes the lock away from its holder: add `--force`"));
         }
-        let url = self.url.as_deref().filter(|url| !url.is_empty());
+        let url = match &self.command {
+            Command::Postgres(Postgres::Install { server: Option::Some(server) }) => server,
+            _ => self.url.as_deref().unwrap_or_default(),
+        };
+        let url = Option::Some(url).filter(|url| !url.is_empty());
         let none = "name the server: `--url URL`, or REDIS_URL in the environment";
         url.ok_or_else(|| missing(none))
     }

@@ -4,6 +4,7 @@ mod acl;
 mod args;
 mod calls;
 mod locks;
+mod schema;
 mod show;
 
 use std::error::Error;
@@ -14,7 +15,7 @@ use clap::Parser;
 use clap::error::ErrorKind as Misuse;
 use lockmacro_runtime::LockManager;
 
-use self::args::{Args, Command};
+use self::args::{Args, Command, Postgres};
 
 /// Exit code of a command that failed, or did a part only.
 const FAILED: u8 = 1;
@@ -52,9 +53,15 @@ fn run(args: Args) -> Result<Report, Failure> {
     if let Command::Acl { pattern, features, user } = &args.command {
         return acl::print(pattern, features, user, args.json);
     }
+    if let Command::Postgres(Postgres::Print { schema }) = &args.command {
+        return schema::print(schema, args.json);
+    }
     let url = args.check()?.to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
+        if let Command::Postgres(_) = args.command {
+            return schema::install(&url, args.json).await;
+        }
         let manager = LockManager::connect(&url).await?;
         match args.command {
             Command::Locks { pattern, all, limit } => {
@@ -64,10 +71,9 @@ fn run(args: Args) -> Result<Report, Failure> {
             Command::Release { key, yes, .. } => {
                 locks::release(&manager, key, yes, args.json).await
             }
-            Command::Acl { pattern, features, user } => {
-                acl::print(&pattern, &features, &user, args.json)
-            }
             Command::Jobs(jobs) => calls::run(&manager, jobs, args.json).await,
+            // Above.
+            Command::Acl { .. } | Command::Postgres(_) => Err("no server is needed".into()),
         }
     })
 }

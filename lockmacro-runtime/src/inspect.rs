@@ -26,6 +26,8 @@ use crate::manager::lock_manager::LockManager;
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::inspection::Inspection;
+#[cfg(feature = "postgres")]
+use crate::store::postgres::{statements::text, url::check_schema};
 pub use crate::store::redis::acl::Use;
 use crate::value::error::LockError;
 pub use crate::value::inspection::{HeldLock, Listing, QueuedWaiter, SKIPPED_MAX, Skipped};
@@ -53,6 +55,23 @@ pub fn rights(pattern: &str, uses: &[Use]) -> Result<String, LockError> {
         return Err(LockError::InvalidKey { detail: detail.to_owned() });
     }
     Ok(crate::store::redis::acl::rights(pattern, uses).join(" "))
+}
+
+/// Returns the SQL that makes the schema of the locks in a PostgreSQL database, with the feature
+/// `postgres`: for a migration. `lockmacro postgres print` prints the same.
+///
+/// ```
+/// use lockmacro_runtime::inspect::schema;
+///
+/// assert!(schema("lm1")?.contains("CREATE SCHEMA lm1;"));
+/// # Ok::<(), lockmacro_runtime::LockError>(())
+/// ```
+///
+/// # Errors
+/// [`LockError::InvalidSetting`] for a name that a URL could not have as its `schema`.
+#[cfg(feature = "postgres")]
+pub fn schema(name: &str) -> Result<String, LockError> {
+    check_schema(name).map(|()| text(name))
 }
 
 /// Inspection of locks, with the feature `inspect`.

@@ -1,4 +1,4 @@
-//! What inspection returns of a PostgreSQL database.
+//! The schema of a PostgreSQL database, and what inspection returns of it.
 
 use super::*;
 
@@ -47,4 +47,51 @@ async fn a_key_that_is_kept_for_its_min_hold_has_another_token(backend: &Backend
     let kept = locks.inspect_lock(key).await.expect("there").expect("kept");
     assert_eq!(kept.holder.owner.as_deref(), Some("desk"));
     assert!(locks.force_release(&kept).await.expect("there"));
+}
+
+#[on(postgres)]
+async fn the_tool_makes_the_schema_once_and_prints_rights_that_are_enough(backend: &Backend) {
+    let client = backend.database().expect("it is one").connect().await;
+    let url = backend.url().replace("install=1", "schema=tool");
+    let as_user = url.replace("postgres@", "app@");
+    let missing = tool_at(&url, &["locks"]).await;
+    assert_eq!(missing.code, Some(1));
+    assert!(missing.err.contains("run `lockmacro postgres install`"), "{missing:?}");
+    let said = tool_at("", &["postgres", "install", &format!("{url}&install=1")]).await;
+    assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
+    assert!(said.out.starts_with("-- The schema tool was made."), "{said:?}");
+    client.batch_execute("CREATE ROLE app LOGIN").await.expect("made");
+    assert_eq!(tool_at(&as_user, &["locks"]).await.code, Some(1), "it has no rights");
+    client.batch_execute(&said.out).await.expect("two statements");
+    let said = tool_at(&url, &["postgres", "install"]).await;
+    assert!(said.out.starts_with("-- The schema tool was there already."), "{said:?}");
+    assert_eq!(
+        tool_at("", &["--url", &url, "--json", "postgres", "install"]).await.json()["installed"],
+        false
+    );
+
+    let locks = LockManager::builder().label("desk").connect(&as_user).await.expect("enough");
+    let held = hold(&locks, "order:1").await;
+    let said = tool_at(&as_user, &["locks"]).await;
+    assert_eq!(said.rows()[1][..2], ["order:1", "desk"], "{said:?}");
+    let said = tool_at(&as_user, &["release", "order:1", "--force", "--yes"]).await;
+    assert_eq!(said.out, "`order:1` was taken away from desk\n", "{said:?}");
+    assert!(held.release().await.is_err(), "it was taken away");
+    client.batch_execute("DROP SCHEMA tool CASCADE; DROP ROLE app").await.expect("gone");
+}
+
+#[on(postgres)]
+async fn what_the_tool_prints_makes_the_schema(backend: &Backend) {
+    let client = backend.database().expect("it is one").connect().await;
+    let said = tool_at("", &["postgres", "print", "--schema", "printed"]).await;
+    assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
+    client.batch_execute(&said.out).await.expect("it is SQL");
+    let url = backend.url().replace("install=1", "schema=printed");
+    let locks = LockManager::connect(&url).await.expect("the schema is there");
+    hold(&locks, "order:1").await.release().await.expect("held");
+    client.batch_execute("DROP SCHEMA printed CASCADE").await.expect("gone");
+    let said = tool_at("", &["postgres", "print", "--schema", "a; DROP"]).await;
+    assert_eq!((said.code, &*said.out), (Some(1), ""), "{said:?}");
+    let said = tool_at("", &["postgres", "install", "redis://127.0.0.1:1"]).await;
+    assert!(said.code == Some(1) && said.err.contains("only a PostgreSQL database"), "{said:?}");
 }

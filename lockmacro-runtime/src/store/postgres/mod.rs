@@ -10,7 +10,7 @@ mod error;
 mod inspect;
 mod release;
 mod renew;
-mod statements;
+pub(crate) mod statements;
 pub(crate) mod store;
 pub(crate) mod url;
 mod values;

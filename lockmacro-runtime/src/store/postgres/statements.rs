@@ -33,9 +33,14 @@ impl Statements {
     }
 }
 
+/// The statements that make the schema.
+pub(crate) fn text(schema: &str) -> String {
+    SCHEMA.replace(NAME, schema)
+}
+
 /// Makes the schema, if it is not there. One process does so after the other.
 pub(super) fn install(schema: &str) -> String {
-    let text = SCHEMA.replace(NAME, schema);
+    let text = text(schema);
     format!(
         "DO $install$ BEGIN PERFORM pg_advisory_xact_lock(hashtext('{schema}'));
          IF to_regnamespace('{schema}') IS NULL THEN EXECUTE $schema${text}$schema$; END IF;

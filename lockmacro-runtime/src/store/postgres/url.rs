@@ -49,11 +49,7 @@ impl Deployment {
                 _ => return Err(url.has_no(setting)),
             }
         }
-        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        if schema.is_empty() || schema.len() > 40 || !schema.chars().all(is_plain) {
-            let why = "write up to 40 of `a` to `z`, `0` to `9` and `_`";
-            return Err(LockError::invalid("schema", why));
-        }
+        check_schema(&schema)?;
         let login = url.login.ok_or_else(|| LockError::invalid_url(FORM))?;
         let (user, password) = login.split_once(':').unwrap_or((login, ""));
         let user = decoded(user);
@@ -102,6 +98,16 @@ impl Deployment {
     pub(crate) fn retention(&self) -> Duration {
         self.fence_retention.unwrap_or(RETENTION)
     }
+}
+
+/// Fails for a name that would have to be quoted in a statement.
+pub(crate) fn check_schema(name: &str) -> Result<(), LockError> {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    if name.is_empty() || name.len() > 40 || !name.chars().all(is_plain) {
+        let why = "write up to 40 of `a` to `z`, `0` to `9` and `_`";
+        return Err(LockError::invalid("schema", why));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
