@@ -68,7 +68,7 @@ fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_busy_call_returns_when_it_is_due_and_is_run_later(backend: &Backend) {
     let _turn = TURN.lock().await;
     let manager = manager(backend).await;
@@ -106,7 +106,7 @@ async fn a_busy_call_returns_when_it_is_due_and_is_run_later(backend: &Backend) 
     ends_on(backend, &manager, working).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn every_shape_of_function_is_run_later(backend: &Backend) {
     let _turn = TURN.lock().await;
     let manager = manager(backend).await;

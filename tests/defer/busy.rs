@@ -17,7 +17,7 @@ fn locked(name: &str, key: &str, manager: &LockManager, calls: &Calls) -> Deferr
     })
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn all_calls_of_one_key_are_done(backend: &Backend) {
     const CALLS: u64 = 60;
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("hot"));
@@ -45,7 +45,7 @@ async fn all_calls_of_one_key_are_done(backend: &Backend) {
     forget(backend).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_busy_call_is_reported_as_busy_and_not_as_tried(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("busy"));
     let key = backend.key("order:1");
@@ -68,7 +68,7 @@ async fn a_busy_call_is_reported_as_busy_and_not_as_tried(backend: &Backend) {
     ends_on(backend, &locks, working).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_call_that_is_busy_is_due_when_the_lease_of_the_holder_ends(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("lease"));
     let key = backend.key("order:1");
@@ -89,7 +89,7 @@ async fn a_call_that_is_busy_is_due_when_the_lease_of_the_holder_ends(backend: &
 }
 
 /// A lock without an end is somebody's mistake, which a person has to see.
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_call_that_is_busy_for_ever_becomes_a_dead_letter_in_the_end(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("for-ever"));
     let key = backend.key("order:1");
@@ -114,7 +114,7 @@ async fn a_call_that_is_busy_for_ever_becomes_a_dead_letter_in_the_end(backend: 
 }
 
 /// The locks of its body are released before the call returns to the queue.
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_call_that_a_stopped_worker_returns_is_not_busy(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("rolling"));
     let key = backend.key("order:1");

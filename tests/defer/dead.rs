@@ -8,7 +8,7 @@ use lockmacro_tests::{Clock, Server};
 
 use super::*;
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn arguments_that_do_not_fit_are_a_dead_letter_at_once(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("unfit"));
     // A call that an earlier version of the program has stored.
@@ -29,7 +29,7 @@ async fn arguments_that_do_not_fit_are_a_dead_letter_at_once(backend: &Backend) 
     ends_on(backend, &locks, working).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_function_that_a_worker_does_not_know_is_left_to_one_that_does(backend: &Backend) {
     let (locks, calls) = (manager(backend).await, Calls::default());
     let (known, unknown) = (name("known"), name("unknown"));
@@ -48,7 +48,7 @@ async fn a_function_that_a_worker_does_not_know_is_left_to_one_that_does(backend
     forget(backend).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_call_whose_workers_die_in_every_attempt_is_a_dead_letter(backend: &Backend) {
     let (locks, calls) = (manager(backend).await, Calls::default());
     // Two attempts, and one more, because one may have got lost on its way to a worker.
@@ -90,7 +90,7 @@ async fn last_error(backend: &Backend, function: DeferredFn<(u64,)>) -> String {
     dead.error.expect("it failed")
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn an_error_that_is_long_is_kept_in_part(backend: &Backend) {
     // Of three bytes each, so that no end is one of a character by chance.
     for odd in ["", "x", "xx"] {
@@ -107,7 +107,7 @@ async fn an_error_that_is_long_is_kept_in_part(backend: &Backend) {
     }
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_panic_is_reported_with_its_message(backend: &Backend) {
     let panics = |number: u64| -> Result<(), String> {
         match number {
@@ -124,7 +124,7 @@ async fn a_panic_is_reported_with_its_message(backend: &Backend) {
     assert_eq!(last_error(backend, function).await, "it panicked: no order 1");
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn all_dead_letters_are_tried_again_or_removed_in_batches(backend: &Backend) {
     const DEAD: u64 = 25;
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("all"));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_call_that_is_deferred_inside_of_another_is_stored_once(backend: &Backend) {
     let (locks, calls) = (manager(backend).await, Calls::default());
     let (outer, inner, key) = (name("outer"), name("inner"), backend.key("order:1"));
@@ -54,7 +54,7 @@ async fn a_call_that_is_deferred_inside_of_another_is_stored_once(backend: &Back
     forget(backend).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn what_is_deferred_inside_of_another_body_fails_that_one_if_it_is_passed_on(
     backend: &Backend,
 ) {
@@ -90,7 +90,7 @@ async fn what_is_deferred_inside_of_another_body_fails_that_one_if_it_is_passed_
 }
 
 /// The same function with another argument is another call.
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_call_of_the_same_function_inside_of_its_body_is_stored(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("itself"));
     let key = backend.key("order:1");

@@ -40,7 +40,7 @@ async fn many_large_calls_are_run_over_a_network_of_little_bandwidth() {
     ends(&far, working).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn many_large_calls_are_run(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("large"));
     for nth in 0..16 {
@@ -53,7 +53,7 @@ async fn many_large_calls_are_run(backend: &Backend) {
     ends_on(backend, &locks, working).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn arguments_over_the_limit_are_refused_with_size_and_limit(backend: &Backend) {
     let calls = Calls::default();
     let (usual, limited) = (patient(), patient().max_deferred_size(8));
@@ -106,31 +106,35 @@ async fn a_call_that_no_network_carries_is_a_dead_letter_and_others_are_run() {
     ends(&far, working).await;
 }
 
-#[tokio::test]
-async fn calls_are_taken_and_listed_in_parts_that_are_not_too_large() {
-    let server = Server::start();
-    let locks = connect(&server).await;
+#[on(redis, postgres, both_runtimes)]
+async fn calls_are_taken_and_listed_in_parts_that_are_not_too_large(backend: &Backend) {
+    let (locks, name) = (manager(backend).await, name("parts"));
     let deferrer = locks.deferrer();
     for (id, bytes) in [("a", 100_000), ("b", 100_000), ("c", 100_000), ("d", MIB), ("e", 10)] {
-        deferrer.put(large("f", id, bytes)).await.unwrap();
+        deferrer.put(large(&name, id, bytes)).await.unwrap();
     }
     let list = async |first| {
-        let page = deferrer.list("f".into(), JobState::Waiting, first, 10).await.unwrap();
+        let page = deferrer.list(name.as_str().into(), JobState::Waiting, first, 10).await.unwrap();
         assert_eq!(page.total, 5);
         page.jobs.into_iter().map(|job| job.id).collect::<String>()
     };
     assert_eq!([list(0).await, list(2).await, list(3).await, list(4).await], ["ab", "c", "d", "e"]);
     let mut taken = Vec::new();
     while taken.len() < 4 {
-        let order = TakeOptions::new(["f"], 16, LONG_TTL);
+        let order = TakeOptions::new([name.as_str()], 16, LONG_TTL);
         let jobs = deferrer.take(order, Box::pin(pending())).await.unwrap();
-        taken.push(jobs.into_iter().map(|job| job.id).collect::<String>());
+        taken.push(jobs.iter().map(|job| &*job.id).collect::<String>());
+        for job in jobs {
+            assert!(deferrer.settle(job, Settled::Done).await.unwrap());
+        }
     }
     assert_eq!(taken, ["ab", "c", "d", "e"]);
+    nothing_is_left(&locks, &name).await;
+    forget(backend).await;
 }
 
 /// A worker that nobody heard of may come to an end all the same.
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_late_end_of_a_call_that_was_given_up_counts(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("late"));
     let (deferrer, function) = (locks.deferrer(), Arc::<str>::from(&*name));

@@ -13,7 +13,7 @@ const LATE: Duration = Duration::from_millis(50);
 /// none: all calls of a round must be in time.
 const ROUNDS: usize = 20;
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn calls_are_begun_when_they_are_due_and_not_at_a_beat(backend: &Backend) {
     let (locks, other) = (manager(backend).await, manager(backend).await);
     let (name, key) = (name("late"), backend.key("order:1"));

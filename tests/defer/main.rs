@@ -15,6 +15,7 @@ mod lateness;
 mod malformed;
 mod many_functions;
 mod plugged_in;
+mod postgres;
 mod repeated_requests;
 mod retries;
 mod scopes;
@@ -209,7 +210,7 @@ async fn ends_on(backend: &Backend, locks: &LockManager, working: Working) {
     forget(backend).await;
 }
 
-#[on(memory, redis, cluster, both_runtimes)]
+#[on(memory, redis, cluster, postgres, both_runtimes)]
 async fn a_call_is_run_once_and_wakes_a_worker_that_waits_for_a_later_one(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("earlier"));
     let function = noting(&name, &calls);

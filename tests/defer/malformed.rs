@@ -229,7 +229,7 @@ async fn dead_letters_whose_id_is_no_text_can_be_removed() {
     assert!(!server.admin().ask::<bool>(&["EXISTS", "lm1:jobs:f"]), "nothing is left of them");
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn numbers_without_an_end_are_as_good_as_large_ones(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("far"));
     let (deferrer, of) = (locks.deferrer(), Arc::<str>::from(&*name));

@@ -199,7 +199,7 @@ impl Deferrer for Shelf {
     }
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_custom_queue_keeps_the_calls(backend: &Backend) {
     let shelf = Arc::new(Shelf::default());
     let plugged_in = || {

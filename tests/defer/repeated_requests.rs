@@ -33,7 +33,7 @@ async fn a_call_whose_storing_was_not_answered_is_run_once() {
     ends(&other, working).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("stored-again"));
     let function = noting(&name, &calls);
@@ -113,18 +113,17 @@ async fn a_call_whose_answer_is_late_is_handed_to_the_worker_again() {
     lose(3, impatient, Fault::LoseReply, &[]).await;
 }
 
-#[tokio::test]
-async fn a_call_that_got_lost_for_good_is_due_when_its_lease_is_over() {
-    let server = Server::start();
-    let (locks, calls) = (connect(&server).await, Calls::default());
-    let function = noting("f", &calls).attempts(1);
+#[on(memory, redis, postgres, both_runtimes)]
+async fn a_call_that_got_lost_for_good_is_due_when_its_lease_is_over(backend: &Backend) {
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("lost"));
+    let function = noting(&name, &calls).attempts(1);
     put(&locks, &function, 1).await;
     // Its worker is not heard of again.
-    take(&locks, "f", SHORT_DELAY).await;
+    take(&locks, &name, SHORT_DELAY).await;
     let working = start(&locks, &function);
     calls.reach(1).await;
-    nothing_is_left(&locks, "f").await;
-    ends(&locks, working).await;
+    nothing_is_left(&locks, &name).await;
+    ends_on(backend, &locks, working).await;
 }
 
 #[tokio::test]
@@ -183,7 +182,7 @@ async fn returned_jobs(locks: &LockManager, function: &DeferredFn<(u64,)>) -> (J
     (silent, other)
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_late_worker_ends_its_call_unless_another_has_it(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("late"));
     let function = noting(&name, &Calls::default());
@@ -213,7 +212,7 @@ async fn a_late_worker_ends_its_call_unless_another_has_it(backend: &Backend) {
     forget(backend).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_late_worker_learns_that_another_one_has_ended_its_call(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("others"));
     let function = noting(&name, &Calls::default());
@@ -239,7 +238,7 @@ async fn a_late_worker_learns_that_another_one_has_ended_its_call(backend: &Back
     forget(backend).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_late_worker_does_not_end_what_others_count_on(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("count-on"));
     let function = noting(&name, &Calls::default()).unique();

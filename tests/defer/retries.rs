@@ -15,7 +15,7 @@ fn failing(name: &str, failures: u32) -> (DeferredFn<(u64,)>, Arc<AtomicU32>) {
     (function.delay(SHORT_DELAY), tries)
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_call_that_fails_is_tried_again_and_is_a_dead_letter_in_the_end(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("again"));
     let (function, tries) = failing(&name, 3);
@@ -41,7 +41,7 @@ async fn a_call_that_fails_is_tried_again_and_is_a_dead_letter_in_the_end(backen
     ends_on(backend, &locks, working).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn an_error_that_the_return_type_cannot_carry_is_a_failure(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("silent"));
     let manager = locks.clone();
@@ -60,7 +60,7 @@ async fn an_error_that_the_return_type_cannot_carry_is_a_failure(backend: &Backe
     ends_on(backend, &locks, working).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_body_that_goes_on_without_an_inner_lock_is_done(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("inner"));
     let (manager, noted, key) = (locks.clone(), calls.clone(), backend.key("outer"));
@@ -84,7 +84,7 @@ async fn a_body_that_goes_on_without_an_inner_lock_is_done(backend: &Backend) {
     ends_on(backend, &locks, working).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_call_that_is_busy_again_is_stored_once_whatever_its_arguments(backend: &Backend) {
     type Stock = std::collections::HashMap<String, u64>;
     let (locks, name, key) = (manager(backend).await, name("map"), backend.key("busy"));

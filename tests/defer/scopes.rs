@@ -5,7 +5,7 @@ use lockmacro_runtime::distributed_lock;
 
 use super::*;
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn services_with_prefixes_do_not_run_each_others_calls(backend: &Backend) {
     let (calls, others, name) = (Calls::default(), Calls::default(), name("of a service"));
     let shop = backend.manager_from(patient().key_prefix("shop:")).await;

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_stopped_worker_returns_calls_that_are_not_done(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("stopped"));
     let noted = calls.clone();
@@ -34,7 +34,7 @@ async fn a_stopped_worker_returns_calls_that_are_not_done(backend: &Backend) {
     ends_on(backend, &locks, working).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_worker_of_two_functions_of_one_name_does_not_begin(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("twins"));
     let id = put(&locks, &noting(&name, &calls), 1).await;
@@ -47,7 +47,7 @@ async fn a_worker_of_two_functions_of_one_name_does_not_begin(backend: &Backend)
     forget(backend).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_worker_that_is_stopped_waits_for_what_is_nearly_done(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("nearly"));
     let noted = calls.clone();
@@ -73,7 +73,7 @@ async fn a_worker_that_is_stopped_waits_for_what_is_nearly_done(backend: &Backen
     forget(backend).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_bounded_number_of_calls_runs_at_once(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("bound"));
     let running = Arc::new(Mutex::new((0_u32, 0_u32, 0_u32)));
@@ -107,7 +107,7 @@ async fn a_bounded_number_of_calls_runs_at_once(backend: &Backend) {
     ends_on(backend, &locks, working).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_call_that_takes_longer_than_its_lease_stays_with_its_worker(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("long"));
     let noted = calls.clone();
@@ -173,7 +173,12 @@ async fn a_call_that_blocks_its_thread_is_kept_on_redis() {
     a_call_that_blocks_its_thread_is_kept(&Backend::redis()).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_call_that_blocks_its_thread_is_kept_in_postgres() {
+    a_call_that_blocks_its_thread_is_kept(&Backend::postgres().await).await;
+}
+
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_call_whose_lock_is_gone_with_the_manager_goes_back(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("shut-down"));
     let (begun, mut has_begun) = tokio::sync::watch::channel(false);
@@ -198,7 +203,7 @@ async fn a_call_whose_lock_is_gone_with_the_manager_goes_back(backend: &Backend)
     forget(backend).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_call_that_went_to_another_worker_is_settled_by_that_one(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("handed-on"));
     let function = noting(&name, &Calls::default());

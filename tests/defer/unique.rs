@@ -4,7 +4,7 @@ use lockmacro_runtime::defer::{Deferrer, NewJob, Settled};
 
 use super::*;
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("clicks"));
     let function = noting(&name, &calls).unique();
@@ -43,7 +43,7 @@ async fn a_thousand_busy_clicks_are_one_call(backend: &Backend) {
 }
 
 /// An application may seed its random numbers, in every process alike.
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn calls_of_processes_that_seed_alike_are_two(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("seeded"));
     let function = noting(&name, &calls).delay(LONG_TTL);
@@ -65,7 +65,7 @@ async fn click(deferrer: &dyn Deferrer, function: &str, id: &str, delay: Duratio
     deferrer.put(job).await.expect("stored").id
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_call_that_waits_again_is_one_with_a_later_one_of_its_key(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("again"));
     let deferrer = &*locks.deferrer();
@@ -104,7 +104,7 @@ async fn a_call_that_waits_again_is_one_with_a_later_one_of_its_key(backend: &Ba
     forget(backend).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Backend) {
     let (locks, name) = (manager(backend).await, name("back"));
     let deferrer = &*locks.deferrer();
@@ -133,7 +133,7 @@ async fn a_call_that_goes_back_is_one_with_a_later_one_of_its_key(backend: &Back
     forget(backend).await;
 }
 
-#[on(memory, redis, both_runtimes)]
+#[on(memory, redis, postgres, both_runtimes)]
 async fn a_call_that_always_fails_becomes_a_dead_letter_however_often_it_is_stored(
     backend: &Backend,
 ) {

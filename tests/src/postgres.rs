@@ -115,7 +115,8 @@ impl Postgres {
         ));
     }
 
-    /// Waits until no key with this prefix is held or waited for, as it must be after every test.
+    /// Waits until no key with this prefix is held or waited for, and no call of one is left, as it
+    /// must be after every test.
     pub async fn keeps_nothing(&self, prefix: &str) {
         let client = self.connect().await;
         let schema = client.query_one("SELECT to_regnamespace('lm1') IS NULL", &[]).await;
@@ -127,6 +128,7 @@ impl Postgres {
                 SELECT 'lease' AS kind, key, ends FROM lm1.lease
                 UNION ALL SELECT 'share', key, ends FROM lm1.share
                 UNION ALL SELECT 'waiter', key, ends FROM lm1.waiter
+                UNION ALL SELECT 'call', key, 'infinity' FROM lm1.call WHERE state <> 'gone'
             ) rows WHERE ends > clock_timestamp() AND starts_with(key, $1)";
         let start = Instant::now();
         loop {

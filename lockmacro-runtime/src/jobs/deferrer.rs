@@ -153,8 +153,8 @@ async fn amend_dead<D: Deferrer + ?Sized>(
     Ok(done)
 }
 
-/// The queue of a store without one, which refuses all calls: of a Redlock, as there is no queue over
-/// several nodes, and of PostgreSQL. Its manager can have a [`Deferrer`] of another store.
+/// The queue of a Redlock, which refuses all calls, as there is no queue over several nodes. Its
+/// manager can have a [`Deferrer`] of another store.
 #[derive(Debug)]
 pub(crate) struct NoQueue;
 

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "defer")]
+use super::jobs::PostgresJobs;
 use super::store::Postgres;
 #[cfg(feature = "defer")]
-use crate::jobs::deferrer::{Deferrer, NoQueue};
+use crate::jobs::deferrer::Deferrer;
 use crate::protocol::answer::{Answer, Asked, Failed, Released};
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Patience, Renewing};
@@ -51,8 +53,8 @@ impl Backend for Postgres {
     }
 
     #[cfg(feature = "defer")]
-    fn deferrer(self: Arc<Self>, _: usize) -> Arc<dyn Deferrer> {
-        Arc::new(NoQueue)
+    fn deferrer(self: Arc<Self>, max_size: usize) -> Arc<dyn Deferrer> {
+        Arc::new(PostgresJobs::new(self, max_size))
     }
 
     #[cfg(feature = "inspect")]

@@ -1,6 +1,6 @@
 //! Locks in PostgreSQL: leases in rows, the database's time, a queue with hand-off, and fences that
-//! a user's transaction can check. The functions of `schema.sql` do each operation in one round
-//! trip.
+//! a user's transaction can check. The functions of `schema.sql` and `jobs.sql` do each
+//! operation in one round trip.
 
 mod backend;
 mod batch;
@@ -8,6 +8,8 @@ mod connection;
 mod error;
 #[cfg(feature = "inspect")]
 mod inspect;
+#[cfg(feature = "defer")]
+mod jobs;
 mod release;
 mod renew;
 pub(crate) mod statements;

@@ -434,6 +434,8 @@ BEGIN
       LIMIT batch FOR UPDATE SKIP LOCKED
   );
   GET DIAGNOSTICS fences = ROW_COUNT;
+  DELETE FROM lm1.call WHERE state = 'gone' AND at < clock_timestamp();
+  DELETE FROM lm1.idle WHERE ends < clock_timestamp() - interval '1 min';
   RETURN gone = batch OR fences = batch;
 END $$;
 

@@ -1,0 +1,353 @@
+-- The deferred calls of lockmacro. Times that functions take and return are in milliseconds; due
+-- times are the server's.
+
+-- A call. It waits until `at`; runs, and `at` is the end of its worker's lease; is dead since `at`;
+-- or is gone, and its id is known until `at`. `claim` grows with each worker that takes it, and is
+-- put into `settled` by one that ends its work. A `single` call is the only one of its key to wait.
+CREATE TABLE lm1.call (
+  function text COLLATE "C",
+  id text COLLATE "C",
+  arguments text NOT NULL,
+  key text COLLATE "C" NOT NULL,
+  single boolean NOT NULL,
+  attempts bigint NOT NULL,
+  state text COLLATE "C" NOT NULL DEFAULT 'waiting',
+  at timestamptz NOT NULL,
+  tried bigint NOT NULL DEFAULT 0,
+  busy bigint NOT NULL DEFAULT 0,
+  claim bigint NOT NULL DEFAULT 0,
+  settled bigint NOT NULL DEFAULT 0,
+  request text,
+  error text,
+  PRIMARY KEY (function, id)
+);
+CREATE INDEX ON lm1.call (function, state, at);
+-- Keys may be too long for an index.
+CREATE UNIQUE INDEX ON lm1.call (function, md5(key)) WHERE single AND state = 'waiting';
+
+-- The workers that wait for a call of a function.
+CREATE UNLOGGED TABLE lm1.idle (
+  function text COLLATE "C",
+  worker text COLLATE "C",
+  channel text NOT NULL,
+  ends timestamptz NOT NULL,
+  PRIMARY KEY (function, worker)
+) WITH (fillfactor = 50);
+
+-- How many calls of a function wait, as counted some seconds ago.
+CREATE UNLOGGED TABLE lm1.crowd (
+  function text COLLATE "C" PRIMARY KEY,
+  waiting bigint NOT NULL,
+  counted timestamptz NOT NULL
+);
+
+-- Whether too many calls wait. To count all of them for each one that is stored would take long.
+CREATE FUNCTION lm1.is_full(f text, most bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  n bigint;
+BEGIN
+  IF EXISTS (
+    SELECT FROM lm1.crowd WHERE function = f AND waiting < most
+      AND counted > clock_timestamp() - interval '10 s'
+  ) THEN
+    RETURN false;
+  END IF;
+  SELECT count(*) INTO n FROM (
+    SELECT FROM lm1.call WHERE function = f AND state = 'waiting' LIMIT most
+  ) x;
+  INSERT INTO lm1.crowd VALUES (f, n, clock_timestamp())
+    ON CONFLICT (function) DO UPDATE SET waiting = excluded.waiting, counted = excluded.counted;
+  RETURN n >= most;
+END $$;
+
+-- Whether no call of a function is due earlier: idle workers have to learn of this one.
+CREATE FUNCTION lm1.is_first(f text, due timestamptz) RETURNS boolean LANGUAGE sql AS $$
+  SELECT NOT EXISTS (
+    SELECT FROM lm1.call WHERE function = f AND state = 'waiting' AND at < due
+  )
+$$;
+
+-- Removes a call. A caller without an answer stores it again within 30 s.
+CREATE FUNCTION lm1.forget_call(f text, i text) RETURNS void LANGUAGE sql AS $$
+  UPDATE lm1.call SET state = 'gone', arguments = '', error = NULL,
+    at = clock_timestamp() + interval '30 s' WHERE function = f AND id = i
+$$;
+
+-- Makes a call wait. A single one is merged into the one of its key that waits already, with the
+-- larger of both counters, so that a call that always fails comes to an end.
+CREATE FUNCTION lm1.wait_call(f text, i text, due timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  c lm1.call;
+BEGIN
+  SELECT * INTO c FROM lm1.call WHERE function = f AND id = i;
+  IF NOT c.single THEN
+    UPDATE lm1.call SET state = 'waiting', at = due WHERE function = f AND id = i;
+    RETURN;
+  END IF;
+  LOOP
+    UPDATE lm1.call SET at = least(at, due), tried = greatest(tried, c.tried),
+      busy = greatest(busy, c.busy), error = coalesce(c.error, error)
+      WHERE function = f AND md5(key) = md5(c.key) AND single AND state = 'waiting' AND id <> i;
+    IF FOUND THEN
+      PERFORM lm1.forget_call(f, i);
+      RETURN;
+    END IF;
+    BEGIN
+      UPDATE lm1.call SET state = 'waiting', at = due WHERE function = f AND id = i;
+      RETURN;
+    EXCEPTION WHEN unique_violation THEN
+      -- Another one waits since then.
+    END;
+  END LOOP;
+END $$;
+
+-- Makes a call a dead letter; only the latest dead letters are kept.
+CREATE FUNCTION lm1.give_up(f text, i text, why text, most bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE lm1.call SET state = 'dead', at = clock_timestamp(), error = why
+    WHERE function = f AND id = i;
+  PERFORM lm1.forget_call(f, x.id) FROM (
+    SELECT id FROM lm1.call WHERE function = f AND state = 'dead'
+      ORDER BY at DESC OFFSET most FOR UPDATE SKIP LOCKED
+  ) x;
+END $$;
+
+-- Stores a call. Idempotent for an id, also shortly after the call is gone. Returns the id under
+-- which it waits, NULL when too many wait, and whether idle workers have to learn of it.
+CREATE FUNCTION lm1.put_call(
+  f text, i text, delay bigint, args text, k text, once boolean, leases bigint, most bigint,
+  OUT stored text, OUT due bigint, OUT first boolean
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+DECLARE
+  t timestamptz;
+  c lm1.call;
+BEGIN
+  PERFORM lm1.durable();
+  first := false;
+  DELETE FROM lm1.call x
+    WHERE x.function = f AND x.id = i AND x.state = 'gone' AND x.at <= clock_timestamp();
+  LOOP
+    t := clock_timestamp();
+    SELECT * INTO c FROM lm1.call x WHERE x.function = f AND x.id = i;
+    IF NOT FOUND AND once THEN
+      SELECT * INTO c FROM lm1.call x
+        WHERE x.function = f AND md5(x.key) = md5(k) AND x.single AND x.state = 'waiting';
+    END IF;
+    IF FOUND THEN
+      stored := c.id;
+      due := CASE WHEN c.state = 'waiting' THEN greatest(lm1.left_at(t, c.at), 0) ELSE 0 END;
+      RETURN;
+    END IF;
+    EXIT WHEN lm1.is_full(f, most);
+    INSERT INTO lm1.call (function, id, arguments, key, single, attempts, at)
+      VALUES (f, i, args, k, once, leases, t + lm1.millis(delay)) ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+      stored := i;
+      due := delay;
+      first := lm1.is_first(f, t + lm1.millis(delay));
+      RETURN;
+    END IF;
+  END LOOP;
+END $$;
+
+-- Takes calls that are due, for a worker, for the time of a lease. Those whose lease has ended go
+-- back first, or become dead letters after too many such leases. A repeated request returns the
+-- calls that it was given before, with a new lease. Where there is none, a worker with a channel
+-- becomes idle.
+--
+-- Returns rows of three kinds: `call`; `dead`, a new dead letter, with the number of its leases as
+-- `claim`; and `again`, with the time after which to look again.
+CREATE FUNCTION lm1.take_calls(
+  functions text[], most bigint, lease bigint, req text, repeated boolean, room bigint,
+  dead_most bigint, abandoned text, idle_worker text, idle_channel text, tick bigint
+) RETURNS TABLE (
+  kind text, function text, id text, arguments text, key text, tried bigint, busy bigint, claim bigint
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  t timestamptz := clock_timestamp();
+  f text;
+  c lm1.call;
+  n bigint := 0;
+BEGIN
+  PERFORM lm1.durable();
+  IF repeated THEN
+    RETURN QUERY UPDATE lm1.call x SET at = clock_timestamp() + lm1.millis(lease)
+      WHERE x.function = ANY (functions) AND x.state = 'running' AND x.request = req
+      RETURNING 'call', x.function, x.id, x.arguments, x.key, x.tried, x.busy, x.claim;
+    IF FOUND THEN
+      RETURN;
+    END IF;
+  END IF;
+  DELETE FROM lm1.call x USING (
+    SELECT y.function, y.id FROM lm1.call y
+      WHERE y.function = ANY (functions) AND y.state = 'gone' AND y.at <= t
+      LIMIT 1000 FOR UPDATE SKIP LOCKED
+  ) gone WHERE x.function = gone.function AND x.id = gone.id;
+  -- In one order: a single call waits for others that go back with the same key.
+  FOR c IN SELECT * FROM (
+    SELECT * FROM lm1.call x WHERE x.function = ANY (functions) AND x.state = 'running' AND x.at <= t
+      ORDER BY x.at LIMIT 100 FOR UPDATE SKIP LOCKED
+  ) lapsed ORDER BY lapsed.function, lapsed.key LOOP
+    IF c.claim - c.settled <= c.attempts THEN
+      PERFORM lm1.wait_call(c.function, c.id, t);
+    ELSE
+      PERFORM lm1.give_up(c.function, c.id, (c.claim - c.settled) || abandoned, dead_most);
+      RETURN QUERY SELECT 'dead', c.function, c.id, '', '', c.tried, c.busy, c.claim - c.settled;
+    END IF;
+  END LOOP;
+  -- The functions, by the times of their first calls.
+  <<taking>>
+  FOR f IN SELECT g FROM unnest(functions) AS u(g), LATERAL (
+    SELECT x.at FROM lm1.call x WHERE x.function = g AND x.state = 'waiting' AND x.at <= t
+      ORDER BY x.at LIMIT 1
+  ) first ORDER BY first.at LOOP
+    FOR c IN SELECT * FROM lm1.call x WHERE x.function = f AND x.state = 'waiting' AND x.at <= t
+      ORDER BY x.at LIMIT most - n FOR UPDATE SKIP LOCKED LOOP
+      room := room - octet_length(c.arguments);
+      EXIT taking WHEN room < 0 AND n > 0;
+      n := n + 1;
+      UPDATE lm1.call x SET state = 'running', at = clock_timestamp() + lm1.millis(lease),
+        tried = x.tried + 1, claim = x.claim + 1, request = req
+        WHERE x.function = c.function AND x.id = c.id;
+      RETURN QUERY SELECT 'call', c.function, c.id, c.arguments, c.key, c.tried + 1, c.busy, c.claim + 1;
+    END LOOP;
+  END LOOP;
+  IF n > 0 THEN
+    RETURN;
+  END IF;
+  RETURN QUERY SELECT 'again', '', '', '', '', 0::bigint, 0::bigint, least(tick, (
+    SELECT min(greatest(lm1.left_at(t, next.at), 0))
+      FROM unnest(functions) AS u(g), unnest('{waiting,running}'::text[]) AS s(state), LATERAL (
+        SELECT x.at FROM lm1.call x WHERE x.function = g AND x.state = s.state ORDER BY x.at LIMIT 1
+      ) next
+  ));
+  UPDATE lm1.idle x SET ends = t + 2 * lm1.millis(tick)
+    WHERE x.function = ANY (functions) AND x.worker = idle_worker AND x.ends > t;
+  IF NOT FOUND AND idle_worker IS NOT NULL THEN
+    INSERT INTO lm1.idle SELECT g, idle_worker, idle_channel, t + 2 * lm1.millis(tick)
+      FROM unnest(functions) AS u(g)
+      ON CONFLICT (function, worker) DO UPDATE SET ends = excluded.ends;
+    -- A call that is stored just now may not know of the worker.
+    RETURN QUERY SELECT 'again', '', '', '', '', 0::bigint, 0::bigint, 0::bigint;
+  END IF;
+END $$;
+
+-- Pushes to workers that wait for calls of these functions. It is called after the change, for one
+-- that becomes idle meanwhile, and outside of its transaction: see `push` of the client.
+CREATE FUNCTION lm1.wake(functions text[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+BEGIN
+  PERFORM pg_notify(x.channel, x.worker || '|0|0|0') FROM unnest(functions) AS u(g), LATERAL (
+    SELECT * FROM lm1.idle WHERE function = g AND ends > clock_timestamp() LIMIT 100
+  ) x;
+END $$;
+
+-- Whether the worker that took the call with this claim still has it, also when its lease has ended
+-- and nobody has taken it since; but for a single call, as others rely on that one being run.
+CREATE FUNCTION lm1.has_call(c lm1.call, n bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+  SELECT c.claim = n AND c.settled <> n AND c.state <> 'gone' AND (c.state = 'running' OR NOT c.single)
+$$;
+
+-- Renews a worker's lease on a call. Returns whether it has it.
+CREATE FUNCTION lm1.keep_call(f text, i text, n bigint, lease bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+BEGIN
+  PERFORM lm1.durable();
+  UPDATE lm1.call x SET state = 'running', at = clock_timestamp() + lm1.millis(lease)
+    WHERE function = f AND id = i AND lm1.has_call(x, n);
+  RETURN FOUND;
+END $$;
+
+-- Ends the work on a call: `how` is `done`; `again` after a failure; `busy` or `back`, which are no
+-- tries; or `dead`. Idempotent until the call is taken again. `held`: whether the worker had it.
+CREATE FUNCTION lm1.settle_call(
+  f text, i text, n bigint, how text, delay bigint, why text, dead_most bigint,
+  OUT held boolean, OUT first boolean
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+DECLARE
+  c lm1.call;
+  due timestamptz;
+BEGIN
+  PERFORM lm1.durable();
+  SELECT * INTO c FROM lm1.call WHERE function = f AND id = i FOR UPDATE;
+  held := coalesce(c.claim = n AND c.settled = n OR lm1.has_call(c, n), false);
+  first := false;
+  IF NOT held OR c.settled = n THEN
+    RETURN;
+  END IF;
+  UPDATE lm1.call SET settled = n, busy = c.busy + (how = 'busy')::int,
+    tried = greatest(c.tried - (how IN ('busy', 'back'))::int, 0),
+    error = CASE WHEN how IN ('again', 'busy') THEN why ELSE c.error END
+    WHERE function = f AND id = i;
+  IF how = 'done' THEN
+    PERFORM lm1.forget_call(f, i);
+  ELSIF how = 'dead' THEN
+    PERFORM lm1.give_up(f, i, why, dead_most);
+  ELSE
+    due := clock_timestamp() + lm1.millis(delay);
+    PERFORM lm1.wait_call(f, i, due);
+    first := lm1.is_first(f, due);
+  END IF;
+END $$;
+
+-- Lists calls by due time, with at most `room` bytes of arguments and errors, but for the first one.
+-- Each row has the number of all; the first one has nothing else.
+CREATE FUNCTION lm1.list_calls(f text, which text, skipped bigint, most bigint, room bigint)
+RETURNS TABLE (
+  total bigint, id text, arguments text, key text, tried bigint, busy bigint, error text, rest bigint
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  t timestamptz := clock_timestamp();
+  n bigint;
+  c lm1.call;
+  listed bigint := 0;
+BEGIN
+  SELECT count(*) INTO n FROM lm1.call x WHERE x.function = f AND x.state = which;
+  RETURN QUERY SELECT n, '', '', '', 0::bigint, 0::bigint, '', 0::bigint;
+  FOR c IN SELECT * FROM lm1.call x WHERE x.function = f AND x.state = which
+    ORDER BY x.at, x.id LIMIT most OFFSET skipped LOOP
+    room := room - octet_length(c.arguments) - octet_length(coalesce(c.error, ''));
+    EXIT WHEN room < 0 AND listed > 0;
+    listed := listed + 1;
+    RETURN QUERY SELECT n, c.id, c.arguments, c.key, c.tried, c.busy, c.error, lm1.left_at(t, c.at);
+  END LOOP;
+END $$;
+
+-- Retries calls from the start, or removes them: one, or so many dead letters, the oldest first; only
+-- calls that are not running. Returns their number.
+CREATE FUNCTION lm1.amend_calls(f text, i text, dead bigint, retries boolean) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+DECLARE
+  c text;
+  ids text[];
+BEGIN
+  PERFORM lm1.durable();
+  IF i IS NOT NULL THEN
+    SELECT array_agg(x.id) INTO ids FROM (
+      SELECT id FROM lm1.call WHERE function = f AND id = i AND state IN ('waiting', 'dead')
+        FOR UPDATE
+    ) x;
+  ELSE
+    -- In the order of `take_calls`.
+    SELECT array_agg(x.id ORDER BY x.key) INTO ids FROM (
+      SELECT id, key FROM lm1.call WHERE function = f AND state = 'dead'
+        ORDER BY at LIMIT dead FOR UPDATE SKIP LOCKED
+    ) x;
+  END IF;
+  FOREACH c IN ARRAY coalesce(ids, '{}') LOOP
+    IF retries THEN
+      -- A worker that had it must not end it any more.
+      UPDATE lm1.call SET tried = 0, busy = 0, claim = claim + 1, settled = claim + 1
+        WHERE function = f AND id = c;
+      PERFORM lm1.wait_call(f, c, clock_timestamp());
+    ELSE
+      PERFORM lm1.forget_call(f, c);
+    END IF;
+  END LOOP;
+  RETURN coalesce(cardinality(ids), 0);
+END $$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lm1 FROM PUBLIC;
