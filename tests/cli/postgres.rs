@@ -1,5 +1,7 @@
 //! The schema of a PostgreSQL database, and what inspection returns of it.
 
+use lockmacro_runtime::defer::NewJob;
+
 use super::*;
 
 /// The random part of a token is all that a holder has.
@@ -94,4 +96,25 @@ async fn what_the_tool_prints_makes_the_schema(backend: &Backend) {
     assert_eq!((said.code, &*said.out), (Some(1), ""), "{said:?}");
     let said = tool_at("", &["postgres", "install", "redis://127.0.0.1:1"]).await;
     assert!(said.code == Some(1) && said.err.contains("only a PostgreSQL database"), "{said:?}");
+}
+
+#[on(postgres)]
+async fn the_functions_that_have_calls_are_listed(backend: &Backend) {
+    let locks = manager(backend, "desk").await;
+    let names = ["z", "a", "b"].map(|name| backend.key(name));
+    for name in &names {
+        let mut call = NewJob::new(name.as_str(), "7f3a", "[42]", backend.key("order:42"));
+        call.delay = LONG_TTL;
+        locks.deferrer().put(call).await.expect("stored");
+    }
+    let listed = locks.inspect_deferred_functions(1_000).await.expect("there");
+    let ours: Vec<_> = listed.items.iter().filter(|name| names.contains(name)).collect();
+    assert_eq!(ours, [&names[1], &names[2], &names[0]]);
+    let few = locks.inspect_deferred_functions(1).await.expect("there");
+    assert!(few.truncated && few.items.len() == 1);
+    for name in &names {
+        locks.deferrer().remove(name.as_str().into(), "7f3a".to_owned()).await.expect("there");
+    }
+    let listed = locks.inspect_deferred_functions(1_000).await.expect("there");
+    assert!(!listed.items.iter().any(|name| names.contains(name)));
 }

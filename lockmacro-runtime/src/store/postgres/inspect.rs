@@ -66,9 +66,16 @@ impl Inspection for Postgres {
     }
 
     #[cfg(feature = "defer")]
-    fn functions(&self, _: usize) -> Asked<'_, Result<Listing<String>, LockError>> {
-        let none = Listing { items: Vec::new(), skipped: Vec::new(), truncated: false };
-        Box::pin(std::future::ready(Ok(none)))
+    fn functions(&self, limit: usize) -> Asked<'_, Result<Listing<String>, LockError>> {
+        Box::pin(async move {
+            let (most, nothing) = (one_more(limit), LockKey::from(""));
+            let values: Values<'_> = &[(&most, Type::INT8)];
+            let read = |row: &Row| column(row, 0);
+            let mut items = self.look("look_for_functions($1)", values, &nothing, read).await?;
+            let truncated = items.len() > limit;
+            items.truncate(limit);
+            Ok(Listing { items, skipped: Vec::new(), truncated })
+        })
     }
 }
 

@@ -350,4 +350,10 @@ BEGIN
   RETURN coalesce(cardinality(ids), 0);
 END $$;
 
+-- The functions that have calls.
+CREATE FUNCTION lm1.look_for_functions(most bigint) RETURNS SETOF text
+LANGUAGE sql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+  SELECT DISTINCT function FROM lm1.call WHERE state <> 'gone' ORDER BY function LIMIT most
+$$;
+
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lm1 FROM PUBLIC;
