@@ -91,6 +91,33 @@ async fn each_call_is_run_once_though_connections_are_lost_all_the_time() {
     }
 }
 
+#[tokio::test]
+async fn a_call_whose_answer_was_late_is_handed_to_the_worker_again() {
+    let server = Postgres::start().await;
+    let near = connect(&server).await;
+    near.deferrer().put(NewJob::new("f", "id", "[1]", "k")).await.unwrap();
+    let late = "CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN PERFORM pg_sleep(1); RETURN NULL; END $$;
+        CREATE TRIGGER late AFTER UPDATE ON lm1.call
+            FOR EACH ROW WHEN (OLD.state = 'waiting') EXECUTE FUNCTION public.late()";
+    server.connect().await.batch_execute(late).await.unwrap();
+    let far = LockManager::builder().timeout(Duration::from_millis(700));
+    let deferrer = far.connect(&server.url()).await.unwrap().deferrer();
+    // Its lease ends long after this test.
+    let order = || TakeOptions::new(["f"], 1, LONG_TTL * 60);
+    let is_taken = async {
+        loop {
+            // Its manager gives up a request before that one is answered.
+            if let Ok(mut jobs) = deferrer.take(order(), Box::pin(pending())).await {
+                break jobs.remove(0);
+            }
+        }
+    };
+    let job = tokio::time::timeout(TEST_TIMEOUT, is_taken).await.expect("it is not lost");
+    assert_eq!((job.attempt, job.claim), (1, 1), "once");
+    assert!(near.deferrer().settle(job, Settled::Done).await.unwrap());
+}
+
 /// A transaction that holds a call's row stands for one that commits just then.
 #[tokio::test]
 async fn a_call_that_another_worker_takes_just_now_holds_up_no_other() {

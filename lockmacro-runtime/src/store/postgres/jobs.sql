@@ -172,6 +172,8 @@ DECLARE
   n bigint := 0;
 BEGIN
   PERFORM lm1.durable();
+  -- The first one may still be at work.
+  PERFORM pg_advisory_xact_lock(hashtextextended(req, 0));
   IF repeated THEN
     RETURN QUERY UPDATE lm1.call x SET at = clock_timestamp() + lm1.millis(lease)
       WHERE x.function = ANY (functions) AND x.state = 'running' AND x.request = req
