@@ -16,6 +16,7 @@ use tokio_postgres::{AsyncMessage, Client, NoTls, Row};
 
 use super::batch::Batch;
 use super::error::{of_connecting, of_statement};
+use super::releases::Releases;
 use super::url::Deployment;
 use super::values::Values;
 use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT};
@@ -46,6 +47,7 @@ pub(super) struct Pool {
     generation: AtomicU64,
     closed: AtomicBool,
     pushes: Arc<Batch<(String, String), ()>>,
+    pub(super) releases: Arc<Releases>,
 }
 
 struct Link {
@@ -80,6 +82,7 @@ impl Pool {
             generation: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             pushes: Batch::new(),
+            releases: Arc::default(),
         })
     }
 

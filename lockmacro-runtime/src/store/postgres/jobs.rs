@@ -300,6 +300,11 @@ impl Deferrer for PostgresJobs {
 
     fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
         Box::pin(async move {
+            if how == Settled::Returned {
+                // The next worker must not find the locks of the body busy. They end by themselves.
+                let longest = self.postgres.brief().answer;
+                let _ = timeout(longest, self.postgres.pool.releases.answered()).await;
+            }
             let (how, delay, error) = match how {
                 Settled::Done => ("done", Duration::ZERO, String::new()),
                 Settled::Again { delay, error } => ("again", delay, error),

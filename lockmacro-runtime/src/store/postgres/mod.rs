@@ -11,6 +11,7 @@ mod inspect;
 #[cfg(feature = "defer")]
 mod jobs;
 mod release;
+mod releases;
 mod renew;
 pub(crate) mod statements;
 pub(crate) mod store;

@@ -30,7 +30,11 @@ impl Postgres {
         let keys = request.keys().iter().map(|key| stored(key).into_owned()).collect();
         let (token, keep) = (request.token.expose().to_owned(), millis(request.keep()));
         let link = Pool::link_of(request.key.as_str());
-        let task = spawn(release(pool, statements, link, (keys, token, keep), self.brief()));
+        let (releasing, brief) = (pool.releases.begin(), self.brief());
+        let task = spawn(async move {
+            let _releasing = releasing;
+            release(pool, statements, link, (keys, token, keep), brief).await
+        });
         let released = task.await.unwrap_or_else(|_| Err(CallError::unanswered()));
         released.map_err(|error| of_call(error, &request.key))
     }
