@@ -7,11 +7,12 @@ use lockmacro_tests::times::{CONFIRM_WINDOW, LONG_TTL, POLLED, TEST_TIMEOUT, ms}
 use lockmacro_tests::{Postgres, eventually, within};
 use tokio::time::{Instant, timeout};
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 use crate::refusals::with_user;
 use crate::{
     Locked, Room, SLACK, TIMEOUT, holder, is_renewed, is_waited_for, lock, manager, reason,
-    refusal, shared,
+    refusal, shared, works,
 };
 
 /// Begins a transaction that checks the fence of a key, as that of a fenced writer does.
@@ -132,6 +133,50 @@ async fn callers_whose_database_isolates_transactions_more_are_served_one_after_
         assert_eq!(room.visits(), CALLERS * CALLS);
     }
     server.keeps_nothing("isolated").await;
+}
+
+/// The holders that share a key have rows of their own, which an older snapshot does not have.
+#[tokio::test]
+async fn an_older_snapshot_does_not_hide_the_holders_that_share_a_key() {
+    let server = shared().await;
+    let locks = manager(&server.url()).await;
+    works(&locks, "past").await;
+    let (one, other) = (server.connect().await, server.connect().await);
+    let token = |who: &str| format!("{who}/{:032x}", 7);
+    let ask = |who, holders| {
+        let keys = "'{past}'";
+        format!(
+            "SELECT nth FROM lm1.ask({keys}, '{}', 1000, '{{{holders}}}', false, NULL, NULL, 1, 0)",
+            token(who)
+        )
+    };
+    let sharing = [
+        ask("sharing", 2),
+        format!("SELECT lm1.renew('{{past}}', '{{{}}}', '{{2000}}')", token("sharing")),
+    ];
+    for change in sharing {
+        one.batch_execute(&format!("BEGIN; {change}")).await.expect("granted");
+        other
+            .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
+            .await
+            .expect("begun");
+        let alone = ask("alone", 1);
+        let asking = other.query(&alone, &[]);
+        let end = async {
+            eventually("it waits for the row", TEST_TIMEOUT, || async {
+                let waits = "SELECT count(*) > 0 FROM pg_stat_activity
+                    WHERE wait_event_type = 'Lock' AND query LIKE '%alone/%' AND pid <> pg_backend_pid()";
+                server.connect().await.query_one(waits, &[]).await.expect("an answer").get(0)
+            })
+            .await;
+            one.batch_execute("COMMIT").await.expect("committed");
+        };
+        let (asked, ()) = tokio::join!(asking, end);
+        let error = asked.expect_err("it was granted, or refused, by what has been");
+        assert_eq!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE), "{error}");
+        other.batch_execute("ROLLBACK").await.expect("ended");
+    }
+    server.keeps_nothing("past").await;
 }
 
 #[tokio::test]

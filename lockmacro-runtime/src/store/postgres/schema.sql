@@ -8,8 +8,10 @@
 
 CREATE SCHEMA lm1;
 
--- A key that was ever locked. Its row is what every other change to the key waits for. `token` is
--- that of an exclusive holder. An index on `ends` would make each renewal write to it, too.
+-- A key that was ever locked. Its row is what every other change to the key waits for, and each
+-- change to its holders changes the row: a transaction with a snapshot from before, as by a role with
+-- another isolation than READ COMMITTED, fails then, and is repeated. `token` is that of an exclusive
+-- holder. An index on `ends` would make each renewal write to it, too.
 CREATE TABLE lm1.lease (
   key text COLLATE "C" PRIMARY KEY,
   token text,
@@ -107,7 +109,7 @@ BEGIN
     DELETE FROM lm1.share WHERE key = k AND ends <= t;
     INSERT INTO lm1.share AS s VALUES (k, tok, t + lm1.millis(ttl))
       ON CONFLICT (key, token) DO UPDATE SET ends = greatest(s.ends, excluded.ends);
-    UPDATE lm1.lease SET used = t WHERE key = k AND used < t - interval '10 s';
+    UPDATE lm1.lease SET used = t WHERE key = k;
   END IF;
 END $$;
 
@@ -326,8 +328,10 @@ BEGIN
     ELSIF right(tok, 7) = '/shared' THEN
       WITH gone AS (DELETE FROM lm1.share x WHERE x.key = k RETURNING x.ends)
         SELECT bool_or(gone.ends > t) INTO mine FROM gone;
+      UPDATE lm1.lease x SET used = t WHERE x.key = k AND mine IS NOT NULL;
     ELSE
       DELETE FROM lm1.share x WHERE x.key = k AND x.token = tok RETURNING x.ends > t INTO mine;
+      UPDATE lm1.lease x SET used = t WHERE x.key = k AND mine IS NOT NULL;
       IF mine AND keep > 0 THEN
         INSERT INTO lm1.share VALUES (k, left(tok, -32) || md5(tok), t + lm1.millis(keep));
       END IF;
@@ -369,6 +373,9 @@ BEGIN
     IF NOT FOUND THEN
       UPDATE lm1.share SET ends = greatest(ends, clock_timestamp() + lm1.millis(ttls[i]))
         WHERE key = keys[i] AND token = tokens[i] AND ends > clock_timestamp();
+      IF FOUND THEN
+        UPDATE lm1.lease SET used = clock_timestamp() WHERE key = keys[i];
+      END IF;
     END IF;
     held[i] := FOUND;
   END LOOP;
