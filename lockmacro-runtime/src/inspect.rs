@@ -27,7 +27,7 @@ use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::inspection::Inspection;
 #[cfg(feature = "postgres")]
-use crate::store::postgres::{statements::text, url::check_schema};
+use crate::store::postgres::{schema::text, url::check_schema};
 pub use crate::store::redis::acl::Use;
 use crate::value::error::LockError;
 pub use crate::value::inspection::{HeldLock, Listing, QueuedWaiter, SKIPPED_MAX, Skipped};

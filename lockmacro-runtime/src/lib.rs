@@ -67,6 +67,7 @@
 //! - `serde`: a [`Fence`] can be serialized.
 //! - `tls`: encrypted connections, `rediss://`.
 //! - `postgres`: locks in a [PostgreSQL](guide::postgres) database, `postgres://`.
+//! - `postgres-tls`: the same with encrypted connections.
 //! - `redis-1`: `LockManagerBuilder::from_redis`, which takes a client of `redis` 1.x.
 //! - `metrics`: [counters, gauges and histograms](guide::logs#metrics) by the `metrics` crate.
 //! - `test-util`: leases in virtual time, [for tests](guide::testing#virtual-time).

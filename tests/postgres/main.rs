@@ -2,6 +2,7 @@
 
 mod crash;
 mod durable;
+mod encrypted;
 mod foreign;
 mod killed;
 mod lost;

@@ -3,13 +3,24 @@
 use futures::future::join_all;
 use lockmacro_runtime::Lock;
 use lockmacro_tests::times::{LONG_TTL, POLLED, TEST_TIMEOUT, ms};
-use lockmacro_tests::{Pooler, Postgres, eventually, within};
+use lockmacro_tests::{Pooler, Postgres, eventually, log, within};
 use tokio::time::{Instant, timeout};
 
 use crate::{Room, is_renewed, is_waited_for, lock, manager, shared, works};
 
+/// How many managers were said to receive no pushes through the pooler.
+fn without_pushes(pooler: &Pooler) -> usize {
+    let server = format!("127.0.0.1:{}", pooler.port());
+    log::lines(|line| line.contains(&server)).len()
+}
+
+fn log_those_without_pushes() {
+    log::start_of(|line| line.starts_with("WARN") && line.contains("grants are not pushed"));
+}
+
 #[tokio::test]
 async fn locks_renewals_and_releases_work_through_a_pooler_and_waiters_are_served_by_asking() {
+    log_those_without_pushes();
     let server = shared().await;
     works(&manager(&server.url()).await, "pooled").await;
     let pooler = Pooler::to(&server, 3).await;
@@ -27,6 +38,7 @@ async fn locks_renewals_and_releases_work_through_a_pooler_and_waiters_are_serve
     guard.release().await.expect("still held");
     let (guard, fences) = waiting.await.expect("no panic").expect("its turn");
     assert!(start.elapsed() < POLLED, "{:?}", start.elapsed());
+    assert_eq!(without_pushes(&pooler), 1, "one of the managers waits");
     room.visit(fences[0]).await;
     guard.release().await.expect("still held");
     let calls = join_all((0..24).map(|nth| {
@@ -39,6 +51,27 @@ async fn locks_renewals_and_releases_work_through_a_pooler_and_waiters_are_serve
     }));
     timeout(LONG_TTL, calls).await.expect("all are served");
     server.keeps_nothing("pooled").await;
+}
+
+#[tokio::test]
+async fn a_manager_that_listens_to_the_server_itself_is_pushed_its_locks_behind_a_pooler() {
+    log_those_without_pushes();
+    let server = shared().await;
+    works(&manager(&server.url()).await, "listens").await;
+    let pooler = Pooler::to(&server, 3).await;
+    let url = format!("{}?listen=127.0.0.1%3A{}", pooler.url(), server.port());
+    let (ours, theirs) = (within(LONG_TTL, &pooler.url()).await, within(LONG_TTL, &url).await);
+    let client = server.connect().await;
+    let room = Room::default();
+    let held = lock(&ours, "listens").acquire().await.expect("free");
+    let waiting = tokio::spawn(lock(&theirs, "listens").wait(LONG_TTL).acquire_fenced());
+    is_waited_for(&client, "listens").await;
+    held.release().await.expect("still held");
+    let (guard, fences) = waiting.await.expect("no panic").expect("its turn");
+    room.visit(fences[0]).await;
+    guard.release().await.expect("still held");
+    assert_eq!(without_pushes(&pooler), 0);
+    server.keeps_nothing("listens").await;
 }
 
 #[tokio::test]

@@ -28,21 +28,35 @@ async fn a_schema_that_is_missing_is_a_mistake_that_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_schema_of_another_version_is_a_mistake_that_names_both() {
+async fn an_older_schema_is_a_mistake_until_it_is_replaced_and_a_newer_one_is_used() {
     let server = shared().await;
-    let url = server.url_of("postgres", "install=1&schema=later");
-    works(&manager(&url).await, "later").await;
+    let (url, installs) = (
+        server.url_of("postgres", "schema=other"),
+        server.url_of("postgres", "schema=other&install=1"),
+    );
+    let earlier = manager(&installs).await;
+    let guard = lock(&earlier, "other").acquire().await.expect("free");
     let version = |nth: u32| {
         format!(
-            "CREATE OR REPLACE FUNCTION later.version() RETURNS int
+            "CREATE OR REPLACE FUNCTION other.version() RETURNS int
             LANGUAGE sql IMMUTABLE AS 'SELECT {nth}'"
         )
     };
-    server.execute(&version(99)).await;
+    server.execute(&version(0)).await;
+    // As of an older program that knows less.
+    server.execute("DROP FUNCTION other.look(text)").await;
     let error = mistake(&url, "schema").await;
-    assert!(error.contains("version 99") && error.contains("upgrade"), "{error}");
-    server.execute(&version(1)).await;
-    works(&manager(&url).await, "later").await;
+    assert!(error.contains("version 0") && error.contains("postgres install"), "{error}");
+    // In the middle of a deployment: the one before goes on, with the lock that it holds.
+    let later = manager(&installs).await;
+    assert!(lock(&later, "other").acquire().await.expect_err("held").is_busy());
+    assert!(later.inspect_lock("other").await.expect("there").is_some());
+    works(&earlier, "other: 2").await;
+    guard.release().await.expect("still held");
+    server.execute(&version(99)).await;
+    for url in [&url, &installs] {
+        works(&manager(url).await, "other").await;
+    }
 }
 
 #[tokio::test]

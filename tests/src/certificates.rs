@@ -1,11 +1,13 @@
 //! An authority of the test's own, and what it has signed.
 
 use std::fs::write;
+use std::os::unix::fs::PermissionsExt as _;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
 
 use crate::Server;
+use crate::postgres::give_to_servers;
 
 /// Files in PEM form: the authority's certificate, and one with its key for a server and a client.
 pub struct Certificates {
@@ -39,6 +41,16 @@ impl Certificates {
             write(this.path(&format!("{name}.key")), key.serialize_pem()).expect("written");
         }
         this
+    }
+
+    /// Gives the files to the user of PostgreSQL servers, who wants the keys for itself.
+    pub fn belong_to_servers(&self) {
+        for entry in std::fs::read_dir(self.directory.path()).into_iter().flatten().flatten() {
+            let private = std::fs::Permissions::from_mode(0o600);
+            std::fs::set_permissions(entry.path(), private).expect("made private");
+            give_to_servers(&entry.path());
+        }
+        give_to_servers(self.directory.path());
     }
 
     /// A server that speaks nothing but TLS.

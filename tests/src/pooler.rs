@@ -50,6 +50,11 @@ impl Pooler {
         this
     }
 
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
     /// The address for managers.
     pub fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port.number())

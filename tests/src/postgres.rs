@@ -2,7 +2,7 @@
 
 use std::fs::{create_dir, read_dir, read_to_string, remove_dir_all, write};
 use std::os::unix::fs::chown;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, mpsc};
@@ -158,13 +158,17 @@ impl Postgres {
         rows.expect("an answer").get(0)
     }
 
+    /// Lets users in by these rules from now on, and by the earlier ones after them.
+    pub async fn wants(&self, rules: &str) {
+        let file = self.directory.join("data/pg_hba.conf");
+        let earlier = read_to_string(&file).expect("it is there");
+        write(&file, format!("{rules}\n{earlier}")).expect("written");
+        self.execute("SELECT pg_reload_conf()").await;
+    }
+
     /// Wants a password of this user from now on.
     pub async fn asks_for_a_password(&self, user: &str) {
-        let file = self.directory.join("data/pg_hba.conf");
-        let rules = read_to_string(&file).expect("it is there");
-        write(&file, format!("host all {user} 127.0.0.1/32 scram-sha-256\n{rules}"))
-            .expect("written");
-        self.execute("SELECT pg_reload_conf()").await;
+        self.wants(&format!("host all {user} 127.0.0.1/32 scram-sha-256")).await;
         let place = format!("host=127.0.0.1 port={} user={user} dbname=postgres", self.port());
         eventually("the rule is read", READY_WITHIN, || async {
             tokio_postgres::connect(&place, NoTls).await.is_err()
@@ -268,7 +272,7 @@ fn asker(port: u16) -> mpsc::Sender<Question> {
     asks
 }
 
-fn launch(directory: &std::path::Path, port: u16, arguments: &[String]) -> Child {
+fn launch(directory: &Path, port: u16, arguments: &[String]) -> Child {
     let mut server = as_user("postgres");
     server.arg("-D").arg(directory.join("data")).arg("-k").arg(directory);
     server.args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
@@ -293,10 +297,15 @@ pub(crate) fn new_directory() -> PathBuf {
     let nth = NEXT.fetch_add(1, Ordering::Relaxed);
     let directory = all.join(format!("{PREFIX}{}-{nth}", std::process::id()));
     create_dir(&directory).expect("a directory");
-    if getuid().is_root() {
-        chown(&directory, Some(NOBODY), Some(NOBODY)).expect("given away");
-    }
+    give_to_servers(&directory);
     directory
+}
+
+/// Makes a file belong to the user of servers.
+pub(crate) fn give_to_servers(path: &Path) {
+    if getuid().is_root() {
+        chown(path, Some(NOBODY), Some(NOBODY)).expect("given away");
+    }
 }
 
 /// A program that the kernel kills when the test ends. It is on the PATH, or where Debian has it.

@@ -146,6 +146,19 @@ pub enum Settled {
     Returned,
 }
 
+impl Settled {
+    /// Its name for a server, the delay and the error.
+    pub(crate) fn parts(self) -> (&'static str, Duration, String) {
+        match self {
+            Settled::Done => ("done", Duration::ZERO, String::new()),
+            Settled::Again { delay, error } => ("again", delay, error),
+            Settled::Dead { error } => ("dead", Duration::ZERO, error),
+            Settled::Busy { delay, error } => ("busy", delay, error),
+            Settled::Returned => ("back", Duration::ZERO, String::new()),
+        }
+    }
+}
+
 /// The state of a call. The variants are complete: a queue has to know each of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobState {

@@ -13,6 +13,9 @@ use crate::value::time::Instant;
 
 /// Unanswered commands that fit into the manager's timeout.
 pub(crate) const CALLS_PER_TIMEOUT: u32 = 4;
+/// Assumed bandwidth of the network, in bytes a second.
+#[cfg(feature = "defer")]
+const BANDWIDTH: f64 = 4.0 * 1024.0 * 1024.0;
 
 /// Delay before the third try; the second follows at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -37,6 +40,30 @@ impl Budget {
     /// From now on: up to `answer` for each command, and `all` for the whole.
     pub(crate) fn new(answer: Duration, all: Duration) -> Self {
         Self { answer, until: Instant::now() + all, strict: false }
+    }
+
+    /// For a manager with this timeout.
+    pub(crate) fn within(timeout: Duration) -> Self {
+        Self::new(timeout / CALLS_PER_TIMEOUT, timeout)
+    }
+
+    /// For callers that must not be delayed: the time of one answer for the whole call.
+    pub(crate) fn brief(timeout: Duration) -> Self {
+        Self::new(timeout / CALLS_PER_TIMEOUT, timeout / CALLS_PER_TIMEOUT)
+    }
+
+    /// For a call with this many bytes, in the request or in the reply.
+    #[cfg(feature = "defer")]
+    pub(crate) fn of_bytes(bytes: usize, timeout: Duration) -> Self {
+        // An hour is more than any timeout may be.
+        let more = Duration::from_secs_f64((bytes as f64 / BANDWIDTH).min(3_600.0));
+        Self::new(timeout / CALLS_PER_TIMEOUT + more, timeout + more * CALLS_PER_TIMEOUT)
+    }
+
+    /// For a caller that waits until then anyway: transient errors are retried for so long.
+    pub(crate) fn until(until: Instant, timeout: Duration) -> Self {
+        let usual = Self::within(timeout);
+        Self { until: until.max(Instant::now() + usual.answer), ..usual }
     }
 }
 

@@ -7,4 +7,6 @@ pub(crate) mod health;
 pub(crate) mod push;
 pub(crate) mod reply;
 pub(crate) mod singleflight;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
 pub(crate) mod wait;

@@ -19,8 +19,6 @@ use crate::store::calls::reply::Reply;
 use crate::store::tick::{Foreign, tick};
 use crate::store::waiters::{HandOff, Signal, Waiter, Waiters};
 use crate::value::applied::Applied;
-use crate::value::error::LockError;
-use crate::value::key::LockKey;
 use crate::value::limits::FOR_EVER;
 use crate::value::random;
 use crate::value::time::{Instant, Moment};
@@ -33,8 +31,8 @@ pub(crate) trait Queue: Send + Sync + 'static {
     /// The slot of a waiter's key.
     fn slot(&self, request: &Request) -> u16;
 
-    /// The time of a call for a caller that waits until then.
-    fn budget_while_waiting(&self, until: Instant) -> Budget;
+    /// The manager's timeout.
+    fn timeout(&self) -> Duration;
 
     /// The first request of a waiter that shares its lock, where it is another one than from the
     /// queue. `None` when the waiter has to join the queue.
@@ -52,9 +50,6 @@ pub(crate) trait Queue: Send + Sync + 'static {
         waiter: &Waiter,
         budget: Budget,
     ) -> impl Future<Output = Result<(Reply, SentRequest), CallError>> + Send;
-
-    /// The error for the caller when the budget is used up.
-    fn error(&self, error: CallError, key: &LockKey) -> LockError;
 }
 
 /// Waits for at most `wait`, and no longer than until the manager shuts down.
@@ -114,19 +109,18 @@ async fn ask_once<Q: Queue>(
     (earlier, foreign): (&mut Applied, &mut Foreign),
 ) -> Result<ControlFlow<Answer, (Sample, Instant)>, Failed> {
     let over = until <= Instant::now();
-    let mut retry = Retry::new(server.budget_while_waiting(until));
+    let mut retry = Retry::new(Budget::until(until, server.timeout()));
     let ask = |budget, _| async move {
         let answered = server.ask_queued(request, waiter, budget).await;
         if let Err(CallError::Transient(transient)) = &answered {
-            let error = server.error(CallError::Transient(transient.clone()), &request.key);
+            let error = CallError::Transient(transient.clone()).into_error(&request.key);
             request.witness().undecided(Err(error));
         }
         answered
     };
     let (reply, sent_request) = retry.repeat(ask).await.map_err(|error| {
         // An earlier request may have joined the queue.
-        let error = server.error(error, &request.key);
-        Failed { error, applied: Applied::Unknown }
+        Failed { error: error.into_error(&request.key), applied: Applied::Unknown }
     })?;
     *earlier = earlier.and(retry.earlier);
     let earlier = *earlier;

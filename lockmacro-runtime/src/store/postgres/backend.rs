@@ -11,7 +11,7 @@ use crate::jobs::deferrer::Deferrer;
 use crate::protocol::answer::{Answer, Asked, Failed, Released};
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Patience, Renewing};
-use crate::store::calls::budget::CALLS_PER_TIMEOUT;
+use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::calls::wait::wait;
 #[cfg(feature = "inspect")]
 use crate::store::inspection::Inspection;
@@ -104,7 +104,7 @@ impl Backend for Postgres {
 
     /// Notices a server that hangs, or is no longer a primary.
     fn check(&self) -> Asked<'_, ()> {
-        Box::pin(async { drop(self.state(self.brief()).await) })
+        Box::pin(async { drop(self.state(Budget::brief(self.timeout)).await) })
     }
 
     fn close(&self) {

@@ -9,21 +9,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::sync::{OnceCell, oneshot};
+use tokio::sync::{OnceCell, oneshot, watch};
 use tokio::time::{timeout, timeout_at};
-use tokio_postgres::types::Type;
-use tokio_postgres::{AsyncMessage, Client, NoTls, Row};
+use tokio_postgres::tls::{MakeTlsConnect, NoTls};
+use tokio_postgres::{AsyncMessage, Client, Row, Socket};
 
 use super::batch::Batch;
 use super::error::{of_connecting, of_statement};
-use super::releases::Releases;
 use super::url::Deployment;
-use super::values::Values;
+use super::values::{Values, values};
 use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::calls::error::{CallError, Transient};
 use crate::store::calls::health::{Health, Monitor};
 use crate::store::calls::singleflight::SingleFlight;
 use crate::store::waiters::Waiters;
+use crate::value::applied::Applied;
+use crate::value::error::Unavailability as Why;
 use crate::value::random::random_name;
 use crate::value::sync::Mutex;
 use crate::value::task::spawn;
@@ -33,6 +34,10 @@ use crate::value::time::Instant;
 pub(super) const PUSHES: usize = 0;
 /// Connections for the calls of locks.
 const COMMANDS: usize = 4;
+/// The push by which a listening connection finds out whether it gets any.
+const HELLO: &str = "hello";
+/// Far more than it takes. One that comes later counts as well.
+const HELLO_WITHIN: Duration = Duration::from_millis(500);
 
 pub(super) struct Pool {
     pub(super) servers: Deployment,
@@ -47,7 +52,9 @@ pub(super) struct Pool {
     generation: AtomicU64,
     closed: AtomicBool,
     pushes: Arc<Batch<(String, String), ()>>,
-    pub(super) releases: Arc<Releases>,
+    /// Each release in flight has a receiver. They are on several connections, so what has to come
+    /// after them waits until there is none.
+    pub(super) releases: watch::Sender<()>,
 }
 
 struct Link {
@@ -58,8 +65,10 @@ struct Link {
 /// An open connection.
 struct Live {
     client: Client,
-    /// Whether it receives pushes.
+    /// Whether it asks for pushes.
     listens: OnceCell<()>,
+    /// Whether it has received its own first push.
+    heard: Arc<watch::Sender<bool>>,
 }
 
 impl Pool {
@@ -82,7 +91,7 @@ impl Pool {
             generation: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             pushes: Batch::new(),
-            releases: Arc::default(),
+            releases: watch::Sender::new(()),
         })
     }
 
@@ -102,18 +111,27 @@ impl Pool {
     pub(super) async fn call(
         self: &Arc<Self>,
         nth: usize,
+        function: &str,
+        values: Values<'_>,
+        budget: Budget,
+    ) -> Result<Vec<Row>, CallError> {
+        let places: Vec<_> = (1..=values.len()).map(|place| format!("${place}")).collect();
+        let (schema, places) = (&self.servers.schema, places.join(", "));
+        let statement = format!("SELECT * FROM {schema}.{function}({places})");
+        self.query(nth, &statement, values, budget).await
+    }
+
+    pub(super) async fn query(
+        self: &Arc<Self>,
+        nth: usize,
         statement: &str,
         values: Values<'_>,
         budget: Budget,
     ) -> Result<Vec<Row>, CallError> {
         let live = self.connected(nth, budget.until).await?;
         let sent = Instant::now();
-        let error = match timeout_at(
-            sent + budget.answer,
-            live.client.query_typed(statement, values),
-        )
-        .await
-        {
+        let asked = live.client.query_typed(statement, values);
+        let error = match timeout_at(sent + budget.answer, asked).await {
             Ok(Ok(rows)) => {
                 self.health.round_trip.note(sent);
                 self.health.answered(|| self.name());
@@ -121,12 +139,7 @@ impl Pool {
             }
             Ok(Err(error)) => of_statement(&error, &self.servers),
             // The connection may be cut.
-            Err(_) => match CallError::unanswered() {
-                CallError::Transient(transient) => {
-                    CallError::Transient(Transient { replace: true, ..transient })
-                }
-                error => error,
-            },
+            Err(_) => CallError::broken(Why::Timeout, "sent, and not answered", Applied::Unknown),
         };
         Err(self.failed(nth, &live, error))
     }
@@ -176,15 +189,35 @@ impl Pool {
     }
 
     async fn connect(self: Arc<Self>, nth: usize) -> Result<Arc<Live>, CallError> {
-        let connecting = timeout(self.timeout, self.servers.config.connect(NoTls)).await;
-        let connected = connecting.map_err(|_| CallError::not_connected())?;
+        #[cfg(feature = "postgres-tls")]
+        if let Some(tls) = self.servers.tls.connector().map_err(CallError::Final)? {
+            return self.connect_by(nth, tls).await;
+        }
+        self.connect_by(nth, NoTls).await
+    }
+
+    async fn connect_by<T>(&self, nth: usize, tls: T) -> Result<Arc<Live>, CallError>
+    where
+        T: MakeTlsConnect<Socket, Stream: Send + 'static>,
+    {
+        let connecting = self.servers.config(nth == PUSHES).connect(tls);
+        let connected = timeout(self.timeout, connecting).await;
+        let connected = connected.map_err(|_| CallError::not_connected())?;
         let (client, mut connection) = connected.map_err(|error| of_connecting(&error))?;
         let generation = self.generation.fetch_add(1, Ordering::SeqCst) + 1;
+        let (listens, heard) = (OnceCell::new(), Arc::new(watch::Sender::new(false)));
+        let live = Arc::new(Live { client, listens, heard: Arc::clone(&heard) });
         let (waiters, monitor) = (Arc::clone(&self.waiters), Arc::clone(&self.monitor));
         spawn(async move {
             while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-                if let AsyncMessage::Notification(push) = message {
-                    waiters.receive(push.payload().as_bytes(), generation);
+                match message {
+                    AsyncMessage::Notification(push) if push.payload() == HELLO => {
+                        heard.send_replace(true);
+                    }
+                    AsyncMessage::Notification(push) => {
+                        waiters.receive(push.payload().as_bytes(), generation);
+                    }
+                    _ => {}
                 }
             }
             monitor.broken();
@@ -192,7 +225,6 @@ impl Pool {
                 waiters.alarm_where(|_| true);
             }
         });
-        let live = Arc::new(Live { client, listens: OnceCell::new() });
         if !self.closed.load(Ordering::SeqCst) {
             *self.links[nth].live.lock() = Some(Arc::clone(&live));
         }
@@ -200,17 +232,28 @@ impl Pool {
         Ok(live)
     }
 
-    /// Listens to pushes, unless that is done. Nothing is sent for a caller here.
-    pub(super) async fn listen(self: &Arc<Self>, until: Instant) -> Result<(), CallError> {
+    /// Listens to pushes, unless that is done, and returns whether they arrive: they do not where a
+    /// pooler gives the connection's server to others. Nothing is sent for a caller here.
+    pub(super) async fn listen(self: &Arc<Self>, until: Instant) -> Result<bool, CallError> {
         let live = self.connected(PUSHES, until).await?;
         let statement = format!("LISTEN {}", self.channel);
-        let listen = || async { live.client.batch_execute(&statement).await };
-        let listening = timeout_at(until, live.listens.get_or_try_init(listen)).await;
-        match listening.map_err(|_| CallError::not_connected()) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(self.failed(PUSHES, &live, of_connecting(&error))),
-            Err(error) => Err(self.failed(PUSHES, &live, error)),
-        }
+        let listen = || async {
+            live.client.batch_execute(&statement).await.map_err(|error| of_connecting(&error))?;
+            let (to, push, budget) =
+                (vec![&*self.channel], vec![HELLO], Budget::brief(self.timeout));
+            self.call(1, "push", values![to, push], budget).await?;
+            let mut heard = live.heard.subscribe();
+            if timeout(HELLO_WITHIN, heard.wait_for(|heard| *heard)).await.is_err() {
+                self.monitor.polls(|| self.name());
+            }
+            Ok(())
+        };
+        let error = match timeout_at(until, live.listens.get_or_try_init(listen)).await {
+            Ok(Ok(())) => return Ok(*live.heard.borrow()),
+            Ok(Err(error)) => error,
+            Err(_) => CallError::not_connected(),
+        };
+        Err(self.failed(PUSHES, &live, error))
     }
 
     /// The number of the last connection.
@@ -221,6 +264,8 @@ impl Pool {
     /// Sends pushes, and waits until they are sent, for the time of a call at most: outside of the
     /// statement that has made the grants, as NOTIFY takes a lock of the whole database until its
     /// transaction ends; and one statement at a time. A waiter that gets none asks again.
+    ///
+    /// A push without a channel is for the idle workers of the function that it names.
     pub(super) fn push(
         self: &Arc<Self>,
         channels: Vec<String>,
@@ -242,11 +287,8 @@ impl Pool {
             let pool = Arc::clone(&pool);
             async move {
                 let (channels, texts): (Vec<_>, Vec<_>) = pushes.into_iter().unzip();
-                let statement = "SELECT pg_notify(c, p) FROM unnest($1, $2) AS x(c, p)";
-                let values: Values<'_> =
-                    &[(&channels, Type::TEXT_ARRAY), (&texts, Type::TEXT_ARRAY)];
-                let answer = pool.timeout / CALLS_PER_TIMEOUT;
-                let sent = pool.call(PUSHES, statement, values, Budget::new(answer, answer)).await;
+                let budget = Budget::brief(pool.timeout);
+                let sent = pool.call(PUSHES, "push", values![channels, texts], budget).await;
                 if let Err(error) = sent {
                     tracing::debug!(?error, "pushes not sent: their waiters ask again");
                 }

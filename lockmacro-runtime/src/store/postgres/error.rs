@@ -9,7 +9,6 @@ use super::url::Deployment;
 use crate::store::calls::error::{CallError, Transient};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
-use crate::value::key::LockKey;
 
 /// The code of `schema.sql` for a fence at its end.
 const FENCES_USED_UP: &str = "LM001";
@@ -38,6 +37,8 @@ fn of(error: &Error, without_reply: Applied) -> CallError {
             .and_then(|source| source.downcast_ref::<io::Error>())
             .is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
         let detail = source.map_or_else(|| error.to_string(), ToString::to_string);
+        #[cfg(feature = "postgres-tls")]
+        let detail = source.and_then(of_tls).unwrap_or(detail);
         // The client's own refusal to log in, as when the URL has no password: it stays the same.
         let text = error.to_string();
         let kinds = ["invalid configuration", "authentication error"];
@@ -57,9 +58,13 @@ fn of(error: &Error, without_reply: Applied) -> CallError {
     let broken = |reason, applied| CallError::broken(reason, detail.clone(), applied);
     match *code {
         SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+            let plain = detail.ends_with("no encryption");
+            let mend = if plain { ": encrypt it by `sslmode=require`" } else { "" };
+            let detail = detail + mend;
             last(LockError::Authentication { detail, server: None })
         }
         SqlState::INVALID_CATALOG_NAME => last(LockError::invalid_url(detail)),
+        SqlState::INVALID_REGULAR_EXPRESSION => last(LockError::invalid("pattern", detail)),
         SqlState::INSUFFICIENT_PRIVILEGE => last(LockError::access_denied(detail)),
         SqlState::INVALID_SCHEMA_NAME | SqlState::UNDEFINED_FUNCTION => last(LockError::invalid(
             "schema",
@@ -68,7 +73,7 @@ fn of(error: &Error, without_reply: Applied) -> CallError {
         SqlState::TOO_MANY_CONNECTIONS => broken(Why::ConnectionLimit, Applied::No),
         SqlState::CANNOT_CONNECT_NOW => broken(Why::Loading, Applied::No),
         SqlState::READ_ONLY_SQL_TRANSACTION => broken(Why::ReadOnly, Applied::No),
-        // Sent while the server goes down, or ends an idle connection; the statement may have been committed before.
+        // As the server goes down or ends a connection: the statement may have been committed.
         SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN | SqlState::IDLE_SESSION_TIMEOUT => {
             broken(Why::Disconnected, without_reply)
         }
@@ -85,20 +90,15 @@ fn of(error: &Error, without_reply: Applied) -> CallError {
     }
 }
 
+/// The error of rustls, and what to do about it.
+#[cfg(feature = "postgres-tls")]
+fn of_tls(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let inner = error.downcast_ref::<io::Error>()?.get_ref()?;
+    inner.downcast_ref().map(crate::store::calls::tls::remedy)
+}
+
 /// An answer of another shape.
 pub(super) fn unexpected() -> CallError {
     let detail = "a function of the schema has returned something else";
     CallError::Final(LockError::because(Unavailability::Protocol, detail))
-}
-
-/// The error for the caller when the budget is used up.
-pub(super) fn of_call(error: CallError, _: &LockKey) -> LockError {
-    match error {
-        CallError::Final(error) => error,
-        CallError::Transient(Transient { reason, detail, server, .. }) => {
-            LockError::unavailable_at(server, reason, detail)
-        }
-        // No other one is made here.
-        _ => LockError::because(Unavailability::Protocol, "an unknown failure"),
-    }
 }

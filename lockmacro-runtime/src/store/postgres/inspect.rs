@@ -1,18 +1,14 @@
 //! Reading the locks of a database. No secret of a holder or a waiter leaves it.
 
-use std::iter::Peekable;
-use std::str::Chars;
 use std::time::Duration;
 
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 use super::connection::Pool;
-use super::error::of_call;
-use super::store::Postgres;
-use super::values::{Values, column, read_back, stored};
+use super::store::{Postgres, failed};
+use super::values::{Values, column, read_back, stored, values};
 use crate::protocol::answer::Asked;
-use crate::store::calls::budget::{Budget, Retry};
+use crate::store::calls::budget::Budget;
 use crate::store::calls::error::CallError;
 use crate::store::inspection::Inspection;
 use crate::value::error::LockError;
@@ -33,8 +29,7 @@ impl Inspection for Postgres {
     ) -> Asked<'a, Result<Listing<HeldLock>, LockError>> {
         Box::pin(async move {
             let (regex, most) = (regex(pattern), one_more(limit));
-            let values: Values<'_> = &[(&regex, Type::TEXT), (&most, Type::INT8)];
-            let locks = self.look("look_for($1, $2)", values, &pattern.into(), lock).await?;
+            let locks = self.look("look_for", values![regex, most], pattern, lock).await?;
             let truncated = locks.len() > limit;
             let mut items: Vec<_> = locks.into_iter().flatten().take(limit).collect();
             // A key with a NUL is elsewhere in the order of the database.
@@ -45,8 +40,8 @@ impl Inspection for Postgres {
 
     fn holder<'a>(&'a self, key: &'a LockKey) -> Asked<'a, Result<Option<HeldLock>, LockError>> {
         Box::pin(async move {
-            let values: Values<'_> = &[(&stored(key), Type::TEXT)];
-            Ok(self.look("look($1)", values, key, lock).await?.pop().flatten())
+            let locks = self.look("look", values![stored(key)], key.as_str(), lock).await?;
+            Ok(locks.into_iter().next().flatten())
         })
     }
 
@@ -57,24 +52,17 @@ impl Inspection for Postgres {
     ) -> Asked<'a, Result<Listing<QueuedWaiter>, LockError>> {
         Box::pin(async move {
             let limit = limit.clamp(1, WAITERS_MAX);
-            let values: Values<'_> = &[(&stored(key), Type::TEXT), (&one_more(limit), Type::INT8)];
-            let mut items = self.look("look_behind($1, $2)", values, key, waiter).await?;
-            let truncated = items.len() > limit;
-            items.truncate(limit);
-            Ok(Listing { items, skipped: Vec::new(), truncated })
+            let (name, most) = (stored(key), one_more(limit));
+            let values = values![name, most];
+            Ok(listing(self.look("look_behind", values, key.as_str(), waiter).await?, limit))
         })
     }
 
     #[cfg(feature = "defer")]
     fn functions(&self, limit: usize) -> Asked<'_, Result<Listing<String>, LockError>> {
         Box::pin(async move {
-            let (most, nothing) = (one_more(limit), LockKey::from(""));
-            let values: Values<'_> = &[(&most, Type::INT8)];
-            let read = |row: &Row| column(row, 0);
-            let mut items = self.look("look_for_functions($1)", values, &nothing, read).await?;
-            let truncated = items.len() > limit;
-            items.truncate(limit);
-            Ok(Listing { items, skipped: Vec::new(), truncated })
+            let (most, read) = (one_more(limit), |row: &Row| column(row, 0));
+            Ok(listing(self.look("look_for_functions", values![most], "", read).await?, limit))
         })
     }
 }
@@ -83,22 +71,23 @@ impl Postgres {
     /// Calls a function of the schema that only reads, and reads its rows.
     async fn look<T>(
         &self,
-        call: &str,
+        function: &str,
         values: Values<'_>,
-        key: &LockKey,
+        key: &str,
         read: fn(&Row) -> Result<T, CallError>,
     ) -> Result<Vec<T>, LockError> {
-        let statement = &format!("SELECT * FROM {}.{call}", self.pool.servers.schema);
-        let link = Pool::link_of(key.as_str());
-        let ask = |budget, _| async move {
-            // There may be many rows to go through.
-            let budget = Budget { answer: self.timeout, ..budget };
-            let rows = self.pool.call(link, statement, values, budget).await?;
-            rows.iter().map(read).collect()
-        };
-        let looked = Retry::new(self.budget()).repeat(ask).await;
-        looked.map_err(|error| of_call(error, key))
+        // There may be many rows to go through.
+        let budget = Budget::new(self.timeout, self.timeout);
+        let rows = self.call(Pool::link_of(key), function, values, budget).await?;
+        rows.iter().map(read).collect::<Result<_, _>>().map_err(failed)
     }
+}
+
+/// The items up to a limit.
+fn listing<T>(mut items: Vec<T>, limit: usize) -> Listing<T> {
+    let truncated = items.len() > limit;
+    items.truncate(limit);
+    Listing { items, skipped: Vec::new(), truncated }
 }
 
 /// A limit by which more are noticed.
@@ -135,45 +124,21 @@ fn waiter(row: &Row) -> Result<QueuedWaiter, CallError> {
 /// here, and one byte there.
 fn regex(pattern: &str) -> String {
     // What a key with a NUL begins with: see `stored`.
-    let (mut regex, mut rest) = ("^(?:lm1:)?".to_owned(), pattern.chars().peekable());
+    let (mut regex, mut rest, mut in_class) = ("^(?:lm1:)?".to_owned(), pattern.chars(), false);
     while let Some(c) = rest.next() {
         match c {
-            '*' => regex.push_str(".*"),
-            '?' => regex.push('.'),
-            '[' => class(&mut regex, &mut rest),
             '\\' => literal(&mut regex, rest.next().unwrap_or(c)),
+            '^' | '-' | '[' | ']' if in_class || c == '[' => {
+                in_class = c != ']';
+                regex.push(c);
+            }
+            '*' if !in_class => regex.push_str(".*"),
+            '?' if !in_class => regex.push('.'),
             c => literal(&mut regex, c),
         }
     }
-    regex + "$"
-}
-
-/// The rest of a class, after its `[`. It may have no end, as in Redis.
-fn class(regex: &mut String, rest: &mut Peekable<Chars<'_>>) {
-    let is_not = rest.next_if_eq(&'^').is_some();
-    let mut class = String::new();
-    while let Some(mut first) = rest.next().filter(|c| *c != ']') {
-        let mut last = first;
-        let mut after = rest.clone();
-        if first == '\\' {
-            first = rest.next().unwrap_or(first);
-            last = first;
-        } else if let (Some('-'), Some(end)) = (after.next(), after.next()) {
-            last = end;
-            *rest = after;
-        }
-        literal(&mut class, first.min(last));
-        if first != last {
-            class.push('-');
-            literal(&mut class, first.max(last));
-        }
-    }
-    match (class.is_empty(), is_not) {
-        (true, true) => regex.push('.'),
-        // It matches nothing.
-        (true, false) => regex.push_str("(?!)"),
-        (false, _) => regex.extend(["[", if is_not { "^" } else { "" }, &class, "]"]),
-    }
+    // As in Redis, the last class may have no end.
+    regex + if in_class { "]$" } else { "$" }
 }
 
 /// A character that stands for itself.

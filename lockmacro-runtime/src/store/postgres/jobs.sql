@@ -4,7 +4,7 @@
 -- A call. It waits until `at`; runs, and `at` is the end of its worker's lease; is dead since `at`;
 -- or is gone, and its id is known until `at`. `claim` grows with each worker that takes it, and is
 -- put into `settled` by one that ends its work. A `single` call is the only one of its key to wait.
-CREATE TABLE lm1.call (
+CREATE TABLE IF NOT EXISTS lm1.call (
   function text COLLATE "C",
   id text COLLATE "C",
   arguments text NOT NULL,
@@ -21,12 +21,13 @@ CREATE TABLE lm1.call (
   error text,
   PRIMARY KEY (function, id)
 );
-CREATE INDEX ON lm1.call (function, state, at);
+CREATE INDEX IF NOT EXISTS call_at ON lm1.call (function, state, at);
 -- Keys may be too long for an index.
-CREATE UNIQUE INDEX ON lm1.call (function, md5(key)) WHERE single AND state = 'waiting';
+CREATE UNIQUE INDEX IF NOT EXISTS call_single ON lm1.call (function, md5(key))
+  WHERE single AND state = 'waiting';
 
 -- The workers that wait for a call of a function.
-CREATE UNLOGGED TABLE lm1.idle (
+CREATE UNLOGGED TABLE IF NOT EXISTS lm1.idle (
   function text COLLATE "C",
   worker text COLLATE "C",
   channel text NOT NULL,
@@ -35,15 +36,16 @@ CREATE UNLOGGED TABLE lm1.idle (
 ) WITH (fillfactor = 50);
 
 -- How many calls of a function wait, as counted some seconds ago.
-CREATE UNLOGGED TABLE lm1.crowd (
+CREATE UNLOGGED TABLE IF NOT EXISTS lm1.crowd (
   function text COLLATE "C" PRIMARY KEY,
   waiting bigint NOT NULL,
   counted timestamptz NOT NULL
 );
 
 -- Whether too many calls wait. To count all of them for each one that is stored would take long.
-CREATE FUNCTION lm1.is_full(f text, most bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION lm1.is_full(f text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
+  most constant bigint := 1000000;
   n bigint;
 BEGIN
   IF EXISTS (
@@ -61,21 +63,21 @@ BEGIN
 END $$;
 
 -- Whether no call of a function is due earlier: idle workers have to learn of this one.
-CREATE FUNCTION lm1.is_first(f text, due timestamptz) RETURNS boolean LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION lm1.is_first(f text, due timestamptz) RETURNS boolean LANGUAGE sql AS $$
   SELECT NOT EXISTS (
     SELECT FROM lm1.call WHERE function = f AND state = 'waiting' AND at < due
   )
 $$;
 
 -- Removes a call. A caller without an answer stores it again within 30 s.
-CREATE FUNCTION lm1.forget_call(f text, i text) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION lm1.forget_call(f text, i text) RETURNS void LANGUAGE sql AS $$
   UPDATE lm1.call SET state = 'gone', arguments = '', error = NULL,
     at = clock_timestamp() + interval '30 s' WHERE function = f AND id = i
 $$;
 
 -- Makes a call wait. A single one is merged into the one of its key that waits already, with the
 -- larger of both counters, so that a call that always fails comes to an end.
-CREATE FUNCTION lm1.wait_call(f text, i text, due timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION lm1.wait_call(f text, i text, due timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   c lm1.call;
 BEGIN
@@ -102,21 +104,21 @@ BEGIN
 END $$;
 
 -- Makes a call a dead letter; only the latest dead letters are kept.
-CREATE FUNCTION lm1.give_up(f text, i text, why text, most bigint) RETURNS void
+CREATE OR REPLACE FUNCTION lm1.give_up(f text, i text, why text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE lm1.call SET state = 'dead', at = clock_timestamp(), error = why
     WHERE function = f AND id = i;
   PERFORM lm1.forget_call(f, x.id) FROM (
     SELECT id FROM lm1.call WHERE function = f AND state = 'dead'
-      ORDER BY at DESC OFFSET most FOR UPDATE SKIP LOCKED
+      ORDER BY at DESC OFFSET 10000 FOR UPDATE SKIP LOCKED
   ) x;
 END $$;
 
 -- Stores a call. Idempotent for an id, also shortly after the call is gone. Returns the id under
 -- which it waits, NULL when too many wait, and whether idle workers have to learn of it.
-CREATE FUNCTION lm1.put_call(
-  f text, i text, delay bigint, args text, k text, once boolean, leases bigint, most bigint,
+CREATE OR REPLACE FUNCTION lm1.put_call(
+  f text, i text, delay bigint, args text, k text, once boolean, leases bigint,
   OUT stored text, OUT due bigint, OUT first boolean
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 DECLARE
@@ -139,7 +141,7 @@ BEGIN
       due := CASE WHEN c.state = 'waiting' THEN greatest(lm1.left_at(t, c.at), 0) ELSE 0 END;
       RETURN;
     END IF;
-    EXIT WHEN lm1.is_full(f, most);
+    EXIT WHEN lm1.is_full(f);
     INSERT INTO lm1.call (function, id, arguments, key, single, attempts, at)
       VALUES (f, i, args, k, once, leases, t + lm1.millis(delay)) ON CONFLICT DO NOTHING;
     IF FOUND THEN
@@ -158,9 +160,9 @@ END $$;
 --
 -- Returns rows of three kinds: `call`; `dead`, a new dead letter, with the number of its leases as
 -- `claim`; and `again`, with the time after which to look again.
-CREATE FUNCTION lm1.take_calls(
-  functions text[], most bigint, lease bigint, req text, repeated boolean, room bigint,
-  dead_most bigint, abandoned text, idle_worker text, idle_channel text, tick bigint
+CREATE OR REPLACE FUNCTION lm1.take_calls(
+  functions text[], most bigint, lease bigint, req text, repeated boolean,
+  idle_worker text, idle_channel text
 ) RETURNS TABLE (
   kind text, function text, id text, arguments text, key text, tried bigint, busy bigint, claim bigint
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
@@ -170,6 +172,8 @@ DECLARE
   f text;
   c lm1.call;
   n bigint := 0;
+  room bigint := 262144;
+  tick bigint := CASE WHEN idle_channel IS NULL THEN 250 ELSE 2000 END;
 BEGIN
   PERFORM lm1.durable();
   -- The first one may still be at work.
@@ -195,7 +199,8 @@ BEGIN
     IF c.claim - c.settled <= c.attempts THEN
       PERFORM lm1.wait_call(c.function, c.id, t);
     ELSE
-      PERFORM lm1.give_up(c.function, c.id, (c.claim - c.settled) || abandoned, dead_most);
+      PERFORM lm1.give_up(c.function, c.id, (c.claim - c.settled) || ' runs have ended without a report:'
+        ' look for workers that crash or block, then retry the call');
       RETURN QUERY SELECT 'dead', c.function, c.id, '', '', c.tried, c.busy, c.claim - c.settled;
     END IF;
   END LOOP;
@@ -227,7 +232,7 @@ BEGIN
   ));
   UPDATE lm1.idle x SET ends = t + 2 * lm1.millis(tick)
     WHERE x.function = ANY (functions) AND x.worker = idle_worker AND x.ends > t;
-  IF NOT FOUND AND idle_worker IS NOT NULL THEN
+  IF NOT FOUND AND idle_channel IS NOT NULL THEN
     INSERT INTO lm1.idle SELECT g, idle_worker, idle_channel, t + 2 * lm1.millis(tick)
       FROM unnest(functions) AS u(g)
       ON CONFLICT (function, worker) DO UPDATE SET ends = excluded.ends;
@@ -236,24 +241,25 @@ BEGIN
   END IF;
 END $$;
 
--- Pushes to workers that wait for calls of these functions. It is called after the change, for one
--- that becomes idle meanwhile, and outside of its transaction: see `push` of the client.
-CREATE FUNCTION lm1.wake(functions text[]) RETURNS void
+-- Sends pushes. One without a channel is the name of a function, for its idle workers.
+CREATE OR REPLACE FUNCTION lm1.push(channels text[], pushes text[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 BEGIN
-  PERFORM pg_notify(x.channel, x.worker || '|0|0|0') FROM unnest(functions) AS u(g), LATERAL (
-    SELECT * FROM lm1.idle WHERE function = g AND ends > clock_timestamp() LIMIT 100
-  ) x;
+  PERFORM pg_notify(c, p) FROM unnest(channels, pushes) AS x(c, p) WHERE c <> '';
+  PERFORM pg_notify(idle.channel, idle.worker || '|0|0|0')
+    FROM unnest(channels, pushes) AS x(c, p), LATERAL (
+      SELECT * FROM lm1.idle WHERE c = '' AND function = p AND ends > clock_timestamp() LIMIT 100
+    ) idle;
 END $$;
 
 -- Whether the worker that took the call with this claim still has it, also when its lease has ended
 -- and nobody has taken it since; but for a single call, as others rely on that one being run.
-CREATE FUNCTION lm1.has_call(c lm1.call, n bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION lm1.has_call(c lm1.call, n bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
   SELECT c.claim = n AND c.settled <> n AND c.state <> 'gone' AND (c.state = 'running' OR NOT c.single)
 $$;
 
 -- Renews a worker's lease on a call. Returns whether it has it.
-CREATE FUNCTION lm1.keep_call(f text, i text, n bigint, lease bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION lm1.keep_call(f text, i text, n bigint, lease bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 BEGIN
   PERFORM lm1.durable();
@@ -264,8 +270,8 @@ END $$;
 
 -- Ends the work on a call: `how` is `done`; `again` after a failure; `busy` or `back`, which are no
 -- tries; or `dead`. Idempotent until the call is taken again. `held`: whether the worker had it.
-CREATE FUNCTION lm1.settle_call(
-  f text, i text, n bigint, how text, delay bigint, why text, dead_most bigint,
+CREATE OR REPLACE FUNCTION lm1.settle_call(
+  f text, i text, n bigint, how text, delay bigint, why text,
   OUT held boolean, OUT first boolean
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 DECLARE
@@ -286,7 +292,7 @@ BEGIN
   IF how = 'done' THEN
     PERFORM lm1.forget_call(f, i);
   ELSIF how = 'dead' THEN
-    PERFORM lm1.give_up(f, i, why, dead_most);
+    PERFORM lm1.give_up(f, i, why);
   ELSE
     due := clock_timestamp() + lm1.millis(delay);
     PERFORM lm1.wait_call(f, i, due);
@@ -294,9 +300,9 @@ BEGIN
   END IF;
 END $$;
 
--- Lists calls by due time, with at most `room` bytes of arguments and errors, but for the first one.
+-- Lists calls by due time, with at most 256 KiB of arguments and errors, but for the first one.
 -- Each row has the number of all; the first one has nothing else.
-CREATE FUNCTION lm1.list_calls(f text, which text, skipped bigint, most bigint, room bigint)
+CREATE OR REPLACE FUNCTION lm1.list_calls(f text, which text, skipped bigint, most bigint)
 RETURNS TABLE (
   total bigint, id text, arguments text, key text, tried bigint, busy bigint, error text, rest bigint
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
@@ -306,6 +312,7 @@ DECLARE
   n bigint;
   c lm1.call;
   listed bigint := 0;
+  room bigint := 262144;
 BEGIN
   SELECT count(*) INTO n FROM lm1.call x WHERE x.function = f AND x.state = which;
   RETURN QUERY SELECT n, '', '', '', 0::bigint, 0::bigint, '', 0::bigint;
@@ -320,7 +327,7 @@ END $$;
 
 -- Retries calls from the start, or removes them: one, or so many dead letters, the oldest first; only
 -- calls that are not running. Returns their number.
-CREATE FUNCTION lm1.amend_calls(f text, i text, dead bigint, retries boolean) RETURNS bigint
+CREATE OR REPLACE FUNCTION lm1.amend_calls(f text, i text, dead bigint, retries boolean) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 DECLARE
   c text;
@@ -353,7 +360,7 @@ BEGIN
 END $$;
 
 -- The functions that have calls.
-CREATE FUNCTION lm1.look_for_functions(most bigint) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION lm1.look_for_functions(most bigint) RETURNS SETOF text
 LANGUAGE sql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
   SELECT DISTINCT function FROM lm1.call WHERE state <> 'gone' ORDER BY function LIMIT most
 $$;

@@ -11,10 +11,10 @@ mod inspect;
 #[cfg(feature = "defer")]
 mod jobs;
 mod release;
-mod releases;
 mod renew;
-pub(crate) mod statements;
+pub(crate) mod schema;
 pub(crate) mod store;
+mod tls;
 pub(crate) mod url;
 mod values;
 mod wait;

@@ -6,13 +6,13 @@
 --
 -- Times that functions take and return are in milliseconds, but for `at`, in microseconds.
 
-CREATE SCHEMA lm1;
+CREATE SCHEMA IF NOT EXISTS lm1;
 
 -- A key that was ever locked. Its row is what every other change to the key waits for, and each
 -- change to its holders changes the row: a transaction with a snapshot from before, as by a role with
 -- another isolation than READ COMMITTED, fails then, and is repeated. `token` is that of an exclusive
 -- holder. An index on `ends` would make each renewal write to it, too.
-CREATE TABLE lm1.lease (
+CREATE TABLE IF NOT EXISTS lm1.lease (
   key text COLLATE "C" PRIMARY KEY,
   token text,
   ends timestamptz NOT NULL DEFAULT '-infinity',
@@ -20,7 +20,7 @@ CREATE TABLE lm1.lease (
 ) WITH (fillfactor = 50);
 
 -- The holders that share a key.
-CREATE TABLE lm1.share (
+CREATE TABLE IF NOT EXISTS lm1.share (
   key text COLLATE "C",
   token text,
   ends timestamptz NOT NULL,
@@ -30,7 +30,7 @@ CREATE TABLE lm1.share (
 
 -- The last fences of a key, which the last grant was given, and the largest that was checked. A row
 -- of its own, which a user's transaction locks by its check: a renewal does not wait for that.
-CREATE TABLE lm1.fence (
+CREATE TABLE IF NOT EXISTS lm1.fence (
   key text COLLATE "C" PRIMARY KEY,
   first bigint NOT NULL,
   fence bigint NOT NULL,
@@ -39,7 +39,7 @@ CREATE TABLE lm1.fence (
 ) WITH (fillfactor = 50);
 
 -- The queue of a key, in the order of `place`. A crash empties it, and the waiters ask again.
-CREATE UNLOGGED TABLE lm1.waiter (
+CREATE UNLOGGED TABLE IF NOT EXISTS lm1.waiter (
   key text COLLATE "C",
   place bigint GENERATED ALWAYS AS IDENTITY,
   token text NOT NULL,
@@ -54,24 +54,24 @@ CREATE UNLOGGED TABLE lm1.waiter (
   UNIQUE (key, token)
 ) WITH (fillfactor = 50);
 
-CREATE FUNCTION lm1.version() RETURNS int
+CREATE OR REPLACE FUNCTION lm1.version() RETURNS int
 LANGUAGE sql IMMUTABLE AS 'SELECT 1';
 
-CREATE FUNCTION lm1.millis(ms bigint) RETURNS interval
+CREATE OR REPLACE FUNCTION lm1.millis(ms bigint) RETURNS interval
 LANGUAGE sql IMMUTABLE AS $$ SELECT ms * interval '1 ms' $$;
 
-CREATE FUNCTION lm1.left_at(t timestamptz, ends timestamptz) RETURNS bigint
+CREATE OR REPLACE FUNCTION lm1.left_at(t timestamptz, ends timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$ SELECT ceil(extract(epoch FROM ends - t) * 1000)::bigint $$;
 
-CREATE FUNCTION lm1.micros(t timestamptz) RETURNS bigint
+CREATE OR REPLACE FUNCTION lm1.micros(t timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$ SELECT (extract(epoch FROM t) * 1000000)::bigint $$;
 
 -- A holder's token as others see it, without its secret. `release` takes it from them.
-CREATE FUNCTION lm1.shown(tok text) RETURNS text
+CREATE OR REPLACE FUNCTION lm1.shown(tok text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$ SELECT left(tok, -32) || md5('shown/' || tok) $$;
 
 -- A grant or a renewal that a crash forgets is two holders, whatever the role's settings.
-CREATE FUNCTION lm1.durable() RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION lm1.durable() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF current_setting('synchronous_commit') IN ('off', 'local') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
@@ -79,7 +79,7 @@ BEGIN
 END $$;
 
 -- Locks the row of a key, and makes it if there is none.
-CREATE FUNCTION lm1.lock_row(k text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION lm1.lock_row(k text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   LOOP
     PERFORM FROM lm1.lease WHERE key = k FOR UPDATE;
@@ -90,7 +90,7 @@ END $$;
 
 -- Whether a request is granted beside the present holders: while fewer than `holders` share the
 -- key. That is 1 for an exclusive request, and 0 where there is no limit.
-CREATE FUNCTION lm1.admits(k text, holders int, t timestamptz) RETURNS boolean
+CREATE OR REPLACE FUNCTION lm1.admits(k text, holders int, t timestamptz) RETURNS boolean
 LANGUAGE sql AS $$
   SELECT ends <= t AND (holders = 0 OR holders > (
     SELECT count(*) FROM lm1.share WHERE share.key = k AND share.ends > t
@@ -98,7 +98,7 @@ LANGUAGE sql AS $$
 $$;
 
 -- Gives the key to a token for `ttl` from `t` on. A lease is never shortened.
-CREATE FUNCTION lm1.enter(k text, tok text, ttl bigint, holders int, t timestamptz) RETURNS void
+CREATE OR REPLACE FUNCTION lm1.enter(k text, tok text, ttl bigint, holders int, t timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
   IF holders = 1 THEN
@@ -118,7 +118,7 @@ END $$;
 -- while a transaction has locked the last fence: the holder that has it may still write.
 --
 -- A holder that wants none ends the last fence all the same.
-CREATE FUNCTION lm1.next_fences(k text, wanted boolean, t timestamptz) RETURNS text
+CREATE OR REPLACE FUNCTION lm1.next_fences(k text, wanted boolean, t timestamptz) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
   before bigint;
@@ -147,7 +147,7 @@ END $$;
 -- holder, or one of its process before it, has the last grant of the key, and no later holder has
 -- asked. Until that end nobody else is granted the key. The key may be locked in another store:
 -- then the largest fence that was checked decides.
-CREATE FUNCTION lm1.check_fence(k text, f bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION lm1.check_fence(k text, f bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 DECLARE
   last lm1.fence;
@@ -169,7 +169,7 @@ END $$;
 -- Hands the key off to the first waiters, as many as may share it, for at most 5 s until they
 -- confirm. Adds what is to be pushed to them. Returns `own` when the next one is `tok`, and may
 -- enter; `none` when nobody waits; else `other`.
-CREATE FUNCTION lm1.pass(
+CREATE OR REPLACE FUNCTION lm1.pass(
   k text, tok text, t timestamptz, INOUT channels text[], INOUT pushes text[], OUT next text
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -197,7 +197,7 @@ BEGIN
 END $$;
 
 -- Puts a waiter into the queue, or refreshes its place. Returns its rank, -1 when the queue is full.
-CREATE FUNCTION lm1.join_queue(w lm1.waiter) RETURNS int LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION lm1.join_queue(w lm1.waiter) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
   mine bigint;
   rank int;
@@ -221,7 +221,7 @@ END $$;
 -- A waiter has an `id` and a channel for its pushes, and one key. When the lock is contended, `nth`
 -- is the number of the key that is, from 0, with its holder and what is left of its lease; `rank`
 -- is that of a waiter. Else `fences` has one element for each key.
-CREATE FUNCTION lm1.ask(
+CREATE OR REPLACE FUNCTION lm1.ask(
   keys text[], tok text, ttl bigint, holders int[], fenced boolean,
   id text, channel text, callers int, waits bigint,
   OUT nth int, OUT holder text, OUT rest bigint, OUT rank int, OUT at bigint,
@@ -300,7 +300,7 @@ END $$;
 -- Releases keys, which are sorted, or keeps them for `keep`; hands them off to their first waiters;
 -- and removes the token from their queues. `held`: whether the token held all of them. Idempotent.
 -- By force: `tok` is what `look` shows, `shared` instead of a secret for all holders that share.
-CREATE FUNCTION lm1.release(
+CREATE OR REPLACE FUNCTION lm1.release(
   keys text[], tok text, keep bigint, OUT held boolean, OUT channels text[], OUT pushes text[]
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 DECLARE
@@ -357,7 +357,7 @@ BEGIN
 END $$;
 
 -- Restarts the ttl of locks that their tokens hold, each by itself, in the order of the keys.
-CREATE FUNCTION lm1.renew(keys text[], tokens text[], ttls bigint[]) RETURNS boolean[]
+CREATE OR REPLACE FUNCTION lm1.renew(keys text[], tokens text[], ttls bigint[]) RETURNS boolean[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 DECLARE
   held boolean[];
@@ -383,7 +383,7 @@ BEGIN
 END $$;
 
 -- The lock on a key, or no row. Reads as of the beginning of the statement, as it waits for no row.
-CREATE FUNCTION lm1.look(k text)
+CREATE OR REPLACE FUNCTION lm1.look(k text)
 RETURNS TABLE (key text, token text, rest bigint, sharing int, waiting int)
 LANGUAGE sql STABLE ROWS 1 SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
   SELECT k, l.token, lm1.left_at(statement_timestamp(), l.ends), l.sharing::int, (
@@ -400,7 +400,7 @@ LANGUAGE sql STABLE ROWS 1 SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 $$;
 
 -- The locks whose keys match a regular expression, by key.
-CREATE FUNCTION lm1.look_for(pattern text, most bigint)
+CREATE OR REPLACE FUNCTION lm1.look_for(pattern text, most bigint)
 RETURNS TABLE (key text, token text, rest bigint, sharing int, waiting int)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
   SELECT l.* FROM lm1.lease x, lm1.look(x.key) l
@@ -410,7 +410,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 $$;
 
 -- The first waiters of a key.
-CREATE FUNCTION lm1.look_behind(k text, most bigint)
+CREATE OR REPLACE FUNCTION lm1.look_behind(k text, most bigint)
 RETURNS TABLE (token text, rest bigint, callers int)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
   SELECT left(w.token, -32) || 'shared', lm1.left_at(statement_timestamp(), w.ends), w.callers
@@ -420,7 +420,7 @@ $$;
 
 -- Forgets keys that nobody has used for a minute, and fences that are older than `retention`, some
 -- at a time. Returns whether there may be more.
-CREATE FUNCTION lm1.tidy(retention bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION lm1.tidy(retention bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 DECLARE
   batch constant int := 500;

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 use super::batch::Batch;
 use super::connection::{PUSHES, Pool};
-use super::error::{of_call, unexpected};
-use super::renew::Renewal;
-use super::statements::{Statements, VERSION, install};
+use super::error::unexpected;
+use super::schema::{VERSION, install, state};
 use super::url::Deployment;
-use super::values::{Values, column, millis, stored};
+#[cfg(any(feature = "defer", feature = "inspect"))]
+use super::values::Values;
+use super::values::{column, millis, only, stored, values};
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
-use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT, Retry};
+use crate::store::calls::budget::{Budget, Retry};
 use crate::store::calls::error::{CallError, Transient};
 use crate::store::calls::reply::Reply;
 use crate::store::calls::wait::SentRequest;
@@ -38,10 +38,12 @@ const TIDY_EVERY: Duration = Duration::from_secs(10 * 60);
 const PROBE: Duration = Duration::from_millis(40);
 const ROUND_TRIPS: u32 = 5;
 
+/// A key, its token and its ttl in milliseconds.
+pub(super) type Renewal = (String, String, i64);
+
 pub(crate) struct Postgres {
     pub(super) pool: Arc<Pool>,
     pub(super) timeout: Duration,
-    pub(super) statements: Arc<Statements>,
     pub(super) renewals: Arc<Batch<Renewal, Result<bool, CallError>>>,
     /// When unused rows were removed last.
     tidied: Arc<Mutex<Instant>>,
@@ -52,41 +54,47 @@ pub(crate) struct Postgres {
 impl Postgres {
     /// Locks on this server, not connected yet. No call takes longer than `timeout`.
     pub(crate) fn new(servers: Deployment, timeout: Duration) -> Self {
-        let statements = Statements::of(&servers.schema);
         let pool = Pool::new(servers, timeout, &Arc::default(), Arc::default());
-        Self {
-            pool,
-            timeout,
-            statements: Arc::new(statements),
-            renewals: Batch::new(),
-            tidied: Arc::new(Mutex::new(Instant::now())),
-            fails_fast: false,
-        }
+        let tidied = Arc::new(Mutex::new(Instant::now()));
+        Self { pool, timeout, renewals: Batch::new(), tidied, fails_fast: false }
     }
 
     /// The same locks, through connections of their own.
     pub(super) fn apart(&self) -> Self {
-        let (statements, tidied) = (Arc::clone(&self.statements), Arc::clone(&self.tidied));
-        Self { pool: self.pool.apart(), statements, renewals: Batch::new(), tidied, ..*self }
+        let tidied = Arc::clone(&self.tidied);
+        Self { pool: self.pool.apart(), renewals: Batch::new(), tidied, ..*self }
+    }
+
+    /// Calls a function of the schema until it is answered, or the budget is used up.
+    #[cfg(any(feature = "defer", feature = "inspect"))]
+    pub(super) async fn call(
+        &self,
+        link: usize,
+        function: &str,
+        values: Values<'_>,
+        budget: Budget,
+    ) -> Result<Vec<Row>, LockError> {
+        let call = |budget, _| self.pool.call(link, function, values, budget);
+        let called = Retry::new(budget).repeat(call).await;
+        called.map_err(failed)
     }
 
     /// Connects, makes the schema if the URL says so, and checks its version and the server's role.
     pub(super) async fn connected(&self) -> Result<(), LockError> {
-        let nothing = LockKey::from("");
         let check = |budget, _| async move {
             if self.pool.servers.installs {
                 self.install(budget).await?;
             }
             self.state(budget).await
         };
-        let checked = Retry::new(self.budget()).repeat(check).await;
-        checked.map_err(|error| of_call(error, &nothing))
+        let checked = Retry::new(Budget::within(self.timeout)).repeat(check).await;
+        checked.map_err(failed)
     }
 
     async fn install(&self, budget: Budget) -> Result<(), CallError> {
         let budget = Budget { answer: self.timeout, ..budget };
         let text = install(&self.pool.servers.schema);
-        let made = self.pool.call(PUSHES, &text, &[], budget).await.map(drop);
+        let made = self.pool.query(PUSHES, &text, &[], budget).await.map(drop);
         made.map_err(|error| match error {
             CallError::Final(LockError::AccessDenied { server, .. }) => {
                 let detail = "make the schema as a user who may create one".to_owned();
@@ -97,30 +105,25 @@ impl Postgres {
     }
 
     pub(super) async fn state(&self, budget: Budget) -> Result<(), CallError> {
-        let rows = self.pool.call(PUSHES, &self.statements.state, &[], budget).await?;
-        let row = rows.first().ok_or_else(unexpected)?;
-        let (version, is_replica): (i32, bool) = (column(row, 0)?, column(row, 1)?);
-        let may_call: bool = column(row, 2)?;
-        if is_replica {
-            let error = LockError::unavailable_at(
-                Some(self.pool.name().into()),
-                Unavailability::ReadOnly,
-                "connect to its primary",
-            );
-            return Err(CallError::Final(error));
-        }
-        if !may_call {
-            let denied = LockError::access_denied(self.pool.servers.rights());
-            return Err(CallError::Final(denied));
-        }
-        if version != VERSION {
+        let servers = &self.pool.servers;
+        let rows = self.pool.query(PUSHES, &state(&servers.schema), &[], budget).await?;
+        let row = only(rows)?;
+        let (version, is_replica, may_call): (i32, bool, bool) =
+            (column(&row, 0)?, column(&row, 1)?, column(&row, 2)?);
+        Err(CallError::Final(if is_replica {
+            let (server, detail) = (Some(servers.name.clone()), "connect to its primary");
+            LockError::unavailable_at(server, Unavailability::ReadOnly, detail)
+        } else if !may_call {
+            LockError::access_denied(servers.rights())
+        } else if version < VERSION {
             let detail = format!(
-                "the schema has version {version}, and this program needs {VERSION}: run `lockmacro \
-                 postgres upgrade`"
+                "it has version {version}, and this program needs {VERSION}: run `lockmacro postgres \
+                 install`, which keeps all locks"
             );
-            return Err(CallError::Final(LockError::invalid("schema", detail)));
-        }
-        Ok(())
+            LockError::invalid("schema", detail)
+        } else {
+            return Ok(());
+        }))
     }
 
     /// Asks for a lock. Transient errors are retried within the manager's timeout, or until `until`
@@ -132,12 +135,12 @@ impl Postgres {
     ) -> Result<Answer, Failed> {
         let lost = self.fails_fast && until.is_none() && self.pool.health.silent().is_some();
         let budget = match until {
-            Some(until) => self.budget_until(until),
+            Some(until) => Budget::until(until, self.timeout),
             None if lost && !request.only_if_free => {
                 let probe = PROBE + ROUND_TRIPS * self.pool.health.round_trip.shortest();
                 Budget::new(probe, probe)
             }
-            None => self.budget(),
+            None => Budget::within(self.timeout),
         };
         let mut retry = Retry::new(budget);
         let ask = |budget, _| async move {
@@ -145,7 +148,7 @@ impl Postgres {
             Ok(reply)
         };
         let reply = retry.repeat(ask).await.map_err(|error| {
-            let mut error = of_call(error, &request.key);
+            let mut error = error.into_error(&request.key);
             if let LockError::Unavailable { retry_after, .. } = &mut error
                 && lost
             {
@@ -175,26 +178,16 @@ impl Postgres {
         let (ttl, waits) = (millis(request.ttl), millis(WAITER_TTL));
         let (id, channel) = (waiter.map(Waiter::next_id), waiter.map(|_| &self.pool.channel));
         let callers = i32::try_from(request.witness().callers()).unwrap_or(i32::MAX);
-        let values: Values<'_> = &[
-            (&keys, Type::TEXT_ARRAY),
-            (&request.token.expose(), Type::TEXT),
-            (&ttl, Type::INT8),
-            (&holders, Type::INT4_ARRAY),
-            (&request.is_fenced(), Type::BOOL),
-            (&id, Type::TEXT),
-            (&channel, Type::TEXT),
-            (&callers, Type::INT4),
-            (&waits, Type::INT8),
-        ];
+        let (token, fenced) = (request.token.expose(), request.is_fenced());
+        let values = values![keys, token, ttl, holders, fenced, id, channel, callers, waits];
         let (sent, before) = (Moment::now(), self.pool.generation());
         request.set_applied(Applied::Unknown);
         let link = Pool::link_of(request.key.as_str());
-        let rows = self.pool.call(link, &self.statements.ask, values, budget).await?;
-        let row = rows.first().ok_or_else(unexpected)?;
+        let row = only(self.pool.call(link, "ask", values, budget).await?)?;
         // Nobody waits for these.
-        drop(self.pool.push(column(row, 6)?, column(row, 7)?));
+        drop(self.pool.push(column(&row, 6)?, column(&row, 7)?));
         self.tidy();
-        let reply = self.in_time(answer(request, sent, row, waiter.is_some())?)?;
+        let reply = self.in_time(answer(request, sent, &row, waiter.is_some())?)?;
         // Another connection in between may lead to another server, with another clock.
         let connection = NonZeroU64::new(before).filter(|_| self.pool.generation() == before);
         Ok((reply, SentRequest { sent, connection, received: true }))
@@ -220,33 +213,22 @@ impl Postgres {
         }
         *last = Instant::now();
         drop(last);
-        let (pool, statements) = (Arc::clone(&self.pool), Arc::clone(&self.statements));
-        let (budget, retention) = (self.budget(), millis(pool.servers.retention()));
+        let (pool, budget) = (Arc::clone(&self.pool), Budget::within(self.timeout));
         spawn(async move {
-            let values: Values<'_> = &[(&retention, Type::INT8)];
-            while let Ok(rows) = pool.call(PUSHES, &statements.tidy, values, budget).await {
-                let goes_on = rows.first().is_some_and(|row| matches!(column(row, 0), Ok(true)));
+            let retention = millis(pool.servers.retention());
+            while let Ok(rows) = pool.call(PUSHES, "tidy", values![retention], budget).await {
+                let goes_on = only(rows).is_ok_and(|row| matches!(column(&row, 0), Ok(true)));
                 if !goes_on || Instant::now() > budget.until {
                     return;
                 }
             }
         });
     }
+}
 
-    pub(super) fn budget(&self) -> Budget {
-        Budget::new(self.timeout / CALLS_PER_TIMEOUT, self.timeout)
-    }
-
-    pub(super) fn budget_until(&self, until: Instant) -> Budget {
-        let budget = self.budget();
-        Budget { until: until.max(Instant::now() + budget.answer), ..budget }
-    }
-
-    /// A budget for callers that must not be delayed: the time of one answer for the whole call.
-    pub(super) fn brief(&self) -> Budget {
-        let answer = self.timeout / CALLS_PER_TIMEOUT;
-        Budget::new(answer, answer)
-    }
+/// The error for the caller, where it names no key.
+pub(super) fn failed(error: CallError) -> LockError {
+    error.into_error(&LockKey::from(""))
 }
 
 /// Reads the reply to a request that was sent at `sent`.

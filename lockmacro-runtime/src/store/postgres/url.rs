@@ -5,19 +5,23 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
 
+use super::tls::Tls;
 use crate::value::error::LockError;
 use crate::value::fence::RETENTION;
 use crate::value::url::{Url, decoded, named, retention};
 
 const FORM: &str = "it is not of the form `postgres://user:password@host:port/db`";
-const PORT: &str = "5432";
 /// Time for which a connection is idle before the system probes it.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// What one URL names.
 #[derive(Clone)]
 pub(crate) struct Deployment {
-    pub(crate) config: Config,
+    config: Config,
+    /// For the connection that receives pushes, which no pooler may be in the way of.
+    listening: Config,
+    #[cfg(feature = "postgres-tls")]
+    pub(super) tls: Tls,
     /// The hosts, for messages.
     pub(crate) name: Box<str>,
     pub(crate) schema: String,
@@ -34,8 +38,9 @@ impl Deployment {
     }
 
     fn read(url: &Url<'_>, unsent: Duration) -> Result<Self, LockError> {
-        let mut config = Config::new();
         let (mut schema, mut installs, mut fence_retention) = ("lm1".to_owned(), false, None);
+        let (mut application, mut listens, mut tls) =
+            ("lockmacro".to_owned(), None, Tls::default());
         for setting in &url.settings {
             let (name, value) = named(setting);
             match name {
@@ -43,41 +48,45 @@ impl Deployment {
                 "install" if value == "1" => installs = true,
                 "install" => return Err(LockError::invalid("install", "write `install=1`")),
                 "fence_retention" => fence_retention = Some(retention(value)?),
-                "application_name" => {
-                    config.application_name(decoded(value));
-                }
+                "application_name" => application = decoded(value),
+                "listen" => listens = Some(decoded(value)),
+                _ if tls.takes(name, value)? => {}
                 _ => return Err(url.has_no(setting)),
             }
         }
         check_schema(&schema)?;
         let login = url.login.ok_or_else(|| LockError::invalid_url(FORM))?;
-        let (user, password) = login.split_once(':').unwrap_or((login, ""));
-        let user = decoded(user);
-        let database = url.path.map(decoded).filter(|database| !database.is_empty());
-        config.dbname(database.unwrap_or_else(|| user.clone())).user(user);
-        if !password.is_empty() {
-            config.password(decoded(password));
-        }
-        let hosts: Vec<_> = url.hosts.split(',').collect();
-        for host in &hosts {
-            let split = host.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
-            let (name, port) = split.unwrap_or((host, PORT));
-            let port = port.parse().map_err(|_| LockError::invalid_url(FORM))?;
-            let name = decoded(name.trim_start_matches('[').trim_end_matches(']'));
-            if name.is_empty() {
+        let config = |hosts: &str| {
+            if hosts.split(',').any(str::is_empty) {
                 return Err(LockError::invalid_url(FORM));
             }
-            config.host(name).port(port);
-        }
-        if hosts.len() > 1 {
-            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        }
-        if config.get_application_name().is_none() {
-            config.application_name("lockmacro");
-        }
-        config.keepalives_idle(IDLE).keepalives_interval(IDLE / 6).tcp_user_timeout(unsent);
-        let name = decoded(url.hosts).into();
-        Ok(Self { config, name, schema, installs, fence_retention })
+            let at = format!("postgres://{login}@{hosts}/{}", url.path.unwrap_or_default());
+            // The error of the library may show a password.
+            let mut config: Config = at.parse().map_err(|_| LockError::invalid_url(FORM))?;
+            if config.get_hosts().len() > 1 {
+                config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+            }
+            config.application_name(&application).ssl_mode(tls.mode());
+            config.keepalives_idle(IDLE).keepalives_interval(IDLE / 6).tcp_user_timeout(unsent);
+            Ok(config)
+        };
+        let listening = config(listens.as_deref().unwrap_or(url.hosts))?;
+        let (config, name) = (config(url.hosts)?, decoded(url.hosts).into());
+        Ok(Self {
+            config,
+            listening,
+            #[cfg(feature = "postgres-tls")]
+            tls,
+            name,
+            schema,
+            installs,
+            fence_retention,
+        })
+    }
+
+    /// The settings of a connection: with `listens`, of one that receives pushes.
+    pub(super) fn config(&self, listens: bool) -> &Config {
+        if listens { &self.listening } else { &self.config }
     }
 
     /// Whether another server may take over at any time.

@@ -13,6 +13,28 @@ use crate::value::key::LockKey;
 /// The values of a statement with their types.
 pub(super) type Values<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
+/// The types of all values.
+const TYPES: [Type; 7] = [
+    Type::TEXT,
+    Type::INT8,
+    Type::BOOL,
+    Type::INT4,
+    Type::TEXT_ARRAY,
+    Type::INT8_ARRAY,
+    Type::INT4_ARRAY,
+];
+
+/// A value with its type.
+pub(super) fn typed<T: ToSql + Sync>(value: &T) -> (&(dyn ToSql + Sync), Type) {
+    (value, TYPES.into_iter().find(T::accepts).unwrap_or(Type::UNKNOWN))
+}
+
+/// [`Values`] of expressions.
+macro_rules! values {
+    ($($value:expr),*) => { &[$($crate::store::postgres::values::typed(&$value)),*] };
+}
+pub(super) use values;
+
 /// The key as a text of the database, which cannot have a NUL in it. Keys of users do not begin with
 /// `lm1:`.
 pub(super) fn stored(key: &LockKey) -> Cow<'_, str> {
@@ -24,10 +46,15 @@ pub(super) fn stored(key: &LockKey) -> Cow<'_, str> {
 }
 
 /// The key that is [stored] so.
-#[cfg(feature = "inspect")]
+#[cfg(any(feature = "inspect", feature = "defer"))]
 pub(super) fn read_back(text: &str) -> String {
     let encoded = text.strip_prefix("lm1:");
     encoded.map_or_else(|| text.to_owned(), |key| key.replace("%00", "\0").replace("%25", "%"))
+}
+
+/// The first row, which every function but those for lists returns.
+pub(super) fn only(rows: Vec<Row>) -> Result<Row, CallError> {
+    rows.into_iter().next().ok_or_else(unexpected)
 }
 
 /// A column of a row.

@@ -163,7 +163,7 @@ impl Redis {
                 .await
                 .map_err(|error| Failed { error, applied: Applied::No })?;
         }
-        let waiting = until.map(|until| self.budget_while_waiting(until));
+        let waiting = until.map(|until| Budget::until(until, self.timeout));
         let mut retry = Retry::new(waiting.unwrap_or_else(|| self.budget()));
         let ask = |budget, earlier: Applied| async move {
             // A plain SET would not recognize its own token from an earlier try.
@@ -301,18 +301,11 @@ impl Redis {
     }
 
     fn budget(&self) -> Budget {
-        Budget::new(self.answer_time(), self.timeout)
+        Budget::within(self.timeout)
     }
 
-    /// Transient errors are retried for as long as the caller waits anyway.
-    fn budget_while_waiting(&self, until: Instant) -> Budget {
-        let budget = self.budget();
-        Budget { until: until.max(Instant::now() + budget.answer), ..budget }
-    }
-
-    /// A budget for callers that must not be delayed: the time of one answer for the whole call.
     fn brief(&self) -> Budget {
-        Budget::new(self.answer_time(), self.answer_time())
+        Budget::brief(self.timeout)
     }
 }
 

@@ -3,6 +3,8 @@
 use redis::{ErrorKind, RedisError, Value};
 
 use crate::store::calls::error::{CallError, Transient};
+#[cfg(feature = "tls")]
+use crate::store::calls::tls::remedy;
 use crate::value::applied::Applied;
 use crate::value::companion::write_companion;
 use crate::value::error::{LockError, Unavailability};
@@ -124,24 +126,10 @@ impl From<RedisError> for CallError {
 fn of_tls(error: &RedisError) -> Option<String> {
     use std::error::Error;
 
-    use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
-    use rustls::{AlertDescription, CertificateError};
-
     // The `redis` crate wraps an I/O error in an `Arc`, with the error of rustls inside.
     let wrapped = error.source()?.downcast_ref::<std::sync::Arc<dyn Error + Send + Sync>>()?;
     let inner = wrapped.downcast_ref::<std::io::Error>()?.get_ref()?;
-    let error = inner.downcast_ref::<rustls::Error>()?;
-    let remedy = match error {
-        InvalidCertificate(CertificateError::UnknownIssuer) => {
-            ": name the certificate of its issuer by `cacert=`"
-        }
-        AlertReceived(AlertDescription::CertificateRequired) => {
-            ": the server wants a client certificate, name it by `cert=` and `key=`"
-        }
-        InvalidMessage(_) => ": the server may not speak TLS on this port",
-        _ => "",
-    };
-    Some(format!("{error}{remedy}"))
+    inner.downcast_ref().map(remedy)
 }
 
 fn no_login(detail: String) -> LockError {

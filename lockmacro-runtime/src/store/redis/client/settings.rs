@@ -142,35 +142,12 @@ fn encrypted(_: &TlsFiles, _: ConnectionInfo) -> Result<Client, LockError> {
 #[cfg(feature = "tls")]
 fn encrypted(files: &TlsFiles, info: ConnectionInfo) -> Result<Client, LockError> {
     use redis::{ClientTlsConfig, TlsCertificates};
-    use rustls::crypto::{CryptoProvider, ring};
 
-    // Without a provider rustls panics. A provider that the program has installed stays.
-    if CryptoProvider::get_default().is_none() {
-        // Fails only if another thread has installed one meanwhile.
-        let _ = ring::default_provider().install_default();
-    }
-    let read = |name, what| files.get(name).map(|path| read(name, path, what)).transpose();
-    let root_cert = read("cacert", "CERTIFICATE-----")?;
-    let client_tls = match (read("cert", "CERTIFICATE-----")?, read("key", "PRIVATE KEY-----")?) {
-        (Some(client_cert), Some(client_key)) => Some(ClientTlsConfig { client_cert, client_key }),
-        (None, None) => None,
-        _ => {
-            let why = "it belongs together with `key`: give both, or none";
-            return Err(LockError::invalid("cert", why));
-        }
-    };
-    Client::build_with_tls(info, TlsCertificates { client_tls, root_cert })
+    use crate::store::calls::tls::Pems;
+
+    let Pems { roots, client } = Pems::read(files)?;
+    let client_tls =
+        client.map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
+    Client::build_with_tls(info, TlsCertificates { client_tls, root_cert: roots })
         .map_err(|error| LockError::invalid_url(error.to_string()))
-}
-
-/// Reads a PEM file that contains `what`.
-#[cfg(feature = "tls")]
-fn read(name: &'static str, path: &str, what: &str) -> Result<Vec<u8>, LockError> {
-    let text = std::fs::read(path)
-        .map_err(|error| LockError::invalid(name, format!("{path}: {error}")))?;
-    if text.windows(what.len()).any(|window| window == what.as_bytes()) {
-        return Ok(text);
-    }
-    let what = what.trim_end_matches('-').to_lowercase();
-    Err(LockError::invalid(name, format!("{path}: the file has no {what} in PEM form")))
 }

@@ -19,7 +19,7 @@ use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, T
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{ABANDONED, DEAD_MAX, WAITING_MAX, check_size, full, note_abandoned};
 use crate::store::backend::Backend;
-use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT};
+use crate::store::calls::budget::Budget;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::script::Script;
 use crate::store::redis::scripts::jobs;
@@ -42,8 +42,6 @@ const TICK_POLLING: Duration = Duration::from_millis(250);
 /// Most bytes in the calls of one reply, unless it is a single call: a large reply delays all
 /// others on its connection.
 const REPLY_BYTES_MAX: &str = "262144";
-/// Assumed bandwidth of the network, in bytes a second.
-const BANDWIDTH: f64 = 4.0 * 1024.0 * 1024.0;
 
 /// Pause after an error of one function, while others work.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -152,7 +150,7 @@ impl Deferrer for RedisJobs {
             let (delay, unique) = (millis(delay), if unique { "1" } else { "0" });
             let (most, attempts) = (WAITING_MAX.to_string(), attempts.to_string());
             let args = [&id, &delay, &arguments, &key, unique, &most, &attempts];
-            let budget = self.redis.budget_for(arguments.len());
+            let budget = Budget::of_bytes(arguments.len(), self.redis.timeout);
             match self.redis.ask_queue(&jobs::PUT, &function, &args, budget).await? {
                 Some((Text(id), due)) => Ok(Stored { id, due: Duration::from_millis(due) }),
                 None => Err(full(&function)),
@@ -204,13 +202,7 @@ impl Deferrer for RedisJobs {
 
     fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
         Box::pin(async move {
-            let (how, delay, error) = match how {
-                Settled::Done => ("done", Duration::ZERO, String::new()),
-                Settled::Again { delay, error } => ("again", delay, error),
-                Settled::Dead { error } => ("dead", Duration::ZERO, error),
-                Settled::Busy { delay, error } => ("busy", delay, error),
-                Settled::Returned => ("back", Duration::ZERO, String::new()),
-            };
+            let (how, delay, error) = how.parts();
             let (taken, delay) = (job.claim.to_string(), millis(delay));
             let args = [&*job.id, &taken, how, &delay, &error, &DEAD_MAX.to_string()];
             self.redis.ask_queue(&jobs::SETTLE, &job.function, &args, self.redis.budget()).await
@@ -228,7 +220,7 @@ impl Deferrer for RedisJobs {
             let (first, most) = (first.min(FIRST_MAX), most.min(TAKEN_MAX));
             let (state, first, most) = (state.to_string(), first.to_string(), most.to_string());
             let args = [&*state, &*first, &*most, REPLY_BYTES_MAX];
-            let budget = self.redis.budget_for(self.max_size);
+            let budget = Budget::of_bytes(self.max_size, self.redis.timeout);
             let (total, calls): (_, Vec<ListedCall>) =
                 self.redis.ask_queue(&jobs::LIST, &function, &args, budget).await?;
             let info =
@@ -379,13 +371,6 @@ impl Looks {
 
 /// The requests about the deferred calls of one function, each a call of a script.
 impl Redis {
-    /// Budget for a script call with this many bytes, in the request or in the reply.
-    fn budget_for(&self, bytes: usize) -> Budget {
-        // An hour is more than any timeout may be.
-        let more = Duration::from_secs_f64((bytes as f64 / BANDWIDTH).min(3_600.0));
-        Budget::new(self.answer_time() + more, self.timeout + more * CALLS_PER_TIMEOUT)
-    }
-
     /// Calls a script until it is answered, or the budget is used up.
     async fn ask_queue<T: FromRedisValue>(
         &self,
@@ -420,7 +405,7 @@ impl Redis {
             }
             false => String::new(),
         };
-        let budget = match self.budget_for(size) {
+        let budget = match Budget::of_bytes(size, self.timeout) {
             // No call is in the reply.
             _ if most == 0 => usual,
             long if brief => Budget::new(long.answer, long.answer),

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{CONFIRM_WINDOW_MS, Redis};
 use crate::protocol::request::Request;
@@ -15,10 +16,8 @@ use crate::store::redis::scripts::ACQUIRE;
 use crate::store::waiters::{Waiter, Waiters};
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
-use crate::value::error::LockError;
-use crate::value::key::LockKey;
 use crate::value::limits::{QUEUE_MAX, WAITER_TTL};
-use crate::value::time::{Instant, Moment};
+use crate::value::time::Moment;
 
 impl Queue for Redis {
     fn waiters(&self) -> &Arc<Waiters> {
@@ -29,8 +28,8 @@ impl Queue for Redis {
         slot(request.key.as_str())
     }
 
-    fn budget_while_waiting(&self, until: Instant) -> Budget {
-        Redis::budget_while_waiting(self, until)
+    fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// By a script that merges the calls of many.
@@ -54,10 +53,6 @@ impl Queue for Redis {
         let ask = |node| self.ask_node(node, request, waiter, budget);
         let (reply, sent_request) = self.nodes.route(|| waiter.slot(), budget, ask).await?;
         Ok((self.in_time(request, reply)?, sent_request))
-    }
-
-    fn error(&self, error: CallError, key: &LockKey) -> LockError {
-        error.into_error(key)
     }
 }
 
@@ -101,8 +96,6 @@ impl Redis {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::store::calls::wait::wait;
     use crate::value::token::Token;
