@@ -18,7 +18,8 @@ use crate::{
 /// Begins a transaction that checks the fence of a key, as that of a fenced writer does.
 async fn writer(server: &Postgres, key: &str) -> Client {
     let client = server.connect().await;
-    let check = format!("BEGIN; SELECT fence FROM lm1.fence WHERE key = '{key}' FOR SHARE");
+    let check =
+        format!("BEGIN; SELECT lm1.check_fence(key, fence) FROM lm1.fence WHERE key = '{key}'");
     client.batch_execute(&check).await.expect("begun");
     client
 }
@@ -206,4 +207,53 @@ async fn a_waiter_behind_one_whose_process_is_dead_is_served_after_the_confirm_w
     assert!(took < CONFIRM_WINDOW + POLLED, "{took:?}");
     guard.release().await.expect("still held");
     server.keeps_nothing("dead waiter").await;
+}
+
+/// An unused row is removed while somebody asks.
+#[tokio::test]
+async fn a_waiter_of_a_key_whose_row_is_gone_is_granted_nothing_until_it_has_asked_again() {
+    let server = shared().await;
+    let (ours, theirs) = (manager(&server.url()).await, manager(&server.url()).await);
+    let client = server.connect().await;
+    let guard = lock(&ours, "gone").acquire().await.expect("free");
+    let waiting = tokio::spawn(lock(&theirs, "gone").wait(LONG_TTL).acquire());
+    is_waited_for(&client, "gone").await;
+    let release = "BEGIN; DELETE FROM lm1.lease WHERE key = 'gone';
+        SELECT lm1.release('{gone}', 'other', 0); COMMIT";
+    client.batch_execute(release).await.expect("released");
+    let left = client.query("SELECT FROM lm1.waiter WHERE key = 'gone'", &[]).await;
+    assert_eq!(left.expect("an answer").len(), 1, "it waits");
+    let granted = waiting.await.expect("no panic").expect("its turn");
+    assert!(holder(&client, "gone").await.is_some());
+    granted.release().await.expect("still held");
+    drop(guard);
+    server.keeps_nothing("gone").await;
+}
+
+/// Keys with a NUL are stored under other names, in another order.
+/// A row that somebody has locked shows who, also when that has failed.
+#[tokio::test]
+async fn every_call_locks_its_keys_in_one_order_and_does_not_wait_for_long() {
+    let server = shared().await;
+    let (client, other) = (server.connect().await, server.connect().await);
+    let rows = "SELECT lm1.lock_row('order: a'), lm1.lock_row('order: b')";
+    client.batch_execute(rows).await.expect("made");
+    let first = "BEGIN; SELECT FROM lm1.lease WHERE key = 'order: a' FOR UPDATE";
+    other.batch_execute(first).await.expect("locked");
+    let locked_by = async || {
+        let last = "SELECT xmax::text FROM lm1.lease WHERE key = 'order: b'";
+        client.query_one(last, &[]).await.expect("an answer").get::<_, String>(0)
+    };
+    let keys = "ARRAY['order: b', 'order: a']";
+    for call in [
+        format!("ask({keys}, 'a/b', 1000, ARRAY[1, 1], true, NULL, NULL, 1, NULL)"),
+        format!("renew({keys}, ARRAY['a/b', 'a/b'], ARRAY[1000, 1000])"),
+        format!("release({keys}, 'a/b', 0)"),
+    ] {
+        let before = locked_by().await;
+        let call = format!("SELECT lm1.{call}");
+        let error = client.batch_execute(&call).await.expect_err("the first is locked");
+        assert_eq!(error.code(), Some(&SqlState::LOCK_NOT_AVAILABLE), "{call}: {error:?}");
+        assert_eq!(locked_by().await, before, "{call}");
+    }
 }

@@ -3,7 +3,9 @@
 mod crash;
 mod durable;
 mod encrypted;
+mod fences;
 mod foreign;
+mod hung;
 mod killed;
 mod lost;
 mod pooled;

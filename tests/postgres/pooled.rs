@@ -108,3 +108,26 @@ async fn a_server_that_crashes_behind_a_pooler_is_waited_for() {
     waiting.await.expect("no panic").expect("its turn").release().await.expect("still held");
     server.keeps_nothing("pooled").await;
 }
+
+#[tokio::test]
+async fn a_pooler_that_has_no_room_for_a_call_is_waited_for() {
+    let server = shared().await;
+    works(&manager(&server.url()).await, "room").await;
+    let pooler = Pooler::to(&server, 1).await;
+    let locks = within(LONG_TTL, &pooler.url()).await;
+    works(&locks, "room").await;
+    let place = format!("host=127.0.0.1 port={} user=postgres dbname=postgres", pooler.port());
+    let (client, connection) =
+        tokio_postgres::connect(&place, tokio_postgres::NoTls).await.expect("connected");
+    tokio::spawn(connection);
+    client.batch_execute("BEGIN").await.expect("begun");
+    let asking = tokio::spawn(lock(&locks, "room").acquire());
+    // Until the pooler has refused the call that waits for room.
+    let other = tokio_postgres::connect(&place, tokio_postgres::NoTls).await.expect("connected");
+    let (other, connection) = other;
+    tokio::spawn(connection);
+    let refused = other.batch_execute("SELECT 1").await.expect_err("no room");
+    assert_eq!(refused.code().map(|code| code.code()), Some("08P01"), "{refused}");
+    client.batch_execute("COMMIT").await.expect("committed");
+    asking.await.expect("no panic").expect("free").release().await.expect("still held");
+}

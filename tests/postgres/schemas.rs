@@ -60,6 +60,14 @@ async fn an_older_schema_is_a_mistake_until_it_is_replaced_and_a_newer_one_is_us
 }
 
 #[tokio::test]
+async fn a_schema_that_cannot_be_named_so_is_a_mistake() {
+    let server = shared().await;
+    for name in ["user", "1locks", "pg_locks", "Locks"] {
+        mistake(&server.url_of("postgres", &format!("schema={name}&install=1")), "schema").await;
+    }
+}
+
+#[tokio::test]
 async fn a_database_that_is_missing_is_a_mistake_in_the_url() {
     let server = shared().await;
     let url = server.url().replace("/postgres?", "/nowhere?");

@@ -35,6 +35,7 @@ impl Pooler {
             auth_type = any
             pool_mode = transaction
             server_login_retry = 1
+            query_wait_timeout = 2
             default_pool_size = {connections}",
             server.port(),
             port.number()

@@ -2,25 +2,33 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use scopeguard::{ScopeGuard, guard};
 use tokio::sync::oneshot;
 
 use crate::value::sync::Mutex;
 use crate::value::task::spawn;
+use crate::value::time::Instant;
 
 /// What waits to be sent, each with where its answer goes.
-pub(super) struct Batch<T, R>(Mutex<Gathered<T, R>>);
+pub(super) struct Batch<T, R> {
+    gathered: Mutex<Gathered<T, R>>,
+    /// More than a call takes. After that its task is on a runtime that does not go on.
+    longest: Duration,
+}
 
 struct Gathered<T, R> {
     items: Vec<(T, oneshot::Sender<R>)>,
-    /// Whether a task sends them.
-    is_sending: bool,
+    /// Since when a task sends some.
+    sending: Option<Instant>,
 }
 
 impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Gathered { items: Vec::new(), is_sending: false })))
+    /// Calls that take no longer than this.
+    pub(super) fn new(longest: Duration) -> Arc<Self> {
+        let gathered = Mutex::new(Gathered { items: Vec::new(), sending: None });
+        Arc::new(Self { gathered, longest: 2 * longest })
     }
 
     /// Sends an item, together with those that have gathered when the call before is answered.
@@ -34,14 +42,15 @@ impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
         F: Future<Output = Vec<R>> + Send,
     {
         let (answer, answered) = oneshot::channel();
-        let mut gathered = self.0.lock();
+        let mut gathered = self.gathered.lock();
         gathered.items.push((item, answer));
-        if mem::replace(&mut gathered.is_sending, true) {
+        if gathered.sending.is_some_and(|since| since.elapsed() < self.longest) {
             return answered;
         }
+        gathered.sending = Some(Instant::now());
         drop(gathered);
         // The runtime may end with the task.
-        let batch = guard(Arc::clone(self), |batch| batch.0.lock().is_sending = false);
+        let batch = guard(Arc::clone(self), |batch| batch.gathered.lock().sending = None);
         spawn(async move {
             while let Some(gathered) = batch.next() {
                 let (items, answers): (Vec<_>, Vec<_>) = gathered.into_iter().unzip();
@@ -57,8 +66,8 @@ impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
 
     /// What has gathered; `None` when there is nothing, and the next item needs a new task.
     fn next(&self) -> Option<Vec<(T, oneshot::Sender<R>)>> {
-        let mut gathered = self.0.lock();
-        gathered.is_sending = !gathered.items.is_empty();
-        gathered.is_sending.then(|| mem::take(&mut gathered.items))
+        let mut gathered = self.gathered.lock();
+        gathered.sending = (!gathered.items.is_empty()).then(Instant::now);
+        gathered.sending.map(|_| mem::take(&mut gathered.items))
     }
 }

@@ -4,14 +4,16 @@
 
 use std::future::poll_fn;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::sync::{OnceCell, oneshot, watch};
+use tokio::select;
+use tokio::sync::{OnceCell, Semaphore, oneshot, watch};
 use tokio::time::{timeout, timeout_at};
-use tokio_postgres::tls::{MakeTlsConnect, NoTls};
+use tokio_postgres::tls::{MakeTlsConnect, NoTls, TlsConnect};
 use tokio_postgres::{AsyncMessage, Client, Row, Socket};
 
 use super::batch::Batch;
@@ -34,6 +36,15 @@ use crate::value::time::Instant;
 pub(super) const PUSHES: usize = 0;
 /// Connections for the calls of locks.
 const COMMANDS: usize = 4;
+/// Most calls that are in flight on each.
+const AT_ONCE: usize = 64;
+/// The number of any connection, for the waiters: a push has the secret of the last request, and
+/// comes from the server that has it.
+pub(super) const CONNECTION: NonZeroU64 = NonZeroU64::MIN;
+/// How long a connection that is not used any more waits, after it has cancelled one call, before it
+/// cancels the next; and for each cancellation.
+const CANCEL_NEXT: Duration = Duration::from_millis(100);
+const CANCEL_WITHIN: Duration = Duration::from_secs(1);
 /// The push by which a listening connection finds out whether it gets any.
 const HELLO: &str = "hello";
 /// Far more than it takes. One that comes later counts as well.
@@ -48,8 +59,6 @@ pub(super) struct Pool {
     /// The channel of the pushes to this store.
     pub(super) channel: String,
     links: [Link; 1 + COMMANDS],
-    /// Grows with each new connection, which may lead to another server.
-    generation: AtomicU64,
     closed: AtomicBool,
     pushes: Arc<Batch<(String, String), ()>>,
     /// Each release in flight has a receiver. They are on several connections, so what has to come
@@ -59,12 +68,15 @@ pub(super) struct Pool {
 
 struct Link {
     live: Mutex<Option<Arc<Live>>>,
+    /// For each further call that may be sent: the time of an answer is not spent behind others.
+    room: Semaphore,
     connecting: SingleFlight<Result<Arc<Live>, CallError>>,
 }
 
-/// An open connection.
+/// An open connection, for as long as somebody uses it.
 struct Live {
     client: Client,
+    _in_use: oneshot::Sender<()>,
     /// Whether it asks for pushes.
     listens: OnceCell<()>,
     /// Whether it has received its own first push.
@@ -79,7 +91,11 @@ impl Pool {
         waiters: Arc<Waiters>,
     ) -> Arc<Self> {
         let (monitor, health) = (Arc::clone(monitor), monitor.health_of(&servers.name));
-        let link = |_| Link { live: Mutex::default(), connecting: SingleFlight::new(timeout) };
+        let link = |_| Link {
+            live: Mutex::default(),
+            room: Semaphore::new(AT_ONCE),
+            connecting: SingleFlight::new(timeout),
+        };
         Arc::new(Self {
             servers,
             timeout,
@@ -88,9 +104,8 @@ impl Pool {
             waiters,
             channel: format!("lm1_{:032x}", random_name()),
             links: std::array::from_fn(link),
-            generation: AtomicU64::new(0),
             closed: AtomicBool::new(false),
-            pushes: Batch::new(),
+            pushes: Batch::new(timeout / CALLS_PER_TIMEOUT),
             releases: watch::Sender::new(()),
         })
     }
@@ -129,6 +144,9 @@ impl Pool {
         budget: Budget,
     ) -> Result<Vec<Row>, CallError> {
         let live = self.connected(nth, budget.until).await?;
+        let Ok(Ok(_room)) = timeout_at(budget.until, self.links[nth].room.acquire()).await else {
+            return Err(CallError::timeout("behind other calls", Applied::No));
+        };
         let sent = Instant::now();
         let asked = live.client.query_typed(statement, values);
         let error = match timeout_at(sent + budget.answer, asked).await {
@@ -198,31 +216,59 @@ impl Pool {
 
     async fn connect_by<T>(&self, nth: usize, tls: T) -> Result<Arc<Live>, CallError>
     where
-        T: MakeTlsConnect<Socket, Stream: Send + 'static>,
+        T: MakeTlsConnect<
+                Socket,
+                Stream: Send + 'static,
+                TlsConnect: TlsConnect<Socket, Future: Send> + Send,
+            > + Clone
+            + Send
+            + 'static,
     {
-        let connecting = self.servers.config(nth == PUSHES).connect(tls);
+        let connecting = self.servers.config(nth == PUSHES).connect(tls.clone());
         let connected = timeout(self.timeout, connecting).await;
         let connected = connected.map_err(|_| CallError::not_connected())?;
         let (client, mut connection) = connected.map_err(|error| of_connecting(&error))?;
-        let generation = self.generation.fetch_add(1, Ordering::SeqCst) + 1;
-        let (listens, heard) = (OnceCell::new(), Arc::new(watch::Sender::new(false)));
-        let live = Arc::new(Live { client, listens, heard: Arc::clone(&heard) });
+        let (cancel, (in_use, ended)) = (client.cancel_token(), oneshot::channel());
+        let heard = Arc::new(watch::Sender::new(false));
+        let live = Arc::new(Live {
+            client,
+            _in_use: in_use,
+            listens: OnceCell::new(),
+            heard: Arc::clone(&heard),
+        });
         let (waiters, monitor) = (Arc::clone(&self.waiters), Arc::clone(&self.monitor));
-        spawn(async move {
+        let longest = self.timeout;
+        let pushed = Arc::clone(&waiters);
+        let mut reading = Box::pin(async move {
             while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
                 match message {
                     AsyncMessage::Notification(push) if push.payload() == HELLO => {
                         heard.send_replace(true);
                     }
                     AsyncMessage::Notification(push) => {
-                        waiters.receive(push.payload().as_bytes(), generation);
+                        pushed.receive(push.payload().as_bytes(), CONNECTION.get());
                     }
                     _ => {}
                 }
             }
-            monitor.broken();
+        });
+        spawn(async move {
+            let closed = select! { () = &mut reading => true, _ = ended => false };
             if nth == PUSHES {
                 waiters.alarm_where(|_| true);
+            }
+            if closed {
+                return monitor.broken();
+            }
+            // Calls that nobody waits for any more: a slow one is of use when it is repeated, and those
+            // that hang are ended one after the other.
+            let mut patience = longest;
+            for _ in 0..=AT_ONCE {
+                if timeout(patience, &mut reading).await.is_ok() {
+                    return;
+                }
+                patience = CANCEL_NEXT;
+                let _ = timeout(CANCEL_WITHIN, cancel.cancel_query(tls.clone())).await;
             }
         });
         if !self.closed.load(Ordering::SeqCst) {
@@ -248,17 +294,13 @@ impl Pool {
             }
             Ok(())
         };
+        let until = until.min(Instant::now() + self.timeout);
         let error = match timeout_at(until, live.listens.get_or_try_init(listen)).await {
             Ok(Ok(())) => return Ok(*live.heard.borrow()),
             Ok(Err(error)) => error,
-            Err(_) => CallError::not_connected(),
+            Err(_) => CallError::broken(Why::Timeout, "listening", Applied::No),
         };
         Err(self.failed(PUSHES, &live, error))
-    }
-
-    /// The number of the last connection.
-    pub(super) fn generation(&self) -> u64 {
-        self.generation.load(Ordering::SeqCst)
     }
 
     /// Sends pushes, and waits until they are sent, for the time of a call at most: outside of the

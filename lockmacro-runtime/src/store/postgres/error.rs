@@ -64,6 +64,8 @@ fn of(error: &Error, without_reply: Applied) -> CallError {
             last(LockError::Authentication { detail, server: None })
         }
         SqlState::INVALID_CATALOG_NAME => last(LockError::invalid_url(detail)),
+        // A name that is a word of the language.
+        SqlState::SYNTAX_ERROR => last(LockError::invalid("schema", detail)),
         SqlState::INVALID_REGULAR_EXPRESSION => last(LockError::invalid("pattern", detail)),
         SqlState::INSUFFICIENT_PRIVILEGE => last(LockError::access_denied(detail)),
         SqlState::INVALID_SCHEMA_NAME | SqlState::UNDEFINED_FUNCTION => last(LockError::invalid(
@@ -83,6 +85,8 @@ fn of(error: &Error, without_reply: Applied) -> CallError {
         SqlState::T_R_SERIALIZATION_FAILURE
         | SqlState::T_R_DEADLOCK_DETECTED
         | SqlState::LOCK_NOT_AVAILABLE => passing(Why::Other, detail),
+        // Of the connection, and those of poolers.
+        ref code if code.code().starts_with("08") => broken(Why::Disconnected, without_reply),
         ref code if code.code() == FENCES_USED_UP => {
             last(LockError::because(Why::FencesUsedUp, detail))
         }

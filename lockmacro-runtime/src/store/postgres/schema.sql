@@ -70,9 +70,11 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT (extract(epoch FROM t) * 1000000)::bigint $$
 CREATE OR REPLACE FUNCTION lm1.shown(tok text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$ SELECT left(tok, -32) || md5('shown/' || tok) $$;
 
--- A grant or a renewal that a crash forgets is two holders, whatever the role's settings.
+-- A grant or a renewal that a crash forgets is two holders, whatever the role's settings. A call that
+-- waits longer for a row is repeated, and does not stay behind where nobody waits for it any more.
 CREATE OR REPLACE FUNCTION lm1.durable() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+  PERFORM set_config('lock_timeout', '400', true);
   IF current_setting('synchronous_commit') IN ('off', 'local') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
@@ -92,12 +94,14 @@ END $$;
 -- key. That is 1 for an exclusive request, and 0 where there is no limit.
 CREATE OR REPLACE FUNCTION lm1.admits(k text, holders int, t timestamptz) RETURNS boolean
 LANGUAGE sql AS $$
-  SELECT ends <= t AND (holders = 0 OR holders > (
-    SELECT count(*) FROM lm1.share WHERE share.key = k AND share.ends > t
-  )) FROM lm1.lease WHERE key = k
+  SELECT coalesce((SELECT ends <= t FROM lm1.lease WHERE key = k), false)
+    AND (holders = 0 OR holders > (
+      SELECT count(*) FROM lm1.share WHERE share.key = k AND share.ends > t
+    ))
 $$;
 
--- Gives the key to a token for `ttl` from `t` on. A lease is never shortened.
+-- Gives the key to a token for `ttl` from `t` on. A lease is never shortened. For one that shares the
+-- key, `note_sharing` has to follow.
 CREATE OR REPLACE FUNCTION lm1.enter(k text, tok text, ttl bigint, holders int, t timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -106,23 +110,28 @@ BEGIN
       t + lm1.millis(ttl), CASE WHEN token = tok THEN ends END
     ) WHERE key = k;
   ELSE
-    DELETE FROM lm1.share WHERE key = k AND ends <= t;
     INSERT INTO lm1.share AS s VALUES (k, tok, t + lm1.millis(ttl))
       ON CONFLICT (key, token) DO UPDATE SET ends = greatest(s.ends, excluded.ends);
-    UPDATE lm1.lease SET used = t WHERE key = k;
   END IF;
 END $$;
 
+-- Changes the row of a key after its sharing holders have changed.
+CREATE OR REPLACE FUNCTION lm1.note_sharing(k text, t timestamptz) RETURNS void LANGUAGE sql AS $$
+  DELETE FROM lm1.share WHERE key = k AND ends <= t;
+  UPDATE lm1.lease SET used = t WHERE key = k;
+$$;
+
 -- The next fences of a key as `first-last`, or `last` if it is only one: larger than all before,
 -- and up to the clock, which keeps the order when a row was lost. Empty where none is wanted. NULL
--- while a transaction has locked the last fence: the holder that has it may still write.
+-- while a transaction has locked the last fence, as the holder that has it may still write; and when
+-- all are used up.
 --
 -- A holder that wants none ends the last fence all the same.
 CREATE OR REPLACE FUNCTION lm1.next_fences(k text, wanted boolean, t timestamptz) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
   before bigint;
-  first bigint;
+  lowest bigint;
   last bigint;
 BEGIN
   SELECT fence INTO before FROM lm1.fence WHERE key = k FOR UPDATE SKIP LOCKED;
@@ -133,25 +142,33 @@ BEGIN
   END IF;
   last := greatest(before + 1, lm1.micros(t));
   IF last > 9007199254740992 THEN
-    RAISE EXCEPTION 'the fence of % is at 2^53', k USING ERRCODE = 'LM001';
+    RETURN CASE WHEN NOT wanted THEN '' END;
   END IF;
   -- For the holders of one process, one after the other.
-  first := coalesce(greatest(before + 1, last - 255), last);
-  INSERT INTO lm1.fence (key, first, fence, used) VALUES (k, first, last, t)
-    ON CONFLICT (key) DO UPDATE
-    SET first = excluded.first, fence = excluded.fence, used = excluded.used;
-  RETURN CASE WHEN NOT wanted THEN '' WHEN first = last THEN last::text ELSE first || '-' || last END;
+  lowest := coalesce(greatest(before + 1, last - 255), last);
+  IF before IS NULL THEN
+    INSERT INTO lm1.fence (key, first, fence, used) VALUES (k, lowest, last, t) ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+      RETURN NULL;
+    END IF;
+  ELSE
+    UPDATE lm1.fence x SET first = lowest, fence = last, used = t WHERE x.key = k;
+  END IF;
+  RETURN CASE WHEN NOT wanted THEN '' WHEN lowest = last THEN last::text ELSE lowest || '-' || last END;
 END $$;
 
 -- Whether a holder with this fence may write, until the end of the transaction that asks: that
 -- holder, or one of its process before it, has the last grant of the key, and no later holder has
--- asked. Until that end nobody else is granted the key. The key may be locked in another store:
--- then the largest fence that was checked decides.
+-- asked. Until that end no other process is granted the key, and later holders of the same process
+-- wait here. The key may be locked in another store: then the largest fence that was checked decides.
 CREATE OR REPLACE FUNCTION lm1.check_fence(k text, f bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 DECLARE
   last lm1.fence;
 BEGIN
+  IF f NOT BETWEEN 0 AND 9007199254740992 THEN
+    RETURN false;
+  END IF;
   INSERT INTO lm1.fence (key, first, fence, used) VALUES (k, f, f, clock_timestamp())
     ON CONFLICT DO NOTHING;
   SELECT * INTO last FROM lm1.fence x WHERE x.key = k FOR UPDATE;
@@ -167,7 +184,8 @@ BEGIN
 END $$;
 
 -- Hands the key off to the first waiters, as many as may share it, for at most 5 s until they
--- confirm. Adds what is to be pushed to them. Returns `own` when the next one is `tok`, and may
+-- confirm. Adds what is to be pushed to them. After so many that the call would take long, the next
+-- one is to ask, which goes on. Returns `own` when the next one is `tok`, and may
 -- enter; `none` when nobody waits; else `other`.
 CREATE OR REPLACE FUNCTION lm1.pass(
   k text, tok text, t timestamptz, INOUT channels text[], INOUT pushes text[], OUT next text
@@ -176,6 +194,7 @@ DECLARE
   w lm1.waiter;
   fences text;
   window_ms bigint;
+  shared boolean := false;
 BEGIN
   DELETE FROM lm1.waiter WHERE key = k AND ends <= t;
   LOOP
@@ -185,15 +204,24 @@ BEGIN
       next := 'other';
     END IF;
     EXIT WHEN next <> 'other' OR NOT lm1.admits(k, w.holders, t);
+    IF cardinality(pushes) >= 200 THEN
+      channels := channels || w.channel;
+      pushes := pushes || (left(w.id, 20) || '|0|0|0');
+      EXIT;
+    END IF;
     fences := lm1.next_fences(k, w.fenced, t);
     EXIT WHEN fences IS NULL;
     window_ms := least(w.ttl, 5000);
     PERFORM lm1.enter(k, w.token, window_ms, w.holders, t);
+    shared := shared OR w.holders <> 1;
     DELETE FROM lm1.waiter WHERE key = k AND place = w.place;
     channels := channels || w.channel;
     pushes := pushes
       || concat_ws('|', w.id, coalesce(nullif(fences, ''), '0'), lm1.micros(t), window_ms);
   END LOOP;
+  IF shared THEN
+    PERFORM lm1.note_sharing(k, t);
+  END IF;
 END $$;
 
 -- Puts a waiter into the queue, or refreshes its place. Returns its rank, -1 when the queue is full.
@@ -215,7 +243,7 @@ BEGIN
   RETURN rank;
 END $$;
 
--- Asks for keys, which are sorted: all or none. Idempotent for a token: a lock that it holds is
+-- Asks for keys: all or none. Idempotent for a token: a lock that it holds is
 -- granted again, with at least the whole ttl and new fences; a place in the queue is kept.
 --
 -- A waiter has an `id` and a channel for its pushes, and one key. When the lock is contended, `nth`
@@ -232,11 +260,12 @@ DECLARE
   t timestamptz;
   l lm1.lease;
   w lm1.waiter;
+  mine boolean;
   held boolean;
   next text;
 BEGIN
   PERFORM lm1.durable();
-  FOREACH k IN ARRAY keys LOOP
+  FOR k IN SELECT x FROM unnest(keys) x ORDER BY x COLLATE "C" LOOP
     PERFORM lm1.lock_row(k);
   END LOOP;
   t := clock_timestamp();
@@ -245,8 +274,9 @@ BEGIN
   pushes := '{}';
   FOR i IN 1..cardinality(keys) LOOP
     k := keys[i];
-    held := EXISTS (SELECT FROM lm1.lease x WHERE x.key = k AND x.token = tok AND x.ends > t)
+    mine := EXISTS (SELECT FROM lm1.lease x WHERE x.key = k AND x.token = tok AND x.ends > t)
       OR EXISTS (SELECT FROM lm1.share x WHERE x.key = k AND x.token = tok AND x.ends > t);
+    held := mine;
     IF NOT held THEN
       w := ROW(k, 0, tok, ttl, holders[i], fenced, id, channel, callers, t + lm1.millis(waits));
       IF id IS NOT NULL AND EXISTS (SELECT FROM lm1.waiter x WHERE x.key = k) THEN
@@ -258,6 +288,13 @@ BEGIN
     END IF;
     IF held THEN
       fences[i] := lm1.next_fences(k, fenced, t);
+    END IF;
+    IF held AND fences[i] IS NULL THEN
+      IF EXISTS (SELECT FROM lm1.fence x WHERE x.key = k AND x.fence >= 9007199254740992) THEN
+        RAISE EXCEPTION 'the fence of % is at 2^53', k USING ERRCODE = 'LM001';
+      ELSIF mine THEN
+        RAISE EXCEPTION 'a transaction has locked the last fence' USING ERRCODE = '55P03';
+      END IF;
     END IF;
     IF NOT held OR fences[i] IS NULL THEN
       nth := i - 1;
@@ -290,6 +327,7 @@ BEGIN
     PERFORM lm1.enter(keys[i], tok, ttl, holders[i], t);
     DELETE FROM lm1.waiter x WHERE x.key = keys[i] AND x.token = tok;
     IF holders[i] <> 1 THEN
+      PERFORM lm1.note_sharing(keys[i], t);
       -- Those behind it may share the key, too.
       SELECT p.channels, p.pushes INTO channels, pushes
         FROM lm1.pass(keys[i], tok, t, channels, pushes) p;
@@ -297,9 +335,9 @@ BEGIN
   END LOOP;
 END $$;
 
--- Releases keys, which are sorted, or keeps them for `keep`; hands them off to their first waiters;
--- and removes the token from their queues. `held`: whether the token held all of them. Idempotent.
--- By force: `tok` is what `look` shows, `shared` instead of a secret for all holders that share.
+-- Releases keys, or keeps them for `keep`; hands them off to their first waiters; and removes the
+-- token from their queues. `held`: whether the token held all of them. Idempotent. By force: `tok` is
+-- what `look` shows, `shared` instead of a secret for all holders that share.
 CREATE OR REPLACE FUNCTION lm1.release(
   keys text[], tok text, keep bigint, OUT held boolean, OUT channels text[], OUT pushes text[]
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
@@ -308,14 +346,14 @@ DECLARE
   t timestamptz;
   l lm1.lease;
   mine boolean;
+  released int := 0;
   kept boolean := false;
 BEGIN
   PERFORM lm1.durable();
-  held := true;
   channels := '{}';
   pushes := '{}';
-  FOREACH k IN ARRAY keys LOOP
-    SELECT * INTO l FROM lm1.lease x WHERE x.key = k FOR UPDATE;
+  FOR l IN SELECT * FROM lm1.lease x WHERE x.key = ANY (keys) ORDER BY x.key FOR UPDATE LOOP
+    k := l.key;
     t := clock_timestamp();
     DELETE FROM lm1.waiter x WHERE x.key = k AND x.token = tok;
     IF l.token = tok OR lm1.shown(l.token) = tok THEN
@@ -336,7 +374,7 @@ BEGIN
         INSERT INTO lm1.share VALUES (k, left(tok, -32) || md5(tok), t + lm1.millis(keep));
       END IF;
     END IF;
-    held := held AND coalesce(mine, false);
+    released := released + coalesce(mine, false)::int;
     kept := kept OR mine AND keep > 0;
     SELECT p.channels, p.pushes INTO channels, pushes
       FROM lm1.pass(k, tok, t, channels, pushes) p;
@@ -350,6 +388,7 @@ BEGIN
       pushes := array_remove(pushes, NULL);
     END IF;
   END LOOP;
+  held := released = cardinality(keys);
   IF cardinality(pushes) = 0 AND NOT kept THEN
     -- Without a grant in it: a release that a crash forgets costs the rest of a lease.
     PERFORM set_config('synchronous_commit', 'off', true);
@@ -418,32 +457,37 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
     ORDER BY w.place LIMIT most
 $$;
 
--- Forgets keys that nobody has used for a minute, and fences that are older than `retention`, some
--- at a time. Returns whether there may be more.
-CREATE OR REPLACE FUNCTION lm1.tidy(retention bigint) RETURNS boolean
+-- Forgets keys that nobody has used for a minute, and fences that are older than `retention`, among
+-- the next ones after a key. Returns where to go on, NULL at the end.
+CREATE OR REPLACE FUNCTION lm1.tidy(retention bigint, after text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 DECLARE
-  batch constant int := 500;
-  gone int;
-  fences int;
+  unused timestamptz := clock_timestamp() - interval '1 min';
+  last_lease text;
+  last_fence text;
 BEGIN
+  PERFORM lm1.durable();
+  SELECT key INTO last_lease FROM lm1.lease WHERE key > after ORDER BY key OFFSET 999 LIMIT 1;
   DELETE FROM lm1.lease WHERE key IN (
     SELECT key FROM lm1.lease l
-      WHERE ends < clock_timestamp() AND used < clock_timestamp() - interval '1 min'
+      WHERE key > after AND (last_lease IS NULL OR key <= last_lease) AND ends < clock_timestamp() AND used < unused
         AND NOT EXISTS (SELECT FROM lm1.share s WHERE s.key = l.key AND s.ends > clock_timestamp())
         AND NOT EXISTS (SELECT FROM lm1.waiter w WHERE w.key = l.key)
-      LIMIT batch FOR UPDATE SKIP LOCKED
+      FOR UPDATE SKIP LOCKED
   );
-  GET DIAGNOSTICS gone = ROW_COUNT;
-  DELETE FROM lm1.share WHERE ends < clock_timestamp() - interval '1 min';
+  SELECT key INTO last_fence FROM lm1.fence WHERE key > after ORDER BY key OFFSET 999 LIMIT 1;
   DELETE FROM lm1.fence WHERE key IN (
-    SELECT key FROM lm1.fence WHERE used < clock_timestamp() - lm1.millis(retention)
-      LIMIT batch FOR UPDATE SKIP LOCKED
+    SELECT key FROM lm1.fence
+      WHERE key > after AND (last_fence IS NULL OR key <= last_fence)
+        AND used < clock_timestamp() - lm1.millis(retention)
+      FOR UPDATE SKIP LOCKED
   );
-  GET DIAGNOSTICS fences = ROW_COUNT;
-  DELETE FROM lm1.call WHERE state = 'gone' AND at < clock_timestamp();
-  DELETE FROM lm1.idle WHERE ends < clock_timestamp() - interval '1 min';
-  RETURN gone = batch OR fences = batch;
+  IF least(last_lease, last_fence) IS NULL THEN
+    DELETE FROM lm1.share WHERE ends < unused;
+    DELETE FROM lm1.call WHERE state = 'gone' AND at < clock_timestamp();
+    DELETE FROM lm1.idle WHERE ends < unused;
+  END IF;
+  RETURN least(last_lease, last_fence);
 END $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lm1 FROM PUBLIC;

@@ -1,14 +1,13 @@
 //! Locks in a PostgreSQL database: asking, and the checks when a manager connects.
 
 use std::fmt;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Row;
 
 use super::batch::Batch;
-use super::connection::{PUSHES, Pool};
+use super::connection::{CONNECTION, PUSHES, Pool};
 use super::error::unexpected;
 use super::schema::{VERSION, install, state};
 use super::url::Deployment;
@@ -18,7 +17,7 @@ use super::values::{column, millis, only, stored, values};
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
-use crate::store::calls::budget::{Budget, Retry};
+use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT, Retry};
 use crate::store::calls::error::{CallError, Transient};
 use crate::store::calls::reply::Reply;
 use crate::store::calls::wait::SentRequest;
@@ -28,6 +27,7 @@ use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::FenceBlock;
 use crate::value::key::LockKey;
 use crate::value::limits::WAITER_TTL;
+use crate::value::random;
 use crate::value::sync::Mutex;
 use crate::value::task::spawn;
 use crate::value::time::{Instant, Moment};
@@ -45,8 +45,8 @@ pub(crate) struct Postgres {
     pub(super) pool: Arc<Pool>,
     pub(super) timeout: Duration,
     pub(super) renewals: Arc<Batch<Renewal, Result<bool, CallError>>>,
-    /// When unused rows were removed last.
-    tidied: Arc<Mutex<Instant>>,
+    /// When unused rows are removed next, and from which key on.
+    tidy: Arc<Mutex<(Instant, String)>>,
     /// Whether callers without a wait fail at once while their server is lost.
     pub(crate) fails_fast: bool,
 }
@@ -55,14 +55,17 @@ impl Postgres {
     /// Locks on this server, not connected yet. No call takes longer than `timeout`.
     pub(crate) fn new(servers: Deployment, timeout: Duration) -> Self {
         let pool = Pool::new(servers, timeout, &Arc::default(), Arc::default());
-        let tidied = Arc::new(Mutex::new(Instant::now()));
-        Self { pool, timeout, renewals: Batch::new(), tidied, fails_fast: false }
+        let renewals = Batch::new(timeout / CALLS_PER_TIMEOUT);
+        // Also in processes that do not live for long.
+        let first = Instant::now() + TIDY_EVERY.mul_f64(random::fraction());
+        let tidy = Arc::new(Mutex::new((first, String::new())));
+        Self { pool, timeout, renewals, tidy, fails_fast: false }
     }
 
     /// The same locks, through connections of their own.
     pub(super) fn apart(&self) -> Self {
-        let tidied = Arc::clone(&self.tidied);
-        Self { pool: self.pool.apart(), renewals: Batch::new(), tidied, ..*self }
+        let renewals = Batch::new(self.timeout / CALLS_PER_TIMEOUT);
+        Self { pool: self.pool.apart(), renewals, tidy: Arc::clone(&self.tidy), ..*self }
     }
 
     /// Calls a function of the schema until it is answered, or the budget is used up.
@@ -180,7 +183,7 @@ impl Postgres {
         let callers = i32::try_from(request.witness().callers()).unwrap_or(i32::MAX);
         let (token, fenced) = (request.token.expose(), request.is_fenced());
         let values = values![keys, token, ttl, holders, fenced, id, channel, callers, waits];
-        let (sent, before) = (Moment::now(), self.pool.generation());
+        let sent = Moment::now();
         request.set_applied(Applied::Unknown);
         let link = Pool::link_of(request.key.as_str());
         let row = only(self.pool.call(link, "ask", values, budget).await?)?;
@@ -188,9 +191,7 @@ impl Postgres {
         drop(self.pool.push(column(&row, 6)?, column(&row, 7)?));
         self.tidy();
         let reply = self.in_time(answer(request, sent, &row, waiter.is_some())?)?;
-        // Another connection in between may lead to another server, with another clock.
-        let connection = NonZeroU64::new(before).filter(|_| self.pool.generation() == before);
-        Ok((reply, SentRequest { sent, connection, received: true }))
+        Ok((reply, SentRequest { sent, connection: Some(CONNECTION), received: true }))
     }
 
     /// Refuses a grant that arrived after its lease had ended.
@@ -207,21 +208,28 @@ impl Postgres {
 
     /// Removes unused rows in the background, now and then.
     fn tidy(&self) {
-        let mut last = self.tidied.lock();
-        if last.elapsed() < TIDY_EVERY {
+        let mut tidy = self.tidy.lock();
+        if Instant::now() < tidy.0 {
             return;
         }
-        *last = Instant::now();
-        drop(last);
+        tidy.0 = Instant::now() + TIDY_EVERY;
+        let (mut after, next) = (tidy.1.clone(), Arc::clone(&self.tidy));
         let (pool, budget) = (Arc::clone(&self.pool), Budget::within(self.timeout));
         spawn(async move {
             let retention = millis(pool.servers.retention());
-            while let Ok(rows) = pool.call(PUSHES, "tidy", values![retention], budget).await {
-                let goes_on = only(rows).is_ok_and(|row| matches!(column(&row, 0), Ok(true)));
-                if !goes_on || Instant::now() > budget.until {
-                    return;
+            while Instant::now() < budget.until {
+                let rows = pool.call(1, "tidy", values![retention, after], budget).await;
+                match rows.and_then(only).and_then(|row| column::<Option<String>>(&row, 0)) {
+                    Ok(Some(key)) => after = key,
+                    Ok(None) => {
+                        after.clear();
+                        break;
+                    }
+                    // It goes on from there.
+                    Err(_) => break,
                 }
             }
+            next.lock().1 = after;
         });
     }
 }

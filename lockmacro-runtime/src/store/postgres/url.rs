@@ -112,8 +112,9 @@ impl Deployment {
 /// Fails for a name that would have to be quoted in a statement.
 pub(crate) fn check_schema(name: &str) -> Result<(), LockError> {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    if name.is_empty() || name.len() > 40 || !name.chars().all(is_plain) {
-        let why = "write up to 40 of `a` to `z`, `0` to `9` and `_`";
+    let begins = name.starts_with(|c: char| c.is_ascii_lowercase()) && !name.starts_with("pg_");
+    if !begins || name.len() > 40 || !name.chars().all(is_plain) {
+        let why = "write a letter and up to 39 of `a` to `z`, `0` to `9` and `_`";
         return Err(LockError::invalid("schema", why));
     }
     Ok(())
@@ -139,7 +140,7 @@ mod tests {
         assert_eq!((schema.as_str(), installs), ("locks", true));
         assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
         let alone = read("postgresql://shop@localhost").unwrap().config;
-        assert_eq!((alone.get_dbname(), alone.get_password()), (Some("shop"), None));
+        assert_eq!((alone.get_user(), alone.get_password()), (Some("shop"), None));
         assert_eq!(alone.get_target_session_attrs(), TargetSessionAttrs::Any);
     }
 
@@ -149,7 +150,7 @@ mod tests {
             ("postgres://localhost", FORM),
             ("postgres://a:hunter2@", FORM),
             ("postgres://a:hunter2@localhost:x", FORM),
-            ("postgres://a:hunter2@localhost?schema=A;b", "up to 40 of"),
+            ("postgres://a:hunter2@localhost?schema=A;b", "up to 39 of"),
             ("postgres://a:hunter2@localhost?install=yes", "`install=1`"),
             ("postgres://a:hunter2@localhost?replicated=1", "`replicated` is no setting"),
             ("postgres://a:hunter2@localhost?fence_retention=1h", "1d to 3650d"),

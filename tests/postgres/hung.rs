@@ -1,0 +1,112 @@
+//! A server that takes calls, and does not answer for long.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT};
+use lockmacro_tests::{Postgres, eventually, within};
+use tokio_postgres::Client;
+
+use crate::{TIMEOUT, lock, works};
+
+/// Those in use, and those that are given up, a quarter of a manager's timeout each.
+const MOST: i64 = 30;
+
+async fn connections(client: &Client) -> i64 {
+    let all = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lockmacro'";
+    client.query_one(all, &[]).await.expect("an answer").get(0)
+}
+
+#[tokio::test]
+async fn connections_do_not_pile_up_while_commits_wait_for_a_standby() {
+    let server = Postgres::start().await;
+    let ours = within(Duration::from_secs(1), &server.url()).await;
+    works(&ours, "hang").await;
+    let client = server.connect().await;
+    let standby = "ALTER SYSTEM SET synchronous_standby_names = 'away'";
+    client.batch_execute(standby).await.expect("set");
+    server.execute("SELECT pg_reload_conf()").await;
+    eventually("commits hang", TEST_TIMEOUT, || async {
+        let set = client.query_one("SHOW synchronous_standby_names", &[]).await;
+        set.expect("an answer").get::<_, &str>(0) == "away"
+    })
+    .await;
+    for nth in 0..8 {
+        let error = lock(&ours, &format!("hang: {nth}")).acquire().await.expect_err("it hangs");
+        assert!(!error.is_busy(), "{error}");
+        let open = connections(&client).await;
+        assert!(open <= MOST, "{open} after {nth}");
+    }
+    drop(ours);
+    eventually("all are ended", TEST_TIMEOUT, || async { connections(&client).await == 0 }).await;
+}
+
+#[tokio::test]
+async fn connections_do_not_pile_up_while_others_have_locked_the_table() {
+    let server = Postgres::start().await;
+    let ours = within(TIMEOUT, &server.url()).await;
+    works(&ours, "table").await;
+    let (client, other) = (server.connect().await, server.connect().await);
+    other.batch_execute("BEGIN; LOCK TABLE lm1.lease").await.expect("locked");
+    let waiting: Vec<_> = (0..8)
+        .map(|nth| tokio::spawn(lock(&ours, &format!("table: {nth}")).wait(LONG_TTL).acquire()))
+        .collect();
+    let start = std::time::Instant::now();
+    while start.elapsed() < 2 * TIMEOUT {
+        let open = connections(&client).await;
+        assert!(open <= MOST, "{open} after {:?}", start.elapsed());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    other.batch_execute("COMMIT").await.expect("committed");
+    for granted in join_all(waiting).await {
+        granted.expect("no panic").expect("its turn").release().await.expect("still held");
+    }
+    server.keeps_nothing("table").await;
+}
+
+/// Each takes 10 ms, one after the other on a connection: together longer than an answer may take.
+#[tokio::test]
+async fn a_burst_of_callers_is_served_and_no_connection_is_given_up() {
+    const CALLERS: usize = 800;
+    let server = Postgres::start().await;
+    let ours = within(Duration::from_secs(6), &server.url()).await;
+    works(&ours, "burst").await;
+    let client = server.connect().await;
+    let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN PERFORM pg_sleep(0.01); RETURN NULL; END $$;
+        CREATE TRIGGER slow AFTER UPDATE ON lm1.lease
+            FOR EACH ROW WHEN (NEW.token IS NOT NULL) EXECUTE FUNCTION public.slow()";
+    client.batch_execute(slow).await.expect("made slow");
+    let lock = |nth| lock(&ours, &format!("burst: {nth}")).acquire();
+    let guards: Vec<_> = join_all((0..CALLERS).map(lock)).await;
+    assert!(connections(&client).await <= 5);
+    for guard in guards {
+        guard.expect("free").release().await.expect("still held");
+    }
+    server.keeps_nothing("burst").await;
+}
+
+#[tokio::test]
+async fn a_crowd_for_the_permits_of_a_key_is_let_in_some_at_a_time() {
+    const CALLERS: usize = 2_000;
+    let server = Postgres::start().await;
+    let (ours, theirs) =
+        (within(TEST_TIMEOUT, &server.url()).await, within(TIMEOUT, &server.url()).await);
+    let guard = lock(&theirs, "crowd").acquire().await.expect("free");
+    let waiting: Vec<_> = (0..CALLERS)
+        .map(|_| tokio::spawn(lock(&ours, "crowd").permits(2_000).wait(LONG_TTL).acquire()))
+        .collect();
+    let client = server.connect().await;
+    eventually("all wait", TEST_TIMEOUT, || async {
+        let all = client.query_one("SELECT count(*) FROM lm1.waiter", &[]).await;
+        all.expect("an answer").get::<_, i64>(0) == CALLERS as i64
+    })
+    .await;
+    guard.release().await.expect("still held, and told so in time");
+    let all = join_all(waiting).await;
+    let released = all.into_iter().map(|granted| async {
+        granted.expect("no panic").expect("its turn").release().await.expect("still held");
+    });
+    join_all(released).await;
+    server.keeps_nothing("crowd").await;
+}
