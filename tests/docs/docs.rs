@@ -310,8 +310,9 @@ fn what_is_shown_of_an_example_is_in_it() {
     let handler = readme.blocks("rust").into_iter().find(|block| block.contains("axum::"));
     let axum = code::read(&root().join("examples/recipes/axum.rs"));
     assert!(is_in(&handler.expect("the handler"), &axum), "the README's handler");
-    let client = page("protocol.md").blocks("python").concat();
-    assert_eq!(client, code::read(&root().join("examples/protocol/lock.py")));
+    let clients = ["lock.py", "lock_postgres.py"];
+    let clients = clients.map(|file| code::read(&root().join("examples/protocol").join(file)));
+    assert_eq!(page("protocol.md").blocks("python"), clients);
     // Both programs have the statements, with placeholders of their own.
     for recipe in ["fenced_sqlite.rs", "fenced_postgres.rs"] {
         let recipe = code::read(&root().join("examples/recipes").join(recipe));

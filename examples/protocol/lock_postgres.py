@@ -1,0 +1,42 @@
+import secrets, subprocess
+
+
+def connect(url):
+    psql = ["psql", "-qAtX", "-F", "\t", "-v", "ON_ERROR_STOP=1", url]
+    return subprocess.Popen(psql, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
+
+
+def quote(text):
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def ask(db, statement):
+    db.stdin.write(statement + ";\n")
+    db.stdin.flush()
+    answer = db.stdout.readline()
+    if not answer:
+        raise ConnectionError("psql has ended")
+    return answer.rstrip("\n").split("\t")
+
+
+def ask_and_push(db, column, call):
+    done, channels, pushes = ask(db, f"SELECT {column}, channels, pushes FROM {call}")
+    if pushes != "{}":  # the next holders wait for these
+        each = f"unnest({quote(channels)}::text[], {quote(pushes)}::text[]) AS x(c, p)"
+        ask(db, f"SELECT count(pg_notify(c, p)) FROM {each}")
+    return done == "t"
+
+
+def acquire(db, key, ttl_ms):
+    token = "lock.py/" + secrets.token_hex(16)  # new for each acquisition
+    request = f"ARRAY[{quote(key)}], {quote(token)}, {ttl_ms}, '{{1}}', false, NULL, NULL, 1, 0"
+    return token if ask_and_push(db, "nth IS NULL", f"lm1.ask({request})") else None
+
+
+def release(db, key, token):
+    return ask_and_push(db, "held", f"lm1.release(ARRAY[{quote(key)}], {quote(token)}, 0)")
+
+
+def renew(db, key, token, ttl_ms):
+    renewals = f"ARRAY[{quote(key)}], ARRAY[{quote(token)}], ARRAY[{ttl_ms}]::bigint[]"
+    return ask(db, f"SELECT (lm1.renew({renewals}))[1]") == ["t"]
