@@ -8,6 +8,7 @@
 //! cargo run --release -p lockmacro-benches -- sharing     # shared locks and permits
 //! cargo run --release -p lockmacro-benches -- waiters     # 10,000 waiters of one key
 //! cargo run --release -p lockmacro-benches -- redlock     # five nodes, and one of them stopped
+//! cargo run --release -p lockmacro-benches -- postgres    # locks in PostgreSQL
 //! cargo run --release -p lockmacro-benches -- deferred    # how late deferred calls are run
 //! cargo run --release -p lockmacro-benches -- leases      # 10,000 leases renewed by one manager
 //! cargo run --release -p lockmacro-benches -- instructions # of a free lock, by callgrind
@@ -22,6 +23,7 @@ mod floor;
 mod instructions;
 mod leases;
 mod measure;
+mod postgres;
 mod redlock;
 mod sharing;
 mod waiters;
@@ -78,6 +80,12 @@ enum Bench {
         #[arg(long, default_value_t = 25)]
         rounds: u32,
     },
+    /// Locks in PostgreSQL, beside bare statements, advisory locks and a row that is polled
+    Postgres {
+        /// How often everything is measured
+        #[arg(long, default_value_t = 7)]
+        rounds: u32,
+    },
     /// How late an idle worker runs calls that were deferred
     Deferred {
         /// How many calls
@@ -112,6 +120,7 @@ async fn main() -> Result<(), Failure> {
                 "sharing",
                 "waiters",
                 "redlock",
+                "postgres",
                 "deferred",
                 "leases",
                 "build",
@@ -141,6 +150,7 @@ async fn main() -> Result<(), Failure> {
             tokio::spawn(waiters::wait(server.url(), args)).await?
         }
         Some(Bench::Redlock { rounds }) => redlock::run(rounds).await,
+        Some(Bench::Postgres { rounds }) => postgres::run(rounds).await,
         Some(Bench::Deferred { calls }) => deferred::run(&Server::start(), calls).await,
         Some(Bench::Build { rounds }) => build::run(rounds),
         Some(Bench::Leases(args)) => leases::run(&Server::start().url(), &args),
