@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::Lock;
+use lockmacro_runtime::{Lock, LockError, LossCause};
 use lockmacro_tests::times::{CONFIRM_WINDOW, LONG_TTL, POLLED, TEST_TIMEOUT, ms};
 use lockmacro_tests::{Postgres, eventually, within};
 use tokio::time::{Instant, timeout};
@@ -231,6 +231,25 @@ async fn a_waiter_of_a_key_whose_row_is_gone_is_granted_nothing_until_it_has_ask
 }
 
 /// Keys with a NUL are stored under other names, in another order.
+#[tokio::test]
+async fn a_release_that_finds_one_key_taken_says_so_and_releases_the_other() {
+    let server = shared().await;
+    let ours = manager(&server.url()).await;
+    for taken in ["taken: a", "taken: b"] {
+        let several = Lock::many(["taken: a", "taken: b"]).ttl(LONG_TTL).manager(&ours);
+        let guard = several.acquire().await.expect("free");
+        server
+            .execute(&format!("UPDATE lm1.lease SET ends = '-infinity' WHERE key = '{taken}'"))
+            .await;
+        let error = guard.release().await.expect_err("one was taken");
+        assert!(
+            matches!(&error, LockError::Lost(lost) if lost.cause() == LossCause::Taken),
+            "{error}"
+        );
+    }
+    server.keeps_nothing("taken").await;
+}
+
 /// A row that somebody has locked shows who, also when that has failed.
 #[tokio::test]
 async fn every_call_locks_its_keys_in_one_order_and_does_not_wait_for_long() {
