@@ -63,7 +63,7 @@ pub fn rights(pattern: &str, uses: &[Use]) -> Result<String, LockError> {
 /// ```
 /// use lockmacro_runtime::inspect::schema;
 ///
-/// assert!(schema("lm1")?.contains("CREATE SCHEMA lm1;"));
+/// assert!(schema("lm1")?.contains("CREATE SCHEMA IF NOT EXISTS lm1;"));
 /// # Ok::<(), lockmacro_runtime::LockError>(())
 /// ```
 ///

@@ -10,6 +10,7 @@ mod killed;
 mod lost;
 mod pooled;
 mod refusals;
+mod renewals;
 mod rights;
 mod schemas;
 mod stopped;

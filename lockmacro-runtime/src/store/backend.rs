@@ -33,6 +33,8 @@ pub(crate) enum Renewing {
     /// With replication it fails unless replicas have acknowledged the renewal. Failed calls are
     /// repeated for no longer than this.
     Acknowledged(Duration),
+    /// The same for a caller that waits for the answer.
+    Extended(Duration),
     /// Without replicas, whose acknowledgement follows later.
     Alone,
     /// For the rest of the holder's lease, which the server should know already. A server that was

@@ -47,9 +47,9 @@ impl Backend for Postgres {
         &'a self,
         request: &'a Request,
         ttl: Duration,
-        _: Renewing,
+        how: Renewing,
     ) -> Asked<'a, Result<bool, LockError>> {
-        Box::pin(self.renew_all(request, ttl))
+        Box::pin(self.renew_all(request, ttl, matches!(how, Renewing::Acknowledged(_))))
     }
 
     #[cfg(feature = "defer")]

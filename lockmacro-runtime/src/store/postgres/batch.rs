@@ -1,4 +1,4 @@
-//! Calls that go together: while one is in flight, the next ones gather.
+//! Calls that go together: while one is in flight, the next ones gather, and for a pause after it.
 
 use std::mem;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use scopeguard::{ScopeGuard, guard};
 use tokio::sync::oneshot;
+use tokio::time::sleep;
 
 use crate::value::sync::Mutex;
 use crate::value::task::spawn;
@@ -14,8 +15,9 @@ use crate::value::time::Instant;
 /// What waits to be sent, each with where its answer goes.
 pub(super) struct Batch<T, R> {
     gathered: Mutex<Gathered<T, R>>,
-    /// More than a call takes. After that its task is on a runtime that does not go on.
-    longest: Duration,
+    pause: Duration,
+    /// How long a pause and a call take at most.
+    pub(super) longest: Duration,
 }
 
 struct Gathered<T, R> {
@@ -25,13 +27,13 @@ struct Gathered<T, R> {
 }
 
 impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
-    /// Calls that take no longer than this.
-    pub(super) fn new(longest: Duration) -> Arc<Self> {
+    /// Calls that take no longer than `call`, each after a pause.
+    pub(super) fn new(pause: Duration, call: Duration) -> Arc<Self> {
         let gathered = Mutex::new(Gathered { items: Vec::new(), sending: None });
-        Arc::new(Self { gathered, longest: 2 * longest })
+        Arc::new(Self { gathered, pause, longest: pause + call })
     }
 
-    /// Sends an item, together with those that have gathered when the call before is answered.
+    /// Sends an item, together with those that have gathered when the pause is over.
     /// `call` answers all of them, in their order. There is no answer if the runtime ends.
     pub(super) fn send<F>(
         self: &Arc<Self>,
@@ -44,15 +46,15 @@ impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
         let (answer, answered) = oneshot::channel();
         let mut gathered = self.gathered.lock();
         gathered.items.push((item, answer));
-        if gathered.sending.is_some_and(|since| since.elapsed() < self.longest) {
+        if gathered.sending.is_some_and(|since| since.elapsed() < 2 * self.longest) {
             return answered;
         }
         gathered.sending = Some(Instant::now());
         drop(gathered);
-        // The runtime may end with the task.
+        // After twice the time, or when its task is dropped, the runtime does not go on.
         let batch = guard(Arc::clone(self), |batch| batch.gathered.lock().sending = None);
         spawn(async move {
-            while let Some(gathered) = batch.next() {
+            while let Some(gathered) = batch.next().await {
                 let (items, answers): (Vec<_>, Vec<_>) = gathered.into_iter().unzip();
                 for (answer, result) in answers.into_iter().zip(call(items).await) {
                     // Fails only when the caller was dropped.
@@ -65,7 +67,10 @@ impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
     }
 
     /// What has gathered; `None` when there is nothing, and the next item needs a new task.
-    fn next(&self) -> Option<Vec<(T, oneshot::Sender<R>)>> {
+    async fn next(&self) -> Option<Vec<(T, oneshot::Sender<R>)>> {
+        if !self.pause.is_zero() {
+            sleep(self.pause).await;
+        }
         let mut gathered = self.gathered.lock();
         gathered.sending = (!gathered.items.is_empty()).then(Instant::now);
         gathered.sending.map(|_| mem::take(&mut gathered.items))

@@ -105,7 +105,7 @@ impl Pool {
             channel: format!("lm1_{:032x}", random_name()),
             links: std::array::from_fn(link),
             closed: AtomicBool::new(false),
-            pushes: Batch::new(timeout / CALLS_PER_TIMEOUT),
+            pushes: Batch::new(Duration::ZERO, timeout / CALLS_PER_TIMEOUT),
             releases: watch::Sender::new(()),
         })
     }

@@ -1,33 +1,61 @@
-//! Renewals: all of a process that are due together are one statement.
+//! Renewals: all of a process that are due about the same time are one statement.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout_at;
 
+use super::batch::Batch;
 use super::connection::Pool;
-use super::store::{Postgres, Renewal};
+use super::store::Postgres;
 use super::values::{column, millis, only, stored, values};
 use crate::protocol::request::Request;
-use crate::store::calls::budget::Budget;
+use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::calls::error::CallError;
 use crate::value::error::LockError;
+use crate::value::time::Instant;
 
 /// The connection for renewals, which are for many keys at once.
 const RENEWALS: usize = 1;
+/// How long renewals gather, and the shortest ttl of which that is a small part.
+const GATHER: Duration = Duration::from_millis(250);
+const GATHER_FROM: Duration = Duration::from_secs(10);
+
+/// A key, its token and its ttl in milliseconds.
+type Renewal = (String, String, i64);
+type Renewed = Result<bool, CallError>;
+
+/// The renewals that are sent together.
+pub(super) struct Renewals {
+    prompt: Arc<Batch<Renewal, Renewed>>,
+    gathering: Arc<Batch<Renewal, Renewed>>,
+}
+
+impl Renewals {
+    pub(super) fn new(timeout: Duration) -> Self {
+        let batch = |pause| Batch::new(pause, timeout / CALLS_PER_TIMEOUT);
+        Self { prompt: batch(Duration::ZERO), gathering: batch(GATHER) }
+    }
+}
 
 impl Postgres {
+    /// Renews a lease, which may wait for others unless somebody waits for it.
     pub(super) async fn renew_all(
         &self,
         request: &Request,
         ttl: Duration,
+        may_wait: bool,
     ) -> Result<bool, LockError> {
-        let (timeout, until) = (self.timeout, Budget::brief(self.timeout).until);
+        let Renewals { prompt, gathering } = &self.renewals;
+        let gathers = may_wait && request.ttl >= GATHER_FROM;
+        let batch = if gathers { gathering } else { prompt };
+        // Those before it may just have been sent.
+        let (timeout, until) = (self.timeout, Instant::now() + 2 * batch.longest);
         let send = |key| {
             let (key, token) = (stored(key).into_owned(), request.token.expose().to_owned());
             let pool = Arc::clone(&self.pool);
             let call = move |renewals| renew(Arc::clone(&pool), renewals, timeout);
-            self.renewals.send((key, token, millis(ttl)), call)
+            batch.send((key, token, millis(ttl)), call)
         };
         let answers: Vec<_> = request.keys().iter().map(send).collect();
         let mut held = true;
@@ -41,11 +69,7 @@ impl Postgres {
 }
 
 /// Renews what has gathered.
-async fn renew(
-    pool: Arc<Pool>,
-    renewals: Vec<Renewal>,
-    timeout: Duration,
-) -> Vec<Result<bool, CallError>> {
+async fn renew(pool: Arc<Pool>, renewals: Vec<Renewal>, timeout: Duration) -> Vec<Renewed> {
     let keys: Vec<_> = renewals.iter().map(|(key, ..)| &**key).collect();
     let tokens: Vec<_> = renewals.iter().map(|(_, token, _)| &**token).collect();
     let ttls: Vec<_> = renewals.iter().map(|(.., ttl)| *ttl).collect();

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio_postgres::Row;
 
-use super::batch::Batch;
 use super::connection::{CONNECTION, PUSHES, Pool};
 use super::error::unexpected;
+use super::renew::Renewals;
 use super::schema::{VERSION, install, state};
 use super::url::Deployment;
 #[cfg(any(feature = "defer", feature = "inspect"))]
@@ -17,7 +17,7 @@ use super::values::{column, millis, only, stored, values};
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
-use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT, Retry};
+use crate::store::calls::budget::{Budget, Retry};
 use crate::store::calls::error::{CallError, Transient};
 use crate::store::calls::reply::Reply;
 use crate::store::calls::wait::SentRequest;
@@ -38,13 +38,10 @@ const TIDY_EVERY: Duration = Duration::from_secs(10 * 60);
 const PROBE: Duration = Duration::from_millis(40);
 const ROUND_TRIPS: u32 = 5;
 
-/// A key, its token and its ttl in milliseconds.
-pub(super) type Renewal = (String, String, i64);
-
 pub(crate) struct Postgres {
     pub(super) pool: Arc<Pool>,
     pub(super) timeout: Duration,
-    pub(super) renewals: Arc<Batch<Renewal, Result<bool, CallError>>>,
+    pub(super) renewals: Renewals,
     /// When unused rows are removed next, and from which key on.
     tidy: Arc<Mutex<(Instant, String)>>,
     /// Whether callers without a wait fail at once while their server is lost.
@@ -55,7 +52,7 @@ impl Postgres {
     /// Locks on this server, not connected yet. No call takes longer than `timeout`.
     pub(crate) fn new(servers: Deployment, timeout: Duration) -> Self {
         let pool = Pool::new(servers, timeout, &Arc::default(), Arc::default());
-        let renewals = Batch::new(timeout / CALLS_PER_TIMEOUT);
+        let renewals = Renewals::new(timeout);
         // Also in processes that do not live for long.
         let first = Instant::now() + TIDY_EVERY.mul_f64(random::fraction());
         let tidy = Arc::new(Mutex::new((first, String::new())));
@@ -64,7 +61,7 @@ impl Postgres {
 
     /// The same locks, through connections of their own.
     pub(super) fn apart(&self) -> Self {
-        let renewals = Batch::new(self.timeout / CALLS_PER_TIMEOUT);
+        let renewals = Renewals::new(self.timeout);
         Self { pool: self.pool.apart(), renewals, tidy: Arc::clone(&self.tidy), ..*self }
     }
 

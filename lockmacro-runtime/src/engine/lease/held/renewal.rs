@@ -44,7 +44,7 @@ impl Held {
         let unanswered = self.sends(sent.after(ttl));
         // Checked after the renewal counts as in flight, as the lock may be passed on meanwhile.
         self.remaining()?;
-        let how = Renewing::Acknowledged(self.request.ttl / 3);
+        let how = Renewing::Extended(self.request.ttl / 3);
         let held = self.manager.store.renew(&self.request, ttl, how).await?;
         if held {
             self.state.lock().lease.extended(sent, ttl);

@@ -53,7 +53,9 @@ impl Backend for Redis {
         how: Renewing,
     ) -> Asked<'a, Result<bool, LockError>> {
         match how {
-            Renewing::Acknowledged(within) => self.renew_acknowledged(request, ttl, within),
+            Renewing::Acknowledged(within) | Renewing::Extended(within) => {
+                self.renew_acknowledged(request, ttl, within)
+            }
             Renewing::Alone => Redis::renew(self, request, ttl, true),
             Renewing::Kept => Redis::renew(self, request, ttl, false),
         }
