@@ -57,6 +57,26 @@ async fn a_connection_limit_is_reported_every_time_and_passes() {
     server.keeps_nothing("full").await;
 }
 
+/// The error of a disk on which no table can grow.
+#[tokio::test]
+async fn a_full_disk_refuses_new_keys_and_keeps_the_locks_that_are_held() {
+    let server = Postgres::start().await;
+    let ours = within(BRIEF, &server.url()).await;
+    let held = lock(&ours, "disk: held").acquire().await.expect("free");
+    let full = "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN RAISE 'could not extend file' USING ERRCODE = 'disk_full'; END $$;
+        CREATE TRIGGER full_disk BEFORE INSERT ON lm1.lease EXECUTE FUNCTION public.full_disk()";
+    server.execute(full).await;
+    let error = refusal(&ours, "disk").await;
+    assert_eq!(reason(&error), Unavailability::NotSaving, "{error}");
+    let waiting = tokio::spawn(lock(&ours, "disk").wait(LONG_TTL).run(async { Locked::Ok(7) }));
+    held.extend(LONG_TTL).await.expect("still held");
+    server.execute("DROP TRIGGER full_disk ON lm1.lease").await;
+    assert_eq!(waiting.await.expect("no panic"), Ok(7));
+    held.release().await.expect("still held");
+    server.keeps_nothing("disk").await;
+}
+
 #[tokio::test]
 async fn a_user_who_may_only_read_is_told_so_and_works_once_it_may_write() {
     let server = shared().await;
