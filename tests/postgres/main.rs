@@ -12,6 +12,7 @@ mod pooled;
 mod refusals;
 mod renewals;
 mod rights;
+mod schedules;
 mod schemas;
 mod stopped;
 

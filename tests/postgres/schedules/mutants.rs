@@ -1,0 +1,1 @@
+//! Mistakes in the functions that the schedules must find.
