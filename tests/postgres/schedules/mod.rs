@@ -29,6 +29,9 @@ const CLIENTS: usize = 9;
 const AHEAD: i64 = 60_000_000;
 const BEHIND: i64 = 120_000_000;
 
+/// All holders that share a key.
+const SHARED: &str = "all/shared";
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Stage {
     New,
@@ -162,20 +165,25 @@ impl Schedule<'_> {
             }
             52..56 => self.pick(waits).map(|client| Event::Release(client, 0)),
             56..58 => self.pick(|c| c.stage == Stage::Gone).map(|c| Event::Release(c, 0)),
-            58..63 => self.pick(|c| holds(c) && !c.lost).map(Event::Ask),
-            63..69 => {
-                let some: Vec<_> =
-                    (0..self.rng.usize(1..4)).flat_map(|_| self.pick(|_| true)).collect();
-                let ttl = |rng: &mut Rng| TTLS[rng.usize(..TTLS.len())];
-                let renewal = |client: usize| {
-                    let key = self.rng.choice(self.clients[client].ask.keys.iter().copied());
-                    (client, key.unwrap_or_default(), ttl(&mut self.rng))
-                };
-                let renewals: Vec<_> = some.into_iter().map(renewal).collect();
+            58..63 => {
+                let client = self.pick(|c| holds(c) && !c.lost)?;
+                self.clients[client].ask.ttl = TTLS[self.rng.usize(..TTLS.len())];
+                Some(Event::Ask(client))
+            }
+            63..70 => {
+                let renewals = (0..self.rng.usize(1..4)).flat_map(|_| {
+                    let lost = self.rng.u8(..4) == 0;
+                    let client = self.pick(|c| holds(c) && c.lost == lost);
+                    let client = client.or_else(|| self.pick(|_| true))?;
+                    let key = self.rng.choice(self.clients[client].ask.keys.iter().copied())?;
+                    Some((client, key, TTLS[self.rng.usize(..TTLS.len())]))
+                });
+                let renewals: Vec<_> = renewals.collect();
                 (!renewals.is_empty()).then_some(Event::Renew(renewals))
             }
-            69..76 => {
-                let client = self.pick(|c| c.stage != Stage::New)?;
+            70..76 => {
+                let any = self.rng.u8(..4) == 0;
+                let client = self.pick(|c| any || holds(c) || waits(c))?;
                 let mut keys = self.clients[client].ask.keys.clone();
                 keys.truncate(self.rng.usize(1..3));
                 Some(Event::Expire(client, keys))
@@ -202,7 +210,7 @@ impl Schedule<'_> {
                 Some(Event::Check(key, fence.max(1), self.rng.bool()))
             }
             91..95 => Some(Event::Tidy((0..2).map(|_| self.rng.u8(..3) > 0).collect())),
-            95..97 => Some(Event::Force(self.rng.usize(..2))),
+            95..99 => Some(Event::Force(self.rng.usize(..2))),
             _ => None,
         }
     }
@@ -250,7 +258,7 @@ impl Schedule<'_> {
         self.log.push(format!("{event:?}"));
         let (real, client) = (self.real, &self.real.client);
         let alone = matches!(event, Event::End(_) | Event::Check(_, _, true) | Event::Force(_));
-        let begun = matches!(event, Event::Tidy(_)) || !alone && self.rng.u8(..6) == 0;
+        let begun = matches!(event, Event::Tidy(_)) || !alone && self.rng.u8(..4) == 0;
         let (reply, looked) = if begun {
             // `now()` is earlier than what has been seen then.
             client.batch_execute("BEGIN").await.map_err(failed)?;
@@ -292,7 +300,7 @@ impl Schedule<'_> {
         let mut times = [None; 2];
         for (_, push) in &reply.pushes {
             let at = push.split('|').nth(2).and_then(|at| at.parse().ok()).filter(|at| *at > 0);
-            let client = push[..10].parse().unwrap_or(0);
+            let client: usize = push.get(..10).and_then(|c| c.parse().ok()).unwrap_or(0);
             let time = &mut times[self.clients[client].ask.keys[0]];
             *time = at.or(*time);
         }
@@ -323,13 +331,13 @@ impl Schedule<'_> {
                 let key = &keys[*k];
                 let lease = key.lease.as_ref().filter(|lease| lease.ends > t);
                 let sharing = key.shares.values().filter(|ends| **ends > t).count();
-                let token = match lease.and_then(|lease| lease.token.clone()) {
-                    None if sharing == 0 => return held(Vec::new()),
-                    token => token.unwrap_or_else(|| "all/shared".to_owned()),
-                };
-                let waiting = key.queue.iter().filter(|waiter| waiter.ends > t).count();
-                let reply = twin::release(keys, &[*k], &token, 0, at);
-                Some(Reply { nth: Some(sharing as i32), rank: Some(waiting as i32), ..reply })
+                let token = lease.and_then(|lease| lease.token.clone());
+                let waiting = key.queue.iter().filter(|waiter| waiter.ends > t).count() as i32;
+                let shown = token.is_some() || sharing > 0;
+                let (nth, rank) = (shown.then_some(sharing as i32), shown.then_some(waiting));
+                let token = token.as_deref().unwrap_or(SHARED);
+                let reply = twin::release(keys, &[*k], token, 0, at);
+                Some(Reply { nth, rank, ..reply })
             }
             Event::Renew(renewals) => {
                 let token = |c: usize| clients[c].ask.token.clone();
@@ -387,13 +395,13 @@ impl Schedule<'_> {
             }
             Event::Force(k) => {
                 let shown = real.call(Call::Show, &[&names[*k]]).await?;
-                let Some(shown) = shown.first() else { return Ok(held(Vec::new())) };
-                let token: String = shown.get(0);
+                let shown = shown.first().map(|row| (row.get(0), row.get(1), row.get(2)));
+                let (token, nth, rank): (String, _, _) =
+                    shown.unwrap_or_else(|| (SHARED.to_owned(), None, None));
                 let values: real::Values<'_> = &[&names_of(&[*k]), &token, &0_i64];
                 let reply = released(&real.call(Call::Release, values).await?[0]);
                 let times = self.times(&reply);
-                let rank: i32 = shown.get(2);
-                (Reply { nth: Some(shown.get(1)), rank: Some(rank), ..reply }, times)
+                (Reply { nth, rank, ..reply }, times)
             }
             Event::Renew(renewals) => {
                 let keys: Vec<_> = renewals.iter().map(|(_, k, _)| &*names[*k]).collect();

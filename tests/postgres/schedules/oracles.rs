@@ -23,8 +23,9 @@ pub fn compare(twin: &mut [Key], rows: &[Row], slack: i64) -> Outcome {
             && (0..=slack).contains(&(r.3 - e.3))
             && (r.4 - e.4).abs() <= slack
     };
-    if expected.len() != rows.len() || !expected.iter().zip(rows).all(same) {
-        return Err(format!("rows {rows:#?}\n  are not {expected:#?}"));
+    let differs = expected.iter().zip(rows).position(|pair| !same(pair));
+    if let Some(nth) = differs.or((expected.len() != rows.len()).then_some(0)) {
+        return Err(format!("rows {:?} are not {:?}", &rows[nth..], &expected[nth..]));
     }
     for key in twin {
         let of = |kind: &'static str| rows.iter().filter(move |r| r.0 == kind);
@@ -60,7 +61,7 @@ fn grants(s: &Schedule<'_>, event: &Event, reply: &Reply) -> Vec<(usize, usize, 
     }
     for (_, push) in &reply.pushes {
         let parts: Vec<_> = push.split('|').collect();
-        let client = parts[0][..10].parse().unwrap_or_default();
+        let client = parts[0].get(..10).and_then(|c| c.parse().ok()).unwrap_or(0);
         if parts[2] != "0" {
             grants.push((client, s.clients[client].ask.keys[0], block(parts[1])));
         }
@@ -175,6 +176,8 @@ pub fn line(reply: Option<&Reply>) -> String {
     match nth {
         _ if !held.is_empty() => format!("{held:?} {pushes:?}"),
         None => format!("granted {fences:?} {pushes:?}"),
-        Some(nth) => format!("key {nth} is held by {holder:?} for {rest:?}, rank {rank:?} {pushes:?}"),
+        Some(nth) => {
+            format!("key {nth} is held by {holder:?} for {rest:?}, rank {rank:?} {pushes:?}")
+        }
     }
 }

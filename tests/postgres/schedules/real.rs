@@ -57,6 +57,8 @@ pub struct Real {
     calls: Vec<Statement>,
     pub writer: Client,
     check: Statement,
+    pub schema: String,
+    pub pid: i32,
 }
 
 pub type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -80,7 +82,9 @@ impl Real {
             calls.push(client.prepare(&named(call)).await.expect("a function"));
         }
         let check = writer.prepare(&named(CALLS[Call::Check as usize])).await;
-        Self { client, calls, writer, check: check.expect("a function") }
+        let pid = client.query_one("SELECT pg_backend_pid()", &[]).await.expect("an answer").get(0);
+        let (check, schema) = (check.expect("a function"), schema.to_owned());
+        Self { client, calls, writer, check, schema, pid }
     }
 
     pub async fn call(
