@@ -1,6 +1,7 @@
 //! Mistakes in the functions that must be found: by a schedule, or by a call that waits for a row.
 
 use std::pin::pin;
+use std::slice::from_ref;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -101,9 +102,6 @@ const OF_TWO_CONNECTIONS: &[Mutant] = &[
     ("a release by a clock of before it has the row", "    t := clock_timestamp();\n    DELETE", "    t := statement_timestamp();\n    DELETE"),
 ];
 
-/// The passage of no mutant.
-const NONE: (&str, &str) = ("", "");
-
 /// What a call returns that waits for a row until another connection ends its transaction, and the
 /// clock of just before that.
 async fn waits(
@@ -111,12 +109,16 @@ async fn waits(
     call: impl Future<Output = Result<Vec<Row>, Error>>,
 ) -> Result<(Row, i64), String> {
     let mut call = pin!(call);
+    let failed = |error: Error| error.as_db_error().map_or(error.to_string(), ToString::to_string);
     let waits = "SELECT count(*) > 0, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
         FROM pg_locks WHERE NOT granted AND pid = $1";
     let clock = loop {
         tokio::select! {
             biased;
-            _ = &mut call => return Err("it does not wait".to_owned()),
+            done = &mut call => {
+                done.map_err(failed)?;
+                return Err("it does not wait".to_owned());
+            }
             () = sleep(Duration::from_millis(2)) => {}
         }
         let row = real.writer.query_one(waits, &[&real.pid]).await.expect("an answer");
@@ -125,10 +127,8 @@ async fn waits(
         }
     };
     real.writer.batch_execute("COMMIT").await.expect("it ends");
-    match call.await {
-        Ok(mut rows) => Ok((rows.remove(0), clock)),
-        Err(error) => Err(error.to_string()),
-    }
+    let mut rows = call.await.map_err(failed)?;
+    Ok((rows.remove(0), clock))
 }
 
 /// Each function waits for the row of its key, and goes by the clock after that.
@@ -138,7 +138,7 @@ async fn rows_are_waited_for(real: &Real) -> Outcome {
     let lock = format!("BEGIN; SELECT FROM {}.lease WHERE key = '{key}' FOR UPDATE", real.schema);
     let begin = async || real.writer.batch_execute(&lock).await.expect("it is locked");
     let later = async |kind: &str, ttl: i64, clock: i64| {
-        let rows = real.look(&[key.clone()]).await.expect("an answer").0;
+        let rows = real.look(from_ref(&key)).await.expect("an answer").0;
         let row = rows.into_iter().find(|row| row.0 == kind && row.3 > clock);
         let ends = row.map(|row| row.3);
         ends.filter(|ends| *ends >= clock + ttl * 1_000)
@@ -191,7 +191,21 @@ async fn rows(real: &Real) -> Outcome {
 async fn a_call_waits_for_the_row_of_its_key_and_goes_by_the_clock_after_that() {
     let server = shared().await;
     let clients = [server.connect().await, server.connect().await];
-    rows(&Real::new(clients, "rows", NONE).await).await.expect("they wait");
+    rows(&Real::new(clients, "rows", ("", "")).await).await.expect("they wait");
+}
+
+/// How a mutant is found.
+async fn found(real: &Real, two: bool) -> Option<String> {
+    if two {
+        return rows(real).await.err().map(|why| format!("by two connections, {why}"));
+    }
+    for seed in 0..WITHIN {
+        if let Err(why) = run(real, seed).await {
+            let why = why.lines().next().unwrap_or_default();
+            return Some(format!("in schedule {}, {why}", seed + 1));
+        }
+    }
+    None
 }
 
 #[tokio::test]
@@ -201,38 +215,13 @@ async fn every_mutant_is_found() {
         let mut survivors = Vec::new();
         loop {
             let nth = next.fetch_add(1, Relaxed);
-            let (two, mutant) = match OF_TWO_CONNECTIONS.get(nth) {
-                Some(mutant) => (true, mutant),
-                None => match MUTANTS.get(nth - OF_TWO_CONNECTIONS.len()) {
-                    Some(mutant) => (false, mutant),
-                    None => return survivors,
-                },
+            let Some((name, old, new)) = OF_TWO_CONNECTIONS.iter().chain(MUTANTS).nth(nth) else {
+                return survivors;
             };
-            let (name, old, new) = mutant;
             let clients = [server.connect().await, server.connect().await];
             let real = Real::new(clients, &format!("mutant{nth}"), (old, new)).await;
-            if two {
-                match rows(&real).await {
-                    Ok(()) => survivors.push(*name),
-                    Err(why) => println!("{name}: by two connections, {why}"),
-                }
-                continue;
-            }
-            let mut found = None;
-            for seed in 0..WITHIN {
-                if let Err(why) = run(&real, seed).await {
-                    found = Some((seed, why));
-                    break;
-                }
-            }
-            match found {
-                Some((seed, why)) => {
-                    println!(
-                        "{name}: in schedule {}, {}",
-                        seed + 1,
-                        why.lines().next().unwrap_or("")
-                    );
-                }
+            match found(&real, nth < OF_TWO_CONNECTIONS.len()).await {
+                Some(how) => println!("{name}: {how}"),
                 None => survivors.push(*name),
             }
         }

@@ -94,6 +94,25 @@ pub fn judge(
             }
         }
     }
+    note(s, event, reply, now);
+    for (client, k, (_, last)) in granted {
+        let lost = s.faults && s.rng.u8(..6) == 0;
+        let of = &mut s.clients[client];
+        match of.stage {
+            Stage::Waiting if !lost => of.stage = Stage::Holding,
+            Stage::Waiting | Stage::Holding => {}
+            stage => return Err(format!("c{client} is granted what it does not want: {stage:?}")),
+        }
+        of.lost = false;
+        if k == of.ask.keys[0] {
+            of.fence = of.fence.max(last);
+        }
+    }
+    (0..s.keys.len()).try_for_each(|k| holders(s, event, k, now))
+}
+
+/// What the clients learn, but for the grants.
+fn note(s: &mut Schedule<'_>, event: &Event, reply: Option<&Reply>, now: i64) {
     match (event, reply) {
         (Event::Ask(client), Some(Reply { nth, .. })) => {
             let client = &mut s.clients[*client];
@@ -110,59 +129,55 @@ pub fn judge(
                 client.lost |= client.stage == Stage::Holding;
             }
         }
+        (Event::Check(k, fence, false), Some(reply)) if reply.held == [true] => {
+            s.given[*k] = s.given[*k].max(*fence);
+        }
         (Event::Tidy(_), _) => {
             // One that is ahead of the clock is forgotten with its row, and the first block of a new
             // row reaches back.
-            for given in &mut s.given {
-                *given = if *given > now { 0 } else { *given - 255 };
+            for (given, key) in s.given.iter_mut().zip(&s.names) {
+                if !s.rows.iter().any(|row| row.0 == "fence" && row.1 == *key) {
+                    *given = if *given > now { 0 } else { *given - 255 };
+                }
             }
         }
         _ => {}
     }
-    for (client, k, (_, last)) in granted {
-        let lost = s.faults && s.rng.u8(..6) == 0;
-        let of = &mut s.clients[client];
-        match of.stage {
-            Stage::Waiting if !lost => of.stage = Stage::Holding,
-            Stage::Waiting | Stage::Holding => {}
-            stage => return Err(format!("c{client} is granted what it does not want: {stage:?}")),
-        }
-        of.lost = false;
-        if k == of.ask.keys[0] {
-            of.fence = of.fence.max(last);
-        }
+}
+
+/// The holders of a key may be beside each other, nobody has lost it, and it is not left idle.
+fn holders(s: &Schedule<'_>, event: &Event, k: usize, now: i64) -> Outcome {
+    let name = &s.names[k];
+    let held = live(&s.rows, name, false, now);
+    let lease = s.rows.iter().any(|r| r.0 == "lease" && r.1 == *name && r.3 > now);
+    let client = |token: &str| &s.clients[label(token)[1..].parse::<usize>().unwrap_or(0)];
+    let limit = |token: &&str| {
+        let ask = &client(token).ask;
+        ask.keys.iter().zip(&ask.holders).find(|(key, _)| **key == k).map_or(1, |(_, n)| *n)
+    };
+    let limits: Vec<_> = held.iter().map(limit).collect();
+    let most = if limits.contains(&0) { i32::MAX } else { *limits.iter().max().unwrap_or(&1) };
+    if held.len() > most as usize || lease && held.len() > 1 {
+        return Err(format!("{held:?} hold a key, of which some do not share it with so many"));
     }
-    for (k, name) in s.names.iter().enumerate() {
-        let held = live(&s.rows, name, false, now);
-        let lease = s.rows.iter().any(|r| r.0 == "lease" && r.1 == *name && r.3 > now);
-        let client = |token: &str| &s.clients[label(token)[1..].parse::<usize>().unwrap_or(0)];
-        let limit = |token: &&str| {
-            let ask = &client(token).ask;
-            ask.keys.iter().zip(&ask.holders).find(|(key, _)| **key == k).map_or(1, |(_, n)| *n)
-        };
-        let limits: Vec<_> = held.iter().map(limit).collect();
-        let most = if limits.contains(&0) { i32::MAX } else { *limits.iter().max().unwrap_or(&1) };
-        if held.len() > most as usize || lease && held.len() > 1 {
-            return Err(format!("{held:?} hold a key for {most}"));
-        }
-        let lost = |client: &&super::Client| {
-            client.stage == Stage::Holding
-                && !client.lost
-                && client.ask.keys.contains(&k)
-                && !held.contains(&&*client.ask.token)
-        };
-        if let Some(client) = s.clients.iter().find(lost) {
-            return Err(format!("{} has lost its lock", client.ask.token));
-        }
-        let acts = match event {
-            Event::Release(client, _) => s.clients[*client].ask.keys.contains(&k),
-            Event::Ask(client) => s.clients[*client].ask.keys == [k],
-            _ => false,
-        };
-        let waiting = live(&s.rows, name, true, now);
-        if acts && held.is_empty() && !waiting.is_empty() && s.keys[k].writing.is_none() {
-            return Err(format!("{waiting:?} wait for a key that is free"));
-        }
+    let lost = |client: &&super::Client| {
+        client.stage == Stage::Holding
+            && !client.lost
+            && client.ask.keys.contains(&k)
+            && !held.contains(&&*client.ask.token)
+    };
+    if let Some(client) = s.clients.iter().find(lost) {
+        return Err(format!("{} has lost its lock", client.ask.token));
+    }
+    let acts = match event {
+        Event::Release(client, _) => s.clients[*client].ask.keys.contains(&k),
+        Event::Ask(client) => s.clients[*client].ask.keys == [k],
+        Event::Force(forced) => *forced == k,
+        _ => false,
+    };
+    let waiting = live(&s.rows, name, true, now);
+    if acts && held.is_empty() && !waiting.is_empty() && s.keys[k].writing.is_none() {
+        return Err(format!("{waiting:?} wait for a key that is free"));
     }
     Ok(())
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 /// For how long a hand-off is at most, in milliseconds.
 const HAND_OFF: i64 = 5_000;
 const FENCES_AT_ONCE: i64 = 256;
-const PUSHES_AT_ONCE: usize = 200;
 
 #[derive(Debug, Clone, Default)]
 pub struct Key {
@@ -130,7 +129,7 @@ impl Key {
             (_, None) if !wanted => return Some(String::new()),
             (_, before) => t.max(before.map_or(0, |fence| fence.last + 1)),
         };
-        let before = self.fence.unwrap_or(Fence::default());
+        let before = self.fence.unwrap_or_default();
         let first = (before.last + 1).max(last - FENCES_AT_ONCE + 1);
         self.fence = Some(Fence { first, last, checked: before.checked, aged: false });
         Some(match wanted {
@@ -152,10 +151,6 @@ impl Key {
                 break if admits { Next::Own } else { Next::Other };
             }
             let (id, channel) = (ask.id.unwrap_or_default(), ask.channel.unwrap_or_default());
-            if pushes.len() >= PUSHES_AT_ONCE {
-                pushes.push((channel, format!("{}|0|0|0", &id[..20])));
-                break Next::Other;
-            }
             let Some(fences) = self.next_fences(ask.fenced, t) else { break Next::Other };
             let window = ask.ttl.min(HAND_OFF);
             self.enter(&ask.token, window, holders, t);
