@@ -130,6 +130,7 @@ impl Key {
             (_, before) => t.max(before.map_or(0, |fence| fence.last + 1)),
         };
         let before = self.fence.unwrap_or_default();
+        // The first block of a row reaches back, too.
         let first = (before.last + 1).max(last - FENCES_AT_ONCE + 1);
         self.fence = Some(Fence { first, last, checked: before.checked, aged: false });
         Some(match wanted {
