@@ -45,6 +45,7 @@ const MUTANTS: &[Mutant] = &[
     ("a fence by the clock alone", "last := greatest(before + 1, lm1.micros(t))", "last := lm1.micros(t)"),
     ("a fence that is counted", "last := greatest(before + 1, lm1.micros(t))", "last := coalesce(before + 1, lm1.micros(t))"),
     ("a block that begins with fences of before", "greatest(before + 1, last - 255)", "last - 255"),
+    ("a block after a forgotten fence", "CASE WHEN before IS NULL THEN last ELSE greatest(before + 1, last - 255) END", "greatest(before + 1, last - 255)"),
     ("a grant without a fence that leaves the last one", "IF before IS NULL AND NOT wanted THEN", "IF before IS NOT NULL AND NOT wanted THEN RETURN '';\n  ELSIF before IS NULL AND NOT wanted THEN"),
     ("a fence that is given while a transaction has locked it", "IF before IS NULL AND EXISTS (SELECT FROM lm1.fence WHERE key = k) THEN\n    RETURN NULL;", "IF before IS NULL AND EXISTS (SELECT FROM lm1.fence WHERE key = k) THEN\n    RETURN lm1.micros(t)::text;"),
     ("a hand-off that waits for a writer", "FOR UPDATE SKIP LOCKED;\n  IF before", "FOR UPDATE;\n  IF before"),
@@ -89,6 +90,7 @@ const MUTANTS: &[Mutant] = &[
     ("a tidying that deletes a shared key", "        AND NOT EXISTS (SELECT FROM lm1.share s WHERE s.key = l.key AND s.ends > clock_timestamp())\n", ""),
     ("a tidying that deletes a key with waiters", "        AND NOT EXISTS (SELECT FROM lm1.waiter w WHERE w.key = l.key)\n", ""),
     ("a tidying that deletes fences in use", "AND used < clock_timestamp() - lm1.millis(retention)", ""),
+    ("a tidying that deletes the fence of a key in use", "        AND NOT EXISTS (SELECT FROM lm1.lease l WHERE l.key = fence.key)\n", ""),
     ("a tidying that deletes shares in use", "DELETE FROM lm1.share WHERE ends < unused", "DELETE FROM lm1.share WHERE ends > unused"),
 ];
 

@@ -133,11 +133,10 @@ fn note(s: &mut Schedule<'_>, event: &Event, reply: Option<&Reply>, now: i64) {
             s.given[*k] = s.given[*k].max(*fence);
         }
         (Event::Tidy(_), _) => {
-            // One that is ahead of the clock is forgotten with its row, and the first block of a new
-            // row reaches back.
+            // One that is ahead of the clock is forgotten with its row.
             for (given, key) in s.given.iter_mut().zip(&s.names) {
                 if !s.rows.iter().any(|row| row.0 == "fence" && row.1 == *key) {
-                    *given = if *given > now { 0 } else { *given - 255 };
+                    *given = if *given > now { 0 } else { *given };
                 }
             }
         }

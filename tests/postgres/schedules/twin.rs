@@ -129,10 +129,10 @@ impl Key {
             (_, None) if !wanted => return Some(String::new()),
             (_, before) => t.max(before.map_or(0, |fence| fence.last + 1)),
         };
-        let before = self.fence.unwrap_or_default();
-        // The first block of a row reaches back, too.
-        let first = (before.last + 1).max(last - FENCES_AT_ONCE + 1);
-        self.fence = Some(Fence { first, last, checked: before.checked, aged: false });
+        let before = self.fence;
+        let first = before.map_or(last, |b| (b.last + 1).max(last - FENCES_AT_ONCE + 1));
+        let checked = before.map_or(0, |before| before.checked);
+        self.fence = Some(Fence { first, last, checked, aged: false });
         Some(match wanted {
             false => String::new(),
             true if first == last => last.to_string(),
@@ -354,7 +354,8 @@ pub fn tidy(keys: &mut [Key], aged: &[bool], then: i64, (unused, t): (i64, i64))
         }
         let held = key.shares.values().any(|ends| *ends > t) || !key.queue.is_empty();
         key.lease.take_if(|lease| lease.used < unused && lease.ends < t && !held);
-        key.fence.take_if(|fence| fence.aged && !writes);
+        let (known, fence) = (key.lease.is_some(), &mut key.fence);
+        fence.take_if(|fence| fence.aged && !writes && !known);
         key.shares.retain(|_, ends| *ends >= unused);
     }
 }

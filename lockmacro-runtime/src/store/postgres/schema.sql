@@ -145,7 +145,7 @@ BEGIN
     RETURN CASE WHEN NOT wanted THEN '' END;
   END IF;
   -- For the holders of one process, one after the other.
-  lowest := coalesce(greatest(before + 1, last - 255), last);
+  lowest := CASE WHEN before IS NULL THEN last ELSE greatest(before + 1, last - 255) END;
   IF before IS NULL THEN
     INSERT INTO lm1.fence (key, first, fence, used) VALUES (k, lowest, last, t) ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
@@ -457,7 +457,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
     ORDER BY w.place LIMIT most
 $$;
 
--- Forgets keys that nobody has used for a minute, and fences that are older than `retention`, among
+-- Forgets keys that nobody has used for a minute, and their fences after `retention`, among
 -- the next ones after a key. Returns where to go on, NULL at the end.
 CREATE OR REPLACE FUNCTION lm1.tidy(retention bigint, after text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
@@ -480,6 +480,7 @@ BEGIN
     SELECT key FROM lm1.fence
       WHERE key > after AND (last_fence IS NULL OR key <= last_fence)
         AND used < clock_timestamp() - lm1.millis(retention)
+        AND NOT EXISTS (SELECT FROM lm1.lease l WHERE l.key = fence.key)
       FOR UPDATE SKIP LOCKED
   );
   IF least(last_lease, last_fence) IS NULL THEN
