@@ -92,12 +92,7 @@ impl Worker for Desk {
             }
         };
         result.map_err(|error| match error {
-            OrderError::Lock(LockError::Busy { holder, message, .. }) => Refusal::Busy {
-                holder: holder.owner.unwrap_or_else(|| "a foreign client".to_owned()),
-                free_within: holder.free_within,
-                message: message.unwrap_or_default(),
-            },
-            OrderError::Lock(LockError::Deferred { due, .. }) => Refusal::Deferred(due),
+            OrderError::Lock(error) => error.into(),
             OrderError::RolledBack(lost) => Refusal::RolledBack(lost.to_string()),
             error => Refusal::Failed(error.to_string()),
         })

@@ -12,6 +12,8 @@ use tokio::sync::mpsc::{self, Sender};
 use tokio::task::JoinSet;
 
 use crate::desk::Desk;
+#[cfg(feature = "postgres")]
+use crate::fenced_writes::FencedDesk;
 use crate::orders::{Batch, PHP, Share, shares};
 use crate::php_like::PhpLike;
 use crate::record::Record;
@@ -19,7 +21,7 @@ use crate::report::{Report, work_through};
 use crate::rollback::Mishaps;
 use crate::strategies::{self, Busy};
 use crate::summary::Summary;
-use crate::{Args, StartError, redis_url};
+use crate::{Args, StartError, server_url};
 
 /// Line that a process writes when it is connected, and reads when all processes are.
 const READY: &str = "ready";
@@ -181,7 +183,7 @@ impl Process {
 
 /// The other side, in such a process.
 pub async fn be_a_desk(args: &Args, name: &str, record: &Path) -> Result<bool, StartError> {
-    let url = redis_url().ok_or("a desk by itself needs REDIS_URL")?;
+    let url = server_url().ok_or("a desk by itself needs REDIS_URL or DATABASE_URL")?;
     let batch = Batch::read(&args.file)?;
     let mut shares = shares(&batch.requests, args.desks, args.php_like);
     shares.retain(|share| share.desk == name);
@@ -190,17 +192,29 @@ pub async fn be_a_desk(args: &Args, name: &str, record: &Path) -> Result<bool, S
 
     let passes = args.passes;
     let (reports, mut received) = mpsc::channel(16);
-    let work = if name == PHP {
-        let client = PhpLike::connect(name, &url, record).await?;
-        start_together().await?;
-        tokio::spawn(async move {
-            work_through(&client, &share, passes, &reports).await;
-            Ok(())
-        })
-    } else {
-        let desk = open_desk(args, name, Some(&url), &record).await?;
-        start_together().await?;
-        tokio::spawn(run_desk(desk, share, passes, reports))
+    let work = match args.database_of_orders() {
+        _ if name == PHP => {
+            let client = PhpLike::connect(name, &url, record).await?;
+            start_together().await?;
+            tokio::spawn(async move {
+                work_through(&client, &share, passes, &reports).await;
+                Ok(())
+            })
+        }
+        #[cfg(feature = "postgres")]
+        Some(database) => {
+            let desk = FencedDesk::open(name, &database, &record).await?;
+            start_together().await?;
+            tokio::spawn(async move {
+                work_through(&desk, &share, passes, &reports).await;
+                desk.close().await
+            })
+        }
+        _ => {
+            let desk = open_desk(args, name, Some(&url), &record).await?;
+            start_together().await?;
+            tokio::spawn(run_desk(desk, share, passes, reports))
+        }
     };
     while let Some(report) = received.recv().await {
         writeln!(io::stdout(), "{}", report.to_line()?)?;

@@ -4,6 +4,8 @@
 //! cargo run --example erp_orders                              # no server: tasks of one process
 //! REDIS_URL=redis://127.0.0.1 cargo run --example erp_orders  # a worker process for each desk
 //! REDIS_URL=… cargo run --example erp_orders -- --php-like    # and a foreign client
+//! DATABASE_URL=postgres://postgres@localhost/postgres \
+//!     cargo run --example erp_orders --features postgres      # locks and orders in PostgreSQL
 //! cargo run --example erp_orders -- --busy wait               # busy orders are waited for
 //! cargo run --example erp_orders -- --busy defer              # … or done later by a worker
 //! CALLS_URL=redis://127.0.0.1 REDIS_URL=redlock://… … --busy defer   # … stored elsewhere
@@ -15,11 +17,14 @@
 //! A batch of requests goes through several desks. The same order is given to several of them on
 //! purpose. The second desk finds the order busy, and the other desks go on. Read `desk.rs` first:
 //! it has the locked functions. `rollback.rs` has one that undoes what it did when its lock is
-//! lost. At the end a record that the bodies wrote themselves is checked.
+//! lost. `fenced_writes.rs` has one that writes an order, in a transaction that nobody can commit
+//! late. At the end a record that the bodies wrote themselves is checked.
 //!
 //! Exit code: 0 all is well, 1 a check or a request failed, 2 the run could not start.
 
 mod desk;
+#[cfg(feature = "postgres")]
+mod fenced_writes;
 mod fleet;
 mod orders;
 mod php_like;
@@ -45,7 +50,8 @@ type StartError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Audits the orders of a batch and assigns them to warehouses, at several desks at once.
 ///
-/// With REDIS_URL set, every desk is a process that meets the others at that server.
+/// With REDIS_URL set, every desk is a process that meets the others at that server. With
+/// DATABASE_URL, the locks are in that PostgreSQL database, and the orders are written to it.
 #[derive(Debug, Clone, Parser)]
 struct Args {
     /// A CSV file of order_no,customer,sku,quantity,request,warehouse [default: the sample]
@@ -82,12 +88,20 @@ struct Args {
     record: Option<PathBuf>,
 }
 
+impl Args {
+    /// The database that the desks write orders to, when there is one. Only those do so that report
+    /// busy orders.
+    fn database_of_orders(&self) -> Option<String> {
+        database_url().filter(|_| self.busy == Busy::Report && !self.no_lock)
+    }
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
     let result = match (&args.only, &args.record) {
         (Some(desk), Some(record)) => fleet::be_a_desk(&args, desk, record).await,
-        _ if args.reports => reports::run(redis_url().as_deref(), args.desks).await,
+        _ if args.reports => reports::run(server_url().as_deref(), args.desks).await,
         _ => run(&args).await,
     };
     match result {
@@ -100,27 +114,42 @@ async fn main() -> ExitCode {
     }
 }
 
-/// The server to use, when there is one.
-fn redis_url() -> Option<String> {
+/// The server to use for locks, when there is one.
+fn server_url() -> Option<String> {
+    if let Some(url) = database_url() {
+        // The schema of the locks is made if it is missing.
+        let and = if url.contains('?') { '&' } else { '?' };
+        return Some(format!("{url}{and}install=1"));
+    }
     std::env::var("REDIS_URL").ok().filter(|url| !url.is_empty() && url != "memory://")
+}
+
+/// The PostgreSQL database for locks and orders, when there is one.
+fn database_url() -> Option<String> {
+    std::env::var("DATABASE_URL").ok().filter(|url| url.starts_with("postgres"))
 }
 
 /// Runs the whole batch, and returns whether all is well.
 async fn run(args: &Args) -> Result<bool, StartError> {
-    let url = redis_url();
+    let url = server_url();
+    if cfg!(not(feature = "postgres")) && database_url().is_some() {
+        return Err("DATABASE_URL needs the feature: cargo run … --features postgres".into());
+    }
     if args.php_like && url.is_none() {
         return Err(
             "--php-like locks keys on a server: set REDIS_URL, as in redis://127.0.0.1".into()
         );
     }
-    let several = url.as_deref().is_some_and(|url| {
-        ["-cluster://", "-sentinel://", "redlock://", "redlocks://"]
-            .iter()
-            .any(|kind| url.contains(kind))
-    });
+    let several = database_url().is_some()
+        || url.as_deref().is_some_and(|url| {
+            ["-cluster://", "-sentinel://", "redlock://", "redlocks://"]
+                .iter()
+                .any(|kind| url.contains(kind))
+        });
     if several && (args.php_like || args.lose) {
         return Err(
-            "--php-like and --lose send commands of their own: set REDIS_URL to one server".into(),
+            "--php-like and --lose send commands of their own: set REDIS_URL to one Redis server"
+                .into(),
         );
     }
     let quorum = url.as_deref().is_some_and(|url| url.starts_with("redlock"));
@@ -137,6 +166,13 @@ async fn run(args: &Args) -> Result<bool, StartError> {
     match url {
         Some(url) => fleet::processes(args, &url, &shares, file.path(), &mut summary).await?,
         None => fleet::tasks(args, &shares, &Record::open(file.path())?, &mut summary).await?,
+    }
+    #[cfg(feature = "postgres")]
+    if let (Some(database), Some(request)) = (args.database_of_orders(), batch.requests.first()) {
+        let record = Record::open(file.path())?;
+        if !fenced_writes::late_writer(&database, request, &record).await? {
+            summary.add_fault("a late writer was not refused".to_owned());
+        }
     }
     summary.check(&record::read(file.path())?);
     Ok(summary.print())

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::desk::WORK;
 use crate::orders::{Request, order_key};
 use crate::record::Record;
-use crate::report::{Refusal, Worker};
+use crate::report::{Refusal, Worker, failed};
 
 /// Frees the lock only if it still holds our own value.
 const RELEASE: &str =
@@ -78,10 +78,6 @@ impl Worker for PhpLike {
 fn new_value() -> String {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("php-{}-{}", std::process::id(), time.as_nanos())
-}
-
-fn failed(error: impl std::fmt::Display) -> Refusal {
-    Refusal::Failed(error.to_string())
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! The reports of desks about their requests, within a process or from process to process.
 
+use std::fmt::Display;
 use std::time::Duration;
 
+use lockmacro_runtime::LockError;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::Sender;
 use tokio::time::sleep;
@@ -28,6 +30,24 @@ pub enum Refusal {
     /// The lock was lost half-way, and the work was rolled back.
     RolledBack(String),
     Failed(String),
+}
+
+pub fn failed(error: impl Display) -> Refusal {
+    Refusal::Failed(error.to_string())
+}
+
+impl From<LockError> for Refusal {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Busy { holder, message, .. } => Self::Busy {
+                holder: holder.owner.unwrap_or_else(|| "a foreign client".to_owned()),
+                free_within: holder.free_within,
+                message: message.unwrap_or_default(),
+            },
+            LockError::Deferred { due, .. } => Self::Deferred(due),
+            error => Self::Failed(error.to_string()),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -182,6 +182,6 @@ impl<'a> Summary<'a> {
 }
 
 /// Writes a line. A reader that is gone, such as `head`, does not stop the work.
-fn say(line: impl Display) {
+pub fn say(line: impl Display) {
     let _ = writeln!(io::stdout(), "{line}");
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::sync::LazyLock;
 
 use lockmacro_examples_tests::program;
-use lockmacro_tests::{Backend, Certificates, Cluster, Group, Server, with_replicas};
+use lockmacro_tests::{Backend, Certificates, Cluster, Group, Postgres, Server, with_replicas};
 
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| program("erp_orders"));
 
@@ -15,12 +15,27 @@ fn erp_orders(server: Option<&Server>, arguments: &[&str]) -> Run {
 }
 
 fn erp_orders_at(url: Option<String>, arguments: &[&str]) -> Run {
-    let mut command = Command::new(&*PROGRAM);
-    command.args(arguments).env_remove("REDIS_URL").env_remove("CALLS_URL");
+    let mut command = command(arguments);
     if let Some(url) = url {
         command.env("REDIS_URL", url);
     }
     Run(command.output().unwrap())
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(&*PROGRAM);
+    command.args(arguments);
+    for server in ["REDIS_URL", "CALLS_URL", "DATABASE_URL"] {
+        command.env_remove(server);
+    }
+    command
+}
+
+/// Runs it with locks and orders in this database.
+fn erp_orders_in(database: &Postgres, arguments: &[&str]) -> Run {
+    let url = database.url_of("postgres", "");
+    let url = url.trim_end_matches('?');
+    Run(command(arguments).env("DATABASE_URL", url).output().unwrap())
 }
 
 struct Run(Output);
@@ -106,8 +121,7 @@ fn what_is_deferred_is_done_in_the_end() {
 
 #[test]
 fn the_server_for_calls_is_not_asked_where_nothing_is_deferred() {
-    let mut reporting = Command::new(&*PROGRAM);
-    reporting.args(["--busy", "report"]).env_remove("REDIS_URL");
+    let mut reporting = command(&["--busy", "report"]);
     Run(reporting.env("CALLS_URL", "redis://127.0.0.1:1").output().unwrap()).is_well();
 }
 
@@ -128,6 +142,45 @@ fn on_a_server_processes_exclude_each_other_and_leave_no_key() {
     run.is_well();
     run.accounts_for(60);
     assert_eq!(server.admin().keys(), Vec::<String>::new());
+}
+
+/// Each order is written as often as was reported, and once more by the holder after the late one.
+#[tokio::test]
+async fn in_a_database_each_done_request_is_written_and_a_late_writer_is_refused() {
+    let database = Postgres::start().await;
+    let db = database.connect().await;
+    let mut written = 0;
+    for _ in 0..2 {
+        let run = erp_orders_in(&database, &[]);
+        run.is_well();
+        run.accounts_for(60);
+        let late = "\npaused: LATE SO-2024-1041: its write was refused\n";
+        assert!(run.out().contains(late), "{}", run.out());
+        written += i64::from(run.count("audited") + run.count("assigned") + 1);
+        let sum = "SELECT sum(writes)::bigint, count(*) FROM erp_order";
+        let row = db.query_one(sum, &[]).await.unwrap();
+        assert_eq!(row.get::<_, i64>(0), written);
+        assert!((1..=24).contains(&row.get::<_, i64>(1)));
+        let last = "SELECT written_by, warehouse FROM erp_order WHERE order_no = 'SO-2024-1041'";
+        assert_eq!(db.query_one(last, &[]).await.unwrap().get::<_, &str>(0), "next");
+        database.keeps_nothing("").await;
+    }
+}
+
+#[tokio::test]
+async fn by_the_url_of_a_database_the_other_strategies_run_too() {
+    let database = Postgres::start().await;
+    for strategy in ["wait", "defer"] {
+        erp_orders_in(&database, &["--busy", strategy]).is_well();
+        database.keeps_nothing("").await;
+    }
+    let reports = erp_orders_in(&database, &["--reports"]);
+    assert!(reports.out().ends_with("\nok\n"), "{}{}", reports.out(), reports.err());
+    let without = erp_orders_in(&database, &["--no-lock"]);
+    assert!(without.out().ends_with("\nNOT OK\n"), "{}{}", without.out(), without.err());
+    for refused in ["--lose", "--php-like"] {
+        assert_eq!(erp_orders_in(&database, &[refused]).code(), Some(2), "{refused}");
+    }
 }
 
 /// Four requests for two orders, by two desks that wait for each other.
@@ -162,8 +215,7 @@ async fn by_the_url_alone_it_runs_on_every_kind_of_server() {
     }
     // A Redlock cannot store calls, so another server does.
     let calls = Server::start();
-    let mut deferring = Command::new(&*PROGRAM);
-    deferring.args([file.to_str().unwrap(), "--desks", "2", "--busy", "defer"]);
+    let mut deferring = command(&[file.to_str().unwrap(), "--desks", "2", "--busy", "defer"]);
     deferring.env("REDIS_URL", redlock.url()).env("CALLS_URL", calls.url());
     let run = Run(deferring.output().unwrap());
     run.is_well();

@@ -69,6 +69,33 @@ async fn nobody_is_granted_the_lock_until_a_checked_transaction_ends() {
     guard.release().await.expect("held");
 }
 
+/// All of them hold the lock, also those of one process.
+#[tokio::test]
+async fn of_holders_that_share_the_lock_only_the_last_may_write() {
+    let server = Postgres::start().await;
+    let (mut db, ours, theirs) =
+        (server.connect().await, locks(&server).await, locks(&server).await);
+    let shared = |of| Lock::new("stock:7").shared().manager(of);
+    let (first, early) = shared(&ours).acquire_fenced().await.expect("free");
+    for of in [&ours, &theirs] {
+        let (next, later) = shared(of).acquire_fenced().await.expect("shared");
+        assert!(early[0] < later[0] && !check(&db, early[0]).await && check(&db, later[0]).await);
+        // Also one that wants no fence.
+        shared(of).acquire().await.expect("shared").release().await.expect("held");
+        assert!(!check(&db, later[0]).await);
+        next.release().await.expect("held");
+    }
+    let (last, fences) = shared(&ours).acquire_fenced().await.expect("shared");
+    let write = db.transaction().await.expect("begun");
+    assert!(check(&write, fences[0]).await);
+    assert!(shared(&theirs).acquire().await.is_err_and(|busy| busy.is_busy()));
+    write.commit().await.expect("in time");
+    shared(&theirs).acquire().await.expect("shared").release().await.expect("held");
+    for guard in [first, last] {
+        guard.release().await.expect("held");
+    }
+}
+
 /// The holders of one process pass a lock on without a word to the server.
 #[tokio::test]
 async fn each_holder_of_a_turn_may_write_and_those_before_it_may_not() {
