@@ -45,7 +45,7 @@ impl FencedDesk {
     }
 
     /// `false`: somebody else has been granted the lock since, and nothing is written. Until the
-    /// transaction ends, nobody else is granted it.
+    /// transaction ends, no other process is granted it.
     async fn write(&self, request: &Request, fence: Fence) -> Result<bool, Error> {
         let mut orders = self.orders.lock().await;
         let write = orders.transaction().await?;

@@ -110,6 +110,7 @@ pub(crate) mod jobs {
     pub(crate) static LIST: Script = script!(COMPANIONS, files!("jobs/calls.lua", "jobs/list.lua"));
     pub(crate) static RETRY_OR_REMOVE: Script =
         script!(COMPANIONS, files!("jobs/calls.lua", "jobs/retry_or_remove.lua"));
+    #[cfg(any(feature = "inspect", all(lockmacro_simulation, feature = "test-util")))]
     pub(crate) static ALL: [&Script; 6] = [&PUT, &TAKE, &KEEP, &SETTLE, &LIST, &RETRY_OR_REMOVE];
 }
 

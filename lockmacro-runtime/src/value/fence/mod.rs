@@ -30,8 +30,8 @@ pub const WRITE: &str = include_str!("write.lua");
 /// The statement has two parameters: the whole key of the lock, with its prefix if it has one, and
 /// the fence. Its only column is true as long as no later holder has been granted the key, or has
 /// checked its fence, and false for a late writer, which has to roll back. Until the transaction
-/// ends, nobody else is granted the key, so a writer that is late at its commit changes nothing
-/// either.
+/// ends, no other process is granted the key, and a later holder of the same process waits at its own
+/// check. So they write after its commit, also where the lock ends before it.
 ///
 /// The transaction is one of the database that has the locks: see
 /// [PostgreSQL](crate::guide::postgres). In another database with the same schema, which may be
