@@ -8,9 +8,14 @@ use scopeguard::{ScopeGuard, guard};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
+use crate::store::calls::budget::CALLS_PER_TIMEOUT;
+use crate::store::calls::error::CallError;
 use crate::value::sync::Mutex;
 use crate::value::task::spawn;
 use crate::value::time::Instant;
+
+/// How long renewals gather.
+const GATHER: Duration = Duration::from_millis(250);
 
 /// What waits to be sent, each with where its answer goes.
 pub(super) struct Batch<T, R> {
@@ -74,5 +79,22 @@ impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
         let mut gathered = self.gathered.lock();
         gathered.sending = (!gathered.items.is_empty()).then(Instant::now);
         gathered.sending.map(|_| mem::take(&mut gathered.items))
+    }
+}
+
+/// A key, its token and its ttl in milliseconds.
+pub(super) type Renewal = (String, String, i64);
+pub(super) type Renewed = Result<bool, CallError>;
+
+/// The renewals that are sent together.
+pub(super) struct Renewals {
+    pub(super) prompt: Arc<Batch<Renewal, Renewed>>,
+    pub(super) gathering: Arc<Batch<Renewal, Renewed>>,
+}
+
+impl Renewals {
+    pub(super) fn new(timeout: Duration) -> Self {
+        let batch = |pause| Batch::new(pause, timeout / CALLS_PER_TIMEOUT);
+        Self { prompt: batch(Duration::ZERO), gathering: batch(GATHER) }
     }
 }

@@ -5,38 +5,20 @@ use std::time::Duration;
 
 use tokio::time::timeout_at;
 
-use super::batch::Batch;
+use super::batch::{Renewal, Renewals, Renewed};
 use super::connection::Pool;
 use super::store::Postgres;
 use super::values::{column, millis, only, stored, values};
 use crate::protocol::request::Request;
-use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT};
+use crate::store::calls::budget::Budget;
 use crate::store::calls::error::CallError;
 use crate::value::error::LockError;
 use crate::value::time::Instant;
 
 /// The connection for renewals, which are for many keys at once.
 const RENEWALS: usize = 1;
-/// How long renewals gather, and the shortest ttl of which that is a small part.
-const GATHER: Duration = Duration::from_millis(250);
+/// The shortest ttl of which the pause is a small part.
 const GATHER_FROM: Duration = Duration::from_secs(10);
-
-/// A key, its token and its ttl in milliseconds.
-type Renewal = (String, String, i64);
-type Renewed = Result<bool, CallError>;
-
-/// The renewals that are sent together.
-pub(super) struct Renewals {
-    prompt: Arc<Batch<Renewal, Renewed>>,
-    gathering: Arc<Batch<Renewal, Renewed>>,
-}
-
-impl Renewals {
-    pub(super) fn new(timeout: Duration) -> Self {
-        let batch = |pause| Batch::new(pause, timeout / CALLS_PER_TIMEOUT);
-        Self { prompt: batch(Duration::ZERO), gathering: batch(GATHER) }
-    }
-}
 
 impl Postgres {
     /// Renews a lease, which may wait for others unless somebody waits for it.

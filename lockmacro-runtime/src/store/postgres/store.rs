@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio_postgres::Row;
 
+use super::batch::Renewals;
 use super::connection::{CONNECTION, PUSHES, Pool};
 use super::error::unexpected;
-use super::renew::Renewals;
 use super::schema::{VERSION, install, state};
 use super::url::Deployment;
 #[cfg(any(feature = "defer", feature = "inspect"))]
