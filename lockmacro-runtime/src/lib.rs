@@ -101,6 +101,8 @@ mod protocol;
 mod run;
 mod run_policy;
 mod store;
+#[cfg(feature = "test-util")]
+pub mod testing;
 mod value;
 
 /// Replaces the system in a deterministic simulation of whole programs. Not part of the public API:

@@ -14,7 +14,16 @@ use imports::Imports;
 const ROOMS: &[(&str, &[&str])] = &[
     (
         "what to lock",
-        &["axum.rs", "guide.rs", "expansion.rs", "lock.rs", "run/", "inspect.rs", "defer/"],
+        &[
+            "axum.rs",
+            "guide.rs",
+            "expansion.rs",
+            "lock.rs",
+            "run/",
+            "inspect.rs",
+            "testing.rs",
+            "defer/",
+        ],
     ),
     ("manager", &["guard.rs", "outcome.rs", "run_policy.rs", "manager/"]),
     ("engine", &["engine/"]),

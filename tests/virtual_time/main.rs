@@ -4,6 +4,7 @@
 mod blocking;
 mod deferred;
 mod leases;
+mod losses;
 mod waits;
 
 use std::time::Duration;

@@ -2,6 +2,7 @@
 //! body's type: it acquires the lock, polls the body while the lock is held, and releases the lock.
 
 use std::future::ready;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{self, Context, Poll};
@@ -14,6 +15,8 @@ use crate::engine::acquire::acquiring::{Acquiring, acquire, acquire_blocking};
 use crate::engine::acquire::outcome::{Acquired, Errors, unreported};
 use crate::engine::acquire::reentry::Scope;
 use crate::engine::acquire::spec::LockSpec;
+#[cfg(feature = "test-util")]
+use crate::run::waits::polled;
 use crate::run_policy::{Ended, Returnable};
 use crate::value::error::LockError;
 use crate::value::loss::{Lost, OnLost};
@@ -186,7 +189,9 @@ impl Running {
         if stops {
             self.guard.held.remaining()?;
         }
-        self.is_begun = true;
+        let _begins = !mem::replace(&mut self.is_begun, true);
+        #[cfg(feature = "test-util")]
+        let body = &mut |cx: &mut Context<'_>| polled(_begins, cx, body);
         if self.scope.enter(|| body(cx)).is_ready() {
             return Poll::Ready(Ok(()));
         }

@@ -2,3 +2,5 @@
 
 mod body;
 mod driver;
+#[cfg(feature = "test-util")]
+pub(crate) mod waits;

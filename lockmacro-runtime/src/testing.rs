@@ -1,0 +1,98 @@
+//! For users' own tests.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::time::advance;
+
+use crate::manager::lock_manager::LockManager;
+use crate::run::waits::Waits;
+use crate::value::limits::TTL_MAX;
+
+/// Calls a locked function again and again, and loses its lock each time at another await. Finds
+/// the awaits at which a body must not be stopped.
+///
+/// The first call loses nothing. In the next ones all leases end where the call waits for the first
+/// time, the second, and so on. By default the body is dropped there, and the call returns
+/// [`LockError::Lost`](crate::LockError::Lost). `check` is given what each call returns, and says
+/// whether all is as it should be. The last call waits less often than that, and loses nothing
+/// again. The locks of all calls are in memory, as by [`LockManager::isolated_memory`] and
+/// [`scope`](LockManager::scope).
+///
+/// Returns how often the last call has waited. Only the awaits of bodies count, those of locked
+/// functions and of [`Lock::run`](crate::Lock::run) on this task. A body that awaits two things at
+/// once may wait more often than it has awaits.
+///
+/// ```
+/// use std::cell::Cell;
+/// use std::time::Duration;
+/// use lockmacro_runtime::{LockError, distributed_lock, testing::lose_at_every_await};
+/// use tokio::time::sleep;
+///
+/// #[derive(Default)]
+/// struct Shop {
+///     stock: Cell<i32>,
+///     sold: Cell<i32>,
+/// }
+///
+/// #[distributed_lock(key = "stock", ttl = "10s")]
+/// async fn sell(shop: &Shop) -> Result<(), LockError> {
+///     sleep(Duration::from_secs(1)).await; // asks for the price
+///     shop.stock.set(shop.stock.get() - 1);
+///     sleep(Duration::from_secs(1)).await; // writes that to the database
+///     shop.sold.set(shop.sold.get() + 1);
+///     Ok(())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// // In a test with `#[tokio::test(start_paused = true)]`.
+/// let call = || async {
+///     let shop = Shop::default();
+///     let _lost = sell(&shop).await;
+///     shop
+/// };
+/// let is_sound = async |shop: Shop| shop.stock.get() + shop.sold.get() == 0;
+/// let found = lose_at_every_await(call, is_sound).await;
+/// assert_eq!(found, Err(2), "what is sold has left the stock, and is not counted");
+/// # }
+/// ```
+///
+/// # Errors
+/// The number of the first await, from 1 on, at which a loss makes `check` return `false`; 0 when it
+/// does so for the first call.
+///
+/// # Panics
+/// When the clock is not paused, as tokio's `advance` does.
+pub async fn lose_at_every_await<F: Future>(
+    call: impl Fn() -> F,
+    check: impl AsyncFn(F::Output) -> bool,
+) -> Result<usize, usize> {
+    let locks = LockManager::isolated_memory();
+    for nth in 0.. {
+        let mut call = pin!(locks.scope(call()));
+        let waits = Arc::new(Waits::default());
+        let ended = poll_fn(|cx| match waits.watch(|| call.as_mut().poll(cx)) {
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            Poll::Pending if nth > 0 && waits.number() == nth => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        let (ended, is_lost) = match ended.await {
+            Some(ended) => (ended, false),
+            None => {
+                // No lease is longer.
+                advance(TTL_MAX * 2).await;
+                (call.await, true)
+            }
+        };
+        if !check(ended).await {
+            return Err(nth);
+        }
+        if nth > 0 && !is_lost {
+            return Ok(waits.number());
+        }
+    }
+    Ok(0)
+}
