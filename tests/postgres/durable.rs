@@ -6,7 +6,7 @@ use lockmacro_tests::times::{LONG_TTL, ms};
 use tokio_postgres::Client;
 
 use crate::refusals::with_user;
-use crate::{holder, is_renewed, is_waited_for, lock, manager};
+use crate::{holder, is_renewed, is_waited_for, lock, manager, shared};
 
 /// Nothing writes to the disk but the commits that wait for it.
 const QUIET: [&str; 4] =
@@ -26,6 +26,33 @@ async fn is_flushed_past(client: &Client, end: &str) {
     let flushed = format!("SELECT pg_current_wal_flush_lsn() > '{end}'::pg_lsn");
     let flushed: bool = client.query_one(&flushed, &[]).await.expect("an answer").get(0);
     assert!(flushed, "it is on the disk");
+}
+
+#[tokio::test]
+async fn a_refused_request_waits_for_the_disk_only_where_it_hands_the_lock_off() {
+    let server = shared().await;
+    let _schema = manager(&server.url()).await;
+    let client = server.connect().await;
+    // In a transaction, whose commit would wait or not.
+    let ask = async |token: &str, id: &str| {
+        client.batch_execute("BEGIN").await.expect("begun");
+        let ask = format!(
+            "SELECT nth, cardinality(pushes) FROM lm1.ask('{{refused here}}', '{token}/{:032}', 60000,
+                '{{1}}', false, {id}, 'channel', 1, 60000)",
+            7
+        );
+        let row = client.query_one(&ask, &[]).await.expect("an answer");
+        let waits = "SELECT current_setting('synchronous_commit') <> 'off'";
+        let waits: bool = client.query_one(waits, &[]).await.expect("an answer").get(0);
+        client.batch_execute("COMMIT").await.expect("committed");
+        (row.get::<_, Option<i32>>(0), row.get::<_, i32>(1), waits)
+    };
+    assert_eq!(ask("holder", "NULL").await, (None, 0, true));
+    assert_eq!(ask("waiter", "'00000000000000000001/7'").await, (Some(0), 0, false));
+    let over = "UPDATE lm1.lease SET ends = '-infinity' WHERE key = 'refused here'";
+    server.execute(over).await;
+    assert_eq!(ask("other", "NULL").await, (Some(0), 1, true), "it is the waiter's turn");
+    server.execute(over).await;
 }
 
 #[tokio::test]

@@ -83,7 +83,7 @@ async fn a_push_is_a_grant_that_no_request_has_to_follow() {
     assert!((2 * TIMES..2 * TIMES + TIMES / 2).contains(&grants), "{grants}");
 }
 
-/// Its push was lost, and the late writer that was refused has not ended its transaction.
+/// Its answer was lost, and a writer with the fence of it has not ended its transaction.
 #[tokio::test]
 async fn a_holder_that_asks_again_while_its_fence_is_locked_asks_until_that_has_ended() {
     let server = shared().await;
@@ -92,9 +92,10 @@ async fn a_holder_that_asks_again_while_its_fence_is_locked_asks_until_that_has_
     let (writer, other) = (server.connect().await, server.connect().await);
     let ask = "SELECT nth, fences FROM
         lm1.ask('{again}', 'a/00000000000000000000000000000007', 60000, '{1}', true, NULL, NULL, 1, 0)";
-    other.query_one(ask, &[]).await.expect("granted");
+    let granted = other.query_one(ask, &[]).await.expect("granted");
+    let fence = granted.get::<_, Vec<String>>(1)[0].parse().expect("one fence");
     writer.batch_execute("BEGIN").await.expect("begun");
-    assert!(!may_write(&writer, "again", 1).await, "it is too late");
+    assert!(may_write(&writer, "again", fence).await);
     let error = other.query_one(ask, &[]).await.expect_err("not yet");
     assert_eq!(error.code().map(|code| code.code()), Some("55P03"), "{error}");
     writer.batch_execute("ROLLBACK").await.expect("ended");

@@ -1,5 +1,7 @@
 //! Transactions of others that lock the rows of locks, and what other processes leave in them.
 
+use std::time::Duration;
+
 use futures::future::join_all;
 use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::{Lock, LockError, LossCause};
@@ -250,6 +252,75 @@ async fn a_release_that_finds_one_key_taken_says_so_and_releases_the_other() {
     server.keeps_nothing("taken").await;
 }
 
+#[tokio::test]
+async fn a_row_that_somebody_has_locked_delays_no_renewal_of_other_keys() {
+    let server = shared().await;
+    let ours = manager(&server.url()).await;
+    let renewed = |nth| {
+        let lock = Lock::new(format!("row: {nth}")).ttl(Duration::from_secs(12)).manager(&ours);
+        lock.renew().acquire()
+    };
+    let guards: Vec<_> = join_all((0..8).map(renewed)).await;
+    let guards: Vec<_> = guards.into_iter().map(|guard| guard.expect("free")).collect();
+    let (client, other) = (server.connect().await, server.connect().await);
+    let row = "BEGIN; SELECT FROM lm1.lease WHERE key = 'row: 3' FOR UPDATE";
+    other.batch_execute(row).await.expect("locked");
+    let (_, before) = holder(&client, "row: 3").await.expect("held");
+    for nth in [0, 7] {
+        is_renewed(&client, &format!("row: {nth}")).await;
+    }
+    assert_eq!(holder(&client, "row: 3").await.expect("held").1, before);
+    other.batch_execute("COMMIT").await.expect("ended");
+    is_renewed(&client, "row: 3").await;
+    for guard in guards {
+        guard.release().await.expect("still held");
+    }
+    server.keeps_nothing("row").await;
+}
+
+#[tokio::test]
+async fn an_extension_waits_for_a_row_that_somebody_has_locked() {
+    let server = shared().await;
+    let ours = manager(&server.url()).await;
+    let both = Lock::many(["extended: a", "extended: b"]).ttl(LONG_TTL).manager(&ours);
+    let guard = both.acquire().await.expect("free");
+    let (client, other) = (server.connect().await, server.connect().await);
+    let row = "BEGIN; SELECT FROM lm1.lease WHERE key = 'extended: b' FOR UPDATE";
+    other.batch_execute(row).await.expect("locked");
+    let end = async {
+        eventually("it waits", TEST_TIMEOUT, || async {
+            let waits = "SELECT count(*) > 0 FROM pg_stat_activity
+                WHERE wait_event_type = 'Lock' AND query LIKE '%renew%'";
+            client.query_one(waits, &[]).await.expect("an answer").get(0)
+        })
+        .await;
+        other.batch_execute("COMMIT").await.expect("ended");
+    };
+    let (extended, ()) = tokio::join!(guard.extend(2 * LONG_TTL), end);
+    extended.expect("still held");
+    guard.release().await.expect("still held");
+    server.keeps_nothing("extended").await;
+}
+
+/// A late writer that has been refused may leave its transaction open.
+#[tokio::test]
+async fn a_late_writer_that_was_refused_holds_up_nobody() {
+    let server = shared().await;
+    let ours = manager(&server.url()).await;
+    let writer = server.connect().await;
+    let (guard, fences) = lock(&ours, "refused").acquire_fenced().await.expect("free");
+    guard.release().await.expect("still held");
+    let (guard, _) = lock(&ours, "refused").acquire_fenced().await.expect("free");
+    writer.batch_execute("BEGIN").await.expect("begun");
+    let check = "SELECT lm1.check_fence('refused', $1)";
+    let checked = writer.query_one(check, &[&i64::from(fences[0])]).await.expect("an answer");
+    assert!(!checked.get::<_, bool>(0), "it is late");
+    guard.release().await.expect("still held");
+    let next = timeout(SLACK, lock(&ours, "refused").wait(LONG_TTL).acquire_fenced()).await;
+    next.expect("at once").expect("free").0.release().await.expect("still held");
+    server.keeps_nothing("refused").await;
+}
+
 /// A row that somebody has locked shows who, also when that has failed.
 #[tokio::test]
 async fn every_call_locks_its_keys_in_one_order_and_does_not_wait_for_long() {
@@ -266,7 +337,6 @@ async fn every_call_locks_its_keys_in_one_order_and_does_not_wait_for_long() {
     let keys = "ARRAY['order: b', 'order: a']";
     for call in [
         format!("ask({keys}, 'a/b', 1000, ARRAY[1, 1], true, NULL, NULL, 1, NULL)"),
-        format!("renew({keys}, ARRAY['a/b', 'a/b'], ARRAY[1000, 1000])"),
         format!("release({keys}, 'a/b', 0)"),
     ] {
         let before = locked_by().await;

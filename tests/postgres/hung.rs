@@ -9,7 +9,7 @@ use tokio_postgres::Client;
 
 use crate::{TIMEOUT, lock, works};
 
-/// Those in use, and those that are given up, a quarter of a manager's timeout each.
+/// Those in use, and those that were given up and are not ended yet.
 const MOST: i64 = 30;
 
 async fn connections(client: &Client) -> i64 {

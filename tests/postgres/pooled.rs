@@ -1,4 +1,4 @@
-//! A pooler of transactions between the managers and the server.
+//! A transaction pooler between the managers and the server.
 
 use futures::future::join_all;
 use lockmacro_runtime::Lock;

@@ -2,6 +2,7 @@
 
 use futures::future::join_all;
 use lockmacro_runtime::{LockError, LockManager};
+use lockmacro_tests::Postgres;
 
 use crate::{TIMEOUT, lock, manager, shared, works};
 
@@ -96,4 +97,32 @@ async fn managers_that_make_the_schema_at_the_same_moment_all_succeed() {
         let managers = join_all((0..6).map(|_| manager(&url))).await;
         works(&managers[round], "rush").await;
     }
+}
+
+/// `B` is before `a` in the order of bytes, and not in that of words.
+#[tokio::test]
+async fn unused_keys_are_removed_in_a_database_that_sorts_words() {
+    let server = Postgres::start().await;
+    let words = "CREATE DATABASE words TEMPLATE template0
+        LOCALE_PROVIDER icu ICU_LOCALE 'en-US' LOCALE 'C'";
+    server.connect().await.batch_execute(words).await.expect("made");
+    let url = server.url().replace("/postgres?", "/words?");
+    works(&manager(&url).await, "words").await;
+    let place = format!("host=127.0.0.1 port={} user=postgres dbname=words", server.port());
+    let (client, connection) =
+        tokio_postgres::connect(&place, tokio_postgres::NoTls).await.expect("let in");
+    tokio::spawn(connection);
+    let unused = "INSERT INTO lm1.lease SELECT 'a' || n, NULL, '-infinity', 'epoch'
+            FROM generate_series(1, 1500) n;
+        INSERT INTO lm1.fence SELECT 'B' || n, 1, 1, 0, 'epoch' FROM generate_series(1, 3500) n";
+    client.batch_execute(unused).await.expect("inserted");
+    let mut after = Some(String::new());
+    while let Some(key) = after {
+        let tidied = client.query_one("SELECT lm1.tidy(60000, $1)", &[&key]).await;
+        after = tidied.expect("an answer").get(0);
+    }
+    let left = "SELECT (SELECT count(*) FROM lm1.lease WHERE key <> 'words'),
+        (SELECT count(*) FROM lm1.fence)";
+    let row = client.query_one(left, &[]).await.expect("an answer");
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (0, 0));
 }

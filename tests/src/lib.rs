@@ -2,7 +2,7 @@
 //!
 //! * [`Server`] – a redis-server of the test's own, which can be paused, killed and restarted
 //! * [`Postgres`] – a PostgreSQL server of the test's own
-//! * [`Pooler`] – a pooler of transactions in front of it
+//! * [`Pooler`] – a transaction pooler in front of it
 //! * [`Clock`] – what a server reads the time from, set by the test
 //! * [`Cluster`] – several of them that share the slots of a Redis Cluster, with replicas
 //! * [`Admin`] – a plain connection that looks at the server from outside

@@ -1,4 +1,4 @@
-//! A pooler of transactions in front of a PostgreSQL server.
+//! A transaction pooler in front of a PostgreSQL server.
 
 use std::fs::{remove_dir_all, write};
 use std::path::PathBuf;

@@ -352,8 +352,11 @@ impl Schedule<'_> {
             }
             Event::Check(k, fence, open) => {
                 let (fence, may_write) = keys[*k].check_fence(*fence);
-                let set = if *open { &mut keys[*k].writing } else { &mut keys[*k].fence };
-                *set = Some(fence);
+                // A writer that is late locks nothing.
+                if may_write {
+                    let set = if *open { &mut keys[*k].writing } else { &mut keys[*k].fence };
+                    *set = Some(fence);
+                }
                 held(vec![may_write])
             }
             Event::End(commit) => {

@@ -50,10 +50,12 @@ const MUTANTS: &[Mutant] = &[
     ("a fence that is given while a transaction has locked it", "IF before IS NULL AND EXISTS (SELECT FROM lm1.fence WHERE key = k) THEN\n    RETURN NULL;", "IF before IS NULL AND EXISTS (SELECT FROM lm1.fence WHERE key = k) THEN\n    RETURN lm1.micros(t)::text;"),
     ("a hand-off that waits for a writer", "FOR UPDATE SKIP LOCKED;\n  IF before", "FOR UPDATE;\n  IF before"),
     ("a holder that is refused while its fence is locked", "ELSIF mine THEN", "ELSIF false THEN"),
-    ("a check that accepts an older fence", "ELSIF f < greatest(last.first, last.checked) THEN", "ELSIF f < last.checked THEN"),
-    ("a check that accepts a fence before the last one checked", "ELSIF f < greatest(last.first, last.checked) THEN", "ELSIF f < last.first THEN"),
-    ("a check that does not note a larger fence", "IF last.fence < f THEN\n", "IF last.fence < f THEN\n    RETURN true;\n"),
-    ("a check that locks nothing", "FROM lm1.fence x WHERE x.key = k FOR UPDATE;", "FROM lm1.fence x WHERE x.key = k;"),
+    ("a check that accepts an older fence", "f >= greatest(x.first, x.checked)", "f >= x.checked"),
+    ("a check that accepts a fence before the last one checked", "f >= greatest(x.first, x.checked)", "f >= x.first"),
+    ("a check that does not note a larger fence", "fence = greatest(x.fence, f), checked", "fence = x.fence, checked"),
+    ("a check that accepts what is below a larger one", "CASE WHEN f > x.fence THEN f ELSE x.first END", "x.first"),
+    ("a check that locks nothing", "  UPDATE lm1.fence x SET\n    first", "  IF EXISTS (SELECT FROM lm1.fence x WHERE x.key = k AND f BETWEEN greatest(x.first, x.checked) AND x.fence) THEN\n    RETURN true;\n  END IF;\n  UPDATE lm1.fence x SET\n    first"),
+    ("a check by which a late writer locks the fence", "  UPDATE lm1.fence x SET\n    first", "  PERFORM FROM lm1.fence x WHERE x.key = k FOR UPDATE;\n  UPDATE lm1.fence x SET\n    first"),
     ("a request that shortens an exclusive lease", "t + lm1.millis(ttl), CASE WHEN token = tok THEN ends END", "t + lm1.millis(ttl)"),
     ("a request that shortens a shared lease", "DO UPDATE SET ends = greatest(s.ends, excluded.ends)", "DO UPDATE SET ends = excluded.ends"),
     ("a hand-off for the whole ttl", "least(w.ttl, 5000)", "w.ttl"),
@@ -91,6 +93,7 @@ const MUTANTS: &[Mutant] = &[
     ("a tidying that deletes a key with waiters", "        AND NOT EXISTS (SELECT FROM lm1.waiter w WHERE w.key = l.key)\n", ""),
     ("a tidying that deletes fences in use", "AND used < clock_timestamp() - lm1.millis(retention)", ""),
     ("a tidying that deletes the fence of a key in use", "        AND NOT EXISTS (SELECT FROM lm1.lease l WHERE l.key = fence.key)\n", ""),
+    ("a shared lease beside the one before it", "SET token = NULL, ends = '-infinity', used = t WHERE key = k;", "SET used = t WHERE key = k;"),
     ("a tidying that deletes shares in use", "DELETE FROM lm1.share WHERE ends < unused", "DELETE FROM lm1.share WHERE ends > unused"),
 ];
 
@@ -99,7 +102,7 @@ const MUTANTS: &[Mutant] = &[
 const OF_TWO_CONNECTIONS: &[Mutant] = &[
     ("a request without the row", "PERFORM FROM lm1.lease WHERE key = k FOR UPDATE;", "PERFORM FROM lm1.lease WHERE key = k;"),
     ("a release without the row", "ORDER BY x.key FOR UPDATE LOOP", "ORDER BY x.key LOOP"),
-    ("a renewal without the row", "    PERFORM FROM lm1.lease WHERE key = keys[i] FOR UPDATE;\n", ""),
+    ("a renewal without the row", "      PERFORM FROM lm1.lease WHERE key = keys[i] FOR UPDATE;\n", ""),
     ("a request by a clock of before it has the row", "PERFORM lm1.lock_row(k);\n  END LOOP;\n  t := clock_timestamp();", "PERFORM lm1.lock_row(k);\n  END LOOP;\n  t := statement_timestamp();"),
     ("a release by a clock of before it has the row", "    t := clock_timestamp();\n    DELETE", "    t := statement_timestamp();\n    DELETE"),
 ];

@@ -120,7 +120,9 @@ impl Key {
 
     fn note_sharing(&mut self, t: i64) {
         self.shares.retain(|_, ends| *ends > t);
-        self.use_at(t);
+        if let Some(lease) = &mut self.lease {
+            *lease = Lease { token: None, ends: 0, used: t };
+        }
     }
 
     fn next_fences(&mut self, wanted: bool, t: i64) -> Option<String> {
@@ -186,7 +188,7 @@ impl Key {
             return (token.iter().map(|token| shown(token)).collect(), left(*ends));
         }
         let ends = live.iter().map(|(_, ends)| **ends);
-        let Some(last) = ends.clone().max() else { return (Vec::new(), 20) };
+        let Some(last) = ends.clone().max() else { return (Vec::new(), 100) };
         let rest = if holders > 1 { ends.min() } else { Some(last) };
         let shown = live.iter().filter(|(_, ends)| **ends == last).map(|(token, _)| shown(token));
         (shown.collect(), left(rest.unwrap_or_default()))

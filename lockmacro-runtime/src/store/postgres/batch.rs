@@ -32,9 +32,11 @@ struct Gathered<T, R> {
 }
 
 impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
-    /// Calls that take no longer than `call`, each after a pause.
-    pub(super) fn new(pause: Duration, call: Duration) -> Arc<Self> {
+    /// For calls of a manager with this timeout, each after a pause.
+    pub(super) fn new(pause: Duration, timeout: Duration) -> Arc<Self> {
         let gathered = Mutex::new(Gathered { items: Vec::new(), sending: None });
+        // One to connect, and one for the answer.
+        let call = 2 * timeout / CALLS_PER_TIMEOUT;
         Arc::new(Self { gathered, pause, longest: pause + call })
     }
 
@@ -56,7 +58,7 @@ impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
         }
         gathered.sending = Some(Instant::now());
         drop(gathered);
-        // After twice the time, or when its task is dropped, the runtime does not go on.
+        // Its task may be dropped with its runtime, or never be polled again.
         let batch = guard(Arc::clone(self), |batch| batch.gathered.lock().sending = None);
         spawn(async move {
             while let Some(gathered) = batch.next().await {
@@ -94,7 +96,6 @@ pub(super) struct Renewals {
 
 impl Renewals {
     pub(super) fn new(timeout: Duration) -> Self {
-        let batch = |pause| Batch::new(pause, timeout / CALLS_PER_TIMEOUT);
-        Self { prompt: batch(Duration::ZERO), gathering: batch(GATHER) }
+        Self { prompt: Batch::new(Duration::ZERO, timeout), gathering: Batch::new(GATHER, timeout) }
     }
 }

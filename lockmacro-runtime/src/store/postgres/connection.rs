@@ -1,6 +1,6 @@
 //! The connections of one store. Each takes many calls at once, which the server answers in order:
 //! a call that waits for a row delays those behind it, so there are some for the calls of locks,
-//! chosen by the key, and one for pushes.
+//! chosen by the key, one for renewals, and one for pushes.
 
 use std::future::poll_fn;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
@@ -36,6 +36,8 @@ use crate::value::time::Instant;
 pub(super) const PUSHES: usize = 0;
 /// Connections for the calls of locks.
 const COMMANDS: usize = 4;
+/// The one for renewals, which are for many keys at once, and in time.
+pub(super) const RENEWALS: usize = COMMANDS + 1;
 /// Most calls that are in flight on each.
 const AT_ONCE: usize = 64;
 /// The number of any connection, for the waiters: a push has the secret of the last request, and
@@ -58,7 +60,7 @@ pub(super) struct Pool {
     pub(super) waiters: Arc<Waiters>,
     /// The channel of the pushes to this store.
     pub(super) channel: String,
-    links: [Link; 1 + COMMANDS],
+    links: [Link; RENEWALS + 1],
     closed: AtomicBool,
     pushes: Arc<Batch<(String, String), ()>>,
     /// Each release in flight has a receiver. They are on several connections, so what has to come
@@ -105,7 +107,7 @@ impl Pool {
             channel: format!("lm1_{:032x}", random_name()),
             links: std::array::from_fn(link),
             closed: AtomicBool::new(false),
-            pushes: Batch::new(Duration::ZERO, timeout / CALLS_PER_TIMEOUT),
+            pushes: Batch::new(Duration::ZERO, timeout),
             releases: watch::Sender::new(()),
         })
     }

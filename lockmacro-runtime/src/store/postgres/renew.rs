@@ -1,27 +1,27 @@
 //! Renewals: all of a process that are due about the same time are one statement.
 
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout_at;
 
 use super::batch::{Renewal, Renewals, Renewed};
-use super::connection::Pool;
+use super::connection::{Pool, RENEWALS};
 use super::store::Postgres;
 use super::values::{column, millis, only, stored, values};
 use crate::protocol::request::Request;
 use crate::store::calls::budget::Budget;
-use crate::store::calls::error::CallError;
-use crate::value::error::LockError;
+use crate::store::calls::error::{CallError, Transient};
+use crate::value::applied::Applied;
+use crate::value::error::{LockError, Unavailability};
 use crate::value::time::Instant;
 
-/// The connection for renewals, which are for many keys at once.
-const RENEWALS: usize = 1;
 /// The shortest ttl of which the pause is a small part.
 const GATHER_FROM: Duration = Duration::from_secs(10);
 
 impl Postgres {
-    /// Renews a lease, which may wait for others unless somebody waits for it.
+    /// Renews a lease. It may wait for others that are renewed with it, unless a caller waits for it.
     pub(super) async fn renew_all(
         &self,
         request: &Request,
@@ -50,14 +50,38 @@ impl Postgres {
     }
 }
 
-/// Renews what has gathered.
+/// Renews what has gathered. Where somebody else changes the row of a key, that is waited for
+/// without the others.
 async fn renew(pool: Arc<Pool>, renewals: Vec<Renewal>, timeout: Duration) -> Vec<Renewed> {
+    let budget = Budget::brief(timeout);
+    let mut renewed = at_once(&pool, &renewals, budget).await;
+    for (renewal, renewed) in renewals.iter().zip(&mut renewed) {
+        if matches!(renewed, Ok(None)) && Instant::now() < budget.until {
+            let alone = at_once(&pool, slice::from_ref(renewal), budget).await.pop();
+            *renewed = alone.unwrap_or(Ok(None));
+        }
+    }
+    let locked = || {
+        let detail = "somebody else has locked the row of the key";
+        CallError::Transient(Transient::new(Unavailability::Other, detail, Applied::No))
+    };
+    renewed.into_iter().map(|renewed| renewed?.ok_or_else(locked)).collect()
+}
+
+/// Whether each lock is held; `None` where that is not known, as its row is locked.
+async fn at_once(
+    pool: &Arc<Pool>,
+    renewals: &[Renewal],
+    budget: Budget,
+) -> Vec<Result<Option<bool>, CallError>> {
     let keys: Vec<_> = renewals.iter().map(|(key, ..)| &**key).collect();
     let tokens: Vec<_> = renewals.iter().map(|(_, token, _)| &**token).collect();
     let ttls: Vec<_> = renewals.iter().map(|(.., ttl)| *ttl).collect();
-    let values = values![keys, tokens, ttls];
-    let rows = pool.call(RENEWALS, "renew", values, Budget::brief(timeout)).await;
-    let held = rows.and_then(only).and_then(|row| column::<Vec<bool>>(&row, 0));
-    let held = |nth| held.as_ref().map_err(Clone::clone).map(|held| held.get(nth) == Some(&true));
+    let rows = pool.call(RENEWALS, "renew", values![keys, tokens, ttls], budget).await;
+    let held = rows.and_then(only).and_then(|row| column::<Vec<Option<bool>>>(&row, 0));
+    let held = |nth| match &held {
+        Ok(held) => Ok(held.get(nth).copied().flatten()),
+        Err(error) => Err(error.clone()),
+    };
     (0..renewals.len()).map(held).collect()
 }

@@ -1,5 +1,5 @@
 -- The locks of lockmacro in PostgreSQL. Each operation is one call of a function, so that it is one
--- round trip and atomic, also behind a pooler of transactions.
+-- round trip and atomic, also behind a transaction pooler.
 --
 -- All times are the server's. A function reads the clock after it has the row of its key, as it may
 -- have waited for that: `clock_timestamp()`, never `now()`, which is when the statement began.
@@ -10,8 +10,9 @@ CREATE SCHEMA IF NOT EXISTS lm1;
 
 -- A key that was ever locked. Its row is what every other change to the key waits for, and each
 -- change to its holders changes the row: a transaction with a snapshot from before, as by a role with
--- another isolation than READ COMMITTED, fails then, and is repeated. `token` is that of an exclusive
--- holder. An index on `ends` would make each renewal write to it, too.
+-- another isolation than READ COMMITTED, fails then, and is repeated. A waiter that joins does not:
+-- such a release may miss it, and then it asks within seconds. `token` is that of an exclusive holder.
+-- An index on `ends` would make each renewal write to it, too.
 CREATE TABLE IF NOT EXISTS lm1.lease (
   key text COLLATE "C" PRIMARY KEY,
   token text,
@@ -74,7 +75,7 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT left(tok, -32) || md5('shown/' || tok) $$;
 -- waits longer for a row is repeated, and does not stay behind where nobody waits for it any more.
 CREATE OR REPLACE FUNCTION lm1.durable() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM set_config('lock_timeout', '400', true);
+  PERFORM set_config('lock_timeout', '200', true);
   IF current_setting('synchronous_commit') IN ('off', 'local') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
@@ -115,10 +116,11 @@ BEGIN
   END IF;
 END $$;
 
--- Changes the row of a key after its sharing holders have changed.
+-- Changes the row of a key after its sharing holders have changed. An earlier exclusive lease stays
+-- over, also when the clock is set back.
 CREATE OR REPLACE FUNCTION lm1.note_sharing(k text, t timestamptz) RETURNS void LANGUAGE sql AS $$
   DELETE FROM lm1.share WHERE key = k AND ends <= t;
-  UPDATE lm1.lease SET used = t WHERE key = k;
+  UPDATE lm1.lease SET token = NULL, ends = '-infinity', used = t WHERE key = k;
 $$;
 
 -- The next fences of a key as `first-last`, or `last` if it is only one: larger than all before,
@@ -163,29 +165,23 @@ END $$;
 -- wait here. The key may be locked in another store: then the largest fence that was checked decides.
 CREATE OR REPLACE FUNCTION lm1.check_fence(k text, f bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
-DECLARE
-  last lm1.fence;
 BEGIN
   IF f NOT BETWEEN 0 AND 9007199254740992 THEN
     RETURN false;
   END IF;
   INSERT INTO lm1.fence (key, first, fence, used) VALUES (k, f, f, clock_timestamp())
     ON CONFLICT DO NOTHING;
-  SELECT * INTO last FROM lm1.fence x WHERE x.key = k FOR UPDATE;
-  IF last.fence < f THEN
-    last.first := f;
-    last.fence := f;
-  ELSIF f < greatest(last.first, last.checked) THEN
-    RETURN false;
-  END IF;
-  UPDATE lm1.fence x SET first = last.first, fence = last.fence, checked = f, used = clock_timestamp()
-    WHERE x.key = k;
-  RETURN true;
+  -- A writer that is late locks nothing.
+  UPDATE lm1.fence x SET
+    first = CASE WHEN f > x.fence THEN f ELSE x.first END,
+    fence = greatest(x.fence, f), checked = f, used = clock_timestamp()
+    WHERE x.key = k AND f >= greatest(x.first, x.checked);
+  RETURN FOUND;
 END $$;
 
 -- Hands the key off to the first waiters, as many as may share it, for at most 5 s until they
--- confirm. Adds what is to be pushed to them. After so many that the call would take long, the next
--- one is to ask, which goes on. Returns `own` when the next one is `tok`, and may
+-- confirm. Adds what is to be pushed to them. After 200 it stops, and tells the next waiter to ask,
+-- whose call goes on. Returns `own` when the next one is `tok`, and may
 -- enter; `none` when nobody waits; else `other`.
 CREATE OR REPLACE FUNCTION lm1.pass(
   k text, tok text, t timestamptz, INOUT channels text[], INOUT pushes text[], OUT next text
@@ -316,10 +312,14 @@ BEGIN
       SELECT lm1.left_at(t, CASE WHEN holders[nth + 1] > 1 THEN min(x.ends) ELSE max(x.ends) END)
         INTO rest FROM lm1.share x WHERE x.key = k AND x.ends > t;
       -- Free, but for a transaction that has locked the last fence.
-      rest := coalesce(rest, 20);
+      rest := coalesce(rest, 100);
     END IF;
     -- The label, and not the secret.
     holder := left(holder, -32) || 'shared';
+    IF cardinality(pushes) = 0 THEN
+      -- Nobody was granted anything that a crash must not forget.
+      PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
     RETURN;
   END IF;
   rank := NULL;
@@ -395,18 +395,24 @@ BEGIN
   END IF;
 END $$;
 
--- Restarts the ttl of locks that their tokens hold, each by itself, in the order of the keys.
+-- Restarts the ttl of locks that their tokens hold, each by itself. Of several keys, the answer is
+-- NULL for those whose rows are locked, so that these do not delay the others: ask for each alone.
 CREATE OR REPLACE FUNCTION lm1.renew(keys text[], tokens text[], ttls bigint[]) RETURNS boolean[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 DECLARE
   held boolean[];
-  i int;
 BEGIN
   PERFORM lm1.durable();
-  -- The order in which every call locks its rows.
-  FOR i IN SELECT n FROM unnest(keys) WITH ORDINALITY AS x(k, n) ORDER BY k COLLATE "C" LOOP
+  FOR i IN 1..cardinality(keys) LOOP
     -- Before the clock is read: a holder that shares the key has another row.
-    PERFORM FROM lm1.lease WHERE key = keys[i] FOR UPDATE;
+    PERFORM FROM lm1.lease WHERE key = keys[i] FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND AND EXISTS (SELECT FROM lm1.lease WHERE key = keys[i]) THEN
+      IF cardinality(keys) > 1 THEN
+        held[i] := NULL;
+        CONTINUE;
+      END IF;
+      PERFORM FROM lm1.lease WHERE key = keys[i] FOR UPDATE;
+    END IF;
     UPDATE lm1.lease SET ends = greatest(ends, clock_timestamp() + lm1.millis(ttls[i]))
       WHERE key = keys[i] AND token = tokens[i] AND ends > clock_timestamp();
     IF NOT FOUND THEN
@@ -463,8 +469,8 @@ CREATE OR REPLACE FUNCTION lm1.tidy(retention bigint, after text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 DECLARE
   unused timestamptz := clock_timestamp() - interval '1 min';
-  last_lease text;
-  last_fence text;
+  last_lease text COLLATE "C";
+  last_fence text COLLATE "C";
 BEGIN
   PERFORM lm1.durable();
   SELECT key INTO last_lease FROM lm1.lease WHERE key > after ORDER BY key OFFSET 999 LIMIT 1;

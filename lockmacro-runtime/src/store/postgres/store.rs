@@ -53,7 +53,7 @@ impl Postgres {
     pub(crate) fn new(servers: Deployment, timeout: Duration) -> Self {
         let pool = Pool::new(servers, timeout, &Arc::default(), Arc::default());
         let renewals = Renewals::new(timeout);
-        // Also in processes that do not live for long.
+        // Random, so that short-lived processes remove rows, too.
         let first = Instant::now() + TIDY_EVERY.mul_f64(random::fraction());
         let tidy = Arc::new(Mutex::new((first, String::new())));
         Self { pool, timeout, renewals, tidy, fails_fast: false }
