@@ -122,7 +122,8 @@ async fn a_renewal_whose_answer_is_lost_is_sent_again_and_the_lock_is_kept() {
     let server = shared().await;
     let (proxy, ours) = through(&server).await;
     let client = server.connect().await;
-    let held = Lock::new("lost renewal").ttl(ms(9_000)).renew().manager(&ours);
+    // So long that its renewals gather.
+    let held = Lock::new("lost renewal").ttl(ms(12_000)).renew().manager(&ours);
     let guard = held.acquire().await.expect("free");
     for fault in LOST {
         proxy.on_next_with("lm1.renew(", fault);
