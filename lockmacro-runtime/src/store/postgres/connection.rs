@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use tokio::select;
+use futures_util::future::{Either, join_all, select};
 use tokio::sync::{OnceCell, Semaphore, oneshot, watch};
 use tokio::time::{timeout, timeout_at};
 use tokio_postgres::tls::{MakeTlsConnect, NoTls, TlsConnect};
@@ -255,7 +254,7 @@ impl Pool {
             }
         });
         spawn(async move {
-            let closed = select! { () = &mut reading => true, _ = ended => false };
+            let closed = matches!(select(&mut reading, ended).await, Either::Left(_));
             if nth == PUSHES {
                 waiters.alarm_where(|_| true);
             }
