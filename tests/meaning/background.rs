@@ -136,7 +136,7 @@ async fn a_body_under_a_guard_and_one_that_is_not_async_have_their_value_first(b
     .await;
     assert_eq!(value, Ok(7));
     assert!(network.is_held(backend, &key), "it was released before");
-    assert!(behind(&network.manager, &key).run(async { Locked::Ok(()) }).await.is_ok());
+    assert_eq!(behind(&network.manager, &key).run(async { Locked::Ok(8) }).await, Ok(8));
     network.arrives().await;
     backend.becomes_free(&key, TEST_TIMEOUT).await;
     network.ends().await;
