@@ -26,6 +26,12 @@ async fn with_a_ttl(done: &Steps) -> Locked<()> {
     Ok(())
 }
 
+#[distributed_lock(key = "other steps", ttl = "10s")]
+async fn another(done: &Steps) -> Locked<()> {
+    steps(done, SECOND).await;
+    Ok(())
+}
+
 #[distributed_lock(key = "steps")]
 async fn renewed(done: &Steps) -> Locked<()> {
     steps(done, SECOND).await;
@@ -69,6 +75,19 @@ async fn a_body_is_stopped_once_at_each_of_its_awaits_and_not_in_the_first_and_t
 async fn a_body_that_goes_on_after_a_loss_goes_on() {
     let runs = runs(that_goes_on).await;
     assert_eq!(runs, [(3, false), (3, true), (3, true), (3, true), (3, false)]);
+}
+
+/// Both wait for the first time in one poll of the call.
+#[tokio::test(start_paused = true)]
+async fn two_bodies_side_by_side_are_stopped_at_their_first_awaits_too() {
+    let both = async |steps: &Steps| {
+        let (one, other) = tokio::join!(with_a_ttl(steps), another(steps));
+        one.and(other)
+    };
+    let runs = runs(both).await;
+    assert_eq!(runs[1], (2, true), "{runs:?}");
+    assert_eq!(runs.last(), Some(&(2 * WAITS, false)), "{runs:?}");
+    assert!(runs[1..runs.len() - 1].iter().all(|(_, is_lost)| *is_lost), "{runs:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,5 @@
-//! Calls that go together: while one is in flight, the next ones gather, and for a pause after it.
+//! Calls that are sent together: items gather while a call is in flight, and in a pause before the
+//! next one.
 
 use std::mem;
 use std::sync::Arc;
@@ -14,10 +15,11 @@ use crate::value::sync::Mutex;
 use crate::value::task::spawn;
 use crate::value::time::Instant;
 
-/// How long renewals gather.
+/// How long renewals gather, and the shortest ttl of which that is a small part.
 const GATHER: Duration = Duration::from_millis(250);
+const GATHER_FROM: Duration = Duration::from_secs(10);
 
-/// What waits to be sent, each with where its answer goes.
+/// The items that are to be sent, each with a channel for its answer.
 pub(super) struct Batch<T, R> {
     gathered: Mutex<Gathered<T, R>>,
     pause: Duration,
@@ -73,7 +75,7 @@ impl<T: Send + 'static, R: Send + 'static> Batch<T, R> {
         answered
     }
 
-    /// What has gathered; `None` when there is nothing, and the next item needs a new task.
+    /// Takes the items that have gathered; `None` if there are none, and the next one needs a task.
     async fn next(&self) -> Option<Vec<(T, oneshot::Sender<R>)>> {
         if !self.pause.is_zero() {
             sleep(self.pause).await;
@@ -90,12 +92,54 @@ pub(super) type Renewed = Result<bool, CallError>;
 
 /// The renewals that are sent together.
 pub(super) struct Renewals {
-    pub(super) prompt: Arc<Batch<Renewal, Renewed>>,
-    pub(super) gathering: Arc<Batch<Renewal, Renewed>>,
+    prompt: Arc<Batch<Renewal, Renewed>>,
+    gathering: Arc<Batch<Renewal, Renewed>>,
 }
 
 impl Renewals {
     pub(super) fn new(timeout: Duration) -> Self {
         Self { prompt: Batch::new(Duration::ZERO, timeout), gathering: Batch::new(GATHER, timeout) }
+    }
+    /// Those with which a lease of this ttl is renewed. It may wait for them unless a caller waits.
+    pub(super) fn beside(&self, ttl: Duration, may_wait: bool) -> &Arc<Batch<Renewal, Renewed>> {
+        if may_wait && ttl >= GATHER_FROM { &self.gathering } else { &self.prompt }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::runtime::{Builder, Runtime};
+    use tokio::task::yield_now;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    fn runtime() -> Runtime {
+        Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    #[test]
+    fn items_are_sent_although_the_runtime_that_sends_does_not_go_on() {
+        let batch = Batch::new(Duration::ZERO, Duration::from_millis(20));
+        let stopped = runtime();
+        let first = {
+            let _inside = stopped.enter();
+            batch.send(1, |_| pending())
+        };
+        stopped.block_on(yield_now());
+        let answered = runtime().block_on(async {
+            for _ in 0..1_000 {
+                let sent = batch.send(2, |items: Vec<i32>| async { items });
+                if let Ok(answer) = timeout(Duration::from_millis(5), sent).await {
+                    return answer;
+                }
+            }
+            panic!("nothing is sent")
+        });
+        assert_eq!(answered, Ok(2));
+        drop(stopped);
+        assert!(first.blocking_recv().is_err(), "it was sent by the other runtime");
     }
 }

@@ -42,8 +42,8 @@ const AT_ONCE: usize = 64;
 /// The number of any connection, for the waiters: a push has the secret of the last request, and
 /// comes from the server that has it.
 pub(super) const CONNECTION: NonZeroU64 = NonZeroU64::MIN;
-/// How long a connection that is not used any more waits, after it has cancelled one call, before it
-/// cancels the next; and for each cancellation.
+/// How long a connection that is not used any more waits between two calls that it cancels, and for
+/// each cancellation.
 const CANCEL_NEXT: Duration = Duration::from_millis(100);
 const CANCEL_WITHIN: Duration = Duration::from_secs(1);
 /// The push by which a listening connection finds out whether it gets any.
@@ -261,8 +261,8 @@ impl Pool {
             if closed {
                 return monitor.broken();
             }
-            // Calls that nobody waits for any more: a slow one is of use when it is repeated, and those
-            // that hang are ended one after the other.
+            // No caller waits for its calls any more. A slow one is of use when it is repeated, and
+            // those that hang are ended one after the other.
             let mut patience = longest;
             for _ in 0..=AT_ONCE {
                 if timeout(patience, &mut reading).await.is_ok() {
@@ -288,7 +288,7 @@ impl Pool {
             live.client.batch_execute(&statement).await.map_err(|error| of_connecting(&error))?;
             let (to, push, budget) =
                 (vec![&*self.channel], vec![HELLO], Budget::brief(self.timeout));
-            self.call(1, "push", values![to, push], budget).await?;
+            self.call(Self::link_of(""), "push", values![to, push], budget).await?;
             let mut heard = live.heard.subscribe();
             if timeout(HELLO_WITHIN, heard.wait_for(|heard| *heard)).await.is_err() {
                 self.monitor.polls(|| self.name());

@@ -123,7 +123,7 @@ fn waiter(row: &Row) -> Result<QueuedWaiter, CallError> {
 /// A glob pattern of Redis as a regular expression of PostgreSQL. `?` and `[…]` are one character
 /// here, and one byte there.
 fn regex(pattern: &str) -> String {
-    // What a key with a NUL begins with: see `stored`.
+    // The prefix is that of a key with a NUL: see `stored`.
     let (mut regex, mut rest, mut in_class) = ("^(?:lm1:)?".to_owned(), pattern.chars(), false);
     while let Some(c) = rest.next() {
         match c {

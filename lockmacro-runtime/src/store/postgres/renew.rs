@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::timeout_at;
 
-use super::batch::{Renewal, Renewals, Renewed};
+use super::batch::{Renewal, Renewed};
 use super::connection::{Pool, RENEWALS};
 use super::store::Postgres;
 use super::values::{column, millis, only, stored, values};
@@ -17,20 +17,15 @@ use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::time::Instant;
 
-/// The shortest ttl of which the pause is a small part.
-const GATHER_FROM: Duration = Duration::from_secs(10);
-
 impl Postgres {
-    /// Renews a lease. It may wait for others that are renewed with it, unless a caller waits for it.
+    /// Renews a lease. It may wait for others that are renewed with it, unless a caller waits.
     pub(super) async fn renew_all(
         &self,
         request: &Request,
         ttl: Duration,
         may_wait: bool,
     ) -> Result<bool, LockError> {
-        let Renewals { prompt, gathering } = &self.renewals;
-        let gathers = may_wait && request.ttl >= GATHER_FROM;
-        let batch = if gathers { gathering } else { prompt };
+        let batch = self.renewals.beside(request.ttl, may_wait);
         // Those before it may just have been sent.
         let (timeout, until) = (self.timeout, Instant::now() + 2 * batch.longest);
         let send = |key| {

@@ -239,8 +239,8 @@ BEGIN
   RETURN rank;
 END $$;
 
--- Asks for keys: all or none. Idempotent for a token: a lock that it holds is
--- granted again, with at least the whole ttl and new fences; a place in the queue is kept.
+-- Asks for keys: all or none. Idempotent for a token: a lock that it holds is granted again, with at
+-- least the whole ttl and new fences; a place in the queue is kept.
 --
 -- A waiter has an `id` and a channel for its pushes, and one key. When the lock is contended, `nth`
 -- is the number of the key that is, from 0, with its holder and what is left of its lease; `rank`
@@ -463,8 +463,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
     ORDER BY w.place LIMIT most
 $$;
 
--- Forgets keys that nobody has used for a minute, and their fences after `retention`, among
--- the next ones after a key. Returns where to go on, NULL at the end.
+-- Forgets keys that nobody has used for a minute, and their fences after `retention`, among the next
+-- ones after a key. Returns where to go on, NULL at the end.
 CREATE OR REPLACE FUNCTION lm1.tidy(retention bigint, after text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 DECLARE
@@ -476,7 +476,8 @@ BEGIN
   SELECT key INTO last_lease FROM lm1.lease WHERE key > after ORDER BY key OFFSET 999 LIMIT 1;
   DELETE FROM lm1.lease WHERE key IN (
     SELECT key FROM lm1.lease l
-      WHERE key > after AND (last_lease IS NULL OR key <= last_lease) AND ends < clock_timestamp() AND used < unused
+      WHERE key > after AND (last_lease IS NULL OR key <= last_lease)
+        AND ends < clock_timestamp() AND used < unused
         AND NOT EXISTS (SELECT FROM lm1.share s WHERE s.key = l.key AND s.ends > clock_timestamp())
         AND NOT EXISTS (SELECT FROM lm1.waiter w WHERE w.key = l.key)
       FOR UPDATE SKIP LOCKED

@@ -184,7 +184,7 @@ impl Postgres {
         request.set_applied(Applied::Unknown);
         let link = Pool::link_of(request.key.as_str());
         let row = only(self.pool.call(link, "ask", values, budget).await?)?;
-        // Nobody waits for these.
+        // No caller waits for these pushes.
         drop(self.pool.push(column(&row, 6)?, column(&row, 7)?));
         self.tidy();
         let reply = self.in_time(answer(request, sent, &row, waiter.is_some())?)?;
@@ -212,10 +212,12 @@ impl Postgres {
         tidy.0 = Instant::now() + TIDY_EVERY;
         let (mut after, next) = (tidy.1.clone(), Arc::clone(&self.tidy));
         let (pool, budget) = (Arc::clone(&self.pool), Budget::within(self.timeout));
+        let link = Pool::link_of("");
         spawn(async move {
             let retention = millis(pool.servers.retention());
             while Instant::now() < budget.until {
-                let rows = pool.call(1, "tidy", values![retention, after], budget).await;
+                let values = values![retention, after];
+                let rows = pool.call(link, "tidy", values, budget).await;
                 match rows.and_then(only).and_then(|row| column::<Option<String>>(&row, 0)) {
                     Ok(Some(key)) => after = key,
                     Ok(None) => {
