@@ -186,7 +186,10 @@ impl Postgres {
             .args(["--dbname", &place, "--checkpoint=fast", "--no-sync", "--write-recovery-conf"])
             .status();
         assert!(copied.expect("it is there").success(), "pg_basebackup failed");
-        Self::on(directory, &self.arguments).await
+        let mut arguments = self.arguments.clone();
+        // Replay waits for what somebody reads, and does not cancel it.
+        arguments.extend(["-c".to_owned(), "max_standby_streaming_delay=-1".to_owned()]);
+        Self::on(directory, &arguments).await
     }
 
     /// Stops all processes of the server (SIGSTOP): connections stay open, nothing is answered.
