@@ -93,9 +93,9 @@ impl World {
     /// A caller is refused by the answer of the store. The holder is no token whose release was in
     /// flight when the caller asked: the caller would wait for the answer to that.
     pub(crate) fn check_refused(&mut self, id: usize, holder: Option<Token>) {
-        let is_own = holder.is_some_and(|token| self.callers[id].releasing.contains(&token));
-        // The queue forgets a release if another one overtakes it, after lost messages.
-        if is_own && self.mode != Mode::Faulty {
+        let (caller, mut holder) = (&self.callers[id], holder);
+        holder.take_if(|token| self.processes[caller.setup.process].overtaken.contains(token));
+        if holder.is_some_and(|token| caller.releasing.contains(&token)) {
             self.bad(format!("busy: c{id} was refused by a release of its own process"));
         }
     }

@@ -12,7 +12,9 @@ impl World {
             self.retire(nth, token);
         }
         if let Some(token) = effects.ask {
-            self.processes[nth].asked = Some(Asked { token, sample: None, last: 0 });
+            let process = &mut self.processes[nth];
+            process.overtaken.extend(&process.releasing);
+            process.asked = Some(Asked { token, sample: None, last: 0 });
             self.ask(nth);
         }
         if let Some(token) = effects.release {

@@ -178,6 +178,8 @@ pub(crate) struct Process {
     pub(crate) released: HashSet<Token>,
     /// Tokens whose release has no answer.
     pub(crate) releasing: HashSet<Token>,
+    /// Those of them that the queue has forgotten, as it has asked for a waiter meanwhile.
+    pub(crate) overtaken: HashSet<Token>,
     /// The longest ttl for which a token was asked.
     pub(crate) longest: HashMap<Token, u64>,
     /// Tokens by which the process has learnt that another holder has the lock.

@@ -93,7 +93,8 @@ enum State<T> {
     /// A caller's own request is in flight. Each poll of the caller moves `until` on. At `until`
     /// the queue goes on without it, for those behind it and for those who have come and do not
     /// wait (`is_wanted`). A caller that is alone has more time.
-    /// `was_behind`: a release had no answer when the request was sent. `behind`: it has none yet.
+    /// `was_behind`: a release had no answer when the request was sent. `behind`: it has none yet,
+    /// the first one if there are several.
     Asking {
         by: Ticket,
         token: T,
@@ -109,8 +110,9 @@ enum State<T> {
     Offered { tenure: Tenure<T>, since: Moment, to: usize, widens: Moment },
     /// A caller has the lock.
     Held(Ticket),
-    /// The release of a token has no answer yet.
-    Releasing(T),
+    /// The release of a token has no answer yet. `behind`: nor has that of an earlier one, the first
+    /// if there are several.
+    Releasing { token: T, behind: Option<T> },
 }
 
 #[derive(Debug, Clone)]
@@ -221,11 +223,11 @@ impl<A: Ask, W> KeyQueue<A, W> {
         let before = if waits { 0 } else { self.asleep };
         let arrival = match &self.state {
             State::Free if self.waiters.len() == before => self.asks(ask, until, None),
-            State::Releasing(token) if self.waiters.len() == before && !is_again => {
-                let behind = Some(token.clone());
-                self.asks(ask, until, behind)
+            State::Releasing { token, behind } if self.waiters.len() == before && !is_again => {
+                let first = behind.as_ref().unwrap_or(token).clone();
+                self.asks(ask, until, Some(first))
             }
-            State::Free | State::Releasing(_) if waits => {
+            State::Free | State::Releasing { .. } if waits => {
                 let ticket = self.enter(ask);
                 self.state = self.request(&mut effects);
                 Arrival::Waits(ticket)
@@ -271,9 +273,9 @@ impl<A: Ask, W> KeyQueue<A, W> {
             State::Offered { tenure, to, .. } if at < to => {
                 // The next request is for this waiter, and not for those that slept before it.
                 self.asleep = at;
-                self.retire(tenure.token, &mut effects)
+                self.retire(tenure.token, None, &mut effects)
             }
-            State::Free | State::Releasing(_) if self.rests_until <= now => {
+            State::Free | State::Releasing { .. } if self.rests_until <= now => {
                 self.request(&mut effects)
             }
             state => state,
@@ -299,8 +301,12 @@ impl<A: Ask, W> KeyQueue<A, W> {
     /// The release of the token was answered, or the store cannot have the token any more.
     pub(crate) fn released(&mut self, token: &A::Token) {
         match &mut self.state {
-            State::Releasing(of) if of == token => self.state = State::Free,
-            State::Asking { behind, .. } => drop(behind.take_if(|before| before == token)),
+            State::Releasing { token: last, behind } if last == token => {
+                self.state = releasing(behind.take());
+            }
+            State::Releasing { behind, .. } | State::Asking { behind, .. } => {
+                drop(behind.take_if(|first| first == token));
+            }
             _ => {}
         }
     }
@@ -326,16 +332,16 @@ impl<A: Ask, W> KeyQueue<A, W> {
                     state => state,
                 }
             }
-            (Asking { by, token, .. }, Leaves(of)) if by == of => {
-                self.go_on(token, false, None, out)
+            (Asking { by, token, behind, .. }, Leaves(of)) if by == of => {
+                self.go_on(token, false, behind, out)
             }
-            (Asking { by, token, .. }, Time) if is_due => {
+            (Asking { by, token, behind, .. }, Time) if is_due => {
                 // It was not polled. It arrives again when it is, or sleeps before the others.
                 match self.waiters.len() {
                     1 => out.wake.extend(self.remove(by)),
                     _ => self.asleep = self.find(by).map_or(self.asleep, |at| at + 1),
                 }
-                self.go_on(token, false, None, out)
+                self.go_on(token, false, behind, out)
             }
             (Asking { token, .. } | Requested { token, .. }, Spent(of)) if token == of => {
                 self.request(out)
@@ -352,7 +358,7 @@ impl<A: Ask, W> KeyQueue<A, W> {
                 Requested { token, contended }
             }
             (Requested { token, .. }, Leaves(_)) if self.waiters.is_empty() => {
-                self.retire(token, out)
+                self.retire(token, None, out)
             }
             // None of those that may take it up is awake.
             (Offered { tenure, to, .. }, Leaves(_)) if to == self.asleep => {
@@ -362,7 +368,7 @@ impl<A: Ask, W> KeyQueue<A, W> {
                 let more = self.waiters.len().min(2 * to);
                 if more == to || tenure.ends <= now {
                     (self.asleep, self.rests_until) = (to, now.after(now.since(since) * REST));
-                    self.retire(tenure.token, out)
+                    self.retire(tenure.token, None, out)
                 } else {
                     self.wake(to..more, out);
                     Offered { tenure, since, to: more, widens: now.after(TAKE_UP) }
@@ -372,11 +378,11 @@ impl<A: Ask, W> KeyQueue<A, W> {
             (Held(of), Ends { by, tenure, turn }) if by == of => {
                 match now < tenure.began.after(turn) {
                     true => self.offer(tenure, now, out),
-                    false => self.retire(tenure.token, out),
+                    false => self.retire(tenure.token, None, out),
                 }
             }
             (Requested { token, .. } | Offered { tenure: Tenure { token, .. }, .. }, Closes(_)) => {
-                self.retire(token, out)
+                self.retire(token, None, out)
             }
             (state, _) => state,
         };
@@ -426,7 +432,7 @@ impl<A: Ask, W> KeyQueue<A, W> {
 
     /// Whether a release has no answer.
     pub(crate) fn is_releasing(&self) -> bool {
-        matches!(self.state, State::Releasing(_) | State::Asking { behind: Some(_), .. })
+        matches!(self.state, State::Releasing { .. } | State::Asking { behind: Some(_), .. })
     }
 
     /// Whether another holder is known: this process, or another one by the last answer.
@@ -489,15 +495,21 @@ impl<A: Ask, W> KeyQueue<A, W> {
                 self.wake(self.asleep..to, out);
                 State::Offered { tenure, since: now, to, widens }
             }
-            _ => self.retire(tenure.token, out),
+            _ => self.retire(tenure.token, None, out),
         }
     }
 
     /// Ends a tenure, or a request. The next request is sent first, so the key is not free between.
-    fn retire(&mut self, token: A::Token, out: &mut Effects<A::Token, W>) -> State<A::Token> {
+    /// `behind`: the first release that has no answer.
+    fn retire(
+        &mut self,
+        token: A::Token,
+        behind: Option<A::Token>,
+        out: &mut Effects<A::Token, W>,
+    ) -> State<A::Token> {
         out.release = Some(token.clone());
         match self.request(out) {
-            State::Free => State::Releasing(token),
+            State::Free => State::Releasing { token, behind },
             state => state,
         }
     }
@@ -523,8 +535,8 @@ impl<A: Ask, W> KeyQueue<A, W> {
             return State::Requested { token, contended };
         }
         match contended {
-            true => behind.map_or(State::Free, State::Releasing),
-            false => self.retire(token, out),
+            true => releasing(behind),
+            false => self.retire(token, behind, out),
         }
     }
 
@@ -573,6 +585,11 @@ impl<A: Ask, W> KeyQueue<A, W> {
     fn find(&self, ticket: Ticket) -> Result<usize, usize> {
         self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket)
     }
+}
+
+/// The state while a release has no answer, if there is one.
+fn releasing<T>(token: Option<T>) -> State<T> {
+    token.map_or(State::Free, |token| State::Releasing { token, behind: None })
 }
 
 /// The shortest rest of a lease that is worth taking up.
