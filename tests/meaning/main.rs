@@ -10,6 +10,7 @@ mod dropped;
 mod exclusion;
 mod expiry;
 mod holders;
+mod leading;
 mod misuse;
 mod outcomes;
 mod policies;

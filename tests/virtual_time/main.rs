@@ -3,6 +3,7 @@
 
 mod blocking;
 mod deferred;
+mod leading;
 mod leases;
 mod losses;
 mod waits;

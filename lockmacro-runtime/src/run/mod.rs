@@ -2,5 +2,6 @@
 
 mod body;
 mod driver;
+mod lead;
 #[cfg(feature = "test-util")]
 pub(crate) mod waits;

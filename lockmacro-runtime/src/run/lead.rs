@@ -1,0 +1,120 @@
+//! Leading: a body that runs as long as its process holds the lock, term after term.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, select};
+use tokio::time::sleep;
+
+use crate::engine::current;
+use crate::guard::LockGuard;
+use crate::lock::Lock;
+use crate::value::backoff::Backoff;
+use crate::value::error::LockError;
+use crate::value::loss::OnLost;
+
+/// The pause before the next campaign: after a term, and after the first failure.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The pause after many failures.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+impl Lock {
+    /// Runs `body` whenever this process leads: as long as it holds this lock, of all the processes
+    /// that campaign for the key.
+    ///
+    /// The others wait in the queue of the lock. A leader whose body returns or whose manager is
+    /// shut down is followed within a round trip, and one that is killed or frozen within the
+    /// [`ttl`](Lock::ttl). The lease is renewed. `body` gets a guard of the lock, with the term's
+    /// [fence](LockGuard::fence), which is larger than that of every earlier term. It is dropped at
+    /// its next await when the lock is lost. A write that is on its way then can still arrive, also
+    /// after the next leader has begun: a resource that checks the fence refuses it.
+    ///
+    /// After a term the process campaigns again, with a pause of a second, in which another one
+    /// becomes the leader. While the server fails, this process does not lead: the error is logged,
+    /// and it campaigns again with pauses of up to 30 s. So [`wait`](Lock::wait) and
+    /// [`on_lost`](Lock::on_lost) have no effect here.
+    ///
+    /// With the feature `inspect`, `LockManager::inspect_lock` says who leads, and since when.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::isolated_memory();
+    /// let lead = Lock::new("role:billing").ttl(Duration::from_secs(10)).manager(&locks);
+    /// let ended = tokio::spawn(async move {
+    ///     lead.lead(async |term| {
+    ///         println!("leads with fence {:?}", term.fence());
+    ///         loop {
+    ///             tokio::time::sleep(Duration::from_secs(60)).await; // … bills what is due …
+    ///         }
+    ///     })
+    ///     .await
+    /// });
+    /// # tokio::time::sleep(Duration::from_secs(90)).await;
+    /// // At the end of `main`:
+    /// locks.shutdown(Duration::from_secs(5)).await?;
+    /// assert_eq!(ended.await.expect("no panic"), Ok(()));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those that do not pass by themselves: [`LockError::InvalidKey`],
+    /// [`LockError::InvalidSetting`], [`LockError::KeyNotALock`], [`LockError::NotInstalled`] and
+    /// [`LockError::NoRuntime`]. The end of the manager is `Ok`.
+    ///
+    /// # Cancellation
+    /// Dropping the future drops the body, and ends the term or leaves the queue.
+    pub async fn lead<B>(self, body: impl FnMut(LockGuard) -> B) -> Result<(), LockError>
+    where
+        B: Future<Output = ()>,
+    {
+        let mut lock = self.renew().wait_forever().on_lost(OnLost::Cancel);
+        let manager = lock.spec.manager.take().map_or_else(current::manager, Ok)?;
+        lock.spec.manager = Some(Arc::clone(&manager));
+        match select(pin!(manager.shutdown.closed()), pin!(lock.campaigns(body))).await {
+            Either::Left(_) | Either::Right((LockError::ShutDown { .. }, _)) => Ok(()),
+            Either::Right((error, _)) => Err(error),
+        }
+    }
+
+    /// Leads again and again, until there is an error that stays.
+    async fn campaigns<B>(self, mut body: impl FnMut(LockGuard) -> B) -> LockError
+    where
+        B: Future<Output = ()>,
+    {
+        let new_pauses = || Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut pauses = new_pauses();
+        loop {
+            match self.clone().acquire_fenced().await {
+                Ok((guard, _)) => {
+                    let term = body(guard.handle());
+                    // A loss was logged.
+                    let _: Result<(), LockError> = guard.run(term.map(Ok)).await;
+                    pauses = new_pauses();
+                }
+                Err(error) if stays(&error) => return error,
+                // It was logged.
+                Err(_) => {}
+            }
+            sleep(pauses.next_within(LONGEST_PAUSE)).await;
+        }
+    }
+}
+
+/// Whether only a change of the program or of the key mends it.
+fn stays(error: &LockError) -> bool {
+    use LockError::{InvalidKey, InvalidSetting, KeyNotALock, NoRuntime, NotInstalled, ShutDown};
+    matches!(
+        error,
+        InvalidKey { .. }
+            | InvalidSetting { .. }
+            | KeyNotALock { .. }
+            | NotInstalled
+            | NoRuntime { .. }
+            | ShutDown { .. }
+    )
+}
