@@ -25,6 +25,7 @@ macro_rules! pages {
 pages! {
     access "access.md"
     busy "busy.md"
+    reuse "reuse.md"
     coming_from "coming-from.md"
     deferred_calls "deferred-calls.md"
     fences "fences.md"

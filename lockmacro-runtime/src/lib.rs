@@ -61,6 +61,7 @@
 //!
 //! - `macros` (on by default): the attribute.
 //! - `defer`: `on_busy = defer("30s")`, and the worker for it.
+//! - `reuse`: `on_busy = reuse`, by which callers [share a value](guide::reuse).
 //! - `inspect`: inspection of locks, their holders and their waiters. The
 //!   [tool](guide::operation#tool) shows them in a terminal.
 //! - `axum`: a [`LockError`] is a response of axum 0.8.
@@ -124,6 +125,8 @@ pub use manager::LockManagerBuilder;
 pub use manager::RedisServer;
 pub use manager::lock_manager::LockManager;
 pub use outcome::{LockOutcome, SkipOutcome};
+#[cfg(feature = "reuse")]
+pub use run::reuse::ReusingLock;
 pub use run_policy::{MapErr, Recovering, Report, Returnable, RunPolicy, Skip};
 pub use value::error::{LockError, NodeReply};
 pub use value::fence::{self, Fence};

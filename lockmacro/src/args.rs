@@ -85,14 +85,19 @@ impl Args {
     /// The values in the key and in the other texts.
     fn placeholders(&self) -> impl Iterator<Item = &Expr> {
         let templates = self.key.each().iter().filter_map(Key::template);
-        templates.chain(&self.message).chain(&self.holder_note).flat_map(Template::exprs)
+        let texts = templates.chain(&self.message).chain(&self.holder_note);
+        texts.chain(self.on_busy.same()).flat_map(Template::exprs)
     }
 
     /// The times and the numbers, which are copied, and the manager, which is borrowed.
     fn borrowed(&self) -> impl Iterator<Item = &Expr> {
         let wait = self.wait.as_ref().and_then(Wait::limit);
         let times = [&self.ttl, &self.max_hold, &self.min_hold].into_iter().flatten().chain(wait);
-        times.filter_map(Time::expr).chain(self.permits()).chain(&self.manager)
+        let keep = match &self.on_busy {
+            OnBusy::Reuse(reuse) => reuse.keep.as_ref(),
+            _ => None,
+        };
+        times.chain(keep).filter_map(Time::expr).chain(self.permits()).chain(&self.manager)
     }
 
     /// The numbers of permits.
@@ -114,7 +119,11 @@ impl Args {
 
     /// Binds the placeholders to the function's arguments, see [`Template::bind`].
     pub(crate) fn bind(&mut self, names: &[Ident]) {
-        let texts = [&mut self.message, &mut self.holder_note].into_iter().flatten();
+        let same = match &mut self.on_busy {
+            OnBusy::Reuse(reuse) => reuse.same.as_mut(),
+            _ => None,
+        };
+        let texts = [&mut self.message, &mut self.holder_note].into_iter().flatten().chain(same);
         self.key.templates_mut().into_iter().chain(texts).for_each(|template| {
             template.bind(names);
         });

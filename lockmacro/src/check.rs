@@ -31,7 +31,7 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
     };
     args.bind(&function.template_names());
     // Each check names its arguments: it is left out when one of them has a mistake itself.
-    let checks: [(&[&str], Check); 15] = [
+    let checks: [(&[&str], Check); 16] = [
         (&["key"], check_key),
         (&["key", "shared", "permits"], check_sharing),
         (&["message"], check_message),
@@ -45,6 +45,7 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
         (&["key", "fence"], check_fences),
         (&["map_err"], check_map_err),
         (&["key", "on_busy"], check_calls),
+        (&["key", "on_busy", "shared", "permits", "fence", "guard", "message"], check_reuse),
         (&["guard", "fence"], check_bindings),
         (&["policy"], check_policy),
     ];
@@ -132,7 +133,7 @@ fn check_message(args: &Args, function: &Function) -> Result<()> {
 fn check_calls(args: &Args, function: &Function) -> Result<()> {
     let policy = args.on_busy.word();
     match &args.on_busy {
-        OnBusy::Error | OnBusy::Skip => return Ok(()),
+        OnBusy::Error | OnBusy::Skip | OnBusy::Reuse(_) => return Ok(()),
         OnBusy::Fallback(_) => drop(function.call_arguments(policy)?),
         OnBusy::Defer(defer) => defer.check(function, !args.key.is_one())?,
     }
@@ -152,9 +153,17 @@ fn check_calls(args: &Args, function: &Function) -> Result<()> {
     Ok(())
 }
 
+/// Checks that the value of a function can be shared.
+fn check_reuse(args: &Args, function: &Function) -> Result<()> {
+    let OnBusy::Reuse(reuse) = &args.on_busy else { return Ok(()) };
+    reuse.check(args, function)?;
+    let names = function.template_names();
+    reuse.same.as_ref().map_or(Ok(()), |same| same.check_names(&names, false))
+}
+
 fn check_message_is_shown(args: &Args, _: &Function) -> Result<()> {
     let policy = args.on_busy.word();
-    if args.message.is_none() || policy == "error" {
+    if args.message.is_none() || matches!(policy, "error" | "reuse") {
         return Ok(());
     }
     let message = format!(
@@ -213,7 +222,7 @@ fn check_min_hold(args: &Args, _: &Function) -> Result<()> {
 
 fn check_wait(args: &Args, _: &Function) -> Result<()> {
     let policy = args.on_busy.word();
-    if policy == "error" || !matches!(args.wait, Some(Wait::Forever)) {
+    if matches!(policy, "error" | "reuse") || !matches!(args.wait, Some(Wait::Forever)) {
         return Ok(());
     }
     let message = format!(

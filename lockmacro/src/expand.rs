@@ -88,7 +88,7 @@ impl<'a> Printer<'a> {
     /// Whether a busy lock is not reported: the caller gets the return type's "nothing".
     fn is_silent(&self) -> bool {
         match self.args.on_busy {
-            OnBusy::Error | OnBusy::Fallback(_) => false,
+            OnBusy::Error | OnBusy::Fallback(_) | OnBusy::Reuse(_) => false,
             OnBusy::Skip => true,
             OnBusy::Defer(_) => says_nothing(&self.function.output),
         }
@@ -109,7 +109,7 @@ impl<'a> Printer<'a> {
 
     /// What `run` returns when the lock is busy or lost.
     ///
-    /// Output: `.skip_when_busy().recovering(path).map_err(path)`
+    /// Output: `.skip_when_busy().recovering(path).map_err(path).reuse(keep).same(text)`
     fn run_policy(&self) -> TokenStream {
         let skip = self.is_silent().then(|| quote_spanned!(self.site=> .skip_when_busy()));
         let recovering = match &self.args.on_lost {
@@ -117,7 +117,19 @@ impl<'a> Printer<'a> {
             _ => None,
         };
         let map_err = self.map_err().map(|map| self.set("map_err", "map_err", map));
-        quote_spanned!(self.site=> #skip #recovering #map_err)
+        let reuse = self.reuse();
+        quote_spanned!(self.site=> #skip #recovering #map_err #reuse)
+    }
+
+    fn reuse(&self) -> Option<TokenStream> {
+        let OnBusy::Reuse(reuse) = &self.args.on_busy else { return None };
+        let keep = match &reuse.keep {
+            Some(keep) => self.time(keep),
+            None => quote_spanned!(self.site=> ::core::time::Duration::ZERO),
+        };
+        let keep = self.set("reuse", "on_busy", keep);
+        let same = reuse.same.as_ref().map(|same| self.set("same", "on_busy", self.note(same)));
+        Some(quote_spanned!(self.site=> #keep #same))
     }
 
     /// Output: `.recovering(recover::<Ret>(path))`
@@ -195,7 +207,7 @@ impl<'a> Printer<'a> {
         let acquire = if self.args.fence.is_some() { "acquire_fenced" } else { "acquire" };
         let acquired = self.call(acquire, lock, &TokenStream::new());
         let instead = match &self.args.on_busy {
-            OnBusy::Error | OnBusy::Skip => None,
+            OnBusy::Error | OnBusy::Skip | OnBusy::Reuse(_) => None,
             OnBusy::Fallback(path) => Some(self.fallback(path)?),
             OnBusy::Defer(defer) => {
                 let managers = (self.manager_first(), self.manager());

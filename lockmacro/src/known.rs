@@ -21,7 +21,7 @@ pub(crate) const KNOWN: [Known; 20] = [
         "on_busy",
         "on_busy = skip",
         "what happens when the lock is busy is `on_busy = error`, `fallback(path)`, \
-         `defer(\"30s\")`, or",
+         `defer(\"30s\")`, `reuse`, or",
     ),
     (
         "on_lost",

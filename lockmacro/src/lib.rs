@@ -25,6 +25,7 @@ mod path;
 mod placeholder;
 mod policy;
 mod returns;
+mod reuse;
 mod runtime;
 mod sharing;
 mod slips;

@@ -227,7 +227,7 @@ impl Printer<'_> {
     }
 
     /// Output: `"nightly"`, or `format!("{}", user.name)`
-    fn note(&self, template: &Template) -> TokenStream {
+    pub(crate) fn note(&self, template: &Template) -> TokenStream {
         match template.as_plain() {
             Some(text) => quote_spanned!(self.site=> #text),
             // A macro, because the temporaries of `format_args!` would live until the body ends.

@@ -6,7 +6,9 @@ use syn::{Error, Expr, ExprPath, Path, Result};
 use crate::defer::Defer;
 use crate::known::known;
 use crate::path::is_path;
+use crate::reuse::Reuse;
 use crate::slips::{near, word};
+use crate::template::Template;
 use crate::words;
 
 /// The policy for a lock that another holder has.
@@ -17,9 +19,15 @@ pub(crate) enum OnBusy {
     Skip,
     Fallback(Path),
     Defer(Defer),
+    Reuse(Reuse),
 }
 
 impl OnBusy {
+    /// The text by which calls are told apart that want the same value.
+    pub(crate) fn same(&self) -> Option<&Template> {
+        if let OnBusy::Reuse(reuse) = self { reuse.same.as_ref() } else { None }
+    }
+
     /// The attribute's word.
     pub(crate) fn word(&self) -> &'static str {
         match self {
@@ -27,6 +35,7 @@ impl OnBusy {
             OnBusy::Skip => "skip",
             OnBusy::Fallback(_) => "fallback",
             OnBusy::Defer(_) => "defer",
+            OnBusy::Reuse(_) => "reuse",
         }
     }
 }
@@ -56,12 +65,16 @@ pub(crate) fn on_busy(value: Expr) -> Result<OnBusy> {
         Expr::Call(call) if is_path(&call.func, "defer") => {
             return Defer::parse(call.clone()).map(OnBusy::Defer);
         }
+        Expr::Call(call) if is_path(&call.func, "reuse") => {
+            return Reuse::parse(call.clone()).map(OnBusy::Reuse);
+        }
+        _ if is_path(&value, "reuse") => return Reuse::alone(&value).map(OnBusy::Reuse),
         _ if is_path(&value, "defer") => {
             "`defer` says after how long the call is tried again: write `on_busy = defer(\"30s\")`"
         }
         other => &busy_meant(other).unwrap_or_else(|| {
-            "unknown policy: write `on_busy = error`, `on_busy = skip`, `on_busy = fallback(path)` \
-             or `on_busy = defer(\"30s\")`"
+            "unknown policy: write `on_busy = error`, `on_busy = skip`, `on_busy = \
+             fallback(path)`, `on_busy = defer(\"30s\")` or `on_busy = reuse`"
                 .to_owned()
         }),
     };
@@ -70,7 +83,7 @@ pub(crate) fn on_busy(value: Expr) -> Result<OnBusy> {
 
 /// The mend for another value of `on_busy`, if it has a word in it that is known.
 fn busy_meant(value: &Expr) -> Option<String> {
-    let policies = ["error", "skip", "fallback(path)", "defer(\"30s\")"];
+    let policies = ["error", "skip", "fallback(path)", "defer(\"30s\")", "reuse"];
     if let Some(near) = near(value, "on_busy", &policies) {
         return Some(near);
     }

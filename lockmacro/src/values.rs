@@ -78,7 +78,7 @@ pub(crate) fn parse_fences(input: ParseStream, name: &Ident) -> Result<Fences> {
 }
 
 /// The text of a value that is a string literal.
-fn text(value: Expr, message: &str) -> Result<LitStr> {
+pub(crate) fn text(value: Expr, message: &str) -> Result<LitStr> {
     match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Ok(text),
         other => Err(Error::new_spanned(other, message)),

@@ -5,7 +5,7 @@ use crate::slips::{has_part, is_word, slips};
 
 /// The words of other libraries: the argument here, if there is one, the advice, if it needs one of
 /// its own, and the words. A name with such a word in it means the same.
-const WORDS: [(&str, &str, &str); 33] = [
+const WORDS: [(&str, &str, &str); 34] = [
     (
         "wait",
         "the wait for a busy lock is `wait = \"5s\"`, and the time after which the lock expires \
@@ -37,6 +37,13 @@ const WORDS: [(&str, &str, &str); 33] = [
         "on_busy",
         "the policy that runs the call later when the lock is busy is `on_busy = defer(\"30s\")`",
         "defer delay enqueue later reschedule",
+    ),
+    (
+        "on_busy",
+        "the policy that has callers share the holder's value is `on_busy = reuse`, or \
+         `on_busy = reuse(keep = \"10s\")`",
+        "cache cached coalesce dedup idempotent memoize once reuse same share single_flight \
+         singleflight",
     ),
     (
         "on_busy",

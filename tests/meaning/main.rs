@@ -15,6 +15,7 @@ mod misuse;
 mod outcomes;
 mod policies;
 mod release;
+mod reuse;
 mod runtimes;
 mod scopes;
 mod shutdown;

@@ -10,7 +10,7 @@ use lockmacro_runtime::{Lock, LockManager, LockManagerBuilder};
 use tokio::sync::OnceCell;
 
 use crate::times::{IN_TIME, LONG_TTL, TEST_TIMEOUT};
-use crate::{Postgres, Server, eventually, is_fence};
+use crate::{Postgres, Server, eventually};
 
 /// A store that several managers share, seen only through the public API.
 pub struct Backend {
@@ -185,9 +185,21 @@ impl Backend {
 
     /// Deletes the last fences of the test's keys, which a server keeps for a week.
     pub fn forget_fences(&self) {
+        self.forget("f");
+    }
+
+    /// Deletes the values of the test's keys, which holders have kept for others.
+    pub fn forget_values(&self) {
+        self.forget("v");
+    }
+
+    fn forget(&self, kind: &str) {
+        let is_one = |key: &str| {
+            ["t", "w", "x"].iter().any(|form| key.starts_with(&format!("lm1:{form}{kind}:")))
+        };
         for mut admin in self.admins() {
             for key in admin.keys() {
-                if is_fence(&key) && self.has(&key) {
+                if is_one(&key) && self.has(&key) {
                     assert!(admin.ttl(&key).is_some(), "{key} has no end");
                     admin.ask::<()>(&["DEL", &key]);
                 }

@@ -3,5 +3,7 @@
 mod body;
 mod driver;
 mod lead;
+#[cfg(feature = "reuse")]
+pub(crate) mod reuse;
 #[cfg(feature = "test-util")]
 pub(crate) mod waits;

@@ -92,6 +92,25 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         how: Renewing,
     ) -> Asked<'a, Result<bool, LockError>>;
 
+    /// The value that a holder of the key has kept, if its time is not over.
+    #[cfg(feature = "reuse")]
+    fn kept<'a>(&'a self, _: &'a LockKey) -> Asked<'a, Result<Option<String>, LockError>> {
+        let detail = "this store keeps no values: use one Redis server, a cluster or PostgreSQL";
+        Box::pin(ready(Err(LockError::invalid("reuse", detail))))
+    }
+
+    /// Keeps a value for so long, in place of the one before, if the request's token holds its
+    /// first key. Returns whether it does.
+    #[cfg(feature = "reuse")]
+    fn keep<'a>(
+        &'a self,
+        _: &'a Request,
+        _value: &'a str,
+        _time: Duration,
+    ) -> Asked<'a, Result<bool, LockError>> {
+        Box::pin(ready(Ok(false)))
+    }
+
     /// How many of these keys, from the first one on, a single call can take.
     fn at_once(&self, keys: &[LockKey]) -> usize {
         keys.len()

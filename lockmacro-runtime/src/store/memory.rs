@@ -54,6 +54,9 @@ struct Table {
     held: HashMap<String, Vec<Holder>>,
     /// The waiters of each key, the first one first. No key has an empty queue.
     queues: HashMap<String, VecDeque<MemoryWaiter>>,
+    /// The value that a holder of a key has kept, and its end.
+    #[cfg(feature = "reuse")]
+    values: HashMap<String, (String, Moment)>,
     /// The number of keys at which expired ones are removed next.
     sweep_at: usize,
     last_fence: u64,
@@ -251,6 +254,35 @@ impl Backend for Memory {
         _: Renewing,
     ) -> Asked<'a, Result<bool, LockError>> {
         Box::pin(async move { Ok(self.lengthen(request, ttl)) })
+    }
+
+    #[cfg(feature = "reuse")]
+    fn kept<'a>(&'a self, key: &'a LockKey) -> Asked<'a, Result<Option<String>, LockError>> {
+        Box::pin(async move {
+            let (now, table) = (Moment::now(), self.table.lock());
+            let kept = table.values.get(key.as_str()).filter(|(_, ends)| *ends > now);
+            Ok(kept.map(|(value, _)| value.clone()))
+        })
+    }
+
+    #[cfg(feature = "reuse")]
+    fn keep<'a>(
+        &'a self,
+        request: &'a Request,
+        value: &'a str,
+        time: Duration,
+    ) -> Asked<'a, Result<bool, LockError>> {
+        Box::pin(async move {
+            let (now, mut table) = (Moment::now(), self.table.lock());
+            let key = request.key.as_str();
+            let is_held =
+                table.holder(key, &request.token).is_some_and(|holder| holder.expires > now);
+            if is_held {
+                table.values.retain(|_, (_, ends)| *ends > now);
+                table.values.insert(key.to_owned(), (value.to_owned(), now.after(time)));
+            }
+            Ok(is_held)
+        })
     }
 
     fn excludes_nobody(&self) -> bool {

@@ -24,6 +24,7 @@ pub use unavailability::Unavailability;
 /// - Try again later, or show the holder: [`Busy`], [`TimedOut`], [`QueueFull`], for which
 ///   [`is_busy`](LockError::is_busy) holds.
 /// - Nothing, because the call is stored: `Deferred`.
+/// - Use another key: `ReusedKey`.
 /// - Check what the body did, or roll it back: [`Lost`](LockError::Lost).
 /// - Try again later, or repair the servers: [`Unavailable`].
 /// - Change what the server or the URL says: [`KeyNotALock`], [`AccessDenied`],
@@ -201,6 +202,16 @@ pub enum LockError {
         detail: String,
         /// Host and port of the server, or the path of its socket; `None` where no server is known.
         server: Option<Box<str>>,
+    },
+    /// A value is kept under this key that was made of something else: see
+    /// [`ReusingLock::same`](crate::ReusingLock::same). The client has used one idempotency key for
+    /// two requests.
+    #[cfg(feature = "reuse")]
+    #[error("`{}` was used for a different call: use a key of its own for each", key.shown())]
+    #[non_exhaustive]
+    ReusedKey {
+        /// The key that was used before.
+        key: LockKey,
     },
     /// The key is empty, too long, reserved, or made of an empty value; or a lock has no key, or
     /// too many.

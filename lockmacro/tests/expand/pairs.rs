@@ -11,7 +11,7 @@ use crate::expand::attribute;
 use crate::known::KNOWN;
 
 /// The forms of every argument, each under the name of its row.
-const FORMS: [(&str, &str); 35] = [
+const FORMS: [(&str, &str); 36] = [
     ("key", "key = \"order:<id>\""),
     ("key_of_a_call", "key = note.key(id)"),
     ("key_of_branches", "key = if id > 0 { note.key(id) } else { note.key(0) }"),
@@ -31,6 +31,7 @@ const FORMS: [(&str, &str); 35] = [
     ("skip", "on_busy = skip"),
     ("fallback", "on_busy = fallback(later)"),
     ("defer", "on_busy = defer(\"30s\")"),
+    ("reuse", "on_busy = reuse"),
     ("on_lost", "on_lost = error"),
     ("finish", "on_lost = finish"),
     ("recovering", "on_lost = undone"),

@@ -9,7 +9,7 @@ use syn::visit_mut::VisitMut;
 use syn::{Attribute, File, ImplItem, ImplItemFn, Item, ItemImpl};
 
 /// `name.rs` expands to `name.expanded.rs`.
-const SAMPLES: [&str; 18] = [
+const SAMPLES: [&str; 19] = [
     "audit_order",
     "sync",
     "skip",
@@ -27,6 +27,7 @@ const SAMPLES: [&str; 18] = [
     "several_keys",
     "keys_of_an_iterator",
     "defer",
+    "reuse",
     "policy",
 ];
 

@@ -52,6 +52,21 @@ impl Backend for Postgres {
         Box::pin(self.renew_all(request, ttl, matches!(how, Renewing::Acknowledged(_))))
     }
 
+    #[cfg(feature = "reuse")]
+    fn kept<'a>(&'a self, key: &'a LockKey) -> Asked<'a, Result<Option<String>, LockError>> {
+        Box::pin(self.kept_value(key))
+    }
+
+    #[cfg(feature = "reuse")]
+    fn keep<'a>(
+        &'a self,
+        request: &'a Request,
+        value: &'a str,
+        time: Duration,
+    ) -> Asked<'a, Result<bool, LockError>> {
+        Box::pin(self.keep_value(request, value, time))
+    }
+
     #[cfg(feature = "defer")]
     fn deferrer(self: Arc<Self>, max_size: usize) -> Arc<dyn Deferrer> {
         Arc::new(PostgresJobs::new(self, max_size))

@@ -16,5 +16,7 @@ pub(crate) mod schema;
 pub(crate) mod store;
 mod tls;
 pub(crate) mod url;
+#[cfg(feature = "reuse")]
+mod value;
 mod values;
 mod wait;

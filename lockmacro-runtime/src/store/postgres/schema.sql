@@ -39,6 +39,13 @@ CREATE TABLE IF NOT EXISTS lm1.fence (
   used timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 
+-- The value that a holder of a key has kept for others.
+CREATE TABLE IF NOT EXISTS lm1.value (
+  key text COLLATE "C" PRIMARY KEY,
+  value text NOT NULL,
+  ends timestamptz NOT NULL
+);
+
 -- The queue of a key, in the order of `place`. A crash empties it, and the waiters ask again.
 CREATE UNLOGGED TABLE IF NOT EXISTS lm1.waiter (
   key text COLLATE "C",
@@ -463,6 +470,26 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
     ORDER BY w.place LIMIT most
 $$;
 
+CREATE OR REPLACE FUNCTION lm1.kept(k text) RETURNS text
+LANGUAGE sql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+  SELECT (SELECT value FROM lm1.value WHERE key = k AND ends > clock_timestamp())
+$$;
+
+-- Keeps a value for `keep`, if the token holds the key, which stays so until the end of the call.
+CREATE OR REPLACE FUNCTION lm1.keep(k text, tok text, v text, keep bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+BEGIN
+  PERFORM lm1.durable();
+  PERFORM lm1.lock_row(k);
+  IF NOT EXISTS (SELECT FROM lm1.lease l WHERE l.key = k AND token = tok AND ends > clock_timestamp())
+  THEN
+    RETURN false;
+  END IF;
+  INSERT INTO lm1.value VALUES (k, v, clock_timestamp() + lm1.millis(keep))
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value, ends = excluded.ends;
+  RETURN true;
+END $$;
+
 -- Forgets keys that nobody has used for a minute, and their fences after `retention`, among the next
 -- ones after a key. Returns where to go on, NULL at the end.
 CREATE OR REPLACE FUNCTION lm1.tidy(retention bigint, after text) RETURNS text
@@ -492,6 +519,7 @@ BEGIN
   );
   IF least(last_lease, last_fence) IS NULL THEN
     DELETE FROM lm1.share WHERE ends < unused;
+    DELETE FROM lm1.value WHERE ends < unused;
     DELETE FROM lm1.call WHERE state = 'gone' AND at < clock_timestamp();
     DELETE FROM lm1.idle WHERE ends < unused;
   END IF;

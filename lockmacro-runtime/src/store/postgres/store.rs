@@ -11,7 +11,7 @@ use super::connection::{CONNECTION, PUSHES, Pool};
 use super::error::unexpected;
 use super::schema::{VERSION, install, state};
 use super::url::Deployment;
-#[cfg(any(feature = "defer", feature = "inspect"))]
+#[cfg(any(feature = "defer", feature = "inspect", feature = "reuse"))]
 use super::values::Values;
 use super::values::{column, millis, only, stored, values};
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
@@ -66,7 +66,7 @@ impl Postgres {
     }
 
     /// Calls a function of the schema until it is answered, or the budget is used up.
-    #[cfg(any(feature = "defer", feature = "inspect"))]
+    #[cfg(any(feature = "defer", feature = "inspect", feature = "reuse"))]
     pub(super) async fn call(
         &self,
         link: usize,

@@ -114,6 +114,10 @@ pub(crate) mod jobs {
     pub(crate) static ALL: [&Script; 6] = [&PUT, &TAKE, &KEEP, &SETTLE, &LIST, &RETRY_OR_REMOVE];
 }
 
+/// The script for the value that a holder keeps.
+#[cfg(feature = "reuse")]
+pub(crate) static VALUE: Script = script!(["v"], files!("value.lua"));
+
 /// The scripts that read locks.
 #[cfg(feature = "inspect")]
 pub(crate) mod inspect {

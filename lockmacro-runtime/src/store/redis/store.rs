@@ -44,6 +44,8 @@ mod lost;
 mod ready;
 mod release;
 mod single_node;
+#[cfg(feature = "reuse")]
+mod value;
 mod wait;
 
 /// [`CONFIRM_WINDOW`](crate::value::limits::CONFIRM_WINDOW) in milliseconds, as the scripts take
@@ -290,7 +292,7 @@ impl Redis {
     }
 
     /// Calls a script until it is answered, or the budget is used up.
-    #[cfg(any(feature = "defer", feature = "inspect"))]
+    #[cfg(any(feature = "defer", feature = "inspect", feature = "reuse"))]
     async fn eval_until<T: redis::FromRedisValue>(
         &self,
         call: ScriptCall<'_>,

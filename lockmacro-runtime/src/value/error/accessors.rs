@@ -177,6 +177,7 @@ impl LockError {
     /// |---|---|
     /// | [busy](LockError::is_busy): `Busy`, `TimedOut`, `QueueFull` | 423 Locked |
     /// | `Deferred`: the call is stored | 202 Accepted |
+    /// | `ReusedKey`: one idempotency key for two requests | 422 Unprocessable Content |
     /// | `InvalidKey`: keys are made of what the client sends | 400 Bad Request |
     /// | [unavailable](LockError::Unavailable), and `ShutDown` | 503 Service Unavailable |
     /// | all others, `Lost` among them | 500 Internal Server Error |
@@ -199,6 +200,8 @@ impl LockError {
             LockError::InvalidKey { .. } => 400,
             #[cfg(feature = "defer")]
             LockError::Deferred { .. } => 202,
+            #[cfg(feature = "reuse")]
+            LockError::ReusedKey { .. } => 422,
             _ => 500,
         }
     }
@@ -227,6 +230,7 @@ impl LockError {
             _ => match self.http_status() {
                 202 => "this was accepted, and is done later",
                 400 => "this request is not valid",
+                422 => "this was asked for before with other content",
                 423 => "somebody else is using this: try again later",
                 503 => "this service is not available: try again later",
                 _ => "an internal error occurred",
@@ -303,6 +307,8 @@ mod tests {
                 },
             ),
             (423, LockError::QueueFull { key: "secret".into(), retry_after: time }),
+            #[cfg(feature = "reuse")]
+            (422, LockError::ReusedKey { key: "secret".into() }),
             #[cfg(feature = "defer")]
             (202, LockError::Deferred { key: "secret".into(), id: "secret".into(), due: time }),
             (503, unavailable),

@@ -61,6 +61,21 @@ impl Backend for Redis {
         }
     }
 
+    #[cfg(feature = "reuse")]
+    fn kept<'a>(&'a self, key: &'a LockKey) -> Asked<'a, Result<Option<String>, LockError>> {
+        Box::pin(self.kept_value(key))
+    }
+
+    #[cfg(feature = "reuse")]
+    fn keep<'a>(
+        &'a self,
+        request: &'a Request,
+        value: &'a str,
+        time: Duration,
+    ) -> Asked<'a, Result<bool, LockError>> {
+        Box::pin(self.keep_value(request, value, time))
+    }
+
     /// In a cluster, those in the slot of the first one.
     fn at_once(&self, keys: &[LockKey]) -> usize {
         if !self.has_slots() {

@@ -1,0 +1,237 @@
+//! Single flight across processes: one caller runs the body, and the others get its value.
+
+use std::any::type_name;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::engine::acquire::acquiring::acquire;
+use crate::engine::acquire::outcome::{Acquired, Errors};
+use crate::engine::acquire::spec::LockSpec;
+use crate::engine::current;
+use crate::engine::lease::held::Held;
+use crate::guard::LockGuard;
+use crate::lock::Lock;
+use crate::run_policy::Returnable;
+use crate::value::error::LockError;
+use crate::value::key::LockKey;
+use crate::value::random::random_name;
+
+/// A longer value is not kept.
+const VALUE_MAX: usize = 1024 * 1024;
+
+/// A [`Lock`] whose callers reuse the value of the one before them: see [`Lock::reuse`].
+#[derive(Debug, Clone)]
+#[must_use = "a lock does nothing until it is run or acquired"]
+pub struct ReusingLock<P> {
+    lock: Lock<P>,
+    reuse: Reuse,
+}
+
+#[derive(Debug, Clone)]
+struct Reuse {
+    keep: Duration,
+    same: Option<String>,
+}
+
+/// A value as it is kept.
+#[derive(Serialize)]
+struct ToKeep<'a, T> {
+    id: u64,
+    /// The name of its type: a value of another type is none, as after a deployment.
+    of: &'a str,
+    same: Option<&'a str>,
+    value: &'a T,
+}
+
+/// A value that was kept.
+#[derive(Deserialize)]
+struct Kept {
+    id: u64,
+    of: String,
+    same: Option<String>,
+    value: Box<RawValue>,
+}
+
+/// What a caller has: the value of another one, or the lock.
+enum Begun<T> {
+    Value(T),
+    Lock(Acquired),
+}
+
+impl<P> Lock<P> {
+    /// Makes callers that find the lock busy wait for it, and get the holder's value: one caller
+    /// runs the body for all, also for those of other processes.
+    ///
+    /// The value of a body that returns `Ok` is kept for `keep` after its end, and callers get it
+    /// within that time without the lock. With [`Duration::ZERO`] only those get it that were there
+    /// before its end. An `Err` is not shared: the next caller runs its body, and so it does when
+    /// the holder dies. Without a [`wait`](Lock::wait) a caller waits as long as a lease.
+    ///
+    /// The value is JSON in a companion key of the lock. It is never in a log. A value of more than
+    /// 1 MiB is not kept, nor is one whose lock was lost before its body ended. Where the value
+    /// cannot be read as a `T`, as after a deployment with another type, the body runs.
+    ///
+    /// A free lock costs three calls to the server more than without this: it is for bodies that
+    /// are slow, or that must not run twice. A server that forgets the value, as by a failover,
+    /// lets the body run once more.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::isolated_memory();
+    /// let token = Lock::new("oauth:acme").manager(&locks).reuse(Duration::from_secs(50));
+    /// let first = token.clone().run(async { Ok::<_, LockError>("secret".to_owned()) }).await?;
+    /// let second = token.run(async { unreachable!("it is fresh") }).await?;
+    /// assert_eq!(first, second);
+    /// # Ok(()) }
+    /// ```
+    pub fn reuse(self, keep: Duration) -> ReusingLock<P> {
+        ReusingLock { lock: self, reuse: Reuse { keep, same: None } }
+    }
+}
+
+impl<P> ReusingLock<P> {
+    /// Refuses a kept value that was made of something else: a call with another text under the
+    /// same key gets [`LockError::ReusedKey`]. For idempotency keys, which a client may use for two
+    /// requests by mistake.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::isolated_memory();
+    /// let day = Duration::from_secs(24 * 60 * 60);
+    /// let payment = Lock::new("payment:4f1c").manager(&locks).reuse(day);
+    /// payment.clone().same("5 EUR").run(async { Ok::<_, LockError>(1) }).await?;
+    /// let other = payment.same("7 EUR").run(async { Ok::<_, LockError>(2) }).await;
+    /// assert!(matches!(other, Err(LockError::ReusedKey { .. })));
+    /// # Ok(()) }
+    /// ```
+    pub fn same(mut self, what: impl Into<String>) -> Self {
+        self.reuse.same = Some(what.into());
+        self
+    }
+
+    /// Runs `body` as [`Lock::run`] does, unless there is a value of another caller.
+    ///
+    /// # Errors
+    /// Those of [`Lock::run`]; [`LockError::InvalidSetting`] for a lock that is shared, has permits
+    /// or several keys, and on a Redlock, which keeps no values; and [`LockError::ReusedKey`].
+    ///
+    /// # Cancellation
+    /// Dropping the future at any point drops the body and leaves no lock behind. A value that was
+    /// on its way is kept, or not.
+    pub async fn run<B, T, E>(self, body: B) -> Result<T, E>
+    where
+        B: Future<Output = Result<T, E>>,
+        T: Serialize + DeserializeOwned,
+        Result<T, E>: Returnable<P>,
+    {
+        let Self { lock: Lock { spec, policy }, reuse } = self;
+        let lock = match reuse.begin(spec).await {
+            Ok(Begun::Value(value)) => return Ok(value),
+            Ok(Begun::Lock(lock)) => lock,
+            Err(error) => return Result::conclude(policy, Err(error), None),
+        };
+        let held = Arc::clone(&lock.held);
+        let run = LockGuard { lock, policy }.run(async {
+            let value = body.await?;
+            let text = reuse.text(&value);
+            reuse.keep(&held, text).await;
+            Ok(value)
+        });
+        run.await
+    }
+}
+
+impl Reuse {
+    /// Looks for a value, acquires the lock, and looks again.
+    async fn begin<T: DeserializeOwned>(
+        &self,
+        mut spec: Box<LockSpec>,
+    ) -> Result<Begun<T>, LockError> {
+        let manager = spec.manager.take().map_or_else(current::manager, Ok)?;
+        spec.manager = Some(Arc::clone(&manager));
+        let key = only_key(&spec)?.clone().under(&manager.defaults.prefix)?;
+        let ttl = spec.policy.ttl.unwrap_or(manager.defaults.ttl());
+        spec.policy.wait.get_or_insert(ttl);
+        let look = async || manager.store.kept(&key).await.map(|text| kept(text.as_deref()));
+        let before = look().await?;
+        if !self.keep.is_zero()
+            && let Some(value) = self.value(&key, before.as_ref())?
+        {
+            return Ok(Begun::Value(value));
+        }
+        let lock = acquire(spec, false, Errors::Carried).await?;
+        let found = look().await?;
+        // Without a time to keep it, a value that was there before is too old.
+        let is_old = |found: &Kept| before.as_ref().is_some_and(|before| before.id == found.id);
+        let found = found.filter(|found| !self.keep.is_zero() || !is_old(found));
+        match self.value(&key, found.as_ref())? {
+            Some(value) => {
+                // An error was logged, and the lock is released in the background then.
+                _ = LockGuard::from(lock).release().await;
+                Ok(Begun::Value(value))
+            }
+            None => Ok(Begun::Lock(lock)),
+        }
+    }
+
+    /// The value, if it is one of this type.
+    fn value<T: DeserializeOwned>(
+        &self,
+        key: &LockKey,
+        kept: Option<&Kept>,
+    ) -> Result<Option<T>, LockError> {
+        let Some(kept) = kept.filter(|kept| kept.of == type_name::<T>()) else { return Ok(None) };
+        if kept.same != self.same {
+            return Err(LockError::ReusedKey { key: key.clone() });
+        }
+        Ok(serde_json::from_str(kept.value.get()).ok())
+    }
+
+    /// A value as text, or why it cannot be kept.
+    fn text<T: Serialize>(&self, value: &T) -> Result<String, &'static str> {
+        let (id, same) = (random_name() as u64, self.same.as_deref());
+        match serde_json::to_string(&ToKeep { id, of: type_name::<T>(), same, value }) {
+            Ok(text) if text.len() > VALUE_MAX => Err("it is longer than 1 MiB"),
+            Ok(text) => Ok(text),
+            Err(_) => Err("it cannot be written as JSON"),
+        }
+    }
+
+    /// Keeps a value, unless the lock was lost. Without it the next caller runs its body.
+    async fn keep(&self, held: &Held, text: Result<String, &'static str>) {
+        // Those who wait have the lock within milliseconds, one after the other.
+        let time = if self.keep.is_zero() { held.request.ttl } else { self.keep };
+        let kept = match text {
+            Ok(text) => held.manager.store.keep(&held.request, &text, time).await,
+            Err(reason) => Err(LockError::invalid("reuse", reason)),
+        };
+        if let Err(error) = kept {
+            let key = held.request.key.shown();
+            tracing::warn!(%key, %error, "a value was not kept: the next caller makes it again");
+        }
+    }
+}
+
+fn kept(text: Option<&str>) -> Option<Kept> {
+    serde_json::from_str(text?).ok()
+}
+
+/// The key of a lock whose holder's value can be kept.
+fn only_key(spec: &LockSpec) -> Result<&LockKey, LockError> {
+    let mut keys = spec.keys();
+    match (keys.next(), keys.next()) {
+        (Some(key), None) if key.mode().is_exclusive() => {
+            key.check()?;
+            Ok(key)
+        }
+        _ => Err(LockError::invalid("reuse", "it needs a lock that is exclusive and has one key")),
+    }
+}

@@ -1,0 +1,138 @@
+//! `on_busy = reuse`: its settings, and the functions whose values can be shared.
+
+use proc_macro2::Span;
+use quote::ToTokens as _;
+use syn::spanned::Spanned as _;
+use syn::{Error, Expr, ExprCall, Result};
+
+use crate::args::Args;
+use crate::duration::{self, Time};
+use crate::faults::Faults;
+use crate::item::Function;
+use crate::key::Key;
+use crate::returns;
+use crate::template::Template;
+use crate::values::text;
+
+/// The settings of `reuse(..)`.
+pub(crate) struct Reuse {
+    /// For how long a value is kept after its body; `None` for those that wait only.
+    pub(crate) keep: Option<Time>,
+    /// What a value was made of.
+    pub(crate) same: Option<Template>,
+    /// The span of `reuse`.
+    span: Span,
+}
+
+impl Reuse {
+    /// Reads `reuse`.
+    pub(crate) fn alone(value: &Expr) -> Result<Self> {
+        if !cfg!(feature = "reuse") {
+            let message = "`reuse` is a feature: write `lockmacro-runtime = { version = \"0.1\", \
+                           features = [\"reuse\"] }` in Cargo.toml";
+            return Err(Error::new_spanned(value, message));
+        }
+        Ok(Self { keep: None, same: None, span: value.span() })
+    }
+
+    /// Reads `reuse(keep = "10s", same = "<amount>")`.
+    pub(crate) fn parse(call: ExprCall) -> Result<Self> {
+        let mut reuse = Self::alone(&Expr::Call(call.clone()))?;
+        if call.args.is_empty() {
+            let message = "without a setting there are no parentheses: write `on_busy = reuse`, or \
+                           `reuse(keep = \"10s\")` to keep the value after its body";
+            return Err(Error::new_spanned(call, message));
+        }
+        let mut faults = Faults::default();
+        for setting in call.args {
+            faults.keep(reuse.set(setting));
+        }
+        faults.end()?;
+        match (&reuse.keep, &reuse.same) {
+            (None, Some(_)) => {
+                let message = "`same` compares a call with the ones before it, whose value is \
+                               kept: write `keep = \"24h\"` beside it";
+                Err(Error::new(reuse.span, message))
+            }
+            _ => Ok(reuse),
+        }
+    }
+
+    fn set(&mut self, setting: Expr) -> Result<()> {
+        let (name, value) = match setting {
+            Expr::Assign(assign) => (assign.left.to_token_stream().to_string(), *assign.right),
+            alone => (String::new(), alone),
+        };
+        let message = match name.as_str() {
+            "keep" if self.keep.is_some() => "`keep` is given twice: remove one",
+            "keep" => {
+                self.keep = Some(duration::written("keep = {}", value)?);
+                return Ok(());
+            }
+            "same" if self.same.is_some() => "`same` is given twice: remove one",
+            "same" => {
+                let text = text(
+                    value,
+                    "what a call has to have in common with the ones before it is a text with \
+                     placeholders: write `same = \"<amount> <currency>\"`",
+                )?;
+                self.same = Some(Template::parse(text)?);
+                return Ok(());
+            }
+            "" => {
+                duration::written("reuse(keep = {})", value.clone())?;
+                "the time has its name: write `reuse(keep = \"10s\")`"
+            }
+            _ => "`reuse` takes `keep = \"10s\"`, and beside it `same = \"<amount>\"`",
+        };
+        Err(Error::new_spanned(value, message))
+    }
+
+    /// Refuses functions whose values cannot be shared.
+    pub(crate) fn check(&self, args: &Args, function: &Function) -> Result<()> {
+        let own = args.key.each().iter().any(|key| matches!(key, Key::Shared(..)));
+        let message = args.message.as_ref().filter(|message| message.as_plain().is_none());
+        let at = |name: &str, is: bool| is.then(|| args.span_of(name));
+        let sync = (!function.is_async()).then(|| function.sig.ident.span());
+        let output = &function.output;
+        let value = returns::is_no_result(output).then(|| output.span());
+        let faults = [
+            (sync, "`reuse` waits for the value of another caller: make this an `async fn`"),
+            (
+                value,
+                "`reuse` shares the `Ok` of a `Result`, and this function does not return one: \
+                 return `Result<_, LockError>`",
+            ),
+            (
+                at("key", own || !args.key.is_one()),
+                "`reuse` shares the value of one key that is held exclusively: write one key, \
+                 without `shared(..)` and `permits(..)`",
+            ),
+            (
+                at("shared", args.has("shared")),
+                "`reuse` has one caller run for all, and `shared` lets all of them run: remove one",
+            ),
+            (
+                at("permits", args.has("permits")),
+                "`reuse` has one caller run for all, and `permits` lets several run: remove one",
+            ),
+            (
+                at("fence", args.fence.is_some()),
+                "a caller that reuses a value has no lock, and so no fence: remove `fence`, or \
+                 `on_busy = reuse`",
+            ),
+            (
+                at("guard", args.guard.is_some()),
+                "the body finds its guard by `LockGuard::current()` beside `reuse`: remove `guard`",
+            ),
+            (
+                at("message", message.is_some()),
+                "beside `reuse` a message is the same for all calls: remove its placeholders",
+            ),
+        ];
+        match faults.into_iter().find_map(|(span, message)| Some((span?, message))) {
+            Some((span, message)) => Err(Error::new(span, message)),
+            None => Ok(()),
+        }
+    }
+}

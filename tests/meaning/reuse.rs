@@ -1,0 +1,166 @@
+//! One caller runs the body, and the others get its value.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+use futures::future::join_all;
+use lockmacro_runtime::{Lock, LockError, LockManager, OnLost};
+use lockmacro_tests::{Backend, eventually, on};
+use tokio::sync::oneshot;
+
+use crate::{Failure, LONG_TTL, Locked, TEST_TIMEOUT, lock, ms};
+
+const NOT_AFTER: Duration = Duration::ZERO;
+
+/// Counts the bodies that have run, and returns their number.
+#[derive(Clone, Default)]
+struct Bodies(Arc<AtomicU32>);
+
+impl Bodies {
+    async fn run(&self) -> Locked<u32> {
+        Ok(self.0.fetch_add(1, SeqCst) + 1)
+    }
+}
+
+/// A caller that waits for a holder whose body ends when the sender is used.
+async fn holder_and_waiter(
+    backend: &Backend,
+    key: &str,
+    bodies: &Bodies,
+) -> (oneshot::Sender<Result<u32, Failure>>, [tokio::task::JoinHandle<Result<u32, Failure>>; 2]) {
+    let (holding, waiting) = (backend.manager().await, backend.manager().await);
+    let (started, begun) = oneshot::channel();
+    let (end, ended) = oneshot::channel();
+    let held = lock(&holding, key).reuse(NOT_AFTER);
+    let holder = tokio::spawn(held.run(async move {
+        started.send(()).expect("the test goes on");
+        ended.await.unwrap_or(Err(Failure::Own))
+    }));
+    begun.await.expect("the body starts");
+    let (waits, bodies) = (lock(&waiting, key).wait(LONG_TTL).reuse(NOT_AFTER), bodies.clone());
+    let waiter = tokio::spawn(waits.run(async move { Ok(bodies.run().await?) }));
+    let queue = async || waiting.inspect_waiters(key, 9).await.expect("an answer").items.len() == 1;
+    eventually("it waits", TEST_TIMEOUT, queue).await;
+    (end, [holder, waiter])
+}
+
+#[on(redis, slots, postgres)]
+async fn a_caller_that_waits_gets_the_value_of_the_holder(backend: &Backend) {
+    let (key, bodies) = (backend.key("report"), Bodies::default());
+    let (end, calls) = holder_and_waiter(backend, &key, &bodies).await;
+    end.send(Ok(42)).expect("the body waits");
+    for call in calls {
+        assert_eq!(call.await.expect("no panic"), Ok(42));
+    }
+    assert_eq!(bodies.0.load(SeqCst), 0);
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
+    backend.forget_values();
+}
+
+#[on(redis, postgres)]
+async fn an_error_is_not_shared_and_the_next_caller_runs_its_body(backend: &Backend) {
+    let (key, bodies) = (backend.key("report"), Bodies::default());
+    let (end, [holder, waiter]) = holder_and_waiter(backend, &key, &bodies).await;
+    end.send(Err(Failure::Own)).expect("the body waits");
+    assert_eq!(holder.await.expect("no panic"), Err(Failure::Own));
+    assert_eq!(waiter.await.expect("no panic"), Ok(1));
+    backend.forget_values();
+}
+
+#[on(redis, postgres)]
+async fn a_holder_that_is_dropped_leaves_the_body_to_the_next_caller(backend: &Backend) {
+    let (key, bodies) = (backend.key("report"), Bodies::default());
+    let (_end, [holder, waiter]) = holder_and_waiter(backend, &key, &bodies).await;
+    holder.abort();
+    assert_eq!(waiter.await.expect("no panic"), Ok(1));
+    backend.forget_values();
+}
+
+#[on(memory, redis, slots, postgres, both_runtimes)]
+async fn many_callers_of_several_processes_run_one_body_and_later_ones_get_its_value(
+    backend: &Backend,
+) {
+    let (key, bodies) = (backend.key("token"), Bodies::default());
+    let managers = [backend.manager().await, backend.manager().await, backend.manager().await];
+    let call = |manager: &LockManager| {
+        let (lock, bodies) = (lock(manager, &key).reuse(LONG_TTL), bodies.clone());
+        tokio::spawn(lock.run(async move { bodies.run().await }))
+    };
+    let calls: Vec<_> = managers.iter().cycle().take(60).map(call).collect();
+    for called in join_all(calls).await {
+        assert_eq!(called.expect("no panic"), Ok(1));
+    }
+    // A value that is fresh needs no lock.
+    let guard = lock(&managers[0], &key).acquire().await.expect("free");
+    assert_eq!(call(&managers[1]).await.expect("no panic"), Ok(1));
+    guard.release().await.expect("still held");
+    backend.forget_values();
+}
+
+#[on(memory, redis, postgres)]
+async fn a_value_ends_with_its_time_and_without_one_with_its_body(backend: &Backend) {
+    let (manager, bodies) = (backend.manager().await, Bodies::default());
+    let call = async |key: &str, keep| {
+        let lock = lock(&manager, &backend.key(key)).reuse(keep);
+        lock.run(bodies.run()).await.expect("free")
+    };
+    assert_eq!([call("a", NOT_AFTER).await, call("a", NOT_AFTER).await], [1, 2]);
+    assert_eq!(call("b", ms(300)).await, 3);
+    eventually("it ends", TEST_TIMEOUT, || async { call("b", ms(300)).await == 4 }).await;
+    backend.forget_values();
+}
+
+#[on(memory, redis, postgres)]
+async fn a_value_that_is_of_another_type_or_too_long_is_none(backend: &Backend) {
+    let (manager, key) = (backend.manager().await, backend.key("report"));
+    let reuse = || lock(&manager, &key).reuse(LONG_TTL);
+    assert_eq!(reuse().run(async { Locked::Ok(7_u32) }).await, Ok(7));
+    assert_eq!(reuse().run(async { Locked::Ok("text".to_owned()) }).await, Ok("text".to_owned()));
+    let long = "x".repeat(1024 * 1024);
+    let other = lock(&manager, &backend.key("long")).reuse(LONG_TTL);
+    assert_eq!(other.clone().run(async { Locked::Ok(long.clone()) }).await, Ok(long));
+    assert_eq!(other.run(async { Locked::Ok("short".to_owned()) }).await, Ok("short".to_owned()));
+    backend.forget_values();
+}
+
+#[on(memory, redis, postgres)]
+async fn a_key_that_was_used_for_something_else_is_refused(backend: &Backend) {
+    let (manager, key) = (backend.manager().await, backend.key("payment"));
+    let pay = |what: &str| lock(&manager, &key).reuse(LONG_TTL).same(what);
+    assert_eq!(pay("5 EUR").run(async { Locked::Ok(1) }).await, Ok(1));
+    assert_eq!(pay("5 EUR").run(async { Locked::Ok(2) }).await, Ok(1));
+    let error = pay("7 EUR").run(async { Locked::Ok(3) }).await.expect_err("another payment");
+    let LockError::ReusedKey { key: refused, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(refused.as_str(), key);
+    assert!(backend.is_free(&key).await);
+    backend.forget_values();
+}
+
+#[on(redis, postgres)]
+async fn the_value_of_a_holder_that_has_lost_its_lock_is_not_kept(backend: &Backend) {
+    let (manager, key) = (backend.manager().await, backend.key("report"));
+    let reuse = || lock(&manager, &key).on_lost(OnLost::Finish).reuse(LONG_TTL);
+    let late = reuse().run(async {
+        let held = manager.inspect_lock(&key).await?.expect("held");
+        assert!(manager.force_release(&held).await?);
+        Locked::Ok(1)
+    });
+    assert_eq!(late.await, Ok(1));
+    assert_eq!(reuse().run(async { Locked::Ok(2) }).await, Ok(2));
+    backend.forget_values();
+}
+
+#[on(memory, redlock)]
+async fn a_lock_that_cannot_keep_a_value_is_refused_and_left_free(backend: &Backend) {
+    let (manager, key) = (backend.manager().await, backend.key("report"));
+    let several = Lock::many([backend.key("a"), backend.key("b")]).manager(&manager);
+    let locks = [lock(&manager, &key).shared(), lock(&manager, &key).permits(2), several];
+    let redlock = backend.admins().len() > 1;
+    for lock in locks.into_iter().chain(redlock.then(|| lock(&manager, &key))) {
+        let error = lock.reuse(LONG_TTL).run(async { Locked::Ok(()) }).await;
+        let Err(LockError::InvalidSetting { setting, .. }) = &error else { panic!("{error:?}") };
+        assert_eq!(*setting, "reuse");
+    }
+    assert!(backend.is_free(&key).await);
+}
