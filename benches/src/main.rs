@@ -9,6 +9,7 @@
 //! cargo run --release -p lockmacro-benches -- waiters     # 10,000 waiters of one key
 //! cargo run --release -p lockmacro-benches -- redlock     # five nodes, and one of them stopped
 //! cargo run --release -p lockmacro-benches -- postgres    # locks in PostgreSQL
+//! cargo run --release -p lockmacro-benches -- reuse       # one makes a value for all; leaders
 //! cargo run --release -p lockmacro-benches -- deferred    # how late deferred calls are run
 //! cargo run --release -p lockmacro-benches -- leases      # 10,000 leases renewed by one manager
 //! cargo run --release -p lockmacro-benches -- instructions # of a free lock, by callgrind
@@ -25,6 +26,7 @@ mod leases;
 mod measure;
 mod postgres;
 mod redlock;
+mod reuse;
 mod sharing;
 mod waiters;
 
@@ -86,6 +88,12 @@ enum Bench {
         #[arg(long, default_value_t = 7)]
         rounds: u32,
     },
+    /// A value that one caller makes for all, beside waiters and a poll; and leaders that follow
+    Reuse {
+        /// How often everything is measured
+        #[arg(long, default_value_t = 25)]
+        rounds: u32,
+    },
     /// How late an idle worker runs calls that were deferred
     Deferred {
         /// How many calls
@@ -121,6 +129,7 @@ async fn main() -> Result<(), Failure> {
                 "waiters",
                 "redlock",
                 "postgres",
+                "reuse",
                 "deferred",
                 "leases",
                 "build",
@@ -151,6 +160,7 @@ async fn main() -> Result<(), Failure> {
         }
         Some(Bench::Redlock { rounds }) => redlock::run(rounds).await,
         Some(Bench::Postgres { rounds }) => postgres::run(rounds).await,
+        Some(Bench::Reuse { rounds }) => reuse::run(&Server::start(), rounds).await,
         Some(Bench::Deferred { calls }) => deferred::run(&Server::start(), calls).await,
         Some(Bench::Build { rounds }) => build::run(rounds),
         Some(Bench::Leases(args)) => leases::run(&Server::start().url(), &args),
