@@ -3,6 +3,7 @@
 //! * [`Lock`](lock::Lock) – three processes with a line of callers each, one server, and messages
 //!   that are late, lost or doubled: queue, hand-off, confirmation, turns, renewal, drop and crash
 //! * [`Redlock`](redlock::Redlock) – the fence of a Redlock, with a node that forgets
+//! * [`Repair`](repair::Repair) – a Redlock whose holder repairs nodes that forget
 //! * [`Sharing`](sharing::Sharing) – shared locks and permits, in one queue with exclusive ones
 //! * [`search`](search::search) – all states within a bound
 //! * [`Replay`](replay::Replay) – a trace of a real server or of a simulation, event by event: one
@@ -32,6 +33,7 @@ mod state;
 pub mod event;
 pub mod lock;
 pub mod redlock;
+pub mod repair;
 pub mod replay;
 pub mod search;
 pub mod server;

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use lockmacro_model_tests::lock::Lock;
 use lockmacro_model_tests::redlock::Redlock;
+use lockmacro_model_tests::repair::{self, Repair};
 use lockmacro_model_tests::search::{Model, search};
 use lockmacro_model_tests::server::Rules;
 use lockmacro_model_tests::sharing::{self, Sharing};
@@ -18,6 +19,13 @@ fn lock(callers: [u8; 3], faults: u8, ticks: u8) -> Lock {
 
 fn redlock(clients: usize, restarts: u8, ticks: u8) -> Redlock {
     Redlock { variant: Variant::None, clients, ttl: 2, ahead: [0, 0, 1], restarts, ticks }
+}
+
+/// A repair is sent so early that nobody's attempt lasts from before it until the lease is over.
+fn repair(ttls: [u8; 2], restarts: u8, ticks: u8) -> Repair {
+    let variant = repair::Variant::None;
+    let young = ttls[0].max(ttls[1]);
+    Repair { variant, ttls, young, attempt: 1, repair: 1, drift: 0, restarts, ticks }
 }
 
 fn sharing(limits: &[u8], faults: u8, ticks: u8) -> Sharing {
@@ -61,6 +69,22 @@ fn a_redlock_of_three_clients() {
 #[test]
 fn a_redlock_with_a_node_that_forgets() {
     nothing_breaks(&redlock(2, 1, 3), 100_000);
+}
+
+#[test]
+fn a_redlock_that_repairs_its_nodes() {
+    nothing_breaks(&repair([3, 3], 2, 3), 100_000);
+}
+
+/// The rival's attempt, and its lease, may last longer than the lock at the nodes.
+#[test]
+fn a_redlock_that_repairs_its_nodes_with_different_ttls() {
+    nothing_breaks(&repair([3, 4], 1, 5), 100_000);
+}
+
+#[test]
+fn a_redlock_that_repairs_its_nodes_with_a_fast_clock() {
+    nothing_breaks(&Repair { drift: 1, ..repair([4, 4], 1, 4) }, 100_000);
 }
 
 #[test]
@@ -117,6 +141,24 @@ fn broken_redlocks_are_refuted() {
         let broken = Redlock { variant, ..redlock(clients, restarts, 2) };
         refuted(variant, &broken, why);
     }
+}
+
+#[test]
+fn broken_repairs_are_refuted() {
+    use repair::Variant;
+    for (variant, drift, restarts) in [
+        (Variant::WithoutMajority, 0, 2),
+        (Variant::Late, 0, 2),
+        (Variant::OnAnotherConnection, 0, 3),
+        (Variant::Overwrites, 0, 2),
+        (Variant::NoAllowance, 1, 1),
+    ] {
+        let broken = Repair { variant, drift, ..repair([3, 3], restarts, 6) };
+        refuted(variant, &broken, "two clients");
+    }
+    // A rival may have begun before the repair, and collect votes when a node has forgotten all.
+    let broken = Repair { attempt: 2, ..repair([3, 3], 2, 6) };
+    refuted("a longer attempt", &broken, "two clients");
 }
 
 #[test]
