@@ -16,6 +16,8 @@ const LONGEST: Duration = Duration::from_secs(6);
 /// How long is waited for a lock that somebody else has.
 const BRIEF: Duration = Duration::from_millis(200);
 const SHORT_TTL: Duration = Duration::from_secs(3);
+/// The last fence of the key.
+const FENCE_KEY: &str = "lm1:wf:{order:42}";
 
 /// Whether a node has said that it does not vote yet.
 fn is_young(error: &LockError) -> bool {
@@ -291,4 +293,49 @@ async fn a_renewal_by_a_server_that_replaced_the_known_one_meanwhile_does_not_co
     let error = error.expect_err("one of three has said yes");
     let unanswered = replies(&error).iter().filter(|node| node.error.is_some());
     assert_eq!(unanswered.count(), 1, "{error}");
+}
+
+/// All nodes are restarted one after the other, and forget everything. The holder gives each of them
+/// its part of the lock back.
+#[tokio::test]
+async fn a_lock_that_is_renewed_outlives_a_restart_of_every_node() {
+    let mut nodes = Nodes::start(3);
+    let builder = LockManager::builder().longest_ttl(SHORT_TTL);
+    let holder = connected(builder.clone(), nodes.urls()).await;
+    let rival = connected(builder, nodes.urls()).await;
+    // The last fences are far ahead of the clocks, so a node that forgot its own would fall behind.
+    for server in &nodes.0 {
+        server.admin().ask::<()>(&["SET", FENCE_KEY, "8000000000000000"]);
+    }
+    let lock = |manager: &LockManager| Lock::new(KEY).ttl(SHORT_TTL).manager(manager);
+    let ours = lock(&holder).renew().wait(IN_TIME);
+    let (guard, fences) = ours.acquire_fenced().await.expect("old enough in the end");
+    let rolled = async {
+        for nth in 0..3 {
+            nodes.0[nth].kill();
+            nodes.0[nth].restart();
+            let has_it = || std::future::ready(nodes.0[nth].admin().get(KEY).is_some());
+            eventually("it is repaired", IN_TIME, has_it).await;
+            let last: u64 = nodes.0[nth].admin().ask(&["GET", FENCE_KEY]);
+            assert!(last >= u64::from(fences[0]), "node {nth}");
+            assert!(guard.is_held(), "after node {nth}");
+        }
+    };
+    let rivals = async {
+        loop {
+            let granted = lock(&rival).wait(BRIEF).acquire().await;
+            assert!(granted.is_err(), "it is held");
+        }
+    };
+    tokio::select! {
+        () = rolled => {}
+        () = rivals => {}
+    }
+    guard.release().await.expect("it was held");
+    for (nth, value) in nodes.values().into_iter().enumerate() {
+        assert_eq!(value, None, "node {nth}");
+    }
+    // As soon as the nodes vote again.
+    let (_guard, next) = lock(&rival).wait(IN_TIME).acquire_fenced().await.expect("free");
+    assert!(next[0] > fences[0]);
 }

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::value::applied::Applied;
+use crate::value::fence::Fence;
 use crate::value::sync::{Mutex, until};
 use crate::value::time::Moment;
 
@@ -40,6 +42,8 @@ struct State {
     token: u64,
     /// No request is sent with the current token any more.
     closed: bool,
+    /// The last fence of the grant.
+    fence: Option<Fence>,
     /// The tokens that nodes have, or may have, by node and number.
     tokens: BTreeMap<(usize, u64), Status>,
     /// Nodes at which tokens are being withdrawn.
@@ -80,6 +84,8 @@ pub(crate) struct InFlightRequest {
     /// Hash of the token.
     value: u64,
     ttl: Duration,
+    /// An earlier request with the token may still arrive, whatever the answer to this one.
+    after_lost: bool,
 }
 
 /// The withdrawal of tokens at one node.
@@ -132,7 +138,33 @@ impl Attempts {
             state.tokens.remove(&lost[0]);
         }
         state.tokens.insert((node, token), Status::InFlight);
-        Ok(InFlightRequest { attempts: Arc::clone(self), node, token, value, ttl })
+        let attempts = Arc::clone(self);
+        Ok(InFlightRequest { attempts, node, token, value, ttl, after_lost: false })
+    }
+
+    /// Records that a node which has forgotten the current token is about to get it again. Returns
+    /// `None` once the token is being released, or while a request to the node is in flight.
+    pub(crate) fn repairs(
+        self: &Arc<Self>,
+        node: usize,
+        (value, ttl): (u64, Duration),
+    ) -> Option<InFlightRequest> {
+        let state = &mut *self.state.lock();
+        let (token, closed) = (state.token, state.closed);
+        let status = state.tokens.get_mut(&(node, token));
+        let status = status.filter(|status| !closed && **status != Status::InFlight)?;
+        let after_lost = mem::replace(status, Status::InFlight) != Status::Granted;
+        Some(InFlightRequest { attempts: Arc::clone(self), node, token, value, ttl, after_lost })
+    }
+
+    /// Records the last fence of the grant, which a node that is repaired has to know.
+    pub(crate) fn note_fence(&self, fence: Fence) {
+        self.state.lock().fence = Some(fence);
+    }
+
+    /// The last fence of the grant, if it has one.
+    pub(crate) fn fence(&self) -> Option<Fence> {
+        self.state.lock().fence
     }
 
     /// Nodes that may have the current token.
@@ -232,6 +264,7 @@ impl InFlightRequest {
     /// Records whether the node has the token. Without that knowledge the request is lost.
     pub(crate) fn answered(self, applied: Applied) {
         match applied {
+            _ if self.after_lost => drop(self),
             Applied::No => self.ends(|| None),
             Applied::Yes => self.ends(|| Some(Status::Granted)),
             Applied::Unknown => drop(self),
@@ -375,6 +408,32 @@ mod tests {
         attempts.gone(0, 1);
         let (_, lost) = attempts.state.lock().tokens.pop_last().unwrap();
         assert!(!lost.is_over(Moment::now()) && lost.is_over(Moment::now().after(SOON)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_release_waits_for_a_repair_and_none_is_sent_after_it() {
+        let (attempts, sent) = begun();
+        assert!(attempts.repairs(0, sent).is_none(), "it was never asked");
+        attempts.sends(0, 1, sent).unwrap().answered(Applied::Yes);
+        let repair = attempts.repairs(0, sent).unwrap();
+        assert!(attempts.repairs(0, sent).is_none(), "one is in flight");
+        attempts.close();
+        let mut ended = Box::pin(attempts.requests_ended(0, 1, SOON));
+        assert!(futures::poll!(&mut ended).is_pending());
+        repair.answered(Applied::Yes);
+        ended.await;
+        assert!(attempts.repairs(0, sent).is_none(), "it is being released");
+        attempts.gone(0, 1);
+        assert!(attempts.is_clear());
+    }
+
+    #[test]
+    fn a_lost_request_may_still_arrive_after_a_repair_was_answered() {
+        let (attempts, sent) = begun();
+        drop(attempts.sends(0, 1, sent));
+        attempts.repairs(0, sent).unwrap().answered(Applied::Yes);
+        attempts.gone(0, 1);
+        assert!(!attempts.is_doubtful() && !attempts.is_clear());
     }
 
     #[test]

@@ -44,5 +44,8 @@ pub const TABLE: &[Row] = &[
     ("Redlock: Raise", "store/redis/scripts/raise_fence.lua", "'SET', KEYS[2], ARGV[2]"),
     ("Redlock: Hold", "store/redlock/store/acquire.rs", "async fn confirmed"),
     ("Redlock: Leave", "store/redlock/store/release.rs", "async fn withdraw"),
+    ("Redlock: Repair", "store/redlock/store.rs", "forgetful"),
+    ("Redlock: Repair", "store/redlock/node.rs", "async fn repair"),
+    ("Redlock: Repaired", "store/redis/scripts/repair.lua", "'SET', KEYS[1]"),
     ("Redlock: Restart", "store/redlock/node.rs", "fn recognise"),
 ];

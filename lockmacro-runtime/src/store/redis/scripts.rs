@@ -36,6 +36,7 @@ pub(crate) static RELEASE_MIGRATING_SHARED: Script =
 static RENEW: Script = script!([], files!("renew.lua"));
 static RENEW_SHARED: Script = script!(["h"], files!("renew.lua"));
 pub(crate) static RAISE_FENCE: Script = script!(["f"], files!("raise_fence.lua"));
+pub(crate) static REPAIR: Script = script!(["f"], files!("repair.lua"));
 pub(crate) static RIGHTS: Script = script!(OF_A_LOCK, files!("check_rights.lua"));
 
 /// The scripts for several locks. A script for one lock is made the function `one`.
@@ -59,7 +60,7 @@ static RENEW_ALL: Script = script!(
 );
 
 /// The scripts that locks may need.
-pub(crate) static ALL: [&Script; 11] = [
+pub(crate) static ALL: [&Script; 12] = [
     &ACQUIRE,
     &ACQUIRE_SHARED,
     &RELEASE_SHARED,
@@ -67,6 +68,7 @@ pub(crate) static ALL: [&Script; 11] = [
     &RELEASE_MIGRATING,
     &RELEASE_UNCONTENDED,
     &RAISE_FENCE,
+    &REPAIR,
     &RELEASE,
     &RELEASE_ALL,
     &RENEW,

@@ -165,6 +165,44 @@ impl Nodes {
         Ok(held)
     }
 
+    /// Gives the lock of a holder back to a node that has forgotten it. At this moment a majority of
+    /// other nodes has it, by a round of renewals for `ttl` that began at `sent`. So it may be a
+    /// node that does not vote yet.
+    ///
+    /// A rival may have the node's vote from before it was restarted. If it began before the repair,
+    /// its attempt is over before one of the other nodes votes again: that takes half of the ttl at
+    /// least, and twice the time of an attempt.
+    pub(crate) async fn repair(
+        self: Arc<Self>,
+        nth: usize,
+        attempts: Arc<Attempts>,
+        attempt: Arc<Request>,
+        (sent, ttl): (Moment, Duration),
+    ) {
+        let (node, rest) = (&self.all[nth], ttl.saturating_sub(sent.elapsed()));
+        let Some(connection) = node.connection().filter(|_| self.is_as_it_was(nth)) else { return };
+        if rest < (ttl / 2).max(self.slow * 2) {
+            return;
+        }
+        let sent = (hash_of(attempt.token.expose().as_bytes()), rest);
+        let Some(request) = attempts.repairs(nth, sent) else { return };
+        match node.repair(&attempt, rest, attempts.fence()).await {
+            Ok(_) if node.connection() == Some(connection) => request.answered(Applied::Yes),
+            Ok(repaired) => {
+                // It may have been restarted once more, and voted in between.
+                drop(request);
+                if repaired {
+                    let _ = node.withdraw(&attempt.key, &attempt.token).await;
+                }
+            }
+            Err(error) => {
+                drop(request);
+                let error = error.error;
+                tracing::debug!(node = self.names[nth], %error, "a lock was not repaired");
+            }
+        }
+    }
+
     /// Whether the node's present connection leads to the server that voted.
     pub(crate) fn is_as_it_was(&self, nth: usize) -> bool {
         let node = &self.all[nth];

@@ -33,7 +33,7 @@ use crate::value::limits::TTL_MAX;
 use crate::value::mode::Mode;
 use crate::value::random;
 use crate::value::task::spawn;
-use crate::value::time::Instant;
+use crate::value::time::{Instant, Moment};
 
 mod acquire;
 mod release;
@@ -136,29 +136,42 @@ impl Redlock {
         Err(no_quorum(&self.nodes.names, errors.into_iter().enumerate().map(error)))
     }
 
-    /// Restarts the ttl on a majority. Returns whether a majority may still hold the lock.
+    /// Restarts the ttl on a majority, which is then restored on the nodes that have forgotten the
+    /// lock. Returns whether a majority may still hold the lock.
     async fn renew_all(&self, request: &Request, ttl: Duration) -> Result<bool, LockError> {
         self.check(ttl)?;
         let attempts = request.attempts();
         let attempt = Arc::new(request.attempt(attempts.token()));
+        let sent = Moment::now();
         let mut round = Round::new(attempts.holders().into_iter().map(|nth| {
             let (nodes, attempt) = (Arc::clone(&self.nodes), Arc::clone(&attempt));
             (nth, nodes.renew(nth, attempt, ttl))
         }));
         // A node that is not among the holders, or has refused, does not hold the lock.
-        let (mut held, mut failed) = (0, 0);
+        let (mut held, mut failed, mut forgetful) = (0, 0, Vec::new());
         let mut errors: Vec<Option<LockError>> = vec![None; self.count()];
         while let Some((nth, answer)) = round.next().await {
             match answer {
                 Ok(true) => held += 1,
-                Ok(false) => {}
+                Ok(false) => forgetful.push(nth),
                 Err(error) => {
                     failed += 1;
                     errors[nth] = Some(error);
                 }
             }
             if held >= majority(self.count()) {
-                round.go_on();
+                let nodes = Arc::clone(&self.nodes);
+                let repair = move |nth| {
+                    let (attempts, attempt) = (Arc::clone(&attempts), Arc::clone(&attempt));
+                    drop(spawn(Arc::clone(&nodes).repair(nth, attempts, attempt, (sent, ttl))));
+                };
+                // The renewal does not wait for repairs.
+                forgetful.into_iter().for_each(&repair);
+                round.go_on_with(move |nth, answer| {
+                    if let Ok(false) = answer {
+                        repair(nth);
+                    }
+                });
                 return Ok(true);
             }
         }
@@ -342,9 +355,24 @@ impl<'a, T> Round<'a, T> {
 
 impl<T: 'static> Round<'static, T> {
     /// Lets the rest go on in a task of its own. Each request has a timeout.
-    fn go_on(mut self) {
+    fn go_on(self)
+    where
+        T: Send,
+    {
+        self.go_on_with(|_, _| ());
+    }
+
+    /// The same, with each answer.
+    fn go_on_with(mut self, each: impl Fn(usize, T) + Send + 'static)
+    where
+        T: Send,
+    {
         if !self.in_flight.is_empty() {
-            spawn(async move { while self.next().await.is_some() {} });
+            spawn(async move {
+                while let Some((nth, answer)) = self.next().await {
+                    each(nth, answer);
+                }
+            });
         }
     }
 }

@@ -17,6 +17,7 @@ macro_rules! script {
 const ACQUIRE: &str = script!("queue.lua", "grant.lua", "acquire.lua");
 const ACQUIRE_ALL: &str = script!("several_locks.lua", "queue.lua", "grant.lua", "acquire_all.lua");
 const RAISE_FENCE: &str = script!("raise_fence.lua");
+const REPAIR: &str = script!("repair.lua");
 const RELEASE_ALL: &str = concat!(
     script!("several_locks.lua", "queue.lua"),
     "local function one()\n",
@@ -194,7 +195,8 @@ fn several_locks() {
                 }
             },
             _ => [
-                eval(RAISE_FENCE, &[one[0], one[3]], &[token.clone(), ttl, kept]),
+                eval(RAISE_FENCE, &[one[0], one[3]], &[token.clone(), ttl.clone(), kept.clone()]),
+                eval(REPAIR, &[one[0], one[3]], &[token.clone(), ttl, number.clone(), kept]),
                 eval(WRITE, &["resource"], &[number, "value".to_owned()]),
                 eval(RELEASE_MIGRATING, &one[..1], std::slice::from_ref(&token)),
                 eval(RELEASE_MIGRATING, &[one[0], one[4]], &[token]),

@@ -13,7 +13,7 @@ use crate::store::calls::reply::Reply;
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::parsed;
-use crate::store::redis::scripts::{RAISE_FENCE, RELEASE};
+use crate::store::redis::scripts::{RAISE_FENCE, RELEASE, REPAIR};
 use crate::store::redis::topology::route::Topology;
 use crate::value::applied::Applied;
 use crate::value::error::Unavailability;
@@ -78,6 +78,21 @@ impl Redis {
     pub(crate) async fn raise(&self, request: &Request, fence: Fence) -> Result<bool, NodeError> {
         let args = [request.token.expose(), &fence.to_string(), &self.fence_retention];
         let reply = self.eval(RAISE_FENCE.with(request.keys(), &args), self.brief()).await;
+        reply.and_then(parsed).map_err(|error| node_error(error, &request.key))
+    }
+
+    /// Gives the lock to the token for `ttl` if nobody has it here, and raises the node's last fence.
+    /// Returns whether the token got it.
+    pub(crate) async fn repair(
+        &self,
+        request: &Request,
+        ttl: Duration,
+        fence: Option<Fence>,
+    ) -> Result<bool, NodeError> {
+        let fence = fence.map_or_else(|| "0".to_owned(), |fence| fence.to_string());
+        let ttl = ttl.as_millis().to_string();
+        let args = [request.token.expose(), &ttl, &fence, &self.fence_retention];
+        let reply = self.eval(REPAIR.with(request.keys(), &args), self.brief()).await;
         reply.and_then(parsed).map_err(|error| node_error(error, &request.key))
     }
 

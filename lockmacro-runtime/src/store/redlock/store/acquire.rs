@@ -143,6 +143,7 @@ impl Redlock {
         let (won, fences) = tally.won();
         if let Some(fences) = fences {
             self.raise(attempt, &won, fences.last(), within).await?;
+            request.attempts().note_fence(fences.last());
         }
         let ttl = request.ttl;
         if lease::late(sent, ttl) {
