@@ -195,11 +195,8 @@ impl Nodes {
                     let _ = node.withdraw(&attempt.key, &attempt.token).await;
                 }
             }
-            Err(error) => {
-                drop(request);
-                let error = error.error;
-                tracing::debug!(node = self.names[nth], %error, "a lock was not repaired");
-            }
+            // The next round tries again.
+            Err(_) => drop(request),
         }
     }
 
