@@ -55,7 +55,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "            owner.gone(&request);", "            if !MUTANT { owner.gone(&request); }"),
     // Inside a process.
     mutant("nobody goes on without a caller that is not polled", "idle|late|errors|livelock", "engine/queue/key_queue.rs",
-        "(Asking { by, token, .. }, Time) if is_due", "(Asking { by, token, .. }, Time) if is_due && !MUTANT"),
+        "(Asking { by, token, behind, .. }, Time) if is_due", "(Asking { by, token, behind, .. }, Time) if is_due && !MUTANT"),
     mutant("a caller without a wait is not behind one that is not polled", "errors", "engine/queue/key_queue.rs",
         "*is_wanted = true;", "*is_wanted = !MUTANT;"),
     mutant("the answer behind a release is forgotten", "errors", "engine/queue/shared_queue/in_queue.rs",
@@ -117,6 +117,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("one node is enough to renew", LEASE, "store/redlock/store.rs",
         "            if held >= majority(self.count()) {\n                let nodes",
         "            if held >= if MUTANT { 1 } else { majority(self.count()) } {\n                let nodes"),
+    mutant("a repaired node is not released", "left|stuck", "store/redlock/node.rs",
+        "== Some(connection) => request.answered(Applied::Yes)",
+        "== Some(connection) => request.answered(if MUTANT { Applied::No } else { Applied::Yes })"),
     mutant("the fence of one node counts", "fences", "value/fence/mod.rs",
         "Self::new(self.first.max(other.first), self.last.max(other.last))",
         "Self::new(self.first.min(other.first), self.last.min(other.last))"),

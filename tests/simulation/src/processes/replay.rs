@@ -226,6 +226,7 @@ fn main(
             let held = if keys == 1 { is_one } else { held };
             Some(Event::Renewed { token: token.clone(), held })
         }
+        Some(Script::Repair) => Some(Event::Set { token: token.clone(), granted: is_one }),
         _ => None,
     };
     (Some(token), event)

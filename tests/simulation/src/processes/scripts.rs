@@ -9,16 +9,19 @@ pub(crate) enum Script {
     /// Each of several locks, by its own token.
     ReleaseUncontended,
     Renew,
+    /// As `SET NX`, on one node of a Redlock.
+    Repair,
 }
 
 /// What is written only in one of the scripts.
-const BEGINNINGS: [(&str, Script); 6] = [
+const BEGINNINGS: [(&str, Script); 7] = [
     ("-- Asks for a lock: ", Script::Acquire),
     ("-- Asks for several locks: ", Script::AcquireAll),
     ("-- Releases a lock if ", Script::Release),
     ("-- Releases a lock without ", Script::ReleaseMigrating),
     ("-- Releases locks, ", Script::ReleaseUncontended),
     ("-- Renews a lock if ", Script::Renew),
+    ("-- Gives a lock over several nodes back ", Script::Repair),
 ];
 
 impl Script {
