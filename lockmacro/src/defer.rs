@@ -28,13 +28,15 @@ const ARGUMENTS_MAX: usize = 16;
 pub(crate) struct Defer {
     pub(crate) delay: Time,
     unique: bool,
+    latest: bool,
+    at_most: Option<Time>,
     attempts: Option<LitInt>,
     /// The span of `defer(..)`.
     pub(crate) span: Span,
 }
 
 impl Defer {
-    /// Reads `defer("30s", unique, attempts = 5)`.
+    /// Reads `defer("30s", latest, at_most = "5m", attempts = 5)`.
     pub(crate) fn parse(call: ExprCall) -> Result<Self> {
         if !cfg!(feature = "defer") {
             let message = "`defer` is a feature: write `lockmacro-runtime = { version = \"0.1\", \
@@ -61,12 +63,35 @@ impl Defer {
             let message = "this delay is too long: it is at most \"7days\"";
             return Err(Error::new(place, message));
         }
-        let mut defer = Self { delay, unique: false, attempts: None, span };
+        let (unique, latest) = (false, false);
+        let mut defer = Self { delay, unique, latest, at_most: None, attempts: None, span };
         let mut faults = Faults::default();
         for setting in settings {
             faults.keep(defer.set(&setting));
         }
-        faults.end().map(|()| defer)
+        faults.end()?;
+        defer.fit().map(|()| defer)
+    }
+
+    /// Refuses settings that do not fit each other.
+    fn fit(&self) -> Result<()> {
+        let at_most = self.at_most.as_ref().map(Time::literal);
+        let message = match (at_most, self.delay.literal()) {
+            _ if self.unique && self.latest => {
+                "`unique` keeps the first call of a key, and `latest` the last one: remove one of \
+                 them"
+            }
+            (Some(_), _) if !self.latest => {
+                "`at_most` is how long later calls put the waiting one off, which `latest` keeps: \
+                 write `defer(\"30s\", latest, at_most = \"5m\")`"
+            }
+            (Some(Some(at_most)), Some(delay)) if at_most < delay => {
+                "`at_most` is shorter than the delay, so no call could be put off: write a longer \
+                 one, or remove it"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::new(self.span, message))
     }
 
     /// Reads the settings after the delay.
@@ -81,6 +106,24 @@ impl Defer {
                 true => "`unique` is given twice: remove one",
             },
             ("unique", _) => "`unique` stands alone: write `defer(\"30s\", unique)`",
+            ("latest", None) => match std::mem::replace(&mut self.latest, true) {
+                false => return Ok(()),
+                true => "`latest` is given twice: remove one",
+            },
+            ("latest", _) => "`latest` stands alone: write `defer(\"30s\", latest)`",
+            ("at_most", Some(value)) => match duration::time("at_most", value.clone())? {
+                time if time.literal().is_some_and(|time| time > DELAY_MAX) => {
+                    "this time is too long: `at_most` is at most \"7days\""
+                }
+                time => match self.at_most.replace(time) {
+                    None => return Ok(()),
+                    Some(_) => "`at_most` is given twice: remove one",
+                },
+            },
+            ("at_most", None) => {
+                "`at_most` is the longest time for which calls put one off: write \
+                 `at_most = \"5m\"`"
+            }
             ("attempts", Some(Expr::Lit(ExprLit { lit: Lit::Int(number), .. })))
                 if number.base10_parse::<u32>().is_ok_and(|tries| tries > 0) =>
             {
@@ -95,7 +138,10 @@ impl Defer {
             ("name", _) => {
                 "the name stands beside `on_busy`: write `name = \"orders.audit\"` there"
             }
-            _ => "after the delay `defer` takes `unique` and `attempts = 5`",
+            _ => {
+                "after the delay `defer` takes `unique` or `latest`, `at_most = \"5m\"` and \
+                 `attempts = 5`"
+            }
         };
         Err(Error::new_spanned(setting, message))
     }
@@ -112,6 +158,7 @@ impl Defer {
         let generic = sig.generics.params.first().map(Spanned::span);
         let many = (sig.inputs.len() > ARGUMENTS_MAX).then(|| sig.inputs.span());
         let unique = (self.unique && several_keys).then_some(self.span);
+        let latest = (self.latest && several_keys).then_some(self.span);
         let faults = [
             (
                 receiver,
@@ -137,6 +184,11 @@ impl Defer {
                 unique,
                 "`unique` has one call wait for each key, and this function has several: remove \
                  `unique`",
+            ),
+            (
+                latest,
+                "`latest` has one call wait for each key, and this function has several: remove \
+                 `latest`",
             ),
         ];
         if let Some((span, message)) = faults.iter().find_map(|(span, it)| Some(((*span)?, it))) {
@@ -193,7 +245,7 @@ impl Defer {
         function: &Function,
         runtime: &Runtime,
         stored_as: &TokenStream,
-        delay: &TokenStream,
+        time: impl Fn(&Time) -> TokenStream,
     ) -> Result<TokenStream> {
         let (name, visibility) = (&function.sig.ident, &function.visibility);
         let site = name.span().resolved_at(Span::mixed_site());
@@ -216,7 +268,13 @@ impl Defer {
             .collect();
         let named = tuple(&arguments, site);
         let new = Ident::new(if function.is_async() { "new" } else { "blocking" }, site);
+        let delay = time(&self.delay);
         let unique = self.unique.then(|| quote_spanned!(site=> .unique()));
+        let latest = self.latest.then(|| quote_spanned!(site=> .latest()));
+        let at_most = self.at_most.as_ref().map(|at_most| {
+            let at_most = time(at_most);
+            quote_spanned!(site=> .at_most(#at_most))
+        });
         let attempts =
             self.attempts.as_ref().map(|number| quote_spanned!(site=> .attempts(#number)));
         let is_cfg = |attribute: &&Attribute| attribute.path().is_ident("cfg");
@@ -236,7 +294,7 @@ impl Defer {
                         #stored,
                         |#named| #name(#(#arguments),*),
                     )
-                    .delay(#delay) #unique #attempts
+                    .delay(#delay) #unique #latest #at_most #attempts
                 }
             }
         })

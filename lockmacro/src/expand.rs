@@ -38,8 +38,8 @@ fn expand(args: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let printer = Printer::new(&args, &function)?;
     let mut tokens = function.with_body(printer.locked()?);
     if let OnBusy::Defer(defer) = &args.on_busy {
-        let (name, delay) = (printer.name(), printer.time(&defer.delay));
-        tokens.extend(defer.beside(&function, &printer.runtime, &name, &delay)?);
+        let (name, time) = (printer.name(), |time: &_| printer.time(time));
+        tokens.extend(defer.beside(&function, &printer.runtime, &name, time)?);
     }
     Ok(tokens)
 }

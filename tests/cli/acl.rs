@@ -3,7 +3,7 @@
 use std::future::pending;
 
 use lockmacro_runtime::LockError;
-use lockmacro_runtime::defer::{JobState, NewJob, Settled, TakeOptions};
+use lockmacro_runtime::defer::{JobState, Keep, NewJob, Settled, TakeOptions};
 use lockmacro_tests::Backend;
 
 use super::*;
@@ -64,7 +64,7 @@ async fn all_that_is_deferred(locks: &LockManager) -> Result<(), LockError> {
     let deferrer = locks.deferrer();
     for how in [Settled::Dead { error: "no".into() }, Settled::Done] {
         let mut job = NewJob::new("shop::audit", format!("{how:?}"), "[1]", "order:42");
-        job.unique = true;
+        job.keep = Keep::First;
         deferrer.put(job).await?;
         let order = TakeOptions::new(["shop::audit"], 1, LONG_TTL);
         let job = deferrer.take(order, Box::pin(pending())).await?.remove(0);

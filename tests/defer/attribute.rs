@@ -55,6 +55,13 @@ async fn without_arguments() -> Result<(), LockError> {
     Ok(())
 }
 
+#[distributed_lock(
+    key = "index:<id>", on_busy = defer("20ms", latest, at_most = "40ms"), manager = locks(),
+)]
+async fn index(id: u64, text: String) {
+    DONE.lock().unwrap().entry(id).or_default().push(text);
+}
+
 /// The manager of the test that runs: its backends are tested one after the other.
 static LOCKS: Mutex<Option<LockManager>> = Mutex::new(None);
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -103,6 +110,23 @@ async fn a_busy_call_returns_when_it_is_due_and_is_run_later(backend: &Backend) 
     eventually("it is done", TEST_TIMEOUT, async || done(id) == ["checked!", "checked!"]).await;
     nothing_is_left(&manager, audit::deferred().name()).await;
     assert!(audit::deferred().name().ends_with("attribute::audit"), "{:?}", audit::deferred());
+    ends_on(backend, &manager, working).await;
+}
+
+#[on(memory, redis, postgres, both_runtimes)]
+async fn the_latest_of_busy_calls_is_run_later(backend: &Backend) {
+    let _turn = TURN.lock().await;
+    let manager = manager(backend).await;
+    *LOCKS.lock().unwrap() = Some(manager.clone());
+    let id = next_id();
+    let held = hold(&manager, &format!("index:{id}")).await;
+    for text in ["one", "two", "three"] {
+        index(id, text.to_owned()).await;
+    }
+    held.release().await.unwrap();
+    let working = tokio::spawn(Worker::new(&manager).register(index::deferred()).run());
+    nothing_is_left(&manager, index::deferred().name()).await;
+    assert_eq!(done(id), ["three"]);
     ends_on(backend, &manager, working).await;
 }
 

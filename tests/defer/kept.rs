@@ -1,6 +1,6 @@
 //! How long calls are kept that nobody runs.
 
-use lockmacro_runtime::defer::{NewJob, Settled};
+use lockmacro_runtime::defer::{Keep, NewJob, Settled};
 use lockmacro_tests::Server;
 
 use super::*;
@@ -12,7 +12,7 @@ async fn listing_calls_keeps_all_of_their_keys_equally_long() {
     let deferrer = locks.deferrer();
     let call = |id: &str, delay| {
         let mut job = NewJob::new("f", id, "[1]", name("key"));
-        (job.delay, job.unique) = (delay, true);
+        (job.delay, job.keep) = (delay, Keep::First);
         job
     };
     let taken = async |id| {

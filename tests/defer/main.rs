@@ -12,6 +12,7 @@ mod kept;
 mod large;
 mod late_ends;
 mod lateness;
+mod latest;
 mod malformed;
 mod many_functions;
 mod plugged_in;

@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use lockmacro_runtime::defer::{
-    Answer, Deferrer, Job, JobInfo, NewJob, Page, Settled, StopWaiting, Stored, TakeOptions, When,
+    Answer, Deferrer, Job, JobInfo, Keep, NewJob, Page, Settled, StopWaiting, Stored, TakeOptions,
+    When,
 };
 use lockmacro_tests::{Server, log};
 use tokio::sync::Notify;
@@ -27,7 +28,8 @@ struct Call {
     job: Job,
     state: JobState,
     at: Instant,
-    unique: bool,
+    since: Instant,
+    keep: Keep,
     error: Option<String>,
 }
 
@@ -38,21 +40,30 @@ impl Shelf {
             return Ok(Stored { id: new.id, due: Duration::ZERO });
         }
         let enough = |call: &Call| {
-            let same = new.unique && call.unique && call.job.key == new.key;
+            let single = new.keep != Keep::All && call.keep != Keep::All;
+            let same = single && call.job.key == new.key;
             let waits = call.state == JobState::Waiting && call.job.function == new.function;
             call.job.id == new.id || (same && waits)
         };
-        if let Some(there) = calls.iter().find(|call| enough(call)) {
+        if let Some(there) = calls.iter_mut().find(|call| enough(call)) {
+            if let Keep::Latest { at_most } = new.keep
+                && there.job.id != new.id
+            {
+                (there.job.arguments, there.job.attempt, there.job.busy) = (new.arguments, 0, 0);
+                let longest = there.since + at_most.unwrap_or_default();
+                there.at = there.at.max(longest.min(now + new.delay));
+                self.over.lock().unwrap().push(new.id);
+            }
             let due = there.at.saturating_duration_since(now);
             return Ok(Stored { id: there.job.id.clone(), due });
         }
         if calls.len() == MOST {
             return Err(LockError::unavailable("the shelf is full"));
         }
-        let NewJob { function, id, arguments, key, delay, unique, .. } = new;
+        let NewJob { function, id, arguments, key, delay, keep, .. } = new;
         let job = Job { function, id: id.clone(), arguments, key, attempt: 0, busy: 0, claim: 0 };
         let (state, at) = (JobState::Waiting, now + delay);
-        calls.push(Call { job, state, at, unique, error: None });
+        calls.push(Call { job, state, at, since: now, keep, error: None });
         self.changed.notify_waiters();
         Ok(Stored { id, due: delay })
     }

@@ -1,6 +1,6 @@
 //! What is particular to calls that are kept in PostgreSQL.
 
-use lockmacro_runtime::defer::{DEAD_MAX, NewJob, Settled, TakeOptions, WAITING_MAX};
+use lockmacro_runtime::defer::{DEAD_MAX, Keep, NewJob, Settled, TakeOptions, WAITING_MAX};
 use lockmacro_tests::Postgres;
 
 use super::*;
@@ -146,7 +146,7 @@ async fn single_calls_of_one_key_that_come_and_go_at_once_are_one() {
         let deferrer = locks.deferrer();
         for round in 0..ROUNDS {
             let mut job = NewJob::new("f", format!("{nth}-{round}"), "[1]", "k");
-            job.unique = true;
+            job.keep = Keep::First;
             deferrer.put(job).await.expect("stored");
             let soon = tokio::time::sleep(Duration::from_millis(1));
             let order = TakeOptions::new(["f"], 2, LONG_TTL);
@@ -163,12 +163,36 @@ async fn single_calls_of_one_key_that_come_and_go_at_once_are_one() {
 }
 
 #[tokio::test]
+async fn calls_in_a_schema_of_version_1_are_kept() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let server = Postgres::start().await;
+    let call = |id, arguments, hours, keep| {
+        let mut job = NewJob::new("f", id, arguments, "k");
+        (job.delay, job.keep) = (HOUR * hours, keep);
+        job
+    };
+    let earlier = connect(&server).await;
+    earlier.deferrer().put(call("a", "[1]", 1, Keep::First)).await.unwrap();
+    let changes = [
+        "DROP FUNCTION lm1.put_call",
+        "ALTER TABLE lm1.call DROP COLUMN until",
+        "CREATE OR REPLACE FUNCTION lm1.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1'",
+    ];
+    server.execute(&changes.join(";")).await;
+    let locks = connect(&server).await;
+    let new = call("b", "[2]", 2, Keep::Latest { at_most: Some(HOUR * 9) });
+    let stored = locks.deferrer().put(new).await.unwrap();
+    assert!(stored.id == "a" && stored.due <= HOUR, "{stored:?}");
+    assert_eq!(first(&locks, "f", JobState::Waiting).await.unwrap().arguments, "[2]");
+}
+
+#[tokio::test]
 async fn a_text_that_a_database_cannot_have_is_kept_all_the_same() {
     let server = Postgres::start().await;
     let locks = connect(&server).await;
     let key = "order:\0%00%";
     let mut job = NewJob::new("f", "id", "[1]", key);
-    job.unique = true;
+    job.keep = Keep::First;
     locks.deferrer().put(job.clone()).await.unwrap();
     job.id = "other".to_owned();
     assert_eq!(locks.deferrer().put(job).await.unwrap().id, "id", "it waits already");

@@ -1,6 +1,6 @@
 //! One call for each key.
 
-use lockmacro_runtime::defer::{Deferrer, NewJob, Settled};
+use lockmacro_runtime::defer::{Deferrer, Keep, NewJob, Settled};
 
 use super::*;
 
@@ -61,7 +61,7 @@ async fn calls_of_processes_that_seed_alike_are_two(backend: &Backend) {
 
 async fn click(deferrer: &dyn Deferrer, function: &str, id: &str, delay: Duration) -> String {
     let mut job = NewJob::new(function, id, "[1]", "k");
-    (job.delay, job.unique) = (delay, true);
+    (job.delay, job.keep) = (delay, Keep::First);
     deferrer.put(job).await.expect("stored").id
 }
 

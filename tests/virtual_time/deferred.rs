@@ -1,8 +1,8 @@
 //! Deferred calls of `memory://`.
 
 use std::future::pending;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use lockmacro_runtime::defer::{
     DeferredFn, JobState, NewJob, Settled, TakeOptions, Worker, argument,
@@ -75,4 +75,46 @@ async fn dead_letters_of_one_moment_are_in_the_order_in_which_they_were_given_up
     assert_eq!(dead().await, IDS[2..]);
     assert_eq!(deferrer.retry_dead(Arc::clone(&function), 2).await, Ok(2));
     assert_eq!(dead().await, IDS[4..]);
+}
+
+/// When a function ran, in seconds, and with which argument, where it is called every seven seconds.
+async fn runs(
+    defer: impl Fn(DeferredFn<(u64,)>) -> DeferredFn<(u64,)>,
+    clicks: u64,
+) -> Vec<(u64, u64)> {
+    let (locks, start) = (LockManager::isolated_memory(), Instant::now());
+    let runs = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&runs);
+    let function = DeferredFn::new("index", (argument("number"),), move |(number,): (u64,)| {
+        noted.lock().expect("no panic").push((start.elapsed().as_secs(), number));
+        async { Locked::Ok(()) }
+    });
+    let function = defer(function.delay(10 * SECOND));
+    let working = tokio::spawn(Worker::new(&locks).register(function.clone()).run());
+    let held = lock(&locks, HOUR).acquire().await.expect("free");
+    for number in 0..clicks {
+        let busy = lock(&locks, HOUR).acquire().await.expect_err("held");
+        let deferred = function.clone().manager(&locks).defer(busy, (number,)).await;
+        assert!(matches!(deferred, LockError::Deferred { .. }), "{deferred}");
+        sleep(7 * SECOND).await;
+    }
+    sleep(MINUTE).await;
+    held.release().await.expect("held");
+    locks.shutdown(SECOND).await.expect("nothing is held");
+    working.await.expect("no panic").expect("it ends with the manager");
+    let runs = runs.lock().expect("no panic");
+    runs.clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_latest_call_runs_when_the_first_is_due() {
+    let found = runs(DeferredFn::latest, 5).await;
+    assert_eq!(found, [(10, 1), (24, 3), (38, 4)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_debounced_call_runs_after_the_last_one_or_after_at_most() {
+    let found = runs(|function| function.latest().at_most(MINUTE), 21).await;
+    // The first was stored at 0 s, the next at 63 s, and the last one of all at 140 s.
+    assert_eq!(found, [(60, 8), (123, 17), (150, 20)]);
 }

@@ -14,7 +14,7 @@ use crate::defer::arguments::Arguments;
 use crate::defer::outcome::{CallEnd, JobOutcome};
 use crate::defer::running::{RunningCall, is_running, new_id};
 use crate::engine::current;
-use crate::jobs::call::{Job, NewJob, Stored};
+use crate::jobs::call::{Job, Keep, NewJob, Stored};
 use crate::jobs::limits::{ATTEMPTS, check_size};
 use crate::manager::lock_manager::LockManager;
 use crate::value::backoff::{Backoff, jittered};
@@ -70,7 +70,7 @@ pub(crate) struct Function {
     pub(crate) name: Arc<str>,
     delay: Duration,
     attempts: u32,
-    unique: bool,
+    keep: Keep,
     /// Whether the function is not async: it cannot be stopped once it runs.
     pub(crate) blocking: bool,
     call: Arc<Call>,
@@ -141,7 +141,7 @@ impl<A> DeferredFn<A> {
             Ok(call(RunningCall::new(job, &function, text), arguments))
         };
         let (delay, attempts, call) = (DELAY, ATTEMPTS, Arc::new(call));
-        let function = Function { name, delay, attempts, unique: false, blocking, call };
+        let function = Function { name, delay, attempts, keep: Keep::All, blocking, call };
         let write = Arc::new(move |values: &A| arguments.write(values));
         Self { function, manager: None, write }
     }
@@ -170,7 +170,27 @@ impl<A> DeferredFn<A> {
     /// A call that a worker runs already does not count, because it may have started before the
     /// event that the new call is for.
     pub fn unique(mut self) -> Self {
-        self.function.unique = true;
+        self.function.keep = Keep::First;
+        self
+    }
+
+    /// Stores at most one waiting call for each key, with the arguments of the latest one: another
+    /// call with the same key replaces the arguments of the waiting call, which has all its attempts
+    /// again.
+    ///
+    /// The call stays due when the first one was, so that it cannot be put off for ever. A call that
+    /// a worker runs already is not changed: the next call waits beside it.
+    pub fn latest(mut self) -> Self {
+        self.function.keep = Keep::Latest { at_most: None };
+        self
+    }
+
+    /// Stores at most one waiting call for each key as [`latest`](DeferredFn::latest) does, and puts
+    /// it off by the delay with each other call: a debounce. It is due at most `at_most` after the
+    /// first one was stored. That is at most seven days, and has an effect if it is longer than the
+    /// delay.
+    pub fn at_most(mut self, at_most: Duration) -> Self {
+        self.function.keep = Keep::Latest { at_most: Some(at_most.min(FIRST_DELAY_MAX)) };
         self
     }
 
@@ -232,7 +252,7 @@ impl<A> DeferredFn<A> {
             let detail = format!("the arguments cannot be stored: {error}");
             LockError::because(Unavailability::Local, detail)
         })?;
-        let Function { name, delay, attempts, unique, .. } = self.function;
+        let Function { name, delay, attempts, keep, .. } = self.function;
         if is_running(&name, &arguments, busy) {
             return Err(busy.clone());
         }
@@ -241,7 +261,7 @@ impl<A> DeferredFn<A> {
         let key = busy.busy_key().map(ToString::to_string).unwrap_or_default();
         let id = new_id(&name, &arguments);
         let function = manager.core().defaults.stored_as(&name);
-        let job = NewJob { function, id, arguments, key, delay, unique, attempts };
+        let job = NewJob { function, id, arguments, key, delay, keep, attempts };
         Ok((manager, job))
     }
 }
@@ -296,12 +316,12 @@ impl<A> fmt::Debug for DeferredFn<A> {
 
 impl fmt::Debug for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, delay, attempts, unique, .. } = self;
+        let Self { name, delay, attempts, keep, .. } = self;
         f.debug_struct("Function")
             .field("name", name)
             .field("delay", delay)
             .field("attempts", attempts)
-            .field("unique", unique)
+            .field("keep", keep)
             .finish_non_exhaustive()
     }
 }

@@ -65,7 +65,7 @@ pub use outcome::JobOutcome;
 pub use worker::Worker;
 
 pub use crate::jobs::call::{
-    Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions, When,
+    Job, JobInfo, JobState, Keep, NewJob, Page, Settled, Stored, TakeOptions, When,
 };
 pub use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 pub use crate::jobs::limits::{DEAD_MAX, WAITING_MAX};

@@ -20,16 +20,16 @@ pub struct NewJob {
     pub key: String,
     /// The time until it is due.
     pub delay: Duration,
-    /// Whether a waiting call with the same key replaces this one.
-    pub unique: bool,
+    /// Which of the calls with the same key waits.
+    pub keep: Keep,
     /// How often the call may be taken without being settled, and once more. After that it becomes
     /// a dead letter when any worker takes calls. The worker decides how often it may fail.
     pub attempts: u32,
 }
 
 impl NewJob {
-    /// Makes a call that is due at once, is not unique, and may be taken ten times. Its other
-    /// fields can be set.
+    /// Makes a call that is due at once, waits beside all others, and may be taken ten times. Its
+    /// other fields can be set.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -50,8 +50,35 @@ impl NewJob {
             arguments: arguments.into(),
             key: key.into(),
             delay: Duration::ZERO,
-            unique: false,
+            keep: Keep::All,
             attempts: ATTEMPTS,
+        }
+    }
+}
+
+/// Which calls of one function and key wait. Running calls do not count. The variants are complete:
+/// a queue has to know each of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// All of them.
+    All,
+    /// The first one: a later call is not stored.
+    First,
+    /// The latest one, in the place of the first: its arguments replace those of the waiting call.
+    Latest {
+        /// How long after the waiting call was stored later calls put it off by their delays;
+        /// without it, it stays due when it was.
+        at_most: Option<Duration>,
+    },
+}
+
+impl Keep {
+    /// Its name for a server, and the time for which later calls put the waiting call off.
+    pub(crate) fn parts(self) -> (&'static str, Duration) {
+        match self {
+            Keep::All => ("all", Duration::ZERO),
+            Keep::First => ("first", Duration::ZERO),
+            Keep::Latest { at_most } => ("latest", at_most.unwrap_or_default()),
         }
     }
 }
@@ -245,7 +272,7 @@ macro_rules! without_arguments {
 }
 
 without_arguments! {
-    NewJob { function, id, key, delay, unique, attempts }
+    NewJob { function, id, key, delay, keep, attempts }
     Job { function, id, key, attempt, busy, claim }
     JobInfo { function, id, key, attempts, busy, error, when }
 }
@@ -264,7 +291,7 @@ mod tests {
             arguments: arguments(),
             key: key(),
             delay: Duration::ZERO,
-            unique: false,
+            keep: Keep::First,
             attempts: 10,
         };
         let job = Job {

@@ -65,11 +65,18 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     /// less than 30 s ago. A caller that gets no answer repeats this call until its manager's
     /// timeout is over.
     ///
-    /// A [`unique`](NewJob::unique) call is not stored when a call of the same function and key
-    /// waits already; the answer describes the waiting call. When a unique call has to wait again
-    /// while another one waits, the two become one: the other one stays, is due at the earlier of
-    /// the two times, and has the larger of the two numbers of attempts and of times busy. So a
-    /// call that always fails still ends.
+    /// Of the calls of one function and key that are not to be [kept all](NewJob::keep), one waits.
+    /// Another one is not stored then, and the answer describes the waiting call:
+    ///
+    /// - [`Keep::First`](crate::defer::Keep::First) leaves the waiting call as it is.
+    /// - [`Keep::Latest`](crate::defer::Keep::Latest) gives it the new arguments, and all attempts.
+    ///   It stays due when it was. With `at_most` it is due after the new delay, but not earlier
+    ///   than before, and at most this long after it was stored. The new call's id counts as that
+    ///   of a call which is done.
+    ///
+    /// When such a call has to wait again while another one waits, the two become one: the other
+    /// one stays, is due at the earlier of the two times, and has the larger of the two numbers of
+    /// attempts and of times busy. So a call that always fails still ends.
     ///
     /// # Errors
     /// [`LockError::Unavailable`] when too many calls wait.

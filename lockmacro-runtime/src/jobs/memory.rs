@@ -11,7 +11,9 @@ use tokio::select;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
-use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions, When};
+use crate::jobs::call::{
+    Job, JobInfo, JobState, Keep, NewJob, Page, Settled, Stored, TakeOptions, When,
+};
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{DEAD_MAX, WAITING_MAX, abandoned, full, note_abandoned};
 use crate::value::error::LockError;
@@ -160,8 +162,8 @@ struct Queue {
     /// When each waiting call is due, each running call's lease ends, or each dead letter was given
     /// up.
     times: BTreeSet<(JobState, Duration, String)>,
-    /// The id of the waiting unique call of each key.
-    unique: HashMap<String, String>,
+    /// The id of the waiting single call of each key.
+    single: HashMap<String, String>,
     /// The ids of removed calls.
     removed: HashSet<String>,
     /// Until when each of them is remembered.
@@ -172,7 +174,10 @@ struct Call {
     job: Job,
     state: JobState,
     at: Duration,
-    unique: bool,
+    /// Whether it is the only one of its key that waits.
+    single: bool,
+    /// Until when later calls may put it off.
+    until: Duration,
     /// How often the call may be taken without being settled, and once more.
     attempts: u32,
     /// The value of `job.claim` when it was settled last.
@@ -180,16 +185,30 @@ struct Call {
     error: Option<String>,
 }
 
+impl Call {
+    /// Gives it all its attempts. A worker that lost the call cannot settle it any more.
+    fn restart(&mut self) {
+        (self.job.attempt, self.job.busy) = (0, 0);
+        self.job.claim += 1;
+        self.settled = self.job.claim;
+    }
+}
+
 impl Queue {
     fn put(&mut self, new: NewJob, now: Duration) -> Result<Stored, LockError> {
-        let NewJob { function, id, arguments, key, delay, unique, attempts } = new;
-        let only = self.unique.get(&key).filter(|_| unique);
-        if let Some(there) = self.calls.get(&id).or_else(|| self.calls.get(only?)) {
-            return Ok(Stored { id: there.job.id.clone(), due: there.at.saturating_sub(now) });
-        }
+        let NewJob { function, id, arguments, key, delay, keep, attempts } = new;
+        let (single, due) = (keep != Keep::All, now + delay.min(FAR));
         self.forget(now);
-        if self.removed.contains(&id) {
-            return Ok(Stored { id, due: Duration::ZERO });
+        let is_known = self.removed.contains(&id);
+        let only = self.single.get(&key).filter(|_| single && !self.calls.contains_key(&id));
+        let there = only.unwrap_or(&id).clone();
+        if only.is_some() && !is_known && matches!(keep, Keep::Latest { .. }) {
+            self.replace(&there, arguments, attempts, due, now);
+            self.remember(id, now);
+            return Ok(self.stored(there, now));
+        }
+        if is_known || self.calls.contains_key(&there) {
+            return Ok(self.stored(there, now));
         }
         // Counts running calls as well, so the limit is not exact.
         if self.calls.len() >= WAITING_MAX + DEAD_MAX {
@@ -197,10 +216,34 @@ impl Queue {
         }
         let job = Job { function, id: id.clone(), arguments, key, attempt: 0, busy: 0, claim: 0 };
         let state = JobState::Waiting;
-        let call = Call { job, state, at: now, unique, attempts, settled: 0, error: None };
+        let until = now + keep.parts().1.min(FAR);
+        let call = Call { job, state, at: now, single, until, attempts, settled: 0, error: None };
         self.calls.insert(id.clone(), call);
-        self.set_state(&id, state, now, now + delay.min(FAR));
+        self.set_state(&id, state, now, due);
         Ok(Stored { id, due: delay })
+    }
+
+    /// Describes a call, which may have ended.
+    fn stored(&self, id: String, now: Duration) -> Stored {
+        let due = self.calls.get(&id).map_or(now, |call| call.at);
+        Stored { id, due: due.saturating_sub(now) }
+    }
+
+    /// Gives a waiting call the arguments of a later one.
+    fn replace(
+        &mut self,
+        id: &str,
+        arguments: String,
+        attempts: u32,
+        due: Duration,
+        now: Duration,
+    ) {
+        let Some(call) = self.calls.get_mut(id) else { return };
+        (call.job.arguments, call.attempts) = (arguments, attempts);
+        call.restart();
+        // Never earlier: it may have failed, and wait for the next attempt.
+        let at = call.at.max(due.min(call.until));
+        self.set_state(id, JobState::Waiting, now, at);
     }
 
     /// Makes the calls due whose leases have ended. A call that was taken too often without being
@@ -285,10 +328,7 @@ impl Queue {
     /// Makes a call that is not running due at once, with all its attempts.
     fn retry(&mut self, id: &str, now: Duration) -> bool {
         let Some(call) = self.idle(id) else { return false };
-        (call.job.attempt, call.job.busy) = (0, 0);
-        // A worker that lost the call cannot settle it any more.
-        call.job.claim += 1;
-        call.settled = call.job.claim;
+        call.restart();
         self.set_state(id, JobState::Waiting, now, now);
         true
     }
@@ -303,23 +343,23 @@ impl Queue {
     }
 
     /// The call that this worker has taken, also when its lease has ended and no other worker has
-    /// taken it since. A unique call is excluded then, because other callers may count on it.
+    /// taken it since. A single call is excluded then, because other callers may count on it.
     fn taken(&mut self, job: &Job) -> Option<&mut Call> {
         let call = self.calls.get_mut(&job.id)?;
         let is_its_own = call.job.claim == job.claim && call.settled != job.claim;
-        (is_its_own && (call.state == JobState::Running || !call.unique)).then_some(call)
+        (is_its_own && (call.state == JobState::Running || !call.single)).then_some(call)
     }
 
     fn set_state(&mut self, id: &str, state: JobState, now: Duration, at: Duration) {
         self.unindex(id);
         let Some(call) = self.calls.get_mut(id) else { return };
-        if call.unique && state == JobState::Waiting {
-            // Another unique call that waits for the key stays in place of both.
-            if let Some(other) = self.unique.get(&call.job.key).cloned() {
+        if call.single && state == JobState::Waiting {
+            // Another single call that waits for the key stays in place of both.
+            if let Some(other) = self.single.get(&call.job.key).cloned() {
                 let at = self.fold(id, &other, now).map_or(at, |its| at.min(its));
                 return self.set_state(&other, state, now, at);
             }
-            self.unique.insert(call.job.key.clone(), id.to_owned());
+            self.single.insert(call.job.key.clone(), id.to_owned());
         }
         (call.state, call.at) = (state, at);
         self.times.insert((state, at, id.to_owned()));
@@ -339,17 +379,22 @@ impl Queue {
     fn unindex(&mut self, id: &str) {
         let Some(call) = self.calls.get(id) else { return };
         self.times.remove(&(call.state, call.at, id.to_owned()));
-        if self.unique.get(&call.job.key).is_some_and(|only| only == id) {
-            self.unique.remove(&call.job.key);
+        if self.single.get(&call.job.key).is_some_and(|only| only == id) {
+            self.single.remove(&call.job.key);
         }
     }
 
     fn remove(&mut self, id: &str, now: Duration) -> Option<Call> {
         self.unindex(id);
-        self.forget(now);
-        self.removed.insert(id.to_owned());
-        self.remembered.push_back((now + KNOWN, id.to_owned()));
+        self.remember(id.to_owned(), now);
         self.calls.remove(id)
+    }
+
+    /// Has a call with this id not be stored for a while.
+    fn remember(&mut self, id: String, now: Duration) {
+        self.forget(now);
+        self.removed.insert(id.clone());
+        self.remembered.push_back((now + KNOWN, id));
     }
 
     /// Forgets the ids of calls that were removed long ago.

@@ -89,3 +89,97 @@ impl report {
             .attempts(3)
     }
 }
+async fn index_shop(shop: u64) -> Response {
+    let __acquired = ::lockmacro_runtime::Lock::new(
+            ::lockmacro_runtime::LockKey::template("index:<shop>")
+                .literal("index:")
+                .value(&shop),
+        )
+        .name(::core::concat!(::core::module_path!(), "::index_shop"))
+        .acquire()
+        .await;
+    let __lock = match { __acquired } {
+        ::core::result::Result::Ok(__held) => __held,
+        ::core::result::Result::Err(__error) if __error.is_busy() => {
+            return ::lockmacro_runtime::LockOutcome::from_lock_error(
+                index_shop::deferred().defer(__error, (shop,)).await,
+            );
+        }
+        ::core::result::Result::Err(__error) => {
+            return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
+        }
+    };
+    __lock
+        .run({
+            async move {
+                if false {
+                    return <Response as ::lockmacro_runtime::LockOutcome>::outcome();
+                }
+                index(shop).await
+            }
+        })
+        .await
+}
+/// The deferred calls of [`index_shop`](fn@index_shop), for a worker.
+#[allow(non_camel_case_types)]
+enum index_shop {}
+impl index_shop {
+    /// The deferred calls of [`index_shop`](fn@index_shop), for a worker.
+    fn deferred() -> ::lockmacro_runtime::defer::DeferredFn<(u64,)> {
+        ::lockmacro_runtime::defer::DeferredFn::new(
+                ::core::concat!(::core::module_path!(), "::index_shop"),
+                (::lockmacro_runtime::defer::argument("shop"),),
+                |(shop,)| index_shop(shop),
+            )
+            .delay(::core::time::Duration::from_secs(5))
+            .latest()
+    }
+}
+async fn search_shop(shop: u64) -> Response {
+    let __acquired = ::lockmacro_runtime::Lock::new(
+            ::lockmacro_runtime::LockKey::template("search:<shop>")
+                .literal("search:")
+                .value(&shop),
+        )
+        .name(::core::concat!(::core::module_path!(), "::search_shop"))
+        .acquire()
+        .await;
+    let __lock = match { __acquired } {
+        ::core::result::Result::Ok(__held) => __held,
+        ::core::result::Result::Err(__error) if __error.is_busy() => {
+            return ::lockmacro_runtime::LockOutcome::from_lock_error(
+                search_shop::deferred().defer(__error, (shop,)).await,
+            );
+        }
+        ::core::result::Result::Err(__error) => {
+            return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
+        }
+    };
+    __lock
+        .run({
+            async move {
+                if false {
+                    return <Response as ::lockmacro_runtime::LockOutcome>::outcome();
+                }
+                index(shop).await
+            }
+        })
+        .await
+}
+/// The deferred calls of [`search_shop`](fn@search_shop), for a worker.
+#[allow(non_camel_case_types)]
+enum search_shop {}
+impl search_shop {
+    /// The deferred calls of [`search_shop`](fn@search_shop), for a worker.
+    fn deferred() -> ::lockmacro_runtime::defer::DeferredFn<(u64,)> {
+        ::lockmacro_runtime::defer::DeferredFn::new(
+                ::core::concat!(::core::module_path!(), "::search_shop"),
+                (::lockmacro_runtime::defer::argument("shop"),),
+                |(shop,)| search_shop(shop),
+            )
+            .delay(DELAY)
+            .latest()
+            .at_most(::core::time::Duration::from_secs(60))
+            .attempts(3)
+    }
+}

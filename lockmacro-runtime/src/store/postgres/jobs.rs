@@ -169,10 +169,11 @@ impl Deferrer for PostgresJobs {
     fn put(&self, job: NewJob) -> Answer<'_, Stored> {
         Box::pin(async move {
             check_size(&job.arguments, self.max_size)?;
-            let NewJob { function, id, arguments, key, delay, unique, attempts } = job;
+            let NewJob { function, id, arguments, key, delay, keep, attempts } = job;
+            let (keep, at_most) = keep.parts();
             let (key, bytes, attempts) = (LockKey::from(key), arguments.len(), i64::from(attempts));
-            let (name, delay, key) = (&*function, far(delay), stored(&key));
-            let values = values![name, id, delay, arguments, key, unique, attempts];
+            let (name, delay, key, at_most) = (&*function, far(delay), stored(&key), far(at_most));
+            let values = values![name, id, delay, arguments, key, keep, attempts, at_most];
             let row = self.call("put_call", name, values, bytes).await?;
             let id: Option<String> = column(&row, 0).map_err(failed)?;
             let Some(id) = id else { return Err(full(&function)) };

@@ -21,6 +21,8 @@ CREATE TABLE IF NOT EXISTS lm1.call (
   error text,
   PRIMARY KEY (function, id)
 );
+-- Until when later calls put a single one off, where they do. Tables of version 1 lack it.
+ALTER TABLE lm1.call ADD COLUMN IF NOT EXISTS until timestamptz;
 CREATE INDEX IF NOT EXISTS call_at ON lm1.call (function, state, at);
 -- Keys may be too long for an index.
 CREATE UNIQUE INDEX IF NOT EXISTS call_single ON lm1.call (function, md5(key))
@@ -115,35 +117,57 @@ BEGIN
   ) x;
 END $$;
 
--- Stores a call. Idempotent for an id, also shortly after the call is gone. Returns the id under
--- which it waits, NULL when too many wait, and whether idle workers have to learn of it.
+-- Stores a call. Idempotent for an id, also shortly after the call is gone. `keep` is `all`, or which
+-- of the calls with the same key waits: `first` or `latest`; later calls put it off for `at_most`.
+-- Returns the id under which it waits, NULL when too many wait, and whether idle workers have to
+-- learn of it.
 CREATE OR REPLACE FUNCTION lm1.put_call(
-  f text, i text, delay bigint, args text, k text, once boolean, leases bigint,
+  f text, i text, delay bigint, args text, k text, keep text, leases bigint, at_most bigint,
   OUT stored text, OUT due bigint, OUT first boolean
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 DECLARE
   t timestamptz;
   c lm1.call;
+  other lm1.call;
 BEGIN
   PERFORM lm1.durable();
   first := false;
+  IF keep = 'latest' THEN
+    -- The first one of a repeated request may still be at work.
+    PERFORM pg_advisory_xact_lock(hashtextextended(i, 0));
+  END IF;
   DELETE FROM lm1.call x
     WHERE x.function = f AND x.id = i AND x.state = 'gone' AND x.at <= clock_timestamp();
   LOOP
     t := clock_timestamp();
     SELECT * INTO c FROM lm1.call x WHERE x.function = f AND x.id = i;
-    IF NOT FOUND AND once THEN
-      SELECT * INTO c FROM lm1.call x
+    IF keep <> 'all' AND coalesce(c.state, 'gone') = 'gone' THEN
+      SELECT * INTO other FROM lm1.call x
         WHERE x.function = f AND md5(x.key) = md5(k) AND x.single AND x.state = 'waiting';
+      IF FOUND AND keep = 'latest' AND c.id IS NULL THEN
+        -- Never earlier: it may have failed, and wait for the next attempt.
+        UPDATE lm1.call x SET arguments = args, attempts = leases, tried = 0, busy = 0,
+          claim = x.claim + 1, settled = x.claim + 1,
+          at = greatest(x.at, least(t + lm1.millis(delay), coalesce(x.until, x.at)))
+          WHERE x.function = f AND x.id = other.id AND x.state = 'waiting' RETURNING * INTO other;
+        CONTINUE WHEN NOT FOUND;
+        -- A repeated request must not replace the arguments of later ones.
+        INSERT INTO lm1.call (function, id, arguments, key, single, attempts, state, at)
+          VALUES (f, i, '', k, false, leases, 'gone', t + interval '30 s') ON CONFLICT DO NOTHING;
+      END IF;
+      IF other.id IS NOT NULL THEN
+        c := other;
+      END IF;
     END IF;
-    IF FOUND THEN
+    IF c.id IS NOT NULL THEN
       stored := c.id;
       due := CASE WHEN c.state = 'waiting' THEN greatest(lm1.left_at(t, c.at), 0) ELSE 0 END;
       RETURN;
     END IF;
     EXIT WHEN lm1.is_full(f);
-    INSERT INTO lm1.call (function, id, arguments, key, single, attempts, at)
-      VALUES (f, i, args, k, once, leases, t + lm1.millis(delay)) ON CONFLICT DO NOTHING;
+    INSERT INTO lm1.call (function, id, arguments, key, single, attempts, at, until)
+      VALUES (f, i, args, k, keep <> 'all', leases, t + lm1.millis(delay),
+        t + lm1.millis(nullif(at_most, 0))) ON CONFLICT DO NOTHING;
     IF FOUND THEN
       stored := i;
       due := delay;

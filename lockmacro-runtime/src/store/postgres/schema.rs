@@ -3,7 +3,7 @@
 //! The tables of deferred calls are always made: programs with and without them share a schema.
 
 /// The version of the schema.
-pub(super) const VERSION: i32 = 1;
+pub(super) const VERSION: i32 = 2;
 
 /// With the default name of the schema, which stands nowhere else in it.
 const SCHEMA: &str = concat!(include_str!("schema.sql"), include_str!("jobs.sql"));

@@ -110,8 +110,10 @@ fn deferred_calls() {
             .as_str()
         {
             "put" => {
-                let (key, only) = (one_of(&["k", "l"]), one_of(&["0", "1"]));
-                (PUT, vec![id, time, "[42]".into(), key, only, one_of(&["2", "100"]), nth])
+                let (key, keep) = (one_of(&["k", "l"]), one_of(&["all", "first", "latest"]));
+                let (arguments, at_most) = (format!("[{nth}]"), one_of(&["0", "900", "5000"]));
+                let most = one_of(&["2", "100"]);
+                (PUT, vec![id, time, arguments, key, keep, most, nth, at_most])
             }
             "take" => {
                 let worker = one_of(&["", "7|lm1:worker"]);

@@ -145,11 +145,12 @@ impl Deferrer for RedisJobs {
 
     fn put(&self, job: NewJob) -> Answer<'_, Stored> {
         Box::pin(async move {
-            let NewJob { function, id, arguments, key, delay, unique, attempts } = job;
+            let NewJob { function, id, arguments, key, delay, keep, attempts } = job;
             check_size(&arguments, self.max_size)?;
-            let (delay, unique) = (millis(delay), if unique { "1" } else { "0" });
+            let (keep, at_most) = keep.parts();
+            let (delay, at_most) = (millis(delay), millis(at_most));
             let (most, attempts) = (WAITING_MAX.to_string(), attempts.to_string());
-            let args = [&id, &delay, &arguments, &key, unique, &most, &attempts];
+            let args = [&id, &delay, &arguments, &key, keep, &most, &attempts, &at_most];
             let budget = Budget::of_bytes(arguments.len(), self.redis.timeout);
             match self.redis.ask_queue(&jobs::PUT, &function, &args, budget).await? {
                 Some((Text(id), due)) => Ok(Stored { id, due: Duration::from_millis(due) }),

@@ -4,7 +4,7 @@
 --          key of its lock; id#n the number of tries; id#b how often it was busy; id#t how often it
 --          was taken, which tells its workers apart; id#w the request that took it; id#s the last
 --          of these numbers whose end was reported; id#u set when it is the only call of its key;
---          id#e its last error; id#a the number of leases that may end without a report, before
+--          id#l the time until which later calls put it off, where they do; id#e its last error; id#a the number of leases that may end without a report, before
 --          one more makes it a dead letter
 -- KEYS[2]  the waiting calls: a sorted set of ids by due time
 -- KEYS[3]  the running calls: a sorted set of ids by the end of their worker's lease
@@ -53,7 +53,7 @@ end
 
 local function forget(id)
   local fields = { id }
-  for nth, field in ipairs({ '#k', '#n', '#b', '#t', '#w', '#s', '#u', '#e', '#a' }) do
+  for nth, field in ipairs({ '#k', '#n', '#b', '#t', '#w', '#s', '#u', '#l', '#e', '#a' }) do
     fields[1 + nth] = id .. field
   end
   redis.call('HDEL', KEYS[1], unpack(fields))
@@ -69,6 +69,13 @@ local function count(field, by)
   counted = math.max(counted + by, 0)
   redis.call('HSET', KEYS[1], field, number(counted))
   return counted
+end
+
+-- Gives a call all its attempts again. A worker that had it, and whose lease has ended, must not
+-- report its end any more.
+local function restart(id)
+  redis.call('HDEL', KEYS[1], id .. '#n', id .. '#b')
+  redis.call('HSET', KEYS[1], id .. '#s', number(count(id .. '#t', 1)))
 end
 
 -- Whether the worker that took the call as the `nth` still has it: nobody has taken it since, and

@@ -14,9 +14,7 @@ end
 for _, id in ipairs(ids) do
   leave(id)
   if how == 'retry' then
-    redis.call('HDEL', KEYS[1], id .. '#n', id .. '#b')
-    -- A worker that had it, and whose lease has ended, must not report its end any more.
-    redis.call('HSET', KEYS[1], id .. '#s', number(count(id .. '#t', 1)))
+    restart(id)
     wait(id, 0)
   else
     forget(id)

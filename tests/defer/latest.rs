@@ -1,0 +1,245 @@
+//! One call for each key, with the arguments of the latest.
+
+use lockmacro_runtime::defer::{Deferrer, Keep, NewJob, Settled, Stored, When};
+
+use super::*;
+
+const LATEST: Keep = Keep::Latest { at_most: None };
+/// Longer than any test takes.
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn call(function: &str, id: &str, number: u64, delay: Duration, keep: Keep) -> NewJob {
+    let mut job = NewJob::new(function, id, format!("[{number}]"), "k");
+    (job.delay, job.keep) = (delay, keep);
+    job
+}
+
+async fn click(
+    deferrer: &dyn Deferrer,
+    function: &str,
+    (id, number): (&str, u64),
+    delay: Duration,
+) -> Stored {
+    deferrer.put(call(function, id, number, delay, LATEST)).await.expect("stored")
+}
+
+/// The ids and the arguments of the calls that wait.
+async fn waiting(locks: &LockManager, function: &str) -> Vec<(String, String)> {
+    let page = locks.deferrer().list(function.into(), JobState::Waiting, 0, 9).await.unwrap();
+    page.jobs.into_iter().map(|job| (job.id, job.arguments)).collect()
+}
+
+fn one(id: &str, arguments: &str) -> Vec<(String, String)> {
+    vec![(id.to_owned(), arguments.to_owned())]
+}
+
+#[on(memory, redis, postgres, both_runtimes)]
+async fn a_thousand_busy_clicks_are_one_call_with_the_arguments_of_the_last(backend: &Backend) {
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("latest"));
+    let function = noting(&name, &calls).latest();
+    let key = backend.key("order:42");
+    let held = hold(&locks, &key).await;
+    let mut ids = std::collections::HashSet::new();
+    for click in 0..1_000_u64 {
+        match defer(&locks, &function, &key, (click,)).await {
+            LockError::Deferred { id, due, .. } => {
+                assert!(due <= SHORT_DELAY);
+                ids.insert(id);
+            }
+            other => panic!("{other}"),
+        }
+    }
+    assert_eq!((ids.len(), count(&locks, &name, JobState::Waiting).await), (1, 1));
+    held.release().await.unwrap();
+
+    // Of another key it is another one.
+    put(&locks, &function, 7).await;
+    let working = start(&locks, &function);
+    calls.reach(2).await;
+    nothing_is_left(&locks, &name).await;
+    let mut all = calls.all();
+    all.sort_unstable();
+    assert_eq!(all, [7, 999]);
+    ends_on(backend, &locks, working).await;
+}
+
+#[on(memory, redis, postgres, both_runtimes)]
+async fn the_waiting_call_stays_due_when_it_was(backend: &Backend) {
+    let (locks, name) = (manager(backend).await, name("due"));
+    let deferrer = &*locks.deferrer();
+    click(deferrer, &name, ("a", 1), HOUR).await;
+    for (id, number, delay) in [("b", 2, Duration::ZERO), ("c", 3, HOUR * 9)] {
+        let stored = click(deferrer, &name, (id, number), delay).await;
+        assert_eq!(stored.id, "a");
+        assert!(stored.due > HOUR / 2 && stored.due <= HOUR, "{:?}", stored.due);
+        assert_eq!(waiting(&locks, &name).await, one("a", &format!("[{number}]")));
+    }
+    remove(&locks, &name, "a").await;
+    forget(backend).await;
+}
+
+#[on(memory, redis, postgres, both_runtimes)]
+async fn with_at_most_each_call_puts_it_off_up_to_that_time(backend: &Backend) {
+    let (locks, name) = (manager(backend).await, name("at-most"));
+    let deferrer = &*locks.deferrer();
+    let keep = Keep::Latest { at_most: Some(HOUR * 6) };
+    // The hours until it is due after each call.
+    for (nth, (delay, due)) in [(1, 1), (2, 2), (4, 4), (9, 6), (1, 6)].into_iter().enumerate() {
+        let id = format!("c{nth}");
+        let job = call(&name, &id, nth as u64, HOUR * delay, keep);
+        let stored = deferrer.put(job).await.unwrap();
+        assert_eq!(stored.id, "c0");
+        let about = stored.due > HOUR * due - HOUR / 2 && stored.due <= HOUR * due;
+        assert!(about, "{due} hours: {:?}", stored.due);
+    }
+    assert_eq!(waiting(&locks, &name).await, one("c0", "[4]"));
+    remove(&locks, &name, "c0").await;
+    forget(backend).await;
+}
+
+/// A caller without an answer repeats its request, and another one may have come meanwhile.
+#[on(memory, redis, postgres, both_runtimes)]
+async fn a_repeated_request_does_not_replace_later_arguments(backend: &Backend) {
+    let (locks, name) = (manager(backend).await, name("repeated"));
+    let deferrer = &*locks.deferrer();
+    for (id, number) in [("a", 1), ("b", 2), ("c", 3)] {
+        click(deferrer, &name, (id, number), Duration::ZERO).await;
+    }
+    for (id, number) in [("a", 1), ("b", 2)] {
+        assert_eq!(click(deferrer, &name, (id, number), HOUR).await.id, "a");
+        assert_eq!(waiting(&locks, &name).await, one("a", "[3]"));
+    }
+    let job = take(&locks, &name, LONG_TTL).await;
+    assert_eq!(click(deferrer, &name, ("b", 2), HOUR).await.id, "b", "it is known");
+    assert!(deferrer.settle(job, Settled::Done).await.unwrap());
+    nothing_is_left(&locks, &name).await;
+    forget(backend).await;
+}
+
+#[on(memory, redis, postgres, both_runtimes)]
+async fn a_running_call_is_not_changed(backend: &Backend) {
+    let (locks, name) = (manager(backend).await, name("running"));
+    let deferrer = &*locks.deferrer();
+    click(deferrer, &name, ("a", 1), Duration::ZERO).await;
+    let job = take(&locks, &name, LONG_TTL).await;
+    for (id, number) in [("b", 2), ("c", 3)] {
+        assert_eq!(click(deferrer, &name, (id, number), Duration::ZERO).await.id, "b");
+    }
+    let running = first(&locks, &name, JobState::Running).await.unwrap();
+    assert_eq!((&*running.id, &*running.arguments), ("a", "[1]"));
+    assert!(deferrer.keep(job.clone(), LONG_TTL).await.unwrap(), "it is still its worker's");
+    assert!(deferrer.settle(job, Settled::Done).await.unwrap());
+    let next = take(&locks, &name, LONG_TTL).await;
+    assert_eq!((&*next.id, &*next.arguments, next.attempt), ("b", "[3]", 1));
+    assert!(deferrer.settle(next, Settled::Done).await.unwrap());
+    nothing_is_left(&locks, &name).await;
+    forget(backend).await;
+}
+
+#[on(memory, redis, postgres, both_runtimes)]
+async fn a_call_that_waits_again_gives_way_to_a_later_one(backend: &Backend) {
+    let (locks, name) = (manager(backend).await, name("gives-way"));
+    let deferrer = &*locks.deferrer();
+    let again = || Settled::Again { delay: HOUR, error: "no".into() };
+    let busy = || Settled::Busy { delay: HOUR, error: "no".into() };
+    for (nth, how) in [again(), busy(), Settled::Returned].into_iter().enumerate() {
+        let (one_id, other) = (format!("one{nth}"), format!("other{nth}"));
+        click(deferrer, &name, (&one_id, 1), Duration::ZERO).await;
+        let job = take(&locks, &name, LONG_TTL).await;
+        click(deferrer, &name, (&other, 2), Duration::ZERO).await;
+        assert!(deferrer.settle(job.clone(), how).await.unwrap());
+        assert_eq!(waiting(&locks, &name).await, one(&other, "[2]"));
+        assert!(!deferrer.keep(job, LONG_TTL).await.unwrap(), "it is gone");
+        let left = take(&locks, &name, LONG_TTL).await;
+        assert_eq!((&*left.id, &*left.arguments), (&*other, "[2]"));
+        assert!(deferrer.settle(left, Settled::Done).await.unwrap());
+        nothing_is_left(&locks, &name).await;
+    }
+    forget(backend).await;
+}
+
+#[on(memory, redis, postgres, both_runtimes)]
+async fn new_arguments_have_all_attempts_and_no_worker_yet(backend: &Backend) {
+    let (locks, name) = (manager(backend).await, name("anew"));
+    let deferrer = &*locks.deferrer();
+    click(deferrer, &name, ("a", 1), Duration::ZERO).await;
+    for how in [
+        Settled::Again { delay: Duration::ZERO, error: "no".into() },
+        Settled::Busy { delay: Duration::ZERO, error: "no".into() },
+    ] {
+        let job = take(&locks, &name, LONG_TTL).await;
+        assert!(deferrer.settle(job, how).await.unwrap());
+    }
+    // The lease of its next worker ends.
+    let late = take(&locks, &name, SHORT_DELAY).await;
+    assert_eq!((late.attempt, late.busy), (2, 1));
+    let other = take(&locks, &name, LONG_TTL).await;
+    let pause = Settled::Again { delay: HOUR, error: "no".into() };
+    assert!(deferrer.settle(other.clone(), pause).await.unwrap());
+
+    assert_eq!(click(deferrer, &name, ("b", 2), Duration::ZERO).await.id, "a");
+    for before in [late, other] {
+        assert!(!deferrer.keep(before.clone(), LONG_TTL).await.unwrap());
+        assert!(!deferrer.settle(before, Settled::Done).await.unwrap());
+    }
+    let info = first(&locks, &name, JobState::Waiting).await.unwrap();
+    assert_eq!((info.attempts, info.busy, &*info.arguments), (0, 0, "[2]"));
+    assert!(matches!(info.when, When::In(left) if left > HOUR / 2), "the pause does not end");
+    assert!(deferrer.retry(name.as_str().into(), "a".to_owned()).await.unwrap());
+    let job = take(&locks, &name, LONG_TTL).await;
+    assert_eq!((job.attempt, job.busy, &*job.arguments), (1, 0, "[2]"));
+    assert!(deferrer.settle(job, Settled::Done).await.unwrap());
+    nothing_is_left(&locks, &name).await;
+    forget(backend).await;
+}
+
+/// Each new version of a program may keep another one of the calls. A call that was stored without
+/// `at_most` is as one of an earlier version of lockmacro.
+#[on(memory, redis, postgres, both_runtimes)]
+async fn the_new_call_says_which_arguments_stay(backend: &Backend) {
+    let (locks, name) = (manager(backend).await, name("mixed"));
+    let deferrer = &*locks.deferrer();
+    let latest = Keep::Latest { at_most: Some(HOUR * 9) };
+    for (id, number, keep, kept) in [
+        ("a", 1, Keep::First, "[1]"),
+        ("b", 2, latest, "[2]"),
+        ("c", 3, Keep::First, "[2]"),
+        ("d", 4, LATEST, "[4]"),
+    ] {
+        let stored = deferrer.put(call(&name, id, number, HOUR, keep)).await.unwrap();
+        assert_eq!(stored.id, "a");
+        assert!(stored.due <= HOUR, "it is put off by nothing: {:?}", stored.due);
+        assert_eq!(waiting(&locks, &name).await, one("a", kept));
+    }
+    // Calls that are all kept stay as they are.
+    deferrer.put(call(&name, "e", 5, HOUR * 2, Keep::All)).await.unwrap();
+    click(deferrer, &name, ("f", 6), HOUR).await;
+    let both = [one("a", "[6]"), one("e", "[5]")].concat();
+    assert_eq!(waiting(&locks, &name).await, both);
+    for id in ["a", "e"] {
+        remove(&locks, &name, id).await;
+    }
+    forget(backend).await;
+}
+
+#[on(memory, redis, postgres, both_runtimes)]
+async fn calls_that_come_at_once_are_one_and_none_of_them_runs_twice(backend: &Backend) {
+    const CALLS: u64 = 40;
+    let (both, name) = ([manager(backend).await, manager(backend).await], name("at-once"));
+    let come = (0..CALLS).map(|nth| {
+        let (deferrer, name) = (both[nth as usize % 2].deferrer(), &name);
+        async move {
+            let id = format!("c{nth}");
+            // The second is the repetition of a request that is under way.
+            let job = || call(name, &id, nth, HOUR, LATEST);
+            let (one, other) = futures::join!(deferrer.put(job()), deferrer.put(job()));
+            [one.expect("stored").id, other.expect("stored").id]
+        }
+    });
+    let ids = futures::future::join_all(come).await.concat();
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    let left = waiting(&both[0], &name).await;
+    assert_eq!((left.len(), &left[0].0), (1, &ids[0]));
+    remove(&both[0], &name, &*ids[0]).await;
+    forget(backend).await;
+}
