@@ -181,7 +181,9 @@ impl<A> DeferredFn<A> {
     /// The call stays due when the first one was, so that it cannot be put off for ever. A call that
     /// a worker runs already is not changed: the next call waits beside it.
     pub fn latest(mut self) -> Self {
-        self.function.keep = Keep::Latest { at_most: None };
+        if !matches!(self.function.keep, Keep::Latest { .. }) {
+            self.function.keep = Keep::Latest { at_most: None };
+        }
         self
     }
 
