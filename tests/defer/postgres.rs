@@ -163,6 +163,31 @@ async fn single_calls_of_one_key_that_come_and_go_at_once_are_one() {
 }
 
 #[tokio::test]
+async fn a_repeated_request_for_the_latest_call_waits_for_the_first_one() {
+    let server = Postgres::start().await;
+    let locks = [connect(&server).await, connect(&server).await];
+    let mut job = NewJob::new("f", "a", "[1]", "k");
+    (job.delay, job.keep) = (LONG_TTL, Keep::Latest { at_most: None });
+    locks[0].deferrer().put(job.clone()).await.unwrap();
+    (job.id, job.arguments) = ("b".to_owned(), "[2]".to_owned());
+    let other = server.connect().await;
+    let held = "BEGIN; SELECT FROM lm1.call WHERE id = 'a' FOR UPDATE";
+    other.batch_execute(held).await.unwrap();
+    let putting = locks.map(|locks| {
+        let job = job.clone();
+        tokio::spawn(async move { locks.deferrer().put(job).await })
+    });
+    let blocked = "SELECT pid::text FROM pg_locks WHERE NOT granted";
+    eventually("both wait", TEST_TIMEOUT, async || server.ask(blocked).len() == 2).await;
+    other.batch_execute("ROLLBACK").await.unwrap();
+    for put in putting {
+        assert_eq!(put.await.expect("no panic").unwrap().id, "a");
+    }
+    let replaced = server.ask("SELECT arguments || ' ' || claim FROM lm1.call WHERE id = 'a'");
+    assert_eq!(replaced, ["[2] 1"], "once");
+}
+
+#[tokio::test]
 async fn calls_in_a_schema_of_version_1_are_kept() {
     const HOUR: Duration = Duration::from_secs(3600);
     let server = Postgres::start().await;
