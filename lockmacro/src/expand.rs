@@ -128,7 +128,7 @@ impl<'a> Printer<'a> {
             None => quote_spanned!(self.site=> ::core::time::Duration::ZERO),
         };
         let keep = self.set("reuse", "on_busy", keep);
-        let same = reuse.same.as_ref().map(|same| self.set("same", "on_busy", self.note(same)));
+        let same = reuse.same.as_ref().map(|same| self.set("same", "on_busy", self.template(same)));
         Some(quote_spanned!(self.site=> #keep #same))
     }
 

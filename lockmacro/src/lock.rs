@@ -210,7 +210,7 @@ impl Printer<'_> {
     }
 
     /// Output: `LockKey::template("order:<id>").literal("order:").value(&id)`
-    fn template(&self, template: &Template) -> TokenStream {
+    pub(crate) fn template(&self, template: &Template) -> TokenStream {
         let (site, runtime) = (self.site, &self.runtime);
         if let Some(text) = template.as_plain() {
             return quote_spanned!(site=> #text);
@@ -227,7 +227,7 @@ impl Printer<'_> {
     }
 
     /// Output: `"nightly"`, or `format!("{}", user.name)`
-    pub(crate) fn note(&self, template: &Template) -> TokenStream {
+    fn note(&self, template: &Template) -> TokenStream {
         match template.as_plain() {
             Some(text) => quote_spanned!(self.site=> #text),
             // A macro, because the temporaries of `format_args!` would live until the body ends.

@@ -9,7 +9,6 @@ use crate::args::Args;
 use crate::duration::{self, Time};
 use crate::faults::Faults;
 use crate::item::Function;
-use crate::key::Key;
 use crate::returns;
 use crate::template::Template;
 use crate::values::text;
@@ -90,7 +89,6 @@ impl Reuse {
 
     /// Refuses functions whose values cannot be shared.
     pub(crate) fn check(&self, args: &Args, function: &Function) -> Result<()> {
-        let own = args.key.each().iter().any(|key| matches!(key, Key::Shared(..)));
         let message = args.message.as_ref().filter(|message| message.as_plain().is_none());
         let at = |name: &str, is: bool| is.then(|| args.span_of(name));
         let sync = (!function.is_async()).then(|| function.sig.ident.span());
@@ -104,9 +102,8 @@ impl Reuse {
                  return `Result<_, LockError>`",
             ),
             (
-                at("key", own || !args.key.is_one()),
-                "`reuse` shares the value of one key that is held exclusively: write one key, \
-                 without `shared(..)` and `permits(..)`",
+                at("key", !args.key.is_one()),
+                "`reuse` shares the value of one key, and this lock has several: write one key",
             ),
             (
                 at("shared", args.has("shared")),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Instant;
 
 use lockmacro_runtime::{Fence, Lock, LockError, LockManager};
-use lockmacro_tests::{Backend, on};
+use lockmacro_tests::{Backend, eventually, on};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -92,7 +92,8 @@ async fn a_leader_that_is_shut_down_is_followed_by_the_next_one(backend: &Backen
     backend.forget_fences();
 }
 
-#[on(memory, redis, redlock, postgres)]
+// A Redlock has no queue.
+#[on(memory, redis, postgres)]
 async fn a_leader_that_returns_lets_the_others_lead_first(backend: &Backend) {
     let (key, mut terms) = (backend.key("role"), Terms::new());
     let managers = processes(backend).await;
@@ -130,7 +131,7 @@ async fn a_leader_that_loses_its_lock_leads_no_more_until_it_is_elected_again(ba
     backend.forget_fences();
 }
 
-#[on(memory, redis, redlock, postgres)]
+#[on(memory, redis, postgres)]
 async fn a_mistake_is_returned_and_a_shutdown_ends_a_campaign(backend: &Backend) {
     let manager = backend.manager().await;
     let error = lock(&manager, "").lead(async |_| {}).await;
@@ -140,9 +141,55 @@ async fn a_mistake_is_returned_and_a_shutdown_ends_a_campaign(backend: &Backend)
     let guard = lock(&rival, &key).acquire().await.expect("free");
     let terms = Terms::new();
     let campaign = terms.campaign(0, lock(&manager, &key), true);
+    if backend.admin().is_some() || backend.database().is_some() {
+        let waits =
+            async || rival.inspect_waiters(&*key, 9).await.is_ok_and(|all| !all.items.is_empty());
+        eventually("it waits", TEST_TIMEOUT, waits).await;
+    }
     manager.shutdown(TEST_TIMEOUT).await.expect("it holds nothing");
     assert_eq!(ends(campaign).await, Ok(()));
     assert!(start.elapsed() < LONG_TTL);
     guard.release().await.expect("still held");
     assert!(backend.is_free(&key).await);
+}
+
+/// Two lead for a moment then, and the fence tells them apart.
+#[on(redis)]
+async fn a_frozen_leader_is_followed_and_does_not_get_beyond_its_next_await(backend: &Backend) {
+    let (proxy, key, next) = (backend.proxy(), backend.key("role"), backend.manager().await);
+    let frozen = LockManager::connect(&proxy.url()).await.expect("there");
+    let (led, mut leads) = unbounded_channel();
+    let (thaw, thawed) = std::sync::mpsc::channel::<()>();
+    let (ours, thawed) = (led.clone(), std::sync::Mutex::new(thawed));
+    let lead = lock(&frozen, &key).ttl(ms(300)).manager(&frozen);
+    let thread = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(lead.lead(async |term| {
+            ours.send((0, term.fence())).expect("the test goes on");
+            // A pause of the process stops this thread, and the renewals.
+            let _ = thawed.lock().expect("no panic").recv();
+            tokio::task::yield_now().await;
+            ours.send((2, term.fence())).expect("the test goes on");
+        }))
+    });
+    let (_, first) = leads.recv().await.expect("one leads");
+    proxy.stall(true);
+    let lead = lock(&next, &key);
+    let follows = tokio::spawn(async move {
+        lead.lead(async |term| {
+            led.send((1, term.fence())).expect("the test goes on");
+            pending().await
+        })
+        .await
+    });
+    let follower = timeout(TEST_TIMEOUT, leads.recv()).await.expect("in time").expect("one leads");
+    assert!(follower.0 == 1 && follower.1 > first, "{follower:?}");
+    proxy.stall(false);
+    thaw.send(()).expect("it is frozen");
+    frozen.shutdown(TEST_TIMEOUT).await.expect("its body is dropped");
+    assert_eq!(thread.join().expect("no panic"), Ok(()));
+    next.shutdown(TEST_TIMEOUT).await.expect("its body is dropped");
+    assert_eq!(follows.await.expect("no panic"), Ok(()));
+    assert_eq!(leads.recv().await, None, "the body went on after it was frozen");
+    backend.forget_fences();
 }

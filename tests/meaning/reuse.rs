@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::join_all;
-use lockmacro_runtime::{Lock, LockError, LockManager, OnLost};
-use lockmacro_tests::{Backend, eventually, on};
+use lockmacro_runtime::{Lock, LockError, LockKey, LockManager, OnLost};
+use lockmacro_tests::{Backend, Fault, Polled, drop_after_polls, eventually, on};
 use tokio::sync::oneshot;
 
 use crate::{Failure, LONG_TTL, Locked, TEST_TIMEOUT, lock, ms};
@@ -99,6 +100,27 @@ async fn many_callers_of_several_processes_run_one_body_and_later_ones_get_its_v
 }
 
 #[on(memory, redis, postgres)]
+async fn a_caller_that_is_dropped_at_any_await_leaves_no_lock(backend: &Backend) {
+    let manager = backend.manager().await;
+    for keep in [NOT_AFTER, LONG_TTL] {
+        for polls in 1.. {
+            let key = backend.key(&format!("{keep:?}:{polls}"));
+            let call = lock(&manager, &key).reuse(keep).run(async {
+                tokio::task::yield_now().await;
+                Locked::Ok(7)
+            });
+            let polled = drop_after_polls(call, polls).await;
+            backend.becomes_free(&key, TEST_TIMEOUT).await;
+            if let Polled::Completed(value) = polled {
+                assert_eq!(value, Ok(7));
+                break;
+            }
+        }
+    }
+    backend.forget_values();
+}
+
+#[on(memory, redis, postgres)]
 async fn a_value_ends_with_its_time_and_without_one_with_its_body(backend: &Backend) {
     let (manager, bodies) = (backend.manager().await, Bodies::default());
     let call = async |key: &str, keep| {
@@ -134,6 +156,31 @@ async fn a_key_that_was_used_for_something_else_is_refused(backend: &Backend) {
     let LockError::ReusedKey { key: refused, .. } = &error else { panic!("{error:?}") };
     assert_eq!(refused.as_str(), key);
     assert!(backend.is_free(&key).await);
+    // As in a key, the values are kept apart.
+    let sent = async |to: &str, memo: &str| {
+        let what = LockKey::template("<to> <memo>").value(to).literal(" ").value(memo);
+        let pay = lock(&manager, &backend.key("transfer")).reuse(LONG_TTL).same(what);
+        pay.run(async { Locked::Ok(4) }).await
+    };
+    assert_eq!(sent("anna", "bert x").await, Ok(4));
+    assert!(matches!(sent("anna bert", "x").await, Err(LockError::ReusedKey { .. })));
+    backend.forget_values();
+}
+
+/// The lease ends while the value is being kept, and the body has ended before.
+#[on(redis)]
+async fn a_value_that_the_server_does_not_take_is_returned_all_the_same(backend: &Backend) {
+    let (proxy, key) = (backend.proxy(), backend.key("token"));
+    let manager = LockManager::builder().timeout(LONG_TTL).connect(&proxy.url()).await;
+    let lock = lock(manager.as_ref().expect("there"), &key).ttl(ms(500));
+    let called = lock.reuse(LONG_TTL).run(async {
+        let keeps = |call: &lockmacro_tests::Call<'_>| call.names("EVAL") || call.names("EVALSHA");
+        proxy.on_next_call(keeps, Fault::HoldCommand(ms(1_000)));
+        Locked::Ok(7)
+    });
+    assert_eq!(called.await, Ok(7));
+    proxy.held_commands_arrive().await;
+    backend.becomes_free(&key, TEST_TIMEOUT).await;
     backend.forget_values();
 }
 
@@ -163,4 +210,17 @@ async fn a_lock_that_cannot_keep_a_value_is_refused_and_left_free(backend: &Back
         assert_eq!(*setting, "reuse");
     }
     assert!(backend.is_free(&key).await);
+}
+
+/// They would reach the server by the first look otherwise.
+#[on(memory, redis, postgres)]
+async fn a_call_that_cannot_have_the_lock_asks_for_no_value(backend: &Backend) {
+    let manager = backend.manager().await;
+    let call = |key: &str| lock(&manager, key).reuse(LONG_TTL).run(async { Locked::Ok(()) });
+    let outside = call(&backend.key("outside"));
+    let outside = std::thread::spawn(|| outside.now_or_never()).join().expect("no panic");
+    assert!(matches!(outside, Some(Err(LockError::NoRuntime { .. }))), "{outside:?}");
+    assert!(matches!(call("").await, Err(LockError::InvalidKey { .. })));
+    manager.shutdown(TEST_TIMEOUT).await.expect("nothing is held");
+    assert_eq!(call(&backend.key("late")).await, Err(LockError::ShutDown { held: 0 }));
 }

@@ -177,7 +177,7 @@ impl Driver {
 }
 
 impl Running {
-    fn new(guard: Acquired, errors: Errors) -> Self {
+    pub(super) fn new(guard: Acquired, errors: Errors) -> Self {
         let scope = Scope::inside(Arc::clone(&guard.held));
         Self { lost: None, scope, guard, errors, is_begun: false }
     }
@@ -206,7 +206,7 @@ impl Running {
         lost.as_mut().poll(cx).map(|lost| Err(lost.into()))
     }
 
-    async fn release(self, finished: Finished) -> Ended {
+    pub(super) async fn release(self, finished: Finished) -> Ended {
         let Acquired { held, releases_in_background, joined, .. } = &self.guard;
         let lost = held.remaining().err();
         if *releases_in_background && !joined {

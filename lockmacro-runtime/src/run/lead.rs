@@ -26,7 +26,7 @@ impl Lock {
     ///
     /// The others wait in the queue of the lock. A leader whose body returns or whose manager is
     /// shut down is followed within a round trip, and one that is killed or frozen within the
-    /// [`ttl`](Lock::ttl). The lease is renewed. `body` gets a guard of the lock, with the term's
+    /// [`ttl`](Lock::ttl). A Redlock has no queue: there the others ask again and again. The lease is renewed. `body` gets a guard of the lock, with the term's
     /// [fence](LockGuard::fence), which is larger than that of every earlier term. It is dropped at
     /// its next await when the lock is lost. A write that is on its way then can still arrive, also
     /// after the next leader has begun: a resource that checks the fence refuses it.
@@ -64,7 +64,7 @@ impl Lock {
     /// # Errors
     /// Those that do not pass by themselves: [`LockError::InvalidKey`],
     /// [`LockError::InvalidSetting`], [`LockError::KeyNotALock`], [`LockError::NotInstalled`] and
-    /// [`LockError::NoRuntime`]. The end of the manager is `Ok`.
+    /// [`LockError::NoRuntime`]. Returns `Ok` when the manager was shut down.
     ///
     /// # Cancellation
     /// Dropping the future drops the body, and ends the term or leaves the queue.

@@ -1,6 +1,5 @@
 //! Single flight across processes: one caller runs the body, and the others get its value.
 
-use std::any::type_name;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +10,12 @@ use serde_json::value::RawValue;
 use crate::engine::acquire::acquiring::acquire;
 use crate::engine::acquire::outcome::{Acquired, Errors};
 use crate::engine::acquire::spec::LockSpec;
+use crate::engine::core::inside_runtime;
 use crate::engine::current;
 use crate::engine::lease::held::Held;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
+use crate::run::driver::Running;
 use crate::run_policy::Returnable;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
@@ -22,6 +23,9 @@ use crate::value::random::random_name;
 
 /// A longer value is not kept.
 const VALUE_MAX: usize = 1024 * 1024;
+/// The shortest and the longest time for which a server keeps one.
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// A [`Lock`] whose callers reuse the value of the one before them: see [`Lock::reuse`].
 #[derive(Debug, Clone)]
@@ -34,15 +38,13 @@ pub struct ReusingLock<P> {
 #[derive(Debug, Clone)]
 struct Reuse {
     keep: Duration,
-    same: Option<String>,
+    same: Option<LockKey>,
 }
 
 /// A value as it is kept.
 #[derive(Serialize)]
 struct ToKeep<'a, T> {
     id: u64,
-    /// The name of its type: a value of another type is none, as after a deployment.
-    of: &'a str,
     same: Option<&'a str>,
     value: &'a T,
 }
@@ -51,7 +53,6 @@ struct ToKeep<'a, T> {
 #[derive(Deserialize)]
 struct Kept {
     id: u64,
-    of: String,
     same: Option<String>,
     value: Box<RawValue>,
 }
@@ -69,15 +70,17 @@ impl<P> Lock<P> {
     /// The value of a body that returns `Ok` is kept for `keep` after its end, and callers get it
     /// within that time without the lock. With [`Duration::ZERO`] only those get it that were there
     /// before its end. An `Err` is not shared: the next caller runs its body, and so it does when
-    /// the holder dies. Without a [`wait`](Lock::wait) a caller waits as long as a lease.
+    /// the holder dies. Without a [`wait`](Lock::wait), and without one of the manager, a caller
+    /// waits as long as a lease.
     ///
     /// The value is JSON in a companion key of the lock. It is never in a log. A value of more than
     /// 1 MiB is not kept, nor is one whose lock was lost before its body ended. Where the value
     /// cannot be read as a `T`, as after a deployment with another type, the body runs.
     ///
-    /// A free lock costs three calls to the server more than without this: it is for bodies that
-    /// are slow, or that must not run twice. A server that forgets the value, as by a failover,
-    /// lets the body run once more.
+    /// A free lock costs three calls to the server more than without this, and those that wait have
+    /// the lock one after the other, each with one call to read the value. It is for bodies that are
+    /// slow, or that must not run twice. A server that forgets the value, as by a failover, lets the
+    /// body run once more.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -98,7 +101,7 @@ impl<P> Lock<P> {
 impl<P> ReusingLock<P> {
     /// Refuses a kept value that was made of something else: a call with another text under the
     /// same key gets [`LockError::ReusedKey`]. For idempotency keys, which a client may use for two
-    /// requests by mistake.
+    /// requests by mistake. A [template](LockKey::template) keeps several values apart.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -112,7 +115,7 @@ impl<P> ReusingLock<P> {
     /// assert!(matches!(other, Err(LockError::ReusedKey { .. })));
     /// # Ok(()) }
     /// ```
-    pub fn same(mut self, what: impl Into<String>) -> Self {
+    pub fn same(mut self, what: impl Into<LockKey>) -> Self {
         self.reuse.same = Some(what.into());
         self
     }
@@ -126,26 +129,30 @@ impl<P> ReusingLock<P> {
     /// # Cancellation
     /// Dropping the future at any point drops the body and leaves no lock behind. A value that was
     /// on its way is kept, or not.
-    pub async fn run<B, T, E>(self, body: B) -> Result<T, E>
+    pub fn run<B, T, E>(self, body: B) -> impl Future<Output = Result<T, E>>
     where
         B: Future<Output = Result<T, E>>,
         T: Serialize + DeserializeOwned,
         Result<T, E>: Returnable<P>,
     {
-        let Self { lock: Lock { spec, policy }, reuse } = self;
-        let lock = match reuse.begin(spec).await {
-            Ok(Begun::Value(value)) => return Ok(value),
-            Ok(Begun::Lock(lock)) => lock,
-            Err(error) => return Result::conclude(policy, Err(error), None),
-        };
-        let held = Arc::clone(&lock.held);
-        let run = LockGuard { lock, policy }.run(async {
-            let value = body.await?;
-            let text = reuse.text(&value);
-            reuse.keep(&held, text).await;
-            Ok(value)
-        });
-        run.await
+        // Boxed, so that the future does not have space for it in each of its states.
+        let (Self { lock: Lock { spec, policy }, reuse }, body) = (self, Box::pin(body));
+        async move {
+            let lock = match reuse.begin(spec).await {
+                Ok(Begun::Value(value)) => return Ok(value),
+                Ok(Begun::Lock(lock)) => lock,
+                Err(error) => return Result::conclude(policy, Err(error), None),
+            };
+            // Not released by the body's end: the value is kept before that.
+            let joining = Acquired { held: Arc::clone(&lock.held), joined: true, ..lock };
+            let ended = LockGuard { lock: joining, policy }.run(body).await;
+            if let Some(text) = ended.as_ref().ok().map(|value| reuse.text(value)) {
+                reuse.keep(&lock.held, text).await;
+            }
+            // An error was logged.
+            let _ = Running::new(lock, Errors::Carried).release(Ok(())).await;
+            ended
+        }
     }
 }
 
@@ -157,9 +164,17 @@ impl Reuse {
     ) -> Result<Begun<T>, LockError> {
         let manager = spec.manager.take().map_or_else(current::manager, Ok)?;
         spec.manager = Some(Arc::clone(&manager));
-        let key = only_key(&spec)?.clone().under(&manager.defaults.prefix)?;
-        let ttl = spec.policy.ttl.unwrap_or(manager.defaults.ttl());
-        spec.policy.wait.get_or_insert(ttl);
+        // Those of an acquisition, before the first call.
+        inside_runtime()?;
+        manager.label()?;
+        let defaults = &manager.defaults;
+        defaults.usable()?;
+        if manager.shutdown.is_closed() {
+            return Err(LockError::SHUT_DOWN);
+        }
+        let key = only_key(&spec)?.clone().under(&defaults.prefix)?;
+        let ttl = spec.policy.ttl.unwrap_or(defaults.ttl());
+        spec.policy.wait.get_or_insert(if defaults.wait.is_zero() { ttl } else { defaults.wait });
         let look = async || manager.store.kept(&key).await.map(|text| kept(text.as_deref()));
         let before = look().await?;
         if !self.keep.is_zero()
@@ -182,14 +197,14 @@ impl Reuse {
         }
     }
 
-    /// The value, if it is one of this type.
+    /// The value, if it can be read as one of this type.
     fn value<T: DeserializeOwned>(
         &self,
         key: &LockKey,
         kept: Option<&Kept>,
     ) -> Result<Option<T>, LockError> {
-        let Some(kept) = kept.filter(|kept| kept.of == type_name::<T>()) else { return Ok(None) };
-        if kept.same != self.same {
+        let Some(kept) = kept else { return Ok(None) };
+        if kept.same.as_deref() != self.same.as_ref().map(LockKey::as_str) {
             return Err(LockError::ReusedKey { key: key.clone() });
         }
         Ok(serde_json::from_str(kept.value.get()).ok())
@@ -197,8 +212,8 @@ impl Reuse {
 
     /// A value as text, or why it cannot be kept.
     fn text<T: Serialize>(&self, value: &T) -> Result<String, &'static str> {
-        let (id, same) = (random_name() as u64, self.same.as_deref());
-        match serde_json::to_string(&ToKeep { id, of: type_name::<T>(), same, value }) {
+        let (id, same) = (random_name() as u64, self.same.as_ref().map(LockKey::as_str));
+        match serde_json::to_string(&ToKeep { id, same, value }) {
             Ok(text) if text.len() > VALUE_MAX => Err("it is longer than 1 MiB"),
             Ok(text) => Ok(text),
             Err(_) => Err("it cannot be written as JSON"),
@@ -209,8 +224,9 @@ impl Reuse {
     async fn keep(&self, held: &Held, text: Result<String, &'static str>) {
         // Those who wait have the lock within milliseconds, one after the other.
         let time = if self.keep.is_zero() { held.request.ttl } else { self.keep };
+        let time = time.clamp(SHORTEST, LONGEST);
         let kept = match text {
-            Ok(text) => held.manager.store.keep(&held.request, &text, time).await,
+            Ok(text) => held.calls(held.manager.store.keep(&held.request, &text, time)).await,
             Err(reason) => Err(LockError::invalid("reuse", reason)),
         };
         if let Err(error) = kept {

@@ -57,6 +57,9 @@ struct Table {
     /// The value that a holder of a key has kept, and its end.
     #[cfg(feature = "reuse")]
     values: HashMap<String, (String, Moment)>,
+    /// The number of values at which expired ones are removed next.
+    #[cfg(feature = "reuse")]
+    sweep_values_at: usize,
     /// The number of keys at which expired ones are removed next.
     sweep_at: usize,
     last_fence: u64,
@@ -278,8 +281,11 @@ impl Backend for Memory {
             let is_held =
                 table.holder(key, &request.token).is_some_and(|holder| holder.expires > now);
             if is_held {
-                table.values.retain(|_, (_, ends)| *ends > now);
                 table.values.insert(key.to_owned(), (value.to_owned(), now.after(time)));
+                if table.values.len() >= table.sweep_values_at.max(SWEEP_FROM) {
+                    table.values.retain(|_, (_, ends)| *ends > now);
+                    table.sweep_values_at = table.values.len() * 2;
+                }
             }
             Ok(is_held)
         })

@@ -57,7 +57,12 @@ async fn pay(request: Request) -> Result<Receipt, Refused> {
             >(Refused::locked),
         )
         .reuse(DAY)
-        .same(::std::format!("{} {}", request.amount, request.currency))
+        .same(
+            ::lockmacro_runtime::LockKey::template("<request.amount> <request.currency>")
+                .value(&request.amount)
+                .literal(" ")
+                .value(&request.currency),
+        )
         .run({
             async move {
                 if false {

@@ -186,17 +186,9 @@ impl Nodes {
         }
         let sent = (hash_of(attempt.token.expose().as_bytes()), rest);
         let Some(request) = attempts.repairs(nth, sent) else { return };
-        match node.repair(&attempt, rest, attempts.fence()).await {
-            Ok(_) if node.connection() == Some(connection) => request.answered(Applied::Yes),
-            Ok(repaired) => {
-                // It may have been restarted once more, and voted in between.
-                drop(request);
-                if repaired {
-                    let _ = node.withdraw(&attempt.key, &attempt.token).await;
-                }
-            }
-            // The next round tries again.
-            Err(_) => drop(request),
+        // After an error the next round tries again.
+        if node.repair(&attempt, rest, attempts.fence(), connection).await.is_ok() {
+            request.answered(Applied::Yes);
         }
     }
 

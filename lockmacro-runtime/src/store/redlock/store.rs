@@ -347,9 +347,11 @@ impl<'a, T> Round<'a, T> {
         self.in_flight.next().await
     }
 
-    /// The same, until a deadline; `None` after it, too.
+    /// The same, until a deadline; `None` after it, too. A process that was frozen finds late
+    /// answers in its buffers, and they count no more.
     async fn next_until(&mut self, until: Instant) -> Option<(usize, T)> {
-        timeout_at(until, self.next()).await.ok().flatten()
+        let answer = timeout_at(until, self.next()).await.ok().flatten();
+        answer.filter(|_| Instant::now() <= until)
     }
 }
 

@@ -63,6 +63,20 @@ impl Held {
         Unanswered(self)
     }
 
+    /// Makes a call that must not arrive later than its answer. Without one the lock is not passed
+    /// on, as the next holder would have the same token.
+    #[cfg(feature = "reuse")]
+    pub(crate) async fn calls<T>(
+        &self,
+        call: impl Future<Output = Result<T, LockError>>,
+    ) -> Result<T, LockError> {
+        let unanswered = self.sends(Moment::at(Duration::ZERO));
+        let answer = call.await?;
+        mem::forget(unanswered);
+        self.state.lock().in_flight -= 1;
+        Ok(answer)
+    }
+
     /// Records an answer of the store: that it has `held` the lock since a renewal for `ttl` that
     /// was sent at `sent`, or that the lock is lost. Returns when to renew next.
     pub(super) fn answered(&self, held: bool, sent: Moment, ttl: Duration) -> Option<Moment> {

@@ -8,6 +8,8 @@
 -- ARGV[3]  the holder's last fence, 0 without one
 -- ARGV[4]  the retention of the fence in milliseconds
 -- returns  1 when the token got the lock, else 0
+--
+-- It is sent as text, as a server that has forgotten the lock does not know the script.
 if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   return 0
 end

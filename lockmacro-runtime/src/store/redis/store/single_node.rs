@@ -82,18 +82,29 @@ impl Redis {
     }
 
     /// Gives the lock to the token for `ttl` if nobody has it here, and raises the node's last fence.
-    /// Returns whether the token got it.
+    /// It is sent on the connection of this number only, as another one may lead to a server that
+    /// was restarted since.
     pub(crate) async fn repair(
         &self,
         request: &Request,
         ttl: Duration,
         fence: Option<Fence>,
-    ) -> Result<bool, NodeError> {
+        connection: u64,
+    ) -> Result<(), NodeError> {
         let fence = fence.map_or_else(|| "0".to_owned(), |fence| fence.to_string());
-        let ttl = ttl.as_millis().to_string();
+        let (ttl, budget) = (ttl.as_millis().to_string(), self.brief());
         let args = [request.token.expose(), &ttl, &fence, &self.fence_retention];
-        let reply = self.eval(REPAIR.with(request.keys(), &args), self.brief()).await;
-        reply.and_then(parsed).map_err(|error| node_error(error, &request.key))
+        let repaired = async {
+            let node = self.only_node()?;
+            let live = node.connect(budget.until).await?;
+            if live.channels.number != connection {
+                return Err(CallError::timeout("the connection was replaced", Applied::No));
+            }
+            // By its text, which a server that was restarted does not know.
+            let repair = REPAIR.with(request.keys(), &args).by_text();
+            node.send(&live, repair, budget).await.map(drop)
+        };
+        repaired.await.map_err(|error| node_error(error, &request.key))
     }
 
     /// Removes a token that no later request uses.
