@@ -156,7 +156,47 @@ fn check_calls(args: &Args, function: &Function) -> Result<()> {
 /// Checks that the value of a function can be shared.
 fn check_reuse(args: &Args, function: &Function) -> Result<()> {
     let OnBusy::Reuse(reuse) = &args.on_busy else { return Ok(()) };
-    reuse.check(args, function)?;
+    let message = args.message.as_ref().filter(|message| message.as_plain().is_none());
+    let at = |name: &str, is: bool| is.then(|| args.span_of(name));
+    let sync = (!function.is_async()).then(|| function.sig.ident.span());
+    let output = &function.output;
+    let value = returns::is_no_result(output).then(|| output.span());
+    let faults = [
+        (sync, "`reuse` waits for the value of another caller: make this an `async fn`"),
+        (
+            value,
+            "`reuse` shares the `Ok` of a `Result`, and this function does not return one: \
+             return `Result<_, LockError>`",
+        ),
+        (
+            at("key", !args.key.is_one()),
+            "`reuse` shares the value of one key, and this lock has several: write one key",
+        ),
+        (
+            at("shared", args.has("shared")),
+            "`reuse` has one caller run for all, and `shared` lets all of them run: remove one",
+        ),
+        (
+            at("permits", args.has("permits")),
+            "`reuse` has one caller run for all, and `permits` lets several run: remove one",
+        ),
+        (
+            at("fence", args.fence.is_some()),
+            "a caller that reuses a value has no lock, and so no fence: remove `fence`, or \
+             `on_busy = reuse`",
+        ),
+        (
+            at("guard", args.guard.is_some()),
+            "the body finds its guard by `LockGuard::current()` beside `reuse`: remove `guard`",
+        ),
+        (
+            at("message", message.is_some()),
+            "beside `reuse` a message is the same for all calls: remove its placeholders",
+        ),
+    ];
+    if let Some((span, message)) = faults.into_iter().find_map(|(span, it)| Some((span?, it))) {
+        return Err(Error::new(span, message));
+    }
     let names = function.template_names();
     reuse.same.as_ref().map_or(Ok(()), |same| same.check_names(&names, false))
 }

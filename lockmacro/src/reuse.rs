@@ -1,15 +1,12 @@
-//! `on_busy = reuse`: its settings, and the functions whose values can be shared.
+//! The settings of `on_busy = reuse`.
 
 use proc_macro2::Span;
 use quote::ToTokens as _;
 use syn::spanned::Spanned as _;
 use syn::{Error, Expr, ExprCall, Result};
 
-use crate::args::Args;
 use crate::duration::{self, Time};
 use crate::faults::Faults;
-use crate::item::Function;
-use crate::returns;
 use crate::template::Template;
 use crate::values::text;
 
@@ -85,51 +82,5 @@ impl Reuse {
             _ => "`reuse` takes `keep = \"10s\"`, and beside it `same = \"<amount>\"`",
         };
         Err(Error::new_spanned(value, message))
-    }
-
-    /// Refuses functions whose values cannot be shared.
-    pub(crate) fn check(&self, args: &Args, function: &Function) -> Result<()> {
-        let message = args.message.as_ref().filter(|message| message.as_plain().is_none());
-        let at = |name: &str, is: bool| is.then(|| args.span_of(name));
-        let sync = (!function.is_async()).then(|| function.sig.ident.span());
-        let output = &function.output;
-        let value = returns::is_no_result(output).then(|| output.span());
-        let faults = [
-            (sync, "`reuse` waits for the value of another caller: make this an `async fn`"),
-            (
-                value,
-                "`reuse` shares the `Ok` of a `Result`, and this function does not return one: \
-                 return `Result<_, LockError>`",
-            ),
-            (
-                at("key", !args.key.is_one()),
-                "`reuse` shares the value of one key, and this lock has several: write one key",
-            ),
-            (
-                at("shared", args.has("shared")),
-                "`reuse` has one caller run for all, and `shared` lets all of them run: remove one",
-            ),
-            (
-                at("permits", args.has("permits")),
-                "`reuse` has one caller run for all, and `permits` lets several run: remove one",
-            ),
-            (
-                at("fence", args.fence.is_some()),
-                "a caller that reuses a value has no lock, and so no fence: remove `fence`, or \
-                 `on_busy = reuse`",
-            ),
-            (
-                at("guard", args.guard.is_some()),
-                "the body finds its guard by `LockGuard::current()` beside `reuse`: remove `guard`",
-            ),
-            (
-                at("message", message.is_some()),
-                "beside `reuse` a message is the same for all calls: remove its placeholders",
-            ),
-        ];
-        match faults.into_iter().find_map(|(span, message)| Some((span?, message))) {
-            Some((span, message)) => Err(Error::new(span, message)),
-            None => Ok(()),
-        }
     }
 }

@@ -204,7 +204,10 @@ impl Reuse {
         kept: Option<&Kept>,
     ) -> Result<Option<T>, LockError> {
         let Some(kept) = kept else { return Ok(None) };
-        if kept.same.as_deref() != self.same.as_ref().map(LockKey::as_str) {
+        // Where one of them has none, as before and after a deployment, nothing is known.
+        if let (Some(before), Some(now)) = (&kept.same, &self.same)
+            && before != now.as_str()
+        {
             return Err(LockError::ReusedKey { key: key.clone() });
         }
         Ok(serde_json::from_str(kept.value.get()).ok())
