@@ -99,6 +99,28 @@ async fn many_callers_of_several_processes_run_one_body_and_later_ones_get_its_v
     backend.forget_values();
 }
 
+/// Each of them looks for the value when it comes; with the lock only the first one does.
+#[on(redis)]
+async fn callers_of_one_process_read_the_value_of_one_another_once(backend: &Backend) {
+    const CALLERS: u32 = 100;
+    let (manager, key) = (backend.manager().await, backend.key("token"));
+    let mut admin = backend.admin().expect("a server");
+    admin.forget_calls();
+    let call = |_| {
+        let lock = lock(&manager, &key).reuse(LONG_TTL);
+        tokio::spawn(lock.run(async {
+            tokio::time::sleep(ms(50)).await;
+            Locked::Ok(7)
+        }))
+    };
+    for called in join_all((0..CALLERS).map(call)).await {
+        assert_eq!(called.expect("no panic"), Ok(7));
+    }
+    let scripts = admin.count(&["evalsha", "eval"]);
+    assert!(scripts < u64::from(CALLERS) * 3 / 2, "{scripts}");
+    backend.forget_values();
+}
+
 #[on(memory, redis, postgres)]
 async fn a_caller_that_is_dropped_at_any_await_leaves_no_lock(backend: &Backend) {
     let manager = backend.manager().await;

@@ -13,6 +13,7 @@ use crate::engine::acquire::spec::LockSpec;
 use crate::engine::core::inside_runtime;
 use crate::engine::current;
 use crate::engine::lease::held::Held;
+use crate::engine::queue::shared_queue::SharedQueue;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::run::driver::Running;
@@ -20,6 +21,7 @@ use crate::run_policy::Returnable;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::random::random_name;
+use crate::value::time::Moment;
 
 /// A longer value is not kept.
 const VALUE_MAX: usize = 1024 * 1024;
@@ -60,7 +62,7 @@ struct Kept {
 /// What a caller has: the value of another one, or the lock.
 enum Begun<T> {
     Value(T),
-    Lock(Acquired),
+    Lock(Acquired, Arc<SharedQueue>),
 }
 
 impl<P> Lock<P> {
@@ -78,9 +80,8 @@ impl<P> Lock<P> {
     /// cannot be read as a `T`, as after a deployment with another type, the body runs.
     ///
     /// A free lock costs three calls to the server more than without this, and those that wait have
-    /// the lock one after the other, each with one call to read the value. It is for bodies that are
-    /// slow, or that must not run twice. A server that forgets the value, as by a failover, lets the
-    /// body run once more.
+    /// the lock one after the other. It is for bodies that are slow, or that must not run twice. A
+    /// server that forgets the value, as by a failover, lets the body run once more.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -138,16 +139,16 @@ impl<P> ReusingLock<P> {
         // Boxed, so that the future does not have space for it in each of its states.
         let (Self { lock: Lock { spec, policy }, reuse }, body) = (self, Box::pin(body));
         async move {
-            let lock = match reuse.begin(spec).await {
+            let (lock, queue) = match reuse.begin(spec).await {
                 Ok(Begun::Value(value)) => return Ok(value),
-                Ok(Begun::Lock(lock)) => lock,
+                Ok(Begun::Lock(lock, queue)) => (lock, queue),
                 Err(error) => return Result::conclude(policy, Err(error), None),
             };
             // Not released by the body's end: the value is kept before that.
             let joining = Acquired { held: Arc::clone(&lock.held), joined: true, ..lock };
             let ended = LockGuard { lock: joining, policy }.run(body).await;
             if let Some(text) = ended.as_ref().ok().map(|value| reuse.text(value)) {
-                reuse.keep(&lock.held, text).await;
+                reuse.keep(&lock.held, &queue, text).await;
             }
             // An error was logged.
             let _ = Running::new(lock, Errors::Carried).release(Ok(())).await;
@@ -175,15 +176,29 @@ impl Reuse {
         let key = only_key(&spec)?.clone().under(&defaults.prefix)?;
         let ttl = spec.policy.ttl.unwrap_or(defaults.ttl());
         spec.policy.wait.get_or_insert(if defaults.wait.is_zero() { ttl } else { defaults.wait });
-        let look = async || manager.store.kept(&key).await.map(|text| kept(text.as_deref()));
-        let before = look().await?;
+        let (queue, began) = (manager.queue(&key), Moment::now());
+        let look = async || manager.store.kept(&key).await;
+        let before = kept(look().await?.as_deref());
         if !self.keep.is_zero()
             && let Some(value) = self.value(&key, before.as_ref())?
         {
             return Ok(Begun::Value(value));
         }
         let lock = acquire(spec, false, Errors::Carried).await?;
-        let found = look().await?;
+        // Those before it in this process know the value. One that is older than `keep` is none.
+        let is_fresh = self.keep.is_zero() || began.elapsed() < self.keep;
+        let known = queue.value_since(began).filter(|_| is_fresh);
+        let found = match known {
+            Some(text) => Some(text),
+            None => {
+                let (asked, found) = (Moment::now(), look().await?.map(Arc::<str>::from));
+                if let Some(text) = &found {
+                    queue.note_value(asked, Arc::clone(text));
+                }
+                found
+            }
+        };
+        let found = kept(found.as_deref());
         // Without a time to keep it, a value that was there before is too old.
         let is_old = |found: &Kept| before.as_ref().is_some_and(|before| before.id == found.id);
         let found = found.filter(|found| !self.keep.is_zero() || !is_old(found));
@@ -193,7 +208,7 @@ impl Reuse {
                 _ = LockGuard::from(lock).release().await;
                 Ok(Begun::Value(value))
             }
-            None => Ok(Begun::Lock(lock)),
+            None => Ok(Begun::Lock(lock, queue)),
         }
     }
 
@@ -224,14 +239,18 @@ impl Reuse {
     }
 
     /// Keeps a value, unless the lock was lost. Without it the next caller runs its body.
-    async fn keep(&self, held: &Held, text: Result<String, &'static str>) {
+    async fn keep(&self, held: &Held, queue: &SharedQueue, text: Result<String, &'static str>) {
         // Those who wait have the lock within milliseconds, one after the other.
+        let sent = Moment::now();
         let time = if self.keep.is_zero() { held.request.ttl } else { self.keep };
         let time = time.clamp(SHORTEST, LONGEST);
-        let kept = match text {
-            Ok(text) => held.calls(held.manager.store.keep(&held.request, &text, time)).await,
-            Err(reason) => Err(LockError::invalid("reuse", reason)),
+        let kept = match &text {
+            Ok(text) => held.calls(held.manager.store.keep(&held.request, text, time)).await,
+            Err(reason) => Err(LockError::invalid("reuse", *reason)),
         };
+        if let (Ok(true), Ok(text)) = (&kept, text) {
+            queue.note_value(sent, text.into());
+        }
         if let Err(error) = kept {
             let key = held.request.key.shown();
             tracing::warn!(%key, %error, "a value was not kept: the next caller makes it again");

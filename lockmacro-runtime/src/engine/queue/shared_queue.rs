@@ -97,6 +97,9 @@ struct State {
     /// The token of the lock that is offered.
     offered: Option<Acquisition>,
     holder: Option<Weak<dyn OwnHolder>>,
+    /// The value that a holder has kept at the store or read there last, and since when it is there.
+    #[cfg(feature = "reuse")]
+    value: Option<(Moment, Arc<str>)>,
     /// When a holder of this process last ended.
     holder_ended: Option<Moment>,
     /// Present while the queue is looked at, with the next time.
@@ -186,6 +189,8 @@ impl SharedQueue {
             if state.queue.is_unused() {
                 // The last callers are forgotten, as there are none any more.
                 (state.last, state.holder) = Default::default();
+                #[cfg(feature = "reuse")]
+                drop(state.value.take());
                 state.queue.shrink();
             }
             let held = self.watch(&mut state);
@@ -282,6 +287,20 @@ impl SharedQueue {
             state.sent_away = Some((state.queue.last(), error));
             Event::Closes(for_fences)
         });
+    }
+
+    /// Notes a value that is at the store since this moment, for those who wait.
+    #[cfg(feature = "reuse")]
+    pub(crate) fn note_value(&self, since: Moment, value: Arc<str>) {
+        self.state.lock().value = Some((since, value));
+    }
+
+    /// A value that came to be at the store after `since`, or was there then.
+    #[cfg(feature = "reuse")]
+    pub(crate) fn value_since(&self, since: Moment) -> Option<Arc<str>> {
+        let state = self.state.lock();
+        let (at, value) = state.value.as_ref()?;
+        (since <= *at).then(|| Arc::clone(value))
     }
 
     /// Once no release is in flight: whether one may have been since `since`.
