@@ -105,14 +105,17 @@ async fn callers_of_one_process_read_the_value_of_one_another_once(backend: &Bac
     const CALLERS: u32 = 100;
     let (manager, key) = (backend.manager().await, backend.key("token"));
     let mut admin = backend.admin().expect("a server");
-    admin.forget_calls();
-    let call = |_| {
+    let call = |nth: u32| {
+        let key = if nth < CALLERS { key.clone() } else { backend.key("other") };
         let lock = lock(&manager, &key).reuse(LONG_TTL);
         tokio::spawn(lock.run(async {
             tokio::time::sleep(ms(50)).await;
             Locked::Ok(7)
         }))
     };
+    // The server knows the scripts then.
+    assert_eq!(call(CALLERS).await.expect("no panic"), Ok(7));
+    admin.forget_calls();
     for called in join_all((0..CALLERS).map(call)).await {
         assert_eq!(called.expect("no panic"), Ok(7));
     }
