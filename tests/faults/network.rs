@@ -9,8 +9,8 @@ use lockmacro_runtime::{Lock, LockManager};
 use lockmacro_tests::{Fault, Proxy, Server};
 
 use crate::{
-    KEY, LONG_TTL, Locked, SLACK, TEST_TIMEOUT, TIMEOUT, keeps_nothing, lock, manager, ms, reason,
-    refusal, through, within, works,
+    KEY, LONG_TTL, Locked, SLACK, TEST_TIMEOUT, TIMEOUT, becomes_free, keeps_nothing, lock,
+    manager, ms, reason, refusal, through, within, works,
 };
 
 /// A server, a proxy in front of it, and a manager that has used the proxy before.
@@ -199,6 +199,9 @@ async fn a_dead_connection_is_replaced_after_repeated_timeouts() {
     const ANSWER: Duration = ms(1_500);
     let manager = within(4 * ANSWER, &proxy.url()).await;
     works(&manager).await;
+    // The background has a connection of its own, which a release in doubt may need.
+    drop(lock(&manager).acquire().await.expect("free"));
+    becomes_free(&server).await;
     let before = proxy.accepted();
     // One answer that is late, and the next one is not: the connection lives.
     proxy.on_next("SET", Fault::DelayReply(ANSWER + ms(200)));
