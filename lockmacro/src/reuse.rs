@@ -14,7 +14,7 @@ use crate::values::text;
 pub(crate) struct Reuse {
     /// For how long a value is kept after its body; `None` for those that wait only.
     pub(crate) keep: Option<Time>,
-    /// What a value was made of.
+    /// The text that is the same in all calls for one value.
     pub(crate) same: Option<Template>,
     /// The span of `reuse`.
     span: Span,

@@ -145,6 +145,21 @@ async fn defer<A>(locks: &LockManager, function: &DeferredFn<A>, key: &str, with
     function.clone().manager(locks).defer(busy(locks, key).await, with).await
 }
 
+/// Stores a thousand busy calls, with their numbers, as one.
+async fn a_thousand_clicks(locks: &LockManager, function: &DeferredFn<(u64,)>, key: &str) {
+    let mut ids = std::collections::HashSet::new();
+    for click in 0..1_000_u64 {
+        match defer(locks, function, key, (click,)).await {
+            LockError::Deferred { id, due, .. } => {
+                assert!(due <= SHORT_DELAY);
+                ids.insert(id);
+            }
+            other => panic!("{other}"),
+        }
+    }
+    assert_eq!(ids.len(), 1);
+}
+
 /// Takes a call, as a worker does.
 async fn take(locks: &LockManager, function: &str, lease: Duration) -> Job {
     let order = TakeOptions::new([function], 1, lease);

@@ -153,6 +153,21 @@ pub async fn follow(replica: &Server, primary: u16) {
     .await;
 }
 
+/// A value of before the failover may be an old one.
+#[tokio::test]
+async fn a_replica_returns_no_value_that_a_holder_has_kept() {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    let call = || lock(&manager).reuse(LONG_TTL).run(async { Locked::Ok(7) });
+    assert_eq!(call().await, Ok(7));
+    let mut admin = server.admin();
+    // It goes on with the data that it has.
+    admin.ask::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
+    let error = call().await.expect_err("a replica");
+    let reason = reason(error);
+    assert!(matches!(reason, Unavailability::ReadOnly | Unavailability::PrimaryDown), "{reason:?}");
+}
+
 #[tokio::test]
 async fn a_replica_without_its_primary_serves_no_locks() {
     let replica = Server::start();

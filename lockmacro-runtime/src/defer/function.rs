@@ -175,11 +175,11 @@ impl<A> DeferredFn<A> {
     }
 
     /// Stores at most one waiting call for each key, with the arguments of the latest one: another
-    /// call with the same key replaces the arguments of the waiting call, which has all its attempts
-    /// again.
+    /// call with the same key replaces the arguments of the waiting call, which has all its
+    /// attempts again.
     ///
-    /// The call stays due when the first one was, so that it cannot be put off for ever. A call that
-    /// a worker runs already is not changed: the next call waits beside it.
+    /// The call stays due when the first one was, so that it cannot be put off for ever. A call
+    /// that a worker runs already is not changed: the next call waits beside it.
     pub fn latest(mut self) -> Self {
         if !matches!(self.function.keep, Keep::Latest { .. }) {
             self.function.keep = Keep::Latest { at_most: None };
@@ -187,10 +187,10 @@ impl<A> DeferredFn<A> {
         self
     }
 
-    /// Stores at most one waiting call for each key as [`latest`](DeferredFn::latest) does, and puts
-    /// it off by the delay with each other call: a debounce. It is due at most `at_most` after the
-    /// first one was stored. That is at most seven days, and has an effect if it is longer than the
-    /// delay.
+    /// Stores at most one waiting call for each key as [`latest`](DeferredFn::latest) does, and
+    /// puts it off by the delay with each other call: a debounce. It is due at most `at_most` after
+    /// the first one was stored. That is at most seven days, and has an effect if it is longer than
+    /// the delay.
     pub fn at_most(mut self, at_most: Duration) -> Self {
         self.function.keep = Keep::Latest { at_most: Some(at_most.min(FIRST_DELAY_MAX)) };
         self

@@ -66,8 +66,8 @@ pub enum Keep {
     First,
     /// The latest one, in the place of the first: its arguments replace those of the waiting call.
     Latest {
-        /// Later calls put the waiting one off by their delays, but not beyond this time after it was
-        /// stored. Without it, it stays due when it was.
+        /// Later calls put the waiting one off by their delays, but not beyond this time after it
+        /// was stored. Without it, it stays due when it was.
         at_most: Option<Duration>,
     },
 }

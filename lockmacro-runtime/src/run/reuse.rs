@@ -59,7 +59,7 @@ struct Kept {
     value: Box<RawValue>,
 }
 
-/// What a caller has: the value of another one, or the lock.
+/// The start of a call: the value of another caller, or the lock.
 enum Begun<T> {
     Value(T),
     Lock(Acquired, Arc<SharedQueue>),
@@ -245,7 +245,10 @@ impl Reuse {
         let time = if self.keep.is_zero() { held.request.ttl } else { self.keep };
         let time = time.clamp(SHORTEST, LONGEST);
         let kept = match &text {
-            Ok(text) => held.calls(held.manager.store.keep(&held.request, text, time)).await,
+            Ok(text) => {
+                let kept = held.manager.store.keep(&held.request, text, time);
+                held.suspect_until_answered(kept).await
+            }
             Err(reason) => Err(LockError::invalid("reuse", *reason)),
         };
         if let (Ok(true), Ok(text)) = (&kept, text) {

@@ -110,8 +110,8 @@ enum State<T> {
     Offered { tenure: Tenure<T>, since: Moment, to: usize, widens: Moment },
     /// A caller has the lock.
     Held(Ticket),
-    /// The release of a token has no answer yet. `behind`: nor has that of an earlier one, the first
-    /// if there are several.
+    /// The release of a token has no answer yet. `behind`: nor has that of an earlier one, the
+    /// first if there are several.
     Releasing { token: T, behind: Option<T> },
 }
 

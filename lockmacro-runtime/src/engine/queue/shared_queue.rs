@@ -97,7 +97,8 @@ struct State {
     /// The token of the lock that is offered.
     offered: Option<Acquisition>,
     holder: Option<Weak<dyn OwnHolder>>,
-    /// The value that a holder has kept at the store or read there last, and since when it is there.
+    /// The value that a caller has kept at the store or read there last, and a moment since which it
+    /// is there.
     #[cfg(feature = "reuse")]
     value: Option<(Moment, Arc<str>)>,
     /// When a holder of this process last ended.

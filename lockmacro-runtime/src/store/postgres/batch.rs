@@ -100,6 +100,7 @@ impl Renewals {
     pub(super) fn new(timeout: Duration) -> Self {
         Self { prompt: Batch::new(Duration::ZERO, timeout), gathering: Batch::new(GATHER, timeout) }
     }
+
     /// Those with which a lease of this ttl is renewed. It may wait for them unless a caller waits.
     pub(super) fn beside(&self, ttl: Duration, may_wait: bool) -> &Arc<Batch<Renewal, Renewed>> {
         if may_wait && ttl >= GATHER_FROM { &self.gathering } else { &self.prompt }

@@ -397,6 +397,15 @@ mod tests {
         assert!(pauses[40..].iter().all(|pause| *pause >= LONGEST.mul_f64(0.5)));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_found_after_the_deadline_does_not_count() {
+        let answers = || Round::new([(0, std::future::ready(7))].into_iter());
+        let until = Instant::now();
+        assert_eq!(answers().next_until(until).await, Some((0, 7)));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(answers().next_until(until).await, None);
+    }
+
     /// Many waiters ask all nodes for as long as the lock is held.
     #[test]
     fn a_waiter_asks_ten_times_a_second_in_the_end() {

@@ -66,7 +66,7 @@ impl Held {
     /// Makes a call that must not arrive later than its answer. Without one the lock is not passed
     /// on, as the next holder would have the same token.
     #[cfg(feature = "reuse")]
-    pub(crate) async fn calls<T>(
+    pub(crate) async fn suspect_until_answered<T>(
         &self,
         call: impl Future<Output = Result<T, LockError>>,
     ) -> Result<T, LockError> {
@@ -241,6 +241,20 @@ mod tests {
         assert!(!held.state.lock().is_suspect());
         drop(sends());
         assert!(held.state.lock().is_suspect(), "no caller waits for its answer");
+    }
+
+    #[cfg(feature = "reuse")]
+    #[tokio::test]
+    async fn a_lock_is_suspect_once_a_call_for_it_is_dropped_without_an_answer() {
+        let held = held();
+        let answer = held.suspect_until_answered(async { Ok(held.state.lock().is_suspect()) });
+        assert_eq!(answer.await, Ok(true), "while the call is in flight");
+        assert!(!held.state.lock().is_suspect());
+        let mut call =
+            Box::pin(held.suspect_until_answered(std::future::pending::<Result<(), _>>()));
+        assert!(futures::poll!(&mut call).is_pending());
+        drop(call);
+        assert!(held.state.lock().is_suspect());
     }
 
     #[test]

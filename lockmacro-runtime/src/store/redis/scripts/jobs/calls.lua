@@ -4,8 +4,9 @@
 --          key of its lock; id#n the number of tries; id#b how often it was busy; id#t how often it
 --          was taken, which tells its workers apart; id#w the request that took it; id#s the last
 --          of these numbers whose end was reported; id#u set when it is the only call of its key;
---          id#l the time until which later calls put it off, where they do; id#e its last error; id#a the number of leases that may end without a report, before
---          one more makes it a dead letter
+--          id#l the time until which later calls put it off, where they do; id#e its last error;
+--          id#a the number of leases that may end without a report, before one more makes it a dead
+--          letter
 -- KEYS[2]  the waiting calls: a sorted set of ids by due time
 -- KEYS[3]  the running calls: a sorted set of ids by the end of their worker's lease
 -- KEYS[4]  the dead letters: a sorted set of ids by the time when they were abandoned, each later
