@@ -47,6 +47,11 @@ pub enum Command {
         #[arg(long, default_value_t = 100)]
         limit: usize,
     },
+    /// Examines the servers: what is wrong with them, and what mends it. Changes nothing.
+    Doctor {
+        /// A key to check the rights on, for a user who may use some keys only.
+        key: Option<String>,
+    },
     /// The deferred calls: the number of calls of each function, or the calls of one function.
     Jobs(Jobs),
     /// Prints the rights that a user needs, as a command for the server. Connects to no server.

@@ -3,6 +3,7 @@
 mod acl;
 mod args;
 mod calls;
+mod doctor;
 mod locks;
 mod schema;
 mod show;
@@ -62,6 +63,9 @@ fn run(args: Args) -> Result<Report, Failure> {
         if let Command::Postgres(_) = args.command {
             return schema::install(&url, args.json).await;
         }
+        if let Command::Doctor { key } = args.command {
+            return doctor::examine(&url, key, args.json).await;
+        }
         let manager = LockManager::connect(&url).await?;
         match args.command {
             Command::Locks { pattern, all, limit } => {
@@ -73,7 +77,9 @@ fn run(args: Args) -> Result<Report, Failure> {
             }
             Command::Jobs(jobs) => calls::run(&manager, jobs, args.json).await,
             // Above.
-            Command::Acl { .. } | Command::Postgres(_) => Err("no server is needed".into()),
+            Command::Acl { .. } | Command::Doctor { .. } | Command::Postgres(_) => {
+                Err("no server is needed".into())
+            }
         }
     })
 }

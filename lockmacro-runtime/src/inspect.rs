@@ -30,7 +30,9 @@ use crate::store::inspection::Inspection;
 use crate::store::postgres::{schema::text, url::check_schema};
 pub use crate::store::redis::acl::Use;
 use crate::value::error::LockError;
-pub use crate::value::inspection::{HeldLock, Listing, QueuedWaiter, SKIPPED_MAX, Skipped};
+pub use crate::value::inspection::{
+    HeldLock, InspectedServer, Listing, QueuedWaiter, SKIPPED_MAX, ServerFacts, Skipped,
+};
 use crate::value::key::LockKey;
 use crate::value::limits::TTL_MIN;
 
@@ -198,6 +200,34 @@ impl LockManager {
         limit: usize,
     ) -> Result<Listing<String>, LockError> {
         self.inspection()?.functions(limit).await
+    }
+
+    /// Asks the servers about themselves: every primary of a cluster, every node of a Redlock. It
+    /// takes a second, in which it watches their clocks. `lockmacro doctor` says what it means.
+    ///
+    /// The rights of a user of some keys only are checked on `key`, which is not written.
+    ///
+    /// A manager that cannot connect can be made with
+    /// [`lazy`](crate::LockManagerBuilder::lazy). The result is empty for locks in memory. It never
+    /// fails as a whole: the error of a server is in the place of its facts.
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn inspect() -> Result<(), LockError> {
+    /// let locks = LockManager::builder().lazy().connect("redis://localhost").await?;
+    /// for server in locks.inspect_servers(None).await {
+    ///     match server.facts {
+    ///         Ok(facts) => println!("{} is {:?} away", server.server, facts.round_trip),
+    ///         Err(error) => println!("{error}"),
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Cancellation
+    /// The future can be dropped at any time.
+    pub async fn inspect_servers(&self, key: Option<&LockKey>) -> Vec<InspectedServer> {
+        self.core().store.servers(key).await
     }
 
     fn inspection(&self) -> Result<&dyn Inspection, LockError> {

@@ -4,6 +4,7 @@ mod access;
 mod acl;
 mod calls;
 mod cluster;
+mod doctor;
 mod locks;
 mod misuse;
 mod notes;

@@ -133,6 +133,34 @@ async fn rights_that_only_waiters_use_are_named_in_the_log_when_a_manager_connec
     assert_eq!(logged(&server), Vec::<String>::new());
 }
 
+#[tokio::test]
+async fn a_server_that_evicts_locks_is_warned_of_once_when_a_manager_connects() {
+    log::start();
+    let logged = |server: &Server| {
+        let server = format!("server=127.0.0.1:{} ", server.port());
+        log::lines(|line| line.contains("evicts locks when it is full") && line.contains(&server))
+    };
+    let evicting = ["--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru"];
+    let (server, unlimited) = (Server::with(&evicting), Server::with(&evicting[2..]));
+    for server in [&server, &unlimited] {
+        let manager = manager(&server.url()).await;
+        manager.ready().await.expect("there");
+        works(&manager).await;
+    }
+    let warned = logged(&server);
+    assert_eq!(warned.len(), 1, "{warned:#?}");
+    assert!(warned[0].starts_with("WARN") && warned[0].contains("policy=\"volatile-lru\""));
+    assert_eq!(logged(&unlimited), Vec::<String>::new());
+    // Nor is a user asked about who may not ask.
+    let mut admin = server.admin();
+    admin.ask::<()>(&["ACL", "SETUSER", "shop", "on", ">password", "~*", "&*", "+@all", "-info"]);
+    manager(&server.url_as("shop", "password")).await.ready().await.expect("there");
+    assert_eq!(
+        (logged(&server).len(), admin.ask::<Vec<redis::Value>>(&["ACL", "LOG"])),
+        (1, vec![])
+    );
+}
+
 /// A plain SET would be granted there, and could not be released.
 #[tokio::test]
 async fn a_user_without_the_companion_keys_is_denied_the_lock_and_leaves_nothing() {

@@ -14,6 +14,8 @@ use crate::protocol::shutdown::Shutdown;
 use crate::store::inspection::Inspection;
 use crate::store::waiters::AbandonedToken;
 use crate::value::error::LockError;
+#[cfg(feature = "inspect")]
+use crate::value::inspection::InspectedServer;
 use crate::value::key::LockKey;
 use crate::value::time::Instant;
 
@@ -134,6 +136,13 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     #[cfg(feature = "inspect")]
     fn inspection(&self) -> Option<&dyn Inspection> {
         None
+    }
+
+    /// Asks the servers about themselves, and checks the rights of the user, on the key if one is
+    /// given.
+    #[cfg(feature = "inspect")]
+    fn servers<'a>(&'a self, _: Option<&'a LockKey>) -> Asked<'a, Vec<InspectedServer>> {
+        Box::pin(ready(Vec::new()))
     }
 
     /// The address of the server of the request's first key, or of all nodes of a Redlock.

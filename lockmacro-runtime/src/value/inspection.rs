@@ -1,7 +1,9 @@
-//! Results of an inspection: held locks and their waiters.
+//! Results of an inspection: held locks and their waiters, and the servers.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::value::error::LockError;
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 use crate::value::token::Token;
@@ -102,4 +104,38 @@ impl QueuedWaiter {
     pub fn new(owner: impl Into<String>) -> Self {
         Self { owner: Some(owner.into()), note: None, left: None, callers: None }
     }
+}
+
+/// A server on which locks are kept.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct InspectedServer {
+    /// Its host and port, or the path of its socket.
+    pub server: String,
+    /// What it says of itself, or why it says nothing.
+    pub facts: Result<ServerFacts, LockError>,
+}
+
+/// What a server says of itself, and how it looks from here.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct ServerFacts {
+    /// The shorter one of two round trips.
+    pub round_trip: Duration,
+    /// Seconds by which its clock is ahead of this machine's; `None` when that is not known. Leases
+    /// do not depend on it.
+    pub clock_ahead: Option<f64>,
+    /// Seconds that its clock counts in one second of this machine; `None` when that is not known.
+    /// Leases allow for 0.995 to 1.005.
+    pub clock_rate: Option<f64>,
+    /// The user that this program is to the server.
+    pub user: Option<String>,
+    /// The rights that the user lacks for locks with waiters, in the form that `ACL SETUSER` takes.
+    /// `None` for a user of some keys only, whose rights can be asked for with a given key.
+    pub missing_rights: Option<Vec<String>>,
+    /// Whether waiters get their grants by pushes. Otherwise they poll.
+    pub gets_pushes: bool,
+    /// The fields of INFO, and `save` of CONFIG, as far as the user may read them; of a PostgreSQL
+    /// database those of its settings that matter to locks.
+    pub settings: BTreeMap<String, String>,
 }

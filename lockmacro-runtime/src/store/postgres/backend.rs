@@ -6,6 +6,8 @@ use std::time::Duration;
 #[cfg(feature = "defer")]
 use super::jobs::PostgresJobs;
 use super::store::Postgres;
+#[cfg(feature = "inspect")]
+use super::store::failed;
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
 use crate::protocol::answer::{Answer, Asked, Failed, Released};
@@ -17,6 +19,8 @@ use crate::store::calls::wait::wait;
 use crate::store::inspection::Inspection;
 use crate::store::waiters::AbandonedToken;
 use crate::value::error::LockError;
+#[cfg(feature = "inspect")]
+use crate::value::inspection::InspectedServer;
 use crate::value::key::LockKey;
 
 impl Backend for Postgres {
@@ -75,6 +79,14 @@ impl Backend for Postgres {
     #[cfg(feature = "inspect")]
     fn inspection(&self) -> Option<&dyn Inspection> {
         Some(self)
+    }
+
+    #[cfg(feature = "inspect")]
+    fn servers<'a>(&'a self, _: Option<&'a LockKey>) -> Asked<'a, Vec<InspectedServer>> {
+        Box::pin(async {
+            let facts = self.facts().await.map_err(failed);
+            vec![InspectedServer { server: self.pool.name(), facts }]
+        })
     }
 
     fn address(&self, _: &Request) -> Option<Box<str>> {

@@ -7,6 +7,8 @@ mod batch;
 mod connection;
 mod error;
 #[cfg(feature = "inspect")]
+mod facts;
+#[cfg(feature = "inspect")]
 mod inspect;
 #[cfg(feature = "defer")]
 mod jobs;

@@ -97,7 +97,7 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
 }
 
 /// The patterns of all keys that match a pattern, and of their companion keys.
-fn keys(pattern: &str) -> Vec<String> {
+pub(crate) fn keys(pattern: &str) -> Vec<String> {
     let companions = if pattern == EVERY_KEY { Vec::new() } else { companions(pattern) };
     iter::once(format!("~{pattern}")).chain(companions).collect()
 }

@@ -37,6 +37,8 @@ use crate::value::url::Url;
 
 mod backend;
 #[cfg(feature = "inspect")]
+mod facts;
+#[cfg(feature = "inspect")]
 mod inspect;
 #[cfg(feature = "defer")]
 pub(crate) mod jobs;

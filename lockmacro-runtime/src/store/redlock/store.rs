@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+#[cfg(feature = "inspect")]
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{sleep, timeout_at};
 
@@ -28,6 +30,8 @@ use crate::store::redlock::rules::{Rules, no_replicas};
 use crate::value::backoff::Backoff;
 use crate::value::defaults::unusable_ttl;
 use crate::value::error::{LockError, Unavailability};
+#[cfg(feature = "inspect")]
+use crate::value::inspection::InspectedServer;
 use crate::value::key::LockKey;
 use crate::value::limits::TTL_MAX;
 use crate::value::mode::Mode;
@@ -251,6 +255,23 @@ impl Backend for Redlock {
     #[cfg(feature = "defer")]
     fn deferrer(self: Arc<Self>, _: usize) -> Arc<dyn Deferrer> {
         Arc::new(NoQueue)
+    }
+
+    #[cfg(feature = "inspect")]
+    fn servers<'a>(&'a self, key: Option<&'a LockKey>) -> Asked<'a, Vec<InspectedServer>> {
+        let ask = move |(nth, redis): (usize, &'a Redis)| async move {
+            let vote = self.nodes.admit(nth).await;
+            let mut servers = redis.facts(key, false).await;
+            for InspectedServer { server, facts } in &mut servers {
+                server.clone_from(&self.nodes.names[nth]);
+                if let (Ok(facts), Err(node_error)) = (facts, &vote) {
+                    facts.settings.insert("no_vote".to_owned(), node_error.error.to_string());
+                }
+            }
+            servers
+        };
+        let nodes = self.nodes.all.iter().enumerate().map(ask);
+        Box::pin(async move { join_all(nodes).await.into_iter().flatten().collect() })
     }
 
     fn address(&self, _: &Request) -> Option<Box<str>> {

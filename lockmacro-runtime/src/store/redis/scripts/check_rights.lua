@@ -1,14 +1,16 @@
--- Returns the rights that the user lacks, without an entry in the server's ACL log. Writes nothing.
+-- Returns the rights that the user lacks, without an entry in the server's ACL log, and whether the
+-- server evicts keys. Writes nothing.
 --
 -- KEYS     a lock and its companion keys; none to ask for all locks
 -- ARGV[1]  the pattern of the channels of grants, as ACL SETUSER takes it
 -- ARGV     the rest: names of commands
 -- returns  { 1, or 0 when the user may write some keys only and the rights to commands on keys
---          cannot be known without a key; the missing rights, as ACL SETUSER takes them }. On a
---          server before Redis 7 { 1, no right }
+--          cannot be known without a key; the missing rights, as ACL SETUSER takes them; the policy
+--          by which the server evicts keys, '' if it evicts none or the user may not ask }. On a
+--          server before Redis 7 { 1, no right, '' }
 local may = redis.acl_check_cmd
 if not may then
-  return { 1, {} }
+  return { 1, {}, '' }
 end
 -- Matches no pattern for some keys only.
 local key = KEYS[1] or '\1 any key'
@@ -50,4 +52,8 @@ end
 if lacks_channel then
   missing[#missing + 1] = ARGV[1]
 end
-return { some and 1 or 0, missing }
+
+local memory = may('info', 'memory') and redis.call('INFO', 'memory') or ''
+local policy = string.match(memory, 'maxmemory_policy:([%w-]+)') or 'noeviction'
+local evicts = policy ~= 'noeviction' and not string.find(memory, '\nmaxmemory:0\r')
+return { some and 1 or 0, missing, evicts and policy or '' }

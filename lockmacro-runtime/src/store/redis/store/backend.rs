@@ -18,6 +18,8 @@ use crate::store::inspection::Inspection;
 use crate::store::waiters::AbandonedToken;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
+#[cfg(feature = "inspect")]
+use crate::value::inspection::InspectedServer;
 use crate::value::key::LockKey;
 
 impl Backend for Redis {
@@ -97,6 +99,11 @@ impl Backend for Redis {
     #[cfg(feature = "inspect")]
     fn inspection(&self) -> Option<&dyn Inspection> {
         Some(self)
+    }
+
+    #[cfg(feature = "inspect")]
+    fn servers<'a>(&'a self, key: Option<&'a LockKey>) -> Asked<'a, Vec<InspectedServer>> {
+        Box::pin(self.facts(key, true))
     }
 
     fn address(&self, request: &Request) -> Option<Box<str>> {

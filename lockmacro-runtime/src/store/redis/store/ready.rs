@@ -20,7 +20,21 @@ use crate::store::redis::scripts::{self, OF_WAITERS, RIGHTS, needed_by};
 use crate::store::redis::topology::cluster::down;
 use crate::store::redis::topology::route::Topology;
 use crate::value::error::{LockError, Unavailability};
+use crate::value::key::LockKey;
 use crate::value::random::HashMap;
+
+/// What a server says of the rights of its user.
+#[derive(Debug, Default)]
+pub(super) struct Rights {
+    /// Whether the user may use every key: otherwise the rights to commands on keys are known for
+    /// given keys only.
+    pub(super) every_key: bool,
+    /// In the form that `ACL SETUSER` takes.
+    pub(super) missing: Vec<String>,
+    /// The policy by which the server evicts keys when it is full; empty if it evicts none, or the
+    /// user may not ask.
+    evicts: String,
+}
 
 impl Redis {
     /// Connects, checks the user's rights, and refuses a replica. `receives` is true where callers
@@ -63,27 +77,18 @@ impl Redis {
         receives: bool,
         budget: Budget,
     ) -> Result<bool, CallError> {
-        let is_cluster = matches!(self.nodes, Topology::Cluster(_));
-        let channels = if receives { self.grants.pattern() } else { String::new() };
-        let of_scripts = needed_by(scripts::ALL);
-        let mut needed: Vec<_> = vec![&*channels];
-        needed.extend(of_scripts.iter().map(String::as_str));
-        if receives {
-            needed.extend(OF_WAITERS[usize::from(is_cluster)]);
-        }
-        needed.extend(self.is_replicated().then_some("wait"));
-        needed.extend(is_cluster.then_some("asking"));
         let nodes = self.nodes.all(budget.until).await?;
-        let needed = &needed;
+        let needed = &self.needed(receives);
         let ask = |node: Node| async move {
-            let rights = node.rights(needed, budget).await;
-            (node.server(), rights.map_err(|error| error.at(|| node.server())))
+            let rights = node.rights(&[], needed, budget).await;
+            let checked = rights.and_then(|rights| rights.of_waiters().map(drop).map(|()| rights));
+            (node.server(), checked.map_err(|error| error.at(|| node.server())))
         };
         let mut asked: FuturesUnordered<_> = nodes.into_iter().map(ask).collect();
         let (mut found, mut error) = (Vec::new(), down("no node was asked"));
         while let Some((server, rights)) = asked.next().await {
             match rights {
-                Ok((every_key, lacking)) => found.push((server, every_key, lacking)),
+                Ok(rights) => found.push((server, rights)),
                 // A node without an answer may be back before it is needed.
                 Err(transient @ CallError::Transient(_)) => error = transient,
                 Err(denied) => return Err(denied),
@@ -92,15 +97,30 @@ impl Redis {
         if found.is_empty() {
             return Err(error);
         }
-        let every_key = found.iter().all(|(_, every_key, _)| *every_key);
+        let every_key = found.iter().all(|(_, rights)| rights.every_key);
         let is_first = self.every_key.set(every_key).is_ok();
-        for (server, _, lacking) in found {
-            if is_first && !lacking.is_empty() {
-                let lacking = lacking.join(" ");
+        for (server, Rights { missing, evicts, .. }) in found {
+            if is_first && !missing.is_empty() {
+                let lacking = missing.join(" ");
                 tracing::warn!(%server, lacking, "the user lacks rights without which waiters poll");
+            }
+            if is_first && !evicts.is_empty() {
+                tracing::warn!(%server, policy = evicts, "the server evicts locks when it is full");
             }
         }
         Ok(every_key)
+    }
+
+    /// The pattern of the channels of grants, if the manager `receives` any, and the commands that
+    /// locks need.
+    pub(super) fn needed(&self, receives: bool) -> Vec<String> {
+        let is_cluster = matches!(self.nodes, Topology::Cluster(_));
+        let channels = if receives { self.grants.pattern() } else { String::new() };
+        let of_waiters: &[_] = if receives { &OF_WAITERS[usize::from(is_cluster)] } else { &[] };
+        let more = [(self.is_replicated(), "wait"), (is_cluster, "asking")];
+        let more = more.into_iter().filter_map(|(is_used, name)| is_used.then_some(name));
+        let more = of_waiters.iter().copied().chain(more).map(str::to_owned);
+        iter::once(channels).chain(needed_by(scripts::ALL)).chain(more).collect()
     }
 
     /// The same error, with the commands that the user lacks: most servers say only that the script
@@ -115,7 +135,8 @@ impl Redis {
         let commands = needed_by([call.script]);
         let needed: Vec<_> = iter::once("").chain(commands.iter().map(String::as_str)).collect();
         let reply = self.nodes.eval(RIGHTS.with(slice::from_ref(key), &needed), budget).await;
-        let denied = match reply.and_then(read) {
+        let rights = reply.and_then(Rights::read);
+        let denied = match rights.and_then(|rights| rights.of_waiters().map(drop)) {
             Err(CallError::Final(named @ LockError::AccessDenied { .. })) => named,
             _ => denied,
         };
@@ -128,19 +149,21 @@ impl Redis {
 }
 
 impl Node {
-    /// Asks for the rights as [`read`] returns them.
-    async fn rights(
+    /// Asks for the rights of the user, on these keys if there are any.
+    pub(super) async fn rights(
         &self,
-        needed: &[&str],
+        keys: &[LockKey],
+        needed: &[String],
         budget: Budget,
-    ) -> Result<(bool, Vec<String>), CallError> {
-        let call = RIGHTS.with(&[], needed);
+    ) -> Result<Rights, CallError> {
+        let needed: Vec<_> = needed.iter().map(String::as_str).collect();
+        let call = RIGHTS.with(keys, &needed);
         let both = join(self.call(call, budget), self.call(call.by_text(), budget));
         let (by_hash, by_text) = both.await;
-        let (mut denied, mut found) = (Vec::new(), Value::Nil);
+        let (mut denied, mut found) = (Vec::new(), None);
         for (reply, right) in [(by_hash, "+evalsha"), (by_text, "+eval")] {
             match reply {
-                Ok(reply) => found = reply,
+                Ok(reply) => found = Some(Rights::read(reply)?),
                 Err(CallError::NoScript) => {}
                 Err(CallError::Final(LockError::AccessDenied { .. })) => {
                     denied.push(right.to_owned());
@@ -148,7 +171,9 @@ impl Node {
                 Err(error) => return Err(error),
             }
         }
-        if denied.is_empty() { read(found) } else { Err(lacks(&denied)) }
+        let mut rights = found.unwrap_or_default();
+        rights.missing.extend(denied);
+        Ok(rights)
     }
 
     /// Whether the server says so. Every user may ask by HELLO; a server that does not know it is
@@ -177,22 +202,25 @@ impl Node {
     }
 }
 
-/// Whether the user may use every key, and the missing rights that only waiters would use. Fails if
-/// a right is missing that locks need.
-fn read(reply: Value) -> Result<(bool, Vec<String>), CallError> {
-    let (every_key, missing): (_, Vec<String>) = parsed(reply)?;
-    let is_of_waiters = |right: &String| {
-        let command = right.trim_start_matches('+');
-        right.starts_with('&') || OF_WAITERS.as_flattened().contains(&command)
-    };
-    let (lacking, denied): (Vec<_>, Vec<_>) = missing.into_iter().partition(is_of_waiters);
-    match denied.is_empty() {
-        true => Ok((every_key, lacking)),
-        false => Err(lacks(&denied)),
+impl Rights {
+    fn read(reply: Value) -> Result<Self, CallError> {
+        let (every_key, missing, evicts) = parsed(reply)?;
+        Ok(Self { every_key, missing, evicts })
     }
-}
 
-fn lacks(rights: &[String]) -> CallError {
-    let detail = format!("the user lacks {}", rights.join(" "));
-    CallError::Final(LockError::access_denied(detail))
+    /// Those of the missing rights that only waiters would use. Fails if a right is missing that
+    /// locks need.
+    fn of_waiters(&self) -> Result<Vec<&str>, CallError> {
+        let is_of_waiters = |right: &&str| {
+            let command = right.trim_start_matches('+');
+            right.starts_with('&') || OF_WAITERS.as_flattened().contains(&command)
+        };
+        let missing = self.missing.iter().map(String::as_str);
+        let (lacking, denied): (_, Vec<_>) = missing.partition(is_of_waiters);
+        if denied.is_empty() {
+            return Ok(lacking);
+        }
+        let detail = format!("the user lacks {}", denied.join(" "));
+        Err(CallError::Final(LockError::access_denied(detail)))
+    }
 }

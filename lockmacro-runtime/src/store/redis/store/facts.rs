@@ -1,0 +1,96 @@
+//! What the servers say of themselves: for somebody who looks for the cause of a trouble.
+
+use std::collections::BTreeMap;
+use std::slice;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redis::{Cmd, cmd};
+
+use super::Redis;
+use super::ready::Rights;
+use crate::store::calls::budget::Budget;
+use crate::store::calls::error::CallError;
+use crate::store::inspection::clock_facts;
+use crate::store::redis::acl::keys;
+use crate::store::redis::client::node::Node;
+use crate::store::redis::reply::parsed;
+use crate::value::error::LockError;
+use crate::value::inspection::{InspectedServer, ServerFacts};
+use crate::value::key::LockKey;
+
+/// Settings that INFO does not have.
+const CONFIG: &str = "save";
+
+impl Redis {
+    /// Asks all primaries. The rights of the user are checked on the key if one is given.
+    /// `receives`: callers may wait.
+    pub(crate) async fn facts(
+        &self,
+        key: Option<&LockKey>,
+        receives: bool,
+    ) -> Vec<InspectedServer> {
+        let nothing = LockKey::from("");
+        let failed = |error: CallError| error.into_error(key.unwrap_or(&nothing));
+        let nodes = match self.nodes.all(self.budget().until).await {
+            Ok(nodes) => nodes,
+            Err(error) => {
+                let (server, facts) = ("the cluster".to_owned(), Err(failed(error)));
+                return vec![InspectedServer { server, facts }];
+            }
+        };
+        let ask = |node: Node| async move {
+            let facts = self.facts_of(&node, key, receives).await.map_err(failed);
+            InspectedServer { server: node.server(), facts }
+        };
+        join_all(nodes.into_iter().map(ask)).await
+    }
+
+    async fn facts_of(
+        &self,
+        node: &Node,
+        key: Option<&LockKey>,
+        receives: bool,
+    ) -> Result<ServerFacts, CallError> {
+        let time = async || {
+            let reply = node.call(cmd("TIME"), self.brief()).await?;
+            let (seconds, micros): (u64, u64) = parsed(reply)?;
+            Ok(Duration::from_secs(seconds) + Duration::from_micros(micros))
+        };
+        let clock = clock_facts(time).await;
+        // The user may lack the rights to these, and locks do not need them.
+        let text = async |asks: Cmd, budget: Budget| -> Result<Option<String>, CallError> {
+            match node.call(asks, budget).await {
+                Ok(reply) => parsed(reply).map(Some),
+                Err(CallError::Final(LockError::AccessDenied { .. })) => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        let info = text(cmd("INFO"), self.brief()).await?;
+        let lines =
+            info.iter().flat_map(|info| info.lines()).filter_map(|line| line.split_once(':'));
+        let mut settings: BTreeMap<String, String> =
+            lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let mut config = cmd("CONFIG");
+        config.arg("GET").arg(CONFIG);
+        // Many servers do not know the command at all.
+        if let Ok(reply) = node.call(config, self.brief()).await {
+            settings.extend(parsed::<BTreeMap<String, String>>(reply).unwrap_or_default());
+        }
+        let mut who = cmd("ACL");
+        who.arg("WHOAMI");
+        let user = text(who, self.brief()).await?;
+        let is_here = |key: &&LockKey| self.nodes.node_of(key).is_some_and(|has| has.is(node));
+        let needed = self.needed(receives);
+        let Rights { every_key, missing, .. } = node.rights(&[], &needed, self.brief()).await?;
+        let mut missing_rights = (every_key || !missing.is_empty()).then_some(missing);
+        if let (None, Some(key)) = (&missing_rights, key.filter(is_here)) {
+            let on_key = node.rights(slice::from_ref(key), &needed, self.brief()).await?;
+            // A script is denied whose keys are.
+            let is_denied = on_key.missing.iter().any(|right| right == "+eval");
+            missing_rights = Some(if is_denied { keys(key.as_str()) } else { on_key.missing });
+        }
+        let gets_pushes = !receives || node.listen(0, self.brief()).await?;
+        Ok(ServerFacts { user, missing_rights, gets_pushes, settings, ..clock })
+    }
+}

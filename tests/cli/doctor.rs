@@ -1,0 +1,239 @@
+//! Servers that are each broken in one way, and what the tool says of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Instant, SystemTime};
+
+use lockmacro_tests::{Clock, Postgres};
+
+use super::*;
+
+/// The codes and the mends of what is found, and whether any of it is a problem.
+async fn examined(url: &str, more: &[&str]) -> (Vec<(String, String)>, bool) {
+    let said = tool_at(url, &[&["doctor", "--json"], more].concat()).await;
+    let report = said.json();
+    assert_eq!(report["format"], 1);
+    let text = |finding: &Value, name: &str| finding[name].as_str().expect(name).to_owned();
+    let findings = report["findings"].as_array().expect("a list");
+    let found = findings.iter().map(|finding| (text(finding, "code"), text(finding, "mend")));
+    let is_ill = findings.iter().any(|finding| finding["level"] == "problem");
+    assert_eq!((said.code, report["healthy"] == false), (Some(i32::from(is_ill)), is_ill));
+    (found.collect(), is_ill)
+}
+
+/// The mend of the first problem of a server.
+async fn mend(url: &str, more: &[&str], code: &str) -> String {
+    let (found, is_ill) = examined(url, more).await;
+    assert!(is_ill, "{found:?}");
+    assert_eq!(found[0].0, code, "{found:?}");
+    found[0].1.clone()
+}
+
+/// The mend of a hint of a server without a problem.
+async fn hint(url: &str, more: &[&str], code: &str) -> String {
+    let (found, is_ill) = examined(url, more).await;
+    assert!(!is_ill, "{found:?}");
+    let hint = found.iter().find(|(found, _)| found == code);
+    hint.unwrap_or_else(|| panic!("{code}: {found:?}")).1.clone()
+}
+
+/// Whether a server has no problem, and no hint but that it writes nothing to its disk.
+async fn is_well(url: &str, more: &[&str]) -> bool {
+    let (found, is_ill) = examined(url, more).await;
+    !is_ill && found.iter().all(|(code, _)| code == "not_durable")
+}
+
+/// Sends the server what follows `redis-cli -h HOST -p PORT`.
+fn run(server: &Server, mend: &str) {
+    let cli = format!("redis-cli -h 127.0.0.1 -p {} ", server.port());
+    let words: Vec<_> = mend.strip_prefix(&cli).expect(mend).split(' ').collect();
+    server.admin().ask::<()>(&words);
+}
+
+/// The URL of a user with these rights only.
+fn user(server: &Server, rights: &str) -> String {
+    let words = ["ACL", "SETUSER", "shop", "reset", "on", ">password"];
+    let words: Vec<_> = words.into_iter().chain(rights.split(' ')).collect();
+    server.admin().ask::<()>(&words);
+    server.url_as("shop", "password")
+}
+
+#[tokio::test]
+async fn a_server_that_is_well_has_no_finding() {
+    let server = Server::with(&["--appendonly", "yes"]);
+    assert_eq!(examined(&server.url(), &[]).await, (vec![], false));
+    let said = tool_at(&server.url(), &["doctor"]).await;
+    assert!(said.shows("primary") && said.shows("no problem was found"), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_missing_right_is_mended_by_the_line_that_is_shown() {
+    let server = Server::start();
+    let url = user(&server, "~* &* +@all -del -publish");
+    let line = mend(&url, &[], "rights").await;
+    assert!(line.ends_with(" ACL SETUSER shop +del"), "{line}");
+    run(&server, &line);
+    let line = hint(&url, &[], "rights_of_waiters").await;
+    assert!(line.ends_with(" ACL SETUSER shop +publish"), "{line}");
+    run(&server, &line);
+    assert!(is_well(&url, &[]).await);
+}
+
+#[tokio::test]
+async fn the_rights_of_a_user_of_some_keys_are_checked_on_a_key() {
+    let server = Server::start();
+    let url = user(&server, "~report:* ~lm1:w?:{report:*} &lm1:* +@all");
+    assert!(hint(&url, &[], "rights_unknown").await.starts_with("lockmacro doctor KEY"));
+    assert!(is_well(&url, &["report:7"]).await);
+    run(&server, &mend(&url, &["order:7"], "rights").await);
+    assert!(is_well(&url, &["order:7"]).await);
+    let locks = LockManager::connect(&url).await.expect("there");
+    hold(&locks, "order:7").await.release().await.expect("allowed");
+}
+
+#[tokio::test]
+async fn a_server_that_evicts_locks_is_mended_by_the_command_that_is_shown() {
+    let server = Server::with(&["--maxmemory-policy", "volatile-lru"]);
+    hint(&server.url(), &[], "eviction_later").await;
+    server.admin().configure("maxmemory", "100mb");
+    run(&server, &mend(&server.url(), &[], "eviction").await);
+    assert!(is_well(&server.url(), &[]).await);
+}
+
+#[tokio::test]
+async fn a_full_server_is_found() {
+    let server = Server::with(&["--maxmemory", "100mb"]);
+    assert!(is_well(&server.url(), &[]).await);
+    server.admin().configure("maxmemory", "1");
+    assert!(mend(&server.url(), &[], "full").await.contains("CONFIG SET maxmemory"));
+}
+
+#[tokio::test]
+async fn a_replica_names_its_primary_and_the_primary_a_replica_that_is_behind() {
+    let primary = Server::start();
+    let port = primary.port().to_string();
+    let replica = Server::with(&["--replicaof", "127.0.0.1", &port]);
+    let named = format!("redis://127.0.0.1:{port} in the URL");
+    assert_eq!(mend(&replica.url(), &[], "replica").await, named);
+    let up_to_date = async || is_well(&primary.url(), &[]).await;
+    eventually("the replica is up to date", IN_TIME, up_to_date).await;
+    replica.pause();
+    eventually("the replica is behind", IN_TIME, async || !up_to_date().await).await;
+    assert!(hint(&primary.url(), &[], "replica_behind").await.ends_with("INFO replication"));
+    replica.resume();
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster_wants_another_url() {
+    let server = Server::with(&["--cluster-enabled", "yes"]);
+    let named = format!("redis-cluster://127.0.0.1:{} in the URL", server.port());
+    assert_eq!(mend(&server.url(), &[], "cluster").await, named);
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_save_its_data_is_found() {
+    let server = Server::with(&["--dbfilename", "dump"]);
+    let directory: Vec<String> = server.admin().ask(&["CONFIG", "GET", "dir"]);
+    std::fs::create_dir(format!("{}/dump", directory[1])).expect("it can be made");
+    server.admin().ask::<()>(&["BGSAVE"]);
+    eventually("the save has failed", IN_TIME, async || {
+        let info: String = server.admin().ask(&["INFO", "persistence"]);
+        info.contains("rdb_last_bgsave_status:err")
+    })
+    .await;
+    assert!(mend(&server.url(), &[], "not_saved").await.ends_with("BGSAVE"));
+}
+
+#[tokio::test]
+async fn a_server_that_is_short_of_connections_is_found() {
+    let server = Server::with(&["--maxclients", "4"]);
+    let _others = [server.admin(), server.admin()];
+    assert!(is_well(&server.url(), &[]).await);
+    let _another = server.admin();
+    let line = hint(&server.url(), &[], "connections").await;
+    assert!(line.ends_with(" CONFIG SET maxclients 8"), "{line}");
+}
+
+#[tokio::test]
+async fn a_clock_that_runs_fast_is_found() {
+    let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("later");
+    let (began, clock) = (Instant::now(), Arc::new(Clock::at(at)));
+    let server = Server::with_clock(Arc::clone(&clock));
+    let ends = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&ends);
+    let runs = thread::spawn(move || {
+        while !ended.load(Ordering::Relaxed) {
+            clock.set(at + began.elapsed().mul_f64(1.05));
+            thread::yield_now();
+        }
+    });
+    mend(&server.url(), &[], "clock_rate").await;
+    ends.store(true, Ordering::Relaxed);
+    runs.join().expect("it ends");
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_or_refuses_the_login_is_found() {
+    let mut server = Server::with(&["--requirepass", "secret"]);
+    let wrong = server.url_as("", "wrong");
+    assert_eq!(mend(&wrong, &[], "unreachable").await, "`user:password@` in the URL");
+    server.kill();
+    let line = mend(&server.url(), &[], "unreachable").await;
+    assert!(line.starts_with("start the server"), "{line}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_busy_with_a_script_is_mended_by_the_command_that_is_shown() {
+    let server = Server::with(&["--busy-reply-threshold", "1"]);
+    let mut other = server.admin();
+    let endless = thread::spawn(move || other.send::<()>(&["EVAL", "while true do end", "0"]));
+    let mut admin = server.admin();
+    let deadline = Instant::now() + IN_TIME;
+    while admin.send::<String>(&["PING"]).is_ok() {
+        assert!(Instant::now() < deadline, "the script runs");
+    }
+    let line = mend(&server.url(), &[], "unreachable").await;
+    assert!(line.ends_with(" SCRIPT KILL"), "{line}");
+    admin.ask::<()>(&["SCRIPT", "KILL"]);
+    endless.join().expect("it ends").expect_err("it was killed");
+    assert!(is_well(&server.url(), &[]).await);
+}
+
+#[tokio::test]
+async fn the_nodes_of_a_redlock_are_in_one_table() {
+    let (one, two) = (Server::start(), Server::start());
+    let mut three = Server::start();
+    let ports = [&one, &two, &three].map(|server| format!("127.0.0.1:{}", server.port()));
+    let durable = format!("redlock://{}?durable", ports.join(","));
+    assert!(is_well(&durable, &[]).await);
+    // They are too young.
+    let (found, _) = examined(&durable.replace("?durable", ""), &[]).await;
+    let count = |code| found.iter().filter(|(found, _)| found == code).count();
+    assert_eq!((count("no_majority"), count("no_vote")), (1, 3), "{found:?}");
+    three.kill();
+    let said = tool_at(&durable, &["doctor"]).await;
+    for port in &ports {
+        assert!(said.out.lines().any(|line| line.starts_with(port)), "{said:?}");
+    }
+    assert!(said.shows("1 problem was found"), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_database_without_the_schema_and_with_unsafe_settings_is_found() {
+    let database = Postgres::with(&[]).await;
+    let url = database.url_of("postgres", "schema=doctor");
+    assert_eq!(mend(&url, &[], "unreachable").await, "lockmacro postgres install");
+    assert_eq!(tool_at(&url, &["postgres", "install"]).await.code, Some(0));
+    assert_eq!(examined(&url, &[]).await, (vec![], false));
+    let client = database.connect().await;
+    let statements = async |text: &str| {
+        for statement in text.split_terminator(';') {
+            client.batch_execute(statement).await.expect(statement);
+        }
+    };
+    statements("ALTER SYSTEM SET fsync = off;SELECT pg_reload_conf();").await;
+    eventually("the setting is read", IN_TIME, async || examined(&url, &[]).await.1).await;
+    statements(&mend(&url, &[], "not_durable").await).await;
+    eventually("the setting is read", IN_TIME, async || !examined(&url, &[]).await.1).await;
+}
