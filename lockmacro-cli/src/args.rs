@@ -1,7 +1,9 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::iter;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use clap::builder::PossibleValue;
 use clap::error::ErrorKind;
@@ -18,7 +20,7 @@ pub struct Args {
     /// a password in the arguments, but not one in the environment.
     #[arg(long, env = "REDIS_URL", hide_env_values = true, global = true)]
     pub url: Option<String>,
-    /// Writes one JSON document instead of a table.
+    /// Writes one JSON document instead of a table. `run` writes it as the last line on stderr.
     #[arg(long, global = true)]
     pub json: bool,
     #[command(subcommand)]
@@ -85,6 +87,45 @@ pub enum Command {
         #[arg(long)]
         yes: bool,
     },
+    /// Runs a command under a lock, which is renewed until the command ends, and then released.
+    ///
+    /// The exit status is that of the command, or 128 and the number of the signal that has killed
+    /// it; 75 when somebody else holds the lock; 76 when the lock was lost before the command
+    /// ended; 127 and 126 when the command cannot be started; 1 for other failures, and 2 for
+    /// misuse. The command gets LOCKMACRO_KEY and LOCKMACRO_FENCE in its environment.
+    Run(Run),
+}
+
+#[derive(clap::Args)]
+pub struct Run {
+    /// The lock's key.
+    pub key: String,
+    /// The lease, which is renewed after a third of it. After the death of the tool the lock is
+    /// free within this time.
+    #[arg(long, default_value = "30s", value_parser = humantime::parse_duration)]
+    pub ttl: Duration,
+    /// How long to wait for the lock, or `forever`. Without this the tool does not wait.
+    #[arg(long, default_value = "0s", hide_default_value = true, value_parser = wait)]
+    pub wait: Duration,
+    /// Shares the lock with other shared holders.
+    #[arg(long, conflicts_with = "permits")]
+    pub shared: bool,
+    /// Shares the lock with so many holders at most, this one among them.
+    #[arg(long, value_name = "N")]
+    pub permits: Option<u32>,
+    /// The holder's name for others, by default the host and the tool's process id.
+    #[arg(long = "as", value_name = "NAME")]
+    pub label: Option<String>,
+    /// The command, and its arguments.
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+fn wait(text: &str) -> Result<Duration, humantime::DurationError> {
+    match text {
+        "forever" => Ok(Duration::MAX),
+        _ => humantime::parse_duration(text),
+    }
 }
 
 #[derive(Subcommand)]

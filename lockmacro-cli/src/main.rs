@@ -5,6 +5,8 @@ mod args;
 mod calls;
 mod doctor;
 mod locks;
+mod process;
+mod run;
 mod schema;
 mod show;
 
@@ -37,12 +39,8 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(misuse) => return refuse(&misuse),
     };
-    match run(args) {
-        Ok(Report { text, done }) => match write(&text) {
-            Ok(()) if done => ExitCode::SUCCESS,
-            Ok(()) => ExitCode::from(FAILED),
-            Err(error) => fail(&error),
-        },
+    match execute(args) {
+        Ok(code) => ExitCode::from(code),
         Err(error) => match error.downcast_ref::<clap::Error>() {
             Some(misuse) => refuse(misuse),
             None => fail(&*error),
@@ -50,16 +48,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: Args) -> Result<Report, Failure> {
+fn execute(args: Args) -> Result<u8, Failure> {
     if let Command::Acl { pattern, features, user } = &args.command {
-        return acl::print(pattern, features, user, args.json);
+        return finish(acl::print(pattern, features, user, args.json)?);
     }
     if let Command::Postgres(Postgres::Print { schema }) = &args.command {
-        return schema::print(schema, args.json);
+        return finish(schema::print(schema, args.json)?);
     }
     let url = args.check()?.to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    if let Command::Run(options) = args.command {
+        return runtime.block_on(run::run(&url, options, args.json));
+    }
+    finish(runtime.block_on(async {
         if let Command::Postgres(_) = args.command {
             return schema::install(&url, args.json).await;
         }
@@ -77,11 +78,18 @@ fn run(args: Args) -> Result<Report, Failure> {
             }
             Command::Jobs(jobs) => calls::run(&manager, jobs, args.json).await,
             // Above.
-            Command::Acl { .. } | Command::Doctor { .. } | Command::Postgres(_) => {
-                Err("no server is needed".into())
-            }
+            Command::Acl { .. }
+            | Command::Doctor { .. }
+            | Command::Postgres(_)
+            | Command::Run(_) => Err("no server is needed".into()),
         }
-    })
+    })?)
+}
+
+/// Writes a report, and returns the exit code.
+fn finish(Report { text, done }: Report) -> Result<u8, Failure> {
+    write(&text)?;
+    Ok(if done { 0 } else { FAILED })
 }
 
 /// Asks the person at the terminal to confirm by typing `name`.
@@ -110,9 +118,14 @@ fn refuse(misuse: &clap::Error) -> ExitCode {
 }
 
 fn fail(error: &dyn Error) -> ExitCode {
-    let text = format!("lockmacro: {}\n", show::plain(&error.to_string()));
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    complain(&error.to_string());
     ExitCode::from(FAILED)
+}
+
+/// Writes a line to stderr.
+fn complain(text: &str) {
+    let text = format!("lockmacro: {}\n", show::plain(text));
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// Writes a report. A reader that has closed the pipe is no failure.

@@ -41,6 +41,7 @@ pages! {
     redlock "redlock.md"
     replicas "replicas.md"
     scheduled_jobs "scheduled-jobs.md"
+    scripts "scripts.md"
     settings "settings.md"
     several_keys "several-keys.md"
     sharing "sharing.md"

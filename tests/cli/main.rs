@@ -11,6 +11,8 @@ mod notes;
 mod odd;
 mod postgres;
 mod release;
+mod run;
+mod scripts;
 
 use std::process::Stdio;
 use std::time::Duration;

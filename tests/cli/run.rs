@@ -1,0 +1,231 @@
+//! Commands that the tool runs under a lock.
+
+use std::path::Path;
+use std::time::Instant;
+
+use lockmacro_tests::times::{SOON, TEST_TIMEOUT, ms};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout};
+
+use super::*;
+
+/// A script that says its process id, notes SIGTERM, and goes on.
+const STUBBORN: &str = "trap 'echo TERM' TERM; echo $$; while :; do sleep 0.05; done";
+
+/// A tool that runs a script, which has said its first line.
+struct Held {
+    tool: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    first: String,
+}
+
+impl Held {
+    async fn start(url: &str, options: &[&str], script: &str) -> Self {
+        let mut command = command(url, &[&["run"], options, &["--", "sh", "-c", script]].concat());
+        // A command that only reads ends with the test.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut tool = command.spawn().expect("it starts");
+        let mut lines = BufReader::new(tool.stdout.take().expect("piped")).lines();
+        let first = in_time(lines.next_line()).await.expect("text").expect("the script begins");
+        Self { tool, lines, first }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = self.tool.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
+        kill_process(id.expect("it runs"), signal).expect("it runs");
+    }
+
+    /// The exit code, the further lines of the script, and what the tool has said.
+    async fn ends(mut self) -> (Option<i32>, Vec<String>, String) {
+        let mut lines = Vec::new();
+        while let Some(line) = in_time(self.lines.next_line()).await.expect("text") {
+            lines.push(line);
+        }
+        let output = in_time(self.tool.wait_with_output()).await.expect("it ends");
+        (output.status.code(), lines, String::from_utf8(output.stderr).expect("text"))
+    }
+}
+
+#[on(redis, postgres)]
+async fn the_exit_status_is_handed_on_and_the_lock_is_released(backend: &Backend) {
+    let key = &*backend.key("order:1");
+    for (script, code) in
+        [("echo done", 0), ("echo done; exit 3", 3), ("echo done; kill -KILL $$", 137)]
+    {
+        let said = tool(backend, &["run", key, "--", "sh", "-c", script]).await;
+        assert_eq!((said.code, &*said.out, &*said.err), (Some(code), "done\n", ""));
+        assert!(backend.is_free(key).await);
+    }
+    backend.forget_fences();
+}
+
+#[tokio::test]
+async fn a_busy_lock_is_75_and_its_holder_is_said() {
+    let server = Server::start();
+    let held = Held::start(&server.url(), &["order:1", "--as", "ci-17"], "echo go; read end").await;
+    let said = tool(&server, &["run", "order:1", "--", "echo", "ran"]).await;
+    assert_eq!((said.code, &*said.out), (Some(75), ""));
+    assert!(said.err.starts_with("lockmacro: `order:1` is locked by ci-17 (sh): "), "{said:?}");
+    assert_eq!(said.err.lines().count(), 1);
+    let words = ["run", "order:1", "--json", "--wait", "50ms", "--", "echo", "ran"];
+    let said = tool(&server, &words).await;
+    let document: Value = serde_json::from_str(&said.err).expect("JSON");
+    assert_eq!((said.code, &document["outcome"]), (Some(75), &"busy".into()));
+    assert_eq!((&document["holder"], &document["status"]), (&"ci-17".into(), &Value::Null));
+    assert!(document["waited_ms"].as_u64() >= Some(50), "{document}");
+    drop(held);
+}
+
+#[tokio::test]
+async fn a_waiter_runs_after_the_holder() {
+    let server = Server::start();
+    let mut held = Held::start(&server.url(), &["order:1"], "echo go; read end").await;
+    let words = ["run", "order:1", "--wait", "forever", "--json", "--", "echo", "ran"];
+    let waiter = command(&server.url(), &words).output();
+    let locks = manager(&server, "desk").await;
+    let waits = eventually("it waits", IN_TIME, async || queue_length(&locks, "order:1").await > 0);
+    let released = async {
+        waits.await;
+        drop(held.tool.stdin.take());
+        held.ends().await
+    };
+    let (waiter, holder) = tokio::join!(in_time(waiter), released);
+    let waiter = waiter.unwrap();
+    assert_eq!(holder, (Some(1), vec![], String::new()), "`read` fails at the end of its input");
+    assert_eq!((waiter.status.code(), &*waiter.stdout), (Some(0), &b"ran\n"[..]));
+    let document: Value = serde_json::from_slice(&waiter.stderr).expect("JSON");
+    assert_eq!((&document["outcome"], &document["status"]), (&"ended".into(), &0.into()));
+    assert!(document["fence"].is_u64() && document["held_ms"].is_u64(), "{document}");
+}
+
+#[tokio::test]
+async fn the_lock_of_a_killed_tool_ends_with_its_lease() {
+    let server = Server::start();
+    let words = ["order:1", "--ttl", "1s"];
+    let held = Held::start(&server.url(), &words, "echo go; read end").await;
+    held.signal(Signal::KILL);
+    let said = tool(&server, &["run", "order:1", "--wait", "10s", "--", "echo", "ran"]).await;
+    assert_eq!((said.code, &*said.out), (Some(0), "ran\n"), "{said:?}");
+}
+
+#[on(redis, postgres)]
+async fn a_command_whose_lock_is_lost_gets_sigterm_and_then_sigkill(backend: &Backend) {
+    let key = &*backend.key("order:1");
+    let held = Held::start(backend.url(), &[key, "--ttl", "2s"], STUBBORN).await;
+    let process = format!("/proc/{}", held.first);
+    assert_eq!(tool(backend, &["release", key, "--force", "--yes"]).await.code, Some(0));
+    let (code, lines, err) = in_time(held.ends()).await;
+    assert_eq!((code, &*lines), (Some(76), &["TERM".to_owned()][..]), "{err}");
+    assert!(err.contains("was lost") && err.contains("was stopped with 137"), "{err}");
+    assert!(!Path::new(&process).exists());
+    backend.forget_fences();
+}
+
+#[tokio::test]
+async fn what_a_stopped_command_has_started_is_killed_with_it() {
+    let server = Server::start();
+    let script = "(trap '' TERM; while :; do sleep 0.05; done) & echo $!; wait";
+    let held = Held::start(&server.url(), &["order:1", "--ttl", "1s"], script).await;
+    let process = format!("/proc/{}", held.first);
+    server.admin().ask::<()>(&["DEL", "order:1"]);
+    // The loop has the same stdout, so it has ended by then.
+    let (code, _, err) = held.ends().await;
+    assert_eq!(code, Some(76), "{err}");
+    assert!(err.contains("was stopped with 143"), "{err}");
+    eventually("it is gone", SOON, async || !Path::new(&process).exists()).await;
+}
+
+#[tokio::test]
+async fn a_command_is_dead_before_a_lease_ends_that_cannot_be_renewed() {
+    let server = Server::start();
+    let held = Held::start(&server.url(), &["order:1", "--ttl", "3s"], STUBBORN).await;
+    let process = format!("/proc/{}", held.first);
+    // The lease began before this, and its first renewal comes after a second.
+    tokio::time::sleep(ms(500)).await;
+    let since = Instant::now();
+    server.pause();
+    eventually("it is killed", TEST_TIMEOUT, async || !Path::new(&process).exists()).await;
+    let lived = since.elapsed();
+    server.resume();
+    assert!(lived > ms(1_500) && lived < Duration::from_secs(3), "{lived:?}");
+    let (code, lines, err) = held.ends().await;
+    assert_eq!((code, &*lines), (Some(76), &["TERM".to_owned()][..]), "{err}");
+}
+
+#[tokio::test]
+async fn signals_reach_the_command_and_the_lock_is_released_at_its_end() {
+    let server = Server::start();
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let script = "trap 'echo bye; exit 5' INT TERM HUP; echo go; while :; do sleep 0.05; done";
+        let held = Held::start(&server.url(), &["order:1"], script).await;
+        held.signal(signal);
+        assert_eq!(held.ends().await, (Some(5), vec!["bye".to_owned()], String::new()));
+        assert_eq!(server.admin().get("order:1"), None);
+    }
+}
+
+#[tokio::test]
+async fn an_interrupted_waiter_leaves_the_queue() {
+    let server = Server::start();
+    let locks = manager(&server, "desk").await;
+    let held = hold(&locks, "order:1").await;
+    let mut waiter = command(&server.url(), &["run", "order:1", "--wait", "forever", "--", "true"]);
+    let mut waiter = waiter.spawn().unwrap();
+    eventually("it waits", IN_TIME, async || queue_length(&locks, "order:1").await == 1).await;
+    let id = Pid::from_raw(waiter.id().unwrap().try_into().unwrap()).unwrap();
+    kill_process(id, Signal::INT).unwrap();
+    assert_eq!(in_time(waiter.wait()).await.unwrap().code(), Some(130));
+    assert_eq!(queue_length(&locks, "order:1").await, 0);
+    held.release().await.unwrap();
+}
+
+#[on(redis, postgres)]
+async fn the_fence_in_the_environment_grows(backend: &Backend) {
+    let key = &*backend.key("order:1");
+    let mut last = 0;
+    for _ in 0..3 {
+        let script = "echo $LOCKMACRO_FENCE $LOCKMACRO_KEY";
+        let said = tool(backend, &["run", key, "--", "sh", "-c", script]).await;
+        let (fence, name) = said.out.trim().split_once(' ').expect("two words");
+        let fence: u64 = fence.parse().expect("a number");
+        assert!(fence > last && name == key, "{said:?}");
+        last = fence;
+    }
+    backend.forget_fences();
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_started_leaves_no_lock() {
+    let server = Server::start();
+    for (program, code) in [("no-such-program", 127), ("/etc/passwd", 126)] {
+        let said = tool(&server, &["run", "order:1", "--", program]).await;
+        assert_eq!(said.code, Some(code), "{said:?}");
+        assert!(said.err.contains(&format!("cannot start `{program}`")), "{said:?}");
+        assert_eq!(server.admin().get("order:1"), None);
+    }
+}
+
+#[tokio::test]
+async fn others_enter_as_far_as_a_shared_lock_and_permits_allow() {
+    let server = Server::start();
+    for (options, others) in [(&["order:1", "--shared"][..], 0), (&["desk", "--permits", "2"], 75)]
+    {
+        let first = Held::start(&server.url(), options, "echo go; read end").await;
+        let second = Held::start(&server.url(), options, "echo go; read end").await;
+        let third = [&["run"], options, &["--", "true"]].concat();
+        assert_eq!(tool(&server, &third).await.code, Some(others));
+        let alone = ["run", options[0], "--", "true"];
+        assert_eq!(tool(&server, &alone).await.code, Some(75));
+        drop((first, second));
+    }
+}
+
+#[tokio::test]
+async fn failures_of_the_tool_itself_run_nothing() {
+    let said = tool_at("redis://127.0.0.1:1", &["run", "order:1", "--", "echo", "ran"]).await;
+    assert_eq!((said.code, &*said.out), (Some(1), ""), "{said:?}");
+    for words in [&["run", "order:1"][..], &["run", "order:1", "--wait", "long", "--", "true"]] {
+        assert_eq!(tool_at("redis://127.0.0.1:1", words).await.code, Some(2));
+    }
+}
