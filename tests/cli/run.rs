@@ -81,7 +81,9 @@ async fn a_busy_lock_is_75_and_its_holder_is_said() {
 async fn a_waiter_runs_after_the_holder() {
     let server = Server::start();
     let mut held = Held::start(&server.url(), &["order:1"], "echo go; read end").await;
-    let words = ["run", "order:1", "--wait", "forever", "--json", "--", "echo", "ran"];
+    // It outlasts a signal that it may get: its lock has a short lease at first, and is confirmed.
+    let script = "sleep 0.2; echo ran";
+    let words = ["run", "order:1", "--wait", "forever", "--json", "--", "sh", "-c", script];
     let waiter = command(&server.url(), &words).output();
     let locks = manager(&server, "desk").await;
     let waits = eventually("it waits", IN_TIME, async || queue_length(&locks, "order:1").await > 0);
@@ -120,6 +122,18 @@ async fn a_command_whose_lock_is_lost_gets_sigterm_and_then_sigkill(backend: &Ba
     assert!(err.contains("was lost") && err.contains("was stopped with 137"), "{err}");
     assert!(!Path::new(&process).exists());
     backend.forget_fences();
+}
+
+#[tokio::test]
+async fn a_command_that_ends_after_a_loss_has_not_ended_under_its_lock() {
+    let server = Server::start();
+    let mut held = Held::start(&server.url(), &["order:1"], "echo go; read end; exit 0").await;
+    server.admin().ask::<()>(&["DEL", "order:1"]);
+    // Long before the next renewal.
+    drop(held.tool.stdin.take());
+    let (code, _, err) = held.ends().await;
+    assert_eq!(code, Some(76), "{err}");
+    assert!(err.contains("was lost") && err.contains("has ended with 0"), "{err}");
 }
 
 #[tokio::test]
