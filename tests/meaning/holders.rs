@@ -137,7 +137,9 @@ async fn the_holder_stays_beside_a_message(backend: &Backend) {
 }
 
 #[on(memory, redis, redlock, postgres, both_runtimes)]
-async fn a_holder_that_did_not_wait_shows_since_when_it_holds(backend: &Backend) {
+async fn a_holder_shows_when_it_asked_and_if_it_did_not_wait_since_when_it_holds(
+    backend: &Backend,
+) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     let before = SystemTime::now() - Duration::from_secs(1);
     let guard = lock(&manager, &key).acquire().await.expect("free");
@@ -147,6 +149,9 @@ async fn a_holder_that_did_not_wait_shows_since_when_it_holds(backend: &Backend)
     guard.release().await.expect("still held");
     // A waiter's value is older than its grant.
     let guard = lock(&manager, &key).wait(LONG_TTL).acquire().await.expect("free");
-    assert_eq!(refused(lock(&manager, &key)).await.holder().since, None);
+    let error = refused(lock(&manager, &key)).await;
+    let asked = error.holder().asked.expect("known");
+    assert!(before <= asked && asked <= SystemTime::now(), "{asked:?}");
+    assert_eq!(error.holder().since, None);
     guard.release().await.expect("still held");
 }

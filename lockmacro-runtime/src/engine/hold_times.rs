@@ -59,7 +59,7 @@ impl HoldTimes {
     }
 
     /// The third quartile of the hold times; `None` when none was seen.
-    fn usual(&self, key: &LockKey) -> Option<Duration> {
+    pub(crate) fn usual(&self, key: &LockKey) -> Option<Duration> {
         let (table, of) = self.table(key);
         let mut seen: Vec<_> = table.lock().get(of)?.iter().copied().collect();
         seen.sort_unstable();

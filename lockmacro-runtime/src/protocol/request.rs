@@ -87,6 +87,11 @@ pub(crate) trait Witness: fmt::Debug + Send + Sync {
     fn is_fenced(&self) -> bool {
         false
     }
+
+    /// How long the key is usually held, as this process has seen it.
+    fn usual_hold(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// For a request that nobody watches.

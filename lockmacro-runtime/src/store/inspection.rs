@@ -111,9 +111,9 @@ mod tests {
     #[test]
     fn a_clock_that_runs_fast_and_is_ahead_is_noticed() {
         let facts = between(reading(0, 1, 5_000), reading(2_000, 0, 7_020));
-        assert_eq!((facts.round_trip, facts.clock_rate), (Duration::ZERO, Some(1.01)));
-        let ahead = facts.clock_ahead.unwrap();
-        assert!((ahead - 5.02).abs() < 1e-6, "{ahead}");
+        assert_eq!(facts.round_trip, Duration::ZERO);
+        let (rate, ahead) = (facts.clock_rate.unwrap(), facts.clock_ahead.unwrap());
+        assert!((rate - 1.01).abs() < 1e-6 && (ahead - 5.02).abs() < 1e-6, "{rate} {ahead}");
     }
 
     #[test]

@@ -36,9 +36,12 @@ pub struct Holder {
     pub owner: Option<String>,
     /// The holder's [note](crate::Lock::holder_note), if there is one.
     pub note: Option<String>,
+    /// When the holder asked for the lock, by the clock of its machine and to a second: it has had
+    /// the lock since then, or a later time. `None` for a foreign client.
+    pub asked: Option<SystemTime>,
     /// Since when the lock is held, by the clock of the holder's machine and to a second; `None`
     /// for a foreign client, and for a holder that was ready to wait for the lock, as its token was
-    /// made before the grant.
+    /// made before the grant: see [`asked`](Holder::asked).
     pub since: Option<SystemTime>,
     /// The rest of the lease, unless the holder renews or releases it; `None` when a foreign client
     /// locked the key without an expiry, or no holder can have a majority of a Redlock. For an
@@ -48,7 +51,7 @@ pub struct Holder {
 
 impl Holder {
     pub(crate) const UNKNOWN: Self =
-        Self { owner: None, note: None, since: None, free_within: None };
+        Self { owner: None, note: None, asked: None, since: None, free_within: None };
 
     /// Makes a holder whose other fields are not known, for tests of code that handles one.
     ///

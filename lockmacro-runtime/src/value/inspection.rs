@@ -1,7 +1,7 @@
 //! Results of an inspection: held locks and their waiters, and the servers.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
@@ -83,12 +83,18 @@ pub struct QueuedWaiter {
     pub owner: Option<String>,
     /// The waiter's [note](crate::Lock::holder_note), if there is one.
     pub note: Option<String>,
+    /// When the first of its callers asked, by the clock of its machine and to a second; `None` for
+    /// a value that this crate did not write.
+    pub asked: Option<SystemTime>,
     /// How long the waiter stays in the queue unless it asks again, which it does every two
     /// seconds; `None` when that is not known.
     pub left: Option<Duration>,
     /// Number of callers in its process that waited when it asked last; `None` when that is not
     /// known.
     pub callers: Option<usize>,
+    /// The usual hold time of the key or its template, as its process has seen it; `None` where it
+    /// has seen none, and on PostgreSQL.
+    pub usual_hold: Option<Duration>,
 }
 
 impl QueuedWaiter {
@@ -102,7 +108,8 @@ impl QueuedWaiter {
     /// assert_eq!((waiter.owner.as_deref(), waiter.note), (Some("web-3:audit"), None));
     /// ```
     pub fn new(owner: impl Into<String>) -> Self {
-        Self { owner: Some(owner.into()), note: None, left: None, callers: None }
+        let owner = Some(owner.into());
+        Self { owner, note: None, asked: None, left: None, callers: None, usual_hold: None }
     }
 }
 

@@ -1,6 +1,6 @@
-//! Tokens: the value of a lock key, `label/random` or `label since note/random`. Every acquisition
-//! has its own. The value of a key that holders share is `label/shared`, with the label of the
-//! holder that came last.
+//! Tokens: the value of a lock key, `label asked note/random` or `label/random`. Every acquisition
+//! has its own. The value of a key that holders share is `label asked note/shared`, with the label
+//! of the holder that came last.
 
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::time::{Duration, SystemTime};
@@ -16,9 +16,11 @@ const LABEL_MAX: usize = 128;
 /// Longest note, in bytes.
 const NOTE_MAX: usize = 64;
 /// Longest part of a token with the time and the note, in bytes.
-const ABOUT_MAX: usize = " 3w5e11264sgsf ".len() + NOTE_MAX;
+const ABOUT_MAX: usize = " ~3w5e11264sgsf ".len() + NOTE_MAX;
 /// Hexadecimal digits of the 128 random bits.
 const RANDOM_DIGITS: usize = 32;
+/// The sign before the time of a holder that could wait.
+const COULD_WAIT: char = '~';
 /// The end of a shared key's value, as in `queue.lua`.
 const SHARED: &str = "shared";
 /// Longest token, in bytes.
@@ -30,17 +32,19 @@ pub(crate) const TOKEN_MAX: usize = LABEL_MAX + ABOUT_MAX + "/".len() + RANDOM_D
 pub(crate) struct Token(Box<str>);
 
 impl Token {
-    /// A token for the lock `name` of a manager with `label`, with the time and the holder's note.
-    /// It is not sent: one with [another](Token::another) random part is.
+    /// A token for the lock `name` of a manager with `label`, which is asked for now, with the
+    /// holder's note. A holder that could wait was granted it later. It is not sent: one with
+    /// [another](Token::another) random part is.
     pub(crate) fn draft(
         label: &str,
         name: &str,
-        since: Option<SystemTime>,
+        asked: Option<SystemTime>,
+        could_wait: bool,
         note: Option<&str>,
     ) -> Self {
         // The exact length of most tokens, so that the box needs no second allocation.
         let marked = |text: &str| text.len() + usize::from(!text.is_empty());
-        let about = since.map_or(0, |_| " t8nxqs".len()) + marked(note.unwrap_or_default());
+        let about = asked.map_or(0, |_| " ~t8nxqs".len()) + marked(note.unwrap_or_default());
         let room = label.len() + marked(name) + about + "/".len() + RANDOM_DIGITS;
         let mut text = String::with_capacity(room);
         text.push_str(label);
@@ -48,7 +52,7 @@ impl Token {
             extend(&mut text, ":");
             extend(&mut text, name);
         }
-        push_about(&mut text, since, note);
+        push_about(&mut text, asked, could_wait, note);
         text.push('/');
         push_random(&mut text, 0);
         Self(text.into())
@@ -57,7 +61,7 @@ impl Token {
     /// The first token that is sent.
     #[cfg(test)]
     pub(crate) fn new(label: &str, name: &str, note: &str) -> Result<Self, LockError> {
-        Self::draft(label, name, None, Some(note)).another()
+        Self::draft(label, name, None, false, Some(note)).another()
     }
 
     /// A token read from a server; `None` for a value of another format.
@@ -132,25 +136,31 @@ impl Holder {
         let Some((owner, about)) = shown.as_deref().and_then(|shown| shown.split_once(' ')) else {
             return unread(shown);
         };
-        let (since, note) = about.split_once(' ').unwrap_or((about, ""));
-        let seconds = (since != "-").then(|| u64::from_str_radix(since, 36)).transpose();
+        let (time, note) = about.split_once(' ').unwrap_or((about, ""));
+        let (digits, could_wait) = match time.strip_prefix(COULD_WAIT) {
+            Some(digits) => (digits, true),
+            None => (time, false),
+        };
+        let seconds = (time != "-").then(|| u64::from_str_radix(digits, 36)).transpose();
         // Not our format: the whole text is shown.
         let Ok(seconds) = seconds else { return unread(shown) };
-        let since = seconds.map(Duration::from_secs);
-        let since = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
+        let asked = seconds.map(Duration::from_secs);
+        let asked = asked.and_then(|asked| SystemTime::UNIX_EPOCH.checked_add(asked));
+        let since = asked.filter(|_| !could_wait);
         let note = Some(note).filter(|note| !note.is_empty()).map(str::to_owned);
-        Self { owner: Some(owner.to_owned()), note, since, free_within }
+        Self { owner: Some(owner.to_owned()), note, asked, since, free_within }
     }
 }
 
-/// Writes the part of a token after the label: nothing, or ` <since> <note>`. It begins at the
+/// Writes the part of a token after the label: nothing, or ` <asked> <note>`. It begins at the
 /// first space, as a label has none. An unknown time is `-`.
-fn push_about(text: &mut String, since: Option<SystemTime>, note: Option<&str>) {
+fn push_about(text: &mut String, asked: Option<SystemTime>, could_wait: bool, note: Option<&str>) {
     let note = note.map(cut).filter(|note| !note.is_empty());
-    match since.and_then(|since| since.duration_since(SystemTime::UNIX_EPOCH).ok()) {
-        Some(since) => {
+    match asked.and_then(|asked| asked.duration_since(SystemTime::UNIX_EPOCH).ok()) {
+        Some(asked) => {
             text.push(' ');
-            push_in_36(text, since.as_secs());
+            text.extend(could_wait.then_some(COULD_WAIT));
+            push_in_36(text, asked.as_secs());
         }
         None if note.is_none() => return,
         None => text.push_str(" -"),
@@ -286,9 +296,9 @@ mod tests {
         assert!(long.expose().len() <= LABEL_MAX + "/".len() + RANDOM_DIGITS);
     }
 
-    fn about(since: Option<SystemTime>, note: Option<&str>) -> String {
+    fn about(asked: Option<SystemTime>, note: Option<&str>) -> String {
         let mut text = String::new();
-        push_about(&mut text, since, note);
+        push_about(&mut text, asked, false, note);
         text
     }
 
@@ -300,13 +310,16 @@ mod tests {
     #[test]
     fn a_written_token_is_read_back() {
         let at = |seconds| Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
-        for since in [None, at(0), at(1_763_826_000), at(u64::from(u32::MAX) * 4)] {
-            for note in [None, Some("Ann Example"), Some("-"), Some("a/b 7 订单 /3f")] {
-                let token = Token::draft("web-3:4711", "audit", since, note).another().unwrap();
-                let left = Some(Duration::from_secs(9));
+        let times = [None, at(0), at(1_763_826_000), at(u64::from(u32::MAX) * 4)];
+        for (asked, waits) in times.into_iter().flat_map(|at| [(at, false), (at, true)]) {
+            for note in [None, Some("Ann Example"), Some("-"), Some("~1"), Some("a/b 7 订单 /3f")]
+            {
+                let token = Token::draft("web-3:4711", "audit", asked, waits, note);
+                let (token, left) = (token.another().unwrap(), Some(Duration::from_secs(9)));
                 let holder = Holder::of(token.expose().as_bytes(), left);
                 assert_eq!(holder.owner.as_deref(), Some("web-3:4711:audit"));
-                assert_eq!((holder.note.as_deref(), holder.since), (note, since));
+                assert_eq!((holder.note.as_deref(), holder.asked), (note, asked));
+                assert_eq!(holder.since, asked.filter(|_| !waits));
                 assert_eq!((holder.free_within, token.holder().free_within), (left, None));
             }
         }

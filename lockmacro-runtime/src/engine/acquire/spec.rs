@@ -102,10 +102,9 @@ impl LockSpec {
             let nth = if several.is_empty() { held.nth(&key) } else { None };
             return Ok(Prepared::Joined(Acquired::joining(nth, held, self.policy.on_lost)));
         }
-        // The token of a waiter is older than its grant, so it does not show since when the lock is
-        // held.
-        let since = wait.is_zero().then(wall_clock);
-        let token = Token::draft(label, &self.name, since, self.holder_note.as_deref());
+        let (asked, could_wait) = (Some(wall_clock()), !wait.is_zero());
+        let note = self.holder_note.as_deref();
+        let token = Token::draft(label, &self.name, asked, could_wait, note);
         let (first, given) = match several.first() {
             Some(first) => (first.clone(), Some(key)),
             None => (key, None),

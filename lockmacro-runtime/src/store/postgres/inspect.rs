@@ -115,9 +115,9 @@ fn lock(row: &Row) -> Result<Option<HeldLock>, CallError> {
 
 fn waiter(row: &Row) -> Result<QueuedWaiter, CallError> {
     let token: &str = column(row, 0)?;
-    let Holder { owner, note, .. } = Holder::of(token.as_bytes(), None);
+    let Holder { owner, note, asked, .. } = Holder::of(token.as_bytes(), None);
     let callers = usize::try_from(column::<i32>(row, 2)?).ok();
-    Ok(QueuedWaiter { owner, note, left: left(row, 1)?, callers })
+    Ok(QueuedWaiter { owner, note, asked, left: left(row, 1)?, callers, usual_hold: None })
 }
 
 /// A glob pattern of Redis as a regular expression of PostgreSQL. `?` and `[…]` are one character

@@ -197,4 +197,8 @@ impl Witness for Asked {
     fn is_fenced(&self) -> bool {
         self.queue.state.lock().queue.is_fenced()
     }
+
+    fn usual_hold(&self) -> Option<Duration> {
+        self.queue.core.hold_times.usual(&self.queue.key)
+    }
 }

@@ -10,7 +10,8 @@
 -- ARGV[6]  the limit, see queue.lua. The rest is for waiters only
 -- ARGV[7]  the longest queue; 0 to be refused when contended
 -- ARGV[8]  the time for which a waiter stays in the queue without asking, in milliseconds
--- ARGV[9]  the record of the waiter: "ttl|fenced|probe|id|channel|callers|limit", see queue.lua
+-- ARGV[9]  the record of the waiter: "ttl|fenced|probe|id|channel|callers|limit|usual", see
+--          queue.lua
 -- returns  1 when granted, or the fences; else { time left in milliseconds, -1 without expiry; the
 --          key's value }, and for a waiter also { rank, -1 when the queue is full; the time in
 --          microseconds }

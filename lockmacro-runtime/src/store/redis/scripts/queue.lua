@@ -2,7 +2,8 @@
 --
 -- KEYS[1]  the lock: its holder's token, and nothing else; or "label/shared", for those in KEYS[5]
 -- KEYS[2]  the queue: a sorted set of tokens by ticket
--- KEYS[3]  the records: a hash of "deadline|ttl|fenced|probe|id|channel|callers|limit" by token
+-- KEYS[3]  the records: a hash of "deadline|ttl|fenced|probe|id|channel|callers|limit|usual" by
+--          token. "usual", the usual hold time in milliseconds, is for people, and may be missing
 -- KEYS[4]  the last fence of this lock, in microseconds
 -- KEYS[5]  the holders that share the lock: a sorted set of tokens by the end of their leases, in
 --          milliseconds

@@ -82,9 +82,10 @@ impl Inspection for Redis {
             let reply: Result<(usize, Vec<WaiterReply>), _> =
                 self.eval_until(inspect::QUEUE.with(keys, &args), self.budget()).await;
             let (total, waiters) = reply.map_err(|error| error.into_error(key))?;
-            let waiters = waiters.into_iter().map(|(token, left, callers)| {
-                let Holder { owner, note, .. } = Holder::of(&token, None);
-                QueuedWaiter { owner, note, left: left.map(Duration::from_millis), callers }
+            let waiters = waiters.into_iter().map(|(token, left, callers, usual_hold)| {
+                let Holder { owner, note, asked, .. } = Holder::of(&token, None);
+                let [left, usual_hold] = [left, usual_hold].map(|ms| ms.map(Duration::from_millis));
+                QueuedWaiter { owner, note, asked, left, callers, usual_hold }
             });
             let items: Vec<_> = waiters.collect();
             let truncated = total > items.len();
@@ -161,8 +162,9 @@ impl Redis {
     }
 }
 
-/// The token of a waiter, the milliseconds until it counts as dead, and its number of callers.
-type WaiterReply = (Vec<u8>, Option<u64>, Option<usize>);
+/// The token of a waiter, the milliseconds until it counts as dead, its number of callers, and the
+/// usual hold time in milliseconds.
+type WaiterReply = (Vec<u8>, Option<u64>, Option<usize>, Option<u64>);
 
 /// The value of a lock, `None` when it holds another type; its PTTL, the number of its waiters, and
 /// the number of those who share it.

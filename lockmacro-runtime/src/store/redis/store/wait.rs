@@ -70,6 +70,8 @@ impl Redis {
         let (fenced, probe) = (u8::from(request.is_fenced()), u8::from(received));
         let (id, channel) = (waiter.next_id(), self.grants.channel(waiter.slot()));
         let limit = request.key.mode().limit().to_string();
+        let (callers, usual) = (request.witness().callers(), request.witness().usual_hold());
+        let usual = usual.map_or_else(String::new, |usual| usual.as_millis().to_string());
         let args = [
             request.token.expose(),
             &ttl,
@@ -79,10 +81,7 @@ impl Redis {
             &limit,
             &QUEUE_MAX.to_string(),
             &WAITER_TTL.as_millis().to_string(),
-            &format!(
-                "{ttl}|{fenced}|{probe}|{id}|{channel}|{}|{limit}",
-                request.witness().callers()
-            ),
+            &format!("{ttl}|{fenced}|{probe}|{id}|{channel}|{callers}|{limit}|{usual}"),
         ];
         let (sent, before) = (Moment::now(), node.connection());
         request.set_applied(Applied::Unknown);
