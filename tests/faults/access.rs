@@ -250,6 +250,21 @@ async fn a_user_without_scripts_is_denied_what_needs_them_and_no_value() {
     }
 }
 
+/// By its configuration, as some clouds have it.
+#[tokio::test]
+async fn a_server_without_scripts_is_refused_in_the_same_words_at_connect_and_by_a_first_lock() {
+    let server =
+        Server::with(&["--rename-command", "EVAL", "", "--rename-command", "EVALSHA", ""]);
+    let connecting = LockManager::connect(&server.url()).await.expect_err("no scripts");
+    let lazy = LockManager::builder().lazy().connect(&server.url()).await.expect("not asked");
+    for error in [connecting, refusal(&lazy).await] {
+        let words = "an unexpected answer (ERR unknown command 'EVALSHA', at 127.0.0.1:";
+        assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(reason(error), Unavailability::Protocol);
+        assert_eq!(server.admin().keys(), Vec::<String>::new());
+    }
+}
+
 #[tokio::test]
 async fn a_release_that_is_denied_says_so_also_inside_of_a_script() {
     let (server, manager) = with_user(&["~*", "+@all"]).await;

@@ -91,22 +91,25 @@ async fn a_request_that_the_server_has_refused_is_followed_by_no_release() {
 }
 
 #[tokio::test]
-async fn where_hello_is_refused_waiters_poll_and_the_log_says_so_once() {
+async fn where_hello_or_pub_sub_is_refused_waiters_poll_and_the_log_says_so_once() {
     log::start();
-    let server = Server::with(&["--rename-command", "HELLO", ""]);
-    let (ours, theirs) = (manager(&server).await, manager(&server).await);
-    let server = everybody_is_served_at((server, ours.clone(), theirs.clone()), PUSHED).await;
-    let channels: Vec<String> = server.admin().ask(&["PUBSUB", "CHANNELS"]);
-    assert!(channels.is_empty(), "{channels:?}");
-    let clients: String = server.admin().ask(&["CLIENT", "LIST"]);
-    // One of each manager, that of the background thread, and the one that looks.
-    assert!(clients.lines().count() <= 5, "{clients}");
-    let log = log::so_far();
-    let place = format!("127.0.0.1:{}", server.port());
-    let lines = log.lines().filter(|line| line.starts_with("WARN") && line.contains(&place));
-    let lines: Vec<_> = lines.collect();
-    assert_eq!(lines.len(), 2, "one of each manager: {lines:?}");
-    assert!(lines.iter().all(|line| line.contains("waiters poll")), "{lines:?}");
+    for refused in [&["HELLO"][..], &["SUBSCRIBE", "PUBLISH", "PUBSUB"]] {
+        let arguments = refused.iter().flat_map(|command| ["--rename-command", command, ""]);
+        let server = Server::with(&arguments.collect::<Vec<_>>());
+        let (ours, theirs) = (manager(&server).await, manager(&server).await);
+        let server = everybody_is_served_at((server, ours.clone(), theirs.clone()), PUSHED).await;
+        let channels = server.admin().send::<Vec<String>>(&["PUBSUB", "CHANNELS"]);
+        assert!(channels.as_ref().map_or(true, Vec::is_empty), "{channels:?}");
+        let clients: String = server.admin().ask(&["CLIENT", "LIST"]);
+        // One of each manager, that of the background thread, and the one that looks.
+        assert!(clients.lines().count() <= 5, "{clients}");
+        let log = log::so_far();
+        let place = format!("127.0.0.1:{}", server.port());
+        let lines = log.lines().filter(|line| line.starts_with("WARN") && line.contains(&place));
+        let lines: Vec<_> = lines.collect();
+        assert_eq!(lines.len(), 2, "one of each manager: {lines:?}");
+        assert!(lines.iter().all(|line| line.contains("waiters poll")), "{lines:?}");
+    }
 }
 
 /// As some proxies do at a command that they do not know.
