@@ -253,8 +253,7 @@ async fn a_user_without_scripts_is_denied_what_needs_them_and_no_value() {
 /// By its configuration, as some clouds have it.
 #[tokio::test]
 async fn a_server_without_scripts_is_refused_in_the_same_words_at_connect_and_by_a_first_lock() {
-    let server =
-        Server::with(&["--rename-command", "EVAL", "", "--rename-command", "EVALSHA", ""]);
+    let server = Server::with(&["--rename-command", "EVAL", "", "--rename-command", "EVALSHA", ""]);
     let connecting = LockManager::connect(&server.url()).await.expect_err("no scripts");
     let lazy = LockManager::builder().lazy().connect(&server.url()).await.expect("not asked");
     for error in [connecting, refusal(&lazy).await] {

@@ -227,7 +227,12 @@ impl Backend {
                 }
                 for key in &keys {
                     let Some(left) = admin.ttl(key) else { continue };
-                    let first = *first_left.entry(key.clone()).or_insert(left);
+                    let first = first_left.entry(key.clone()).or_insert((left, Instant::now()));
+                    // A lock that was handed off meanwhile has another end.
+                    if left + first.1.elapsed() + LONG < first.0 {
+                        *first = (left, Instant::now());
+                    }
+                    let first = first.0;
                     // Three parts are time for a loaded machine, the last one is for looks that
                     // come late.
                     let is_going = first < LONG || left > first / 4;
