@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lockmacro_runtime::inspect::Skipped;
 use serde_json::{Value, json};
+use terminal_size::{Width, terminal_size_of};
 use unicode_width::UnicodeWidthStr;
 
 /// Largest width of a column where the width of the table is not limited.
@@ -17,8 +18,7 @@ const GAP: usize = 2;
 /// Formats rows under their titles, in columns. A terminal gets cells that are cut to its width; a
 /// file or another program gets the whole text.
 pub fn table<const N: usize>(titles: [&str; N], rows: &[[String; N]]) -> String {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout());
-    let room = size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+    let room = terminal_size_of(std::io::stdout()).map(|(Width(columns), _)| columns.into());
     laid_out(titles, rows, room)
 }
 

@@ -77,9 +77,6 @@
 #![warn(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(not(unix))]
-compile_error!("lockmacro-runtime runs on Linux and other Unix systems: it needs their clocks");
-
 // Before other modules with methods of it, so that the page of `LockManager` begins with `connect`.
 mod manager;
 

@@ -1,6 +1,7 @@
 //! The sources of the runtime lie in rooms, one above the other: a file uses files of its own room
 //! and of the rooms below it. In both crates no files use each other in a circle. In the runtime
 //! one file reads clocks, one draws random numbers, one connects to servers, and one spawns tasks.
+//! What differs between systems, such as the clock of leases, is in one more.
 
 mod imports;
 mod system;
@@ -65,7 +66,7 @@ const CRATES: [&str; 2] = ["lockmacro-runtime", "lockmacro"];
 /// What only some files may use, so that a simulation can replace it: paths, by their beginnings.
 const SYSTEM: &[(&[&str], &[&str])] = &[
     (
-        &["value/time.rs"],
+        &["value/platform.rs", "value/time.rs"],
         &[
             "rustix::time",
             "std::time::Instant",
@@ -73,6 +74,7 @@ const SYSTEM: &[(&[&str], &[&str])] = &[
             "tokio::time::Instant",
         ],
     ),
+    (&["value/time.rs"], &["crate::value::platform::since_boot"]),
     (
         &["value/parking.rs"],
         &["std::thread::park", "std::thread::park_timeout", "std::thread::sleep"],
@@ -90,7 +92,7 @@ const SYSTEM: &[(&[&str], &[&str])] = &[
         ],
     ),
     (
-        &["store/redis/client/stream.rs"],
+        &["store/redis/client/stream.rs", "value/platform.rs"],
         &[
             ".get_async_monitor",
             ".get_async_pubsub",
@@ -253,4 +255,19 @@ fn clocks_randomness_streams_and_tasks_come_from_one_file_each() {
             assert!(is_used, "{file} is read, and uses nothing of {paths:?}");
         }
     }
+}
+
+#[test]
+fn one_file_asks_for_which_system_it_is_built() {
+    let asks = ["cfg(unix", "cfg(windows", "cfg!(unix", "cfg!(windows", "not(unix", "target_os"];
+    let root = root(CRATES[0]);
+    let asking = |file: &&str| {
+        let text = std::fs::read_to_string(root.join(file)).expect(file);
+        // Tests may.
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        asks.iter().any(|ask| code.contains(ask))
+    };
+    let imports = sources(CRATES[0]);
+    let found: Vec<_> = imports.files().filter(asking).collect();
+    assert_eq!(found, ["value/platform.rs"]);
 }

@@ -7,8 +7,8 @@ use crate::value::error::LockError;
 impl LockManager {
     /// Connects to the server at `url`:
     ///
-    /// - `redis://[user:password@]host[:port][/db]`, or `redis+unix:///path/to/socket`: a Redis
-    ///   server, 6.2 or later;
+    /// - `redis://[user:password@]host[:port][/db]`, or `redis+unix:///path/to/socket` except on
+    ///   Windows: a Redis server, 6.2 or later;
     /// - `redis-cluster://[user:password@]host[:port],host[:port]…`: a Redis Cluster, of which one
     ///   of the hosts has to answer;
     /// - `rediss://…` or `rediss-cluster://…`, with the feature `tls`: the same, encrypted.

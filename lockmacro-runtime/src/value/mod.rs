@@ -15,6 +15,7 @@ pub(crate) mod limits;
 pub(crate) mod loss;
 pub(crate) mod mode;
 pub(crate) mod parking;
+pub(crate) mod platform;
 pub(crate) mod policy;
 pub(crate) mod random;
 pub(crate) mod sync;

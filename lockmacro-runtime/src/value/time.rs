@@ -1,4 +1,5 @@
-//! The clocks: of leases, of timers, and of the wall. Nothing else reads a clock.
+//! The clocks: of leases, which differs between systems, of timers, and of the wall. Nothing else
+//! reads a clock.
 //!
 //! With the feature `test-util`, all three go by tokio's clock in a runtime that has paused it.
 
@@ -7,7 +8,9 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// The clock of timers and timeouts, which stops while the machine is suspended.
+use crate::value::platform::since_boot;
+
+/// The clock of timers and timeouts, which may stop while the machine is suspended.
 pub(crate) use tokio::time::Instant;
 
 /// A moment on a clock that runs on while the machine is suspended, as the server's clock does.
@@ -51,18 +54,6 @@ impl Moment {
     fn nanos(self) -> u64 {
         self.0.get() - 1
     }
-}
-
-/// The real time since boot. `CLOCK_BOOTTIME` of Linux and `CLOCK_MONOTONIC` of macOS run on during
-/// suspend. On other Unix systems the clock may stop, and a machine that is suspended there must
-/// not hold locks.
-fn since_boot() -> Duration {
-    use rustix::time::{ClockId, clock_gettime};
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let clock = ClockId::Boottime;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    let clock = ClockId::Monotonic;
-    clock_gettime(clock).try_into().unwrap_or_default()
 }
 
 /// The date and time.
@@ -117,7 +108,7 @@ mod virtual_time {
 
     use tokio::runtime::Handle;
 
-    use crate::value::world;
+    use crate::value::{platform, world};
 
     /// Longest time for which a thread is parked under virtual time.
     const PARK: Duration = Duration::from_millis(1);
@@ -131,7 +122,7 @@ mod virtual_time {
 
     static CLOCKS: LazyLock<Clocks> = LazyLock::new(|| Clocks {
         timers: Instant::now(),
-        since_boot: super::since_boot(),
+        since_boot: platform::since_boot(),
         wall: SystemTime::now(),
     });
 

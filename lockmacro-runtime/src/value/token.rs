@@ -9,6 +9,7 @@ use std::{fmt, mem};
 use crate::value::error::LockError;
 use crate::value::escaped::Escaped;
 use crate::value::holder::Holder;
+use crate::value::platform::host_name;
 use crate::value::random::secret;
 
 /// Longest label, in bytes, with the name of the lock in it.
@@ -218,9 +219,7 @@ pub(crate) fn label(given: Option<&str>) -> String {
     match given {
         Some(given) => extend(&mut label, given),
         None => {
-            let name = rustix::system::uname();
-            let host = name.nodename().to_string_lossy();
-            extend(&mut label, &format!("{host}:{}", std::process::id()));
+            extend(&mut label, &format!("{}:{}", host_name(), std::process::id()));
         }
     }
     label

@@ -73,25 +73,21 @@ mod tests {
             "redis://u:p@A:1/4",
             "redis://b",
             "redis://[::1]/0",
-            "redis+unix:///run/r",
             "redis://[::2]:7",
-            "redis+unix:///run/R?db=1",
             "redis://eu-cluster:6379",
             "redis://u:-cluster@c",
             "redis://d",
         ]);
-        let expected = [
-            "a:1",
-            "b:6379",
-            "[::1]:6379",
-            "/run/r",
-            "[::2]:7",
-            "/run/R",
-            "eu-cluster:6379",
-            "c:6379",
-            "d:6379",
-        ];
+        let expected =
+            ["a:1", "b:6379", "[::1]:6379", "[::2]:7", "eu-cluster:6379", "c:6379", "d:6379"];
         assert_eq!(names(&all).unwrap(), expected);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn the_name_of_a_socket_is_its_path() {
+        let all = nodes(&["redis+unix:///run/r", "redis+unix:///run/R?db=1", "redis://a"]);
+        assert_eq!(names(&all).unwrap(), ["/run/r", "/run/R", "a:6379"]);
     }
 
     #[test]

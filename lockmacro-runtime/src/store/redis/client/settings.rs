@@ -14,6 +14,7 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisCon
 use crate::store::calls::error::{CallError, Transient};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
+use crate::value::platform::dropping_unsent;
 use crate::value::url::FORM;
 
 /// Time for which a connection is idle before the system probes it.
@@ -46,10 +47,7 @@ impl Settings {
             .set_keepalive(keepalive)
             // Data that was not sent when a connection is closed must not be sent later.
             .set_linger_time(Duration::ZERO);
-        #[cfg(any(target_os = "android", target_os = "linux"))]
-        let tcp = tcp.set_user_timeout(unsent);
-        #[cfg(not(any(target_os = "android", target_os = "linux")))]
-        let _ = unsent;
+        let tcp = dropping_unsent(tcp, unsent);
         Self { login: login.set_skip_set_lib_name(), credentials: None, tcp, tls }
     }
 

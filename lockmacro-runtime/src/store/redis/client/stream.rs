@@ -7,6 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, RedisResult};
 use tokio::net::TcpStream;
 
+use crate::value::platform::unix_socket;
 use crate::value::task::spawn;
 use crate::value::world::{self, Stream};
 
@@ -36,8 +37,7 @@ pub(crate) async fn unused(address: &ConnectionAddr) -> io::Result<Option<Pin<Bo
         ConnectionAddr::Tcp(host, port) => {
             Box::pin(TcpStream::connect((host.as_str(), *port)).await?)
         }
-        #[cfg(unix)]
-        ConnectionAddr::Unix(path) => Box::pin(tokio::net::UnixStream::connect(path).await?),
+        ConnectionAddr::Unix(path) => unix_socket(path).await?,
         _ => return Ok(None),
     }))
 }

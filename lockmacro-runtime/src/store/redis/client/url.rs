@@ -9,6 +9,7 @@ use crate::store::redis::client::connector::Server;
 use crate::store::redis::client::sentinel::Sentinels;
 use crate::store::redis::client::settings::{Settings, connection_info};
 use crate::value::error::LockError;
+use crate::value::platform::UNIX_SOCKETS;
 use crate::value::url::{Url, decoded, duration, named, retention};
 
 const SENTINEL_FORM: &str =
@@ -103,6 +104,11 @@ impl Deployment {
     pub(crate) fn of(url: &Url<'_>, unsent: Duration) -> Result<Self, LockError> {
         let scheme = url.scheme.strip_suffix("-cluster").unwrap_or(url.scheme);
         let is_cluster = scheme != url.scheme;
+        if scheme.ends_with("unix") && !UNIX_SOCKETS {
+            let why =
+                "there are no Unix sockets on Windows: name a host, as in `redis://localhost`";
+            return Err(LockError::invalid_url(why));
+        }
         let encrypted = matches!(scheme, "rediss" | "valkeys" | "rediss-sentinel");
         let sentinel = matches!(scheme, "redis-sentinel" | "rediss-sentinel");
         let options = Options::read(url, encrypted, sentinel)?;
@@ -265,7 +271,16 @@ mod tests {
         assert!(parse("redis://localhost/3?replicated=1").is_ok());
         assert!(parse("redis-sentinel://:hunter2@one,two").is_err());
         assert!(parse("redis-sentinel://one,two,one:26379/main").is_err());
-        assert!(parse("redis+unix:///tmp/redis.sock?db=3&user=u&pass=p").is_ok());
+    }
+
+    #[test]
+    fn a_socket_is_refused_by_name_where_the_system_has_none() {
+        for scheme in ["redis+unix", "valkey+unix", "unix"] {
+            let read = parse(&format!("{scheme}:///tmp/redis.sock?db=3&user=u&pass=p"));
+            let error = read.err().map(|error| error.to_string());
+            assert_eq!(error.is_none(), UNIX_SOCKETS, "{scheme}");
+            assert!(error.is_none_or(|error| error.contains("Unix sockets on Windows")));
+        }
     }
 
     #[test]
