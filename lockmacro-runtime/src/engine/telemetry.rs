@@ -12,6 +12,7 @@ use crate::protocol::request::Request;
 use crate::value::error::LockError;
 use crate::value::key::Listed;
 use crate::value::loss::Lost;
+use crate::value::metrics as numbers;
 use crate::value::time::Moment;
 
 /// Counts one lock in a gauge until it is dropped. The gauge is part of the type, as every waiter
@@ -133,7 +134,7 @@ pub(crate) fn unreported(name: &str, key: Option<Listed<'_>>, error: &LockError)
     let key = key.map(tracing::field::display);
     tracing::error!(%name, key, %error, "lock failed in a function that cannot return an error");
     observer::observe(error, true);
-    count_unreported(name);
+    numbers::unreported(name);
 }
 
 /// The name, template and keys of a lock in the log.
@@ -160,16 +161,9 @@ fn count(counter: &'static str, request: &Request, label: &'static str, value: &
     metrics::counter!(counter, "name" => name, "template" => template, label => value).increment(1);
 }
 
-#[cfg(feature = "metrics")]
-fn count_unreported(name: &str) {
-    metrics::counter!("lockmacro_unreported_total", "name" => name.to_owned()).increment(1);
-}
-
 #[cfg(not(feature = "metrics"))]
 fn add(_: &str, _: &Request, _: f64) {}
 #[cfg(not(feature = "metrics"))]
 fn record(_: &str, _: &Request, _: Moment) {}
 #[cfg(not(feature = "metrics"))]
 fn count(_: &str, _: &Request, _: &str, _: &str) {}
-#[cfg(not(feature = "metrics"))]
-fn count_unreported(_: &str) {}

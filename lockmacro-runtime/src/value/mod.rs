@@ -13,6 +13,7 @@ pub(crate) mod inspection;
 pub(crate) mod key;
 pub(crate) mod limits;
 pub(crate) mod loss;
+pub(crate) mod metrics;
 pub(crate) mod mode;
 pub(crate) mod parking;
 pub(crate) mod platform;
