@@ -4,7 +4,7 @@
 //! Metrics are labelled with the lock's name and the template of its key, never with the key: the
 //! number of keys has no bound.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::time::Duration;
 
 use crate::engine::observer;
@@ -46,10 +46,17 @@ pub(crate) fn span(request: &Request) -> tracing::Span {
     tracing::debug_span!("lock", %name, template, %key)
 }
 
-pub(crate) fn acquired(request: &Request) {
+/// Whom a caller has waited for that has its lock now: the outcome of its request, and the name of
+/// the last holder that is known. `None` for a lock that was free.
+pub(crate) type Behind = Option<(&'static str, Cow<'static, str>)>;
+
+pub(crate) fn acquired(request: &Request, behind: Behind) {
     let (name, template, key) = shown(request);
     tracing::debug!(%name, template, %key, waited = ?request.asked.elapsed(), "lock acquired");
-    asked(request, "acquired");
+    asked(request, behind.as_ref().map_or("acquired", |(outcome, _)| outcome));
+    if let Some((_, holder)) = behind {
+        waited_for(request, || holder);
+    }
 }
 
 /// Reports a lock that was not acquired. `known`: the outage of its servers was logged already.
@@ -57,8 +64,11 @@ pub(crate) fn refused(request: &Request, error: &LockError, known: bool) {
     let ((name, template, key), waited) = (shown(request), request.asked.elapsed());
     if error.is_busy() {
         tracing::debug!(%name, template, %key, ?waited, %error, "lock busy");
-        let timed_out = matches!(error, LockError::TimedOut { .. });
-        return asked(request, if timed_out { "timed_out" } else { "busy" });
+        if let LockError::TimedOut { holder, .. } = error {
+            waited_for(request, || holder.function());
+            return asked(request, "timed_out");
+        }
+        return asked(request, "busy");
     }
     if known {
         tracing::debug!(%name, template, %key, ?waited, %error, "lock unavailable");
@@ -161,6 +171,27 @@ fn count(counter: &'static str, request: &Request, label: &'static str, value: &
     metrics::counter!(counter, "name" => name, "template" => template, label => value).increment(1);
 }
 
+/// Whom a caller has waited for that belongs to no queue.
+#[cfg(feature = "metrics")]
+pub(crate) fn behind(request: &Request) -> Behind {
+    request.behind().map(|holder| ("waited", holder))
+}
+
+/// Records how long a caller has waited for the holder with this name.
+#[cfg(feature = "metrics")]
+fn waited_for(request: &Request, holder: impl FnOnce() -> Cow<'static, str>) {
+    let (name, template) = (request.name.clone(), request.first_given().shared_template());
+    let labels = [("name", name), ("template", template), ("holder", holder())];
+    metrics::histogram!("lockmacro_contended_wait_seconds", &labels)
+        .record(request.asked.elapsed());
+}
+
+#[cfg(not(feature = "metrics"))]
+pub(crate) fn behind(_: &Request) -> Behind {
+    None
+}
+#[cfg(not(feature = "metrics"))]
+fn waited_for(_: &Request, _: impl FnOnce() -> Cow<'static, str>) {}
 #[cfg(not(feature = "metrics"))]
 fn add(_: &str, _: &Request, _: f64) {}
 #[cfg(not(feature = "metrics"))]

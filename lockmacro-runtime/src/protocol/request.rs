@@ -68,6 +68,9 @@ struct Rare {
     all_attempts: OnceLock<Box<[Arc<Attempts>]>>,
     /// Receives the answers of the store while the request waits.
     witness: Option<Arc<dyn Witness>>,
+    /// The name of the function that had the lock when a request outside of a queue began to wait.
+    #[cfg(feature = "metrics")]
+    behind: OnceLock<Cow<'static, str>>,
 }
 
 /// Receives the answers to a request that waits, before its last one.
@@ -330,6 +333,29 @@ impl Request {
     /// The receiver of the answers while it waits.
     pub(crate) fn witness(&self) -> &dyn Witness {
         self.rare.get().and_then(|rare| rare.witness.as_deref()).unwrap_or(&())
+    }
+
+    /// It waits: another holder has the lock, and this number of waiters is before it.
+    pub(crate) fn contended(&self, holder: &Holder, rank: u32) {
+        match self.rare.get().and_then(|rare| rare.witness.as_deref()) {
+            Some(witness) => witness.contended(holder, rank),
+            None => self.note_holder(holder),
+        }
+    }
+
+    /// Notes the holder of a lock that it waits for outside of a queue.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn note_holder(&self, holder: &Holder) {
+        self.rare().behind.get_or_init(|| holder.function());
+    }
+
+    #[cfg(not(feature = "metrics"))]
+    pub(crate) fn note_holder(&self, _: &Holder) {}
+
+    /// The function that had the lock when this request began to wait outside of a queue.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn behind(&self) -> Option<Cow<'static, str>> {
+        self.rare.get()?.behind.get().cloned()
     }
 
     /// The attempts at the nodes of a Redlock, one for each key.

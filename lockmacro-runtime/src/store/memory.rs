@@ -123,7 +123,7 @@ impl Memory {
             if over {
                 return Ok(answer);
             }
-            request.witness().contended(holder, *rank);
+            request.contended(holder, *rank);
             let pause = Instant::now() + tick(*rank, holder.free_within, true, random::fraction());
             let pause = until.map_or(pause, |until| until.min(pause));
             // Keeps the future small while it waits.

@@ -151,9 +151,10 @@ impl<'a> OneByOne<'a> {
                     contended = contended.filter(|contended| *contended >= self.held);
                 }
                 // The keys before the contended one are acquired first, then it is waited for.
-                Ok(Answer::Contended { nth, queue: Queueing::Outside, earlier, .. })
+                Ok(Answer::Contended { nth, holder, queue: Queueing::Outside, earlier })
                     if self.until.is_some() && !last =>
                 {
+                    request.note_holder(&holder);
                     self.earlier = self.earlier.and(earlier);
                     contended = Some(self.held + nth);
                 }

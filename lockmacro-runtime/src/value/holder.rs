@@ -1,5 +1,6 @@
 //! The holder of a busy lock. It is read from the value of the key: see [`token`](super::token).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
@@ -65,11 +66,44 @@ impl Holder {
     pub fn new(owner: impl Into<String>) -> Self {
         Self { owner: Some(owner.into()), ..Self::UNKNOWN }
     }
+
+    /// The name of its lock, for a label of metrics: what is after the last single colon of the
+    /// owner. Empty when there is none, and for a number, as that is the process of a lock without
+    /// a name.
+    pub(crate) fn function(&self) -> Cow<'static, str> {
+        let owner = self.owner.as_deref().unwrap_or_default();
+        let parts = |at| (&owner[..at], &owner[at + 1..]);
+        let mut parts = owner.rmatch_indices(':').map(|(at, _)| parts(at));
+        let single = parts.find(|(label, name)| !label.ends_with(':') && !name.starts_with(':'));
+        let name = single.map_or("", |(_, name)| name);
+        let is_process = name.bytes().all(|byte| byte.is_ascii_digit());
+        Cow::Owned(if is_process { String::new() } else { name.to_owned() })
+    }
 }
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Escaped(self.owner.as_deref().unwrap_or("a foreign client")).fmt(f)?;
         self.note.as_deref().map_or(Ok(()), |note| write!(f, " ({})", Escaped(note)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_host_and_no_process_is_taken_for_the_name_of_a_function() {
+        for (owner, function) in [
+            ("web-3:4711:shop::audit_order", "shop::audit_order"),
+            ("web-3:4711:audit", "audit"),
+            ("rack-1:shop::orders::audit", "shop::orders::audit"),
+            ("web-3:4711", ""),
+            ("web-3", ""),
+            ("", ""),
+        ] {
+            assert_eq!(Holder::new(owner).function(), function, "{owner}");
+        }
+        assert_eq!(Holder::UNKNOWN.function(), "");
     }
 }

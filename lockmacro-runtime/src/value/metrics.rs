@@ -16,9 +16,10 @@ use Kind::{Counter, Gauge, Histogram};
 
 /// All metrics, and the sentence that a recorder shows.
 #[cfg(feature = "metrics")]
-const TABLE: [(Kind, &str, &str); 9] = [
+const TABLE: [(Kind, &str, &str); 10] = [
     (Counter, "lockmacro_acquisitions_total", "Requests for a lock, by outcome."),
     (Histogram, "lockmacro_wait_seconds", "Time from the request for a lock to the answer."),
+    (Histogram, "lockmacro_contended_wait_seconds", "The same while another caller had the lock."),
     (Histogram, "lockmacro_hold_seconds", "Time from the request for a lock to its release."),
     (Gauge, "lockmacro_waiting", "Callers that wait for an answer."),
     (Gauge, "lockmacro_held", "Locks that are held."),

@@ -88,7 +88,7 @@ impl Wanted {
         let held = Held::new(acquisition, grant, renewal, caller.cloned())
             .inspect_err(|error| observe(error, false))?;
         Ok(held.map(|held| {
-            telemetry::acquired(&held.request);
+            telemetry::acquired(&held.request, telemetry::behind(&held.request));
             self.owning(held)
         }))
     }
@@ -96,10 +96,10 @@ impl Wanted {
     /// The lock was passed on inside this process.
     pub(crate) fn taken_up(
         &self,
-        taken_up: TakenUp,
+        mut taken_up: TakenUp,
         request: &Request,
     ) -> Result<Acquired, LockError> {
-        telemetry::acquired(request);
+        telemetry::acquired(request, taken_up.behind.take());
         let held = Held::taken_up(taken_up, request, |now| self.renewed_until(now));
         held.map(|held| self.owning(held)).inspect_err(|error| observe(error, false))
     }

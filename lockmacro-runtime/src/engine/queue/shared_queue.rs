@@ -14,6 +14,7 @@ use crate::engine::cleanup::timetable::Enrolled;
 use crate::engine::core::Core;
 use crate::engine::in_flight::{InFlightGuard, TokenOwner};
 use crate::engine::queue::key_queue::{self, Ask, Effects, Event, KeyQueue, Ticket};
+use crate::engine::telemetry::Behind;
 use crate::protocol::answer::{Queueing, Released};
 use crate::protocol::request::Request;
 use crate::value::error::{LockError, Unavailability};
@@ -97,6 +98,10 @@ struct State {
     /// The token of the lock that is offered.
     offered: Option<Acquisition>,
     holder: Option<Weak<dyn OwnHolder>>,
+    /// The last holder of this process that ended while others waited, and whether it passed its
+    /// lock on.
+    #[cfg(feature = "metrics")]
+    before: Option<(Arc<Request>, bool)>,
     /// The value that a caller has kept at the store or read there last, and a moment since which it
     /// is there.
     #[cfg(feature = "reuse")]
@@ -105,6 +110,42 @@ struct State {
     holder_ended: Option<Moment>,
     /// Present while the queue is looked at, with the next time.
     watched: Option<(Enrolled, Moment)>,
+}
+
+#[cfg(feature = "metrics")]
+impl State {
+    fn note_ended(&mut self, holder: &Arc<Request>, passes: bool) {
+        if self.queue.count() > 0 {
+            self.before = Some((Arc::clone(holder), passes));
+        }
+    }
+
+    /// The store has granted the lock: it was not passed on.
+    fn note_granted(&mut self) {
+        if let Some((_, passes)) = &mut self.before {
+            *passes = false;
+        }
+    }
+
+    /// Whom the waiter has waited for that takes the lock up.
+    fn behind(&mut self) -> Behind {
+        match (self.before.take(), &self.last) {
+            (Some((before, true)), _) => Some(("passed", before.name.clone())),
+            (_, Some(Ok(last))) => Some(("waited", last.holder.function())),
+            (before, _) => before.map(|(before, _)| ("waited", before.name.clone())),
+        }
+    }
+}
+
+#[cfg(not(feature = "metrics"))]
+impl State {
+    fn note_ended(&mut self, _: &Arc<Request>, _: bool) {}
+
+    fn note_granted(&mut self) {}
+
+    fn behind(&mut self) -> Behind {
+        None
+    }
 }
 
 /// Another holder has the lock.
@@ -190,6 +231,8 @@ impl SharedQueue {
             if state.queue.is_unused() {
                 // The last callers are forgotten, as there are none any more.
                 (state.last, state.holder) = Default::default();
+                #[cfg(feature = "metrics")]
+                drop(state.before.take());
                 #[cfg(feature = "reuse")]
                 drop(state.value.take());
                 state.queue.shrink();
@@ -233,6 +276,7 @@ impl SharedQueue {
         // Dropped unless the lock is offered now.
         self.on(Some(acquisition), |state| {
             state.asked.take_if(|(asked, _)| *asked == tenure.token);
+            state.note_granted();
             Event::Granted(tenure)
         });
     }

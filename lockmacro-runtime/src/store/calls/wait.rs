@@ -135,7 +135,7 @@ async fn ask_once<Q: Queue>(
     };
     let queue = match queued {
         Some((Some(rank), server)) if !over => {
-            request.witness().contended(&holder, rank);
+            request.contended(&holder, rank);
             let SentRequest { sent, connection, received } = sent_request;
             let sample = Sample { sent, connection, server };
             let soon =

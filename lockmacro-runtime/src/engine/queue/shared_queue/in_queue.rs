@@ -11,6 +11,7 @@ use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
 use crate::engine::core::turn;
 use crate::engine::in_flight::TokenOwner as _;
 use crate::engine::queue::key_queue::{Arrival, Effects, Event, Found, Ticket};
+use crate::engine::telemetry::Behind;
 use crate::protocol::answer::{Queueing, Released};
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
@@ -44,6 +45,7 @@ pub(crate) struct TakenUp {
     pub(crate) by: Option<InQueue>,
     pub(crate) tenure: Tenure,
     pub(crate) acquisition: Acquisition,
+    pub(crate) behind: Behind,
 }
 
 /// How a wait ends.
@@ -184,8 +186,8 @@ impl InQueue {
                 (Found::Lock(tenure), _) => match state.offered.take() {
                     Some(acquisition) => {
                         state.holder = None;
-                        let by = Some(self.clone());
-                        Poll::Ready(Waited::Lock(TakenUp { by, tenure, acquisition }))
+                        let (by, behind) = (Some(self.clone()), state.behind());
+                        Poll::Ready(Waited::Lock(TakenUp { by, tenure, acquisition, behind }))
                     }
                     None => Poll::Pending,
                 },
@@ -210,6 +212,7 @@ impl InQueue {
             };
             if state.queue.holder() == Some(self.ticket) {
                 state.holder_ended = Some(Moment::now());
+                state.note_ended(&tenure.token, passes);
             }
             Event::Ends { by: self.ticket, tenure, turn }
         });
@@ -230,6 +233,7 @@ impl InQueue {
         let token = tenure.token.clone();
         let left = self.queue.on(acquisition, |state| {
             state.holder = None;
+            state.note_ended(&tenure.token, false);
             Event::Ends { by: self.ticket, tenure, turn: Duration::ZERO }
         });
         // No caller waits for a release, which comes with the end of the holder.

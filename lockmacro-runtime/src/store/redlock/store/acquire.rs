@@ -72,7 +72,7 @@ impl Redlock {
                     }
                     match split || nobody {
                         true => request.witness().undecided(Ok(&holder)),
-                        false => request.witness().contended(&holder, 0),
+                        false => request.contended(&holder, 0),
                     }
                     left
                 }
