@@ -19,6 +19,7 @@ use crate::jobs::limits::{ATTEMPTS, check_size};
 use crate::manager::lock_manager::LockManager;
 use crate::value::backoff::{Backoff, jittered};
 use crate::value::error::{LockError, Unavailability};
+use crate::value::metrics;
 use crate::value::random;
 
 /// Default delay before the first attempt.
@@ -231,21 +232,23 @@ impl<A> DeferredFn<A> {
     /// # Cancellation
     /// When the future is dropped, the call may have been stored.
     pub async fn defer(self, busy: LockError, arguments: A) -> LockError {
+        let name = Arc::clone(&self.function.name);
         match self.new_job(&busy, &arguments) {
-            Ok((manager, job)) => deferred(busy, manager.deferrer().put(job).await),
+            Ok((manager, job)) => deferred(&name, busy, manager.deferrer().put(job).await),
             Err(error) => error,
         }
     }
 
     /// Stores a call as [`defer`](DeferredFn::defer) does, in code that is not async.
     pub fn defer_blocking(self, busy: LockError, arguments: A) -> LockError {
+        let name = Arc::clone(&self.function.name);
         let (manager, job) = match self.new_job(&busy, &arguments) {
             Ok(new) => new,
             Err(error) => return error,
         };
         let background = &manager.core().background;
         let deferrer = manager.core().deferrer_of(&background.store);
-        deferred(busy, background.block_on(deferrer.put(job)).and_then(|stored| stored))
+        deferred(&name, busy, background.block_on(deferrer.put(job)).and_then(|stored| stored))
     }
 
     /// The call to store; the error is `busy` in a worker that runs this call.
@@ -328,7 +331,10 @@ impl fmt::Debug for Function {
     }
 }
 
-fn deferred(busy: LockError, stored: Result<Stored, LockError>) -> LockError {
+fn deferred(name: &Arc<str>, busy: LockError, stored: Result<Stored, LockError>) -> LockError {
+    if stored.is_ok() {
+        metrics::deferred(name, "stored");
+    }
     match (stored, busy.busy_key()) {
         (Ok(stored), Some(key)) => {
             LockError::Deferred { key: key.clone(), id: stored.id.into(), due: stored.due }

@@ -22,6 +22,7 @@ use crate::manager::lock_manager::LockManager;
 use crate::store::handle::Store;
 use crate::value::backoff::{Backoff, jittered};
 use crate::value::error::LockError;
+use crate::value::metrics;
 use crate::value::task::{JoinSet, owned};
 use crate::value::time::Instant;
 
@@ -71,6 +72,7 @@ impl JobRun {
                     _ = keeper.join_next() => {
                         let Job { function, id, .. } = &self.job;
                         tracing::warn!(%function, id, "a deferred call went to another worker");
+                        metrics::deferred(&self.function.name, "late");
                         return;
                     }
                     // A call that blocks cannot be stopped: its lease expires later.
@@ -111,6 +113,13 @@ impl JobRun {
 
     fn note(&self, how: &Settled) {
         let Job { function, id, attempt, .. } = &self.job;
+        let event = match how {
+            Settled::Done => Some("run"),
+            Settled::Again { .. } => Some("failed"),
+            Settled::Dead { .. } => Some("dead"),
+            _ => None,
+        };
+        event.inspect(|event| metrics::deferred(&self.function.name, event));
         match how {
             Settled::Dead { error } => {
                 tracing::error!(%function, id, attempt, error, "deferred call is a dead letter");
@@ -136,6 +145,7 @@ impl JobRun {
             let error = match self.settle_once(how.clone()).await {
                 Ok(true) => return,
                 Ok(false) => {
+                    metrics::deferred(&self.function.name, "late");
                     tracing::warn!(
                         %function,
                         id,

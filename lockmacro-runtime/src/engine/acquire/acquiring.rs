@@ -26,6 +26,7 @@ use crate::protocol::answer::{Answer, Grant};
 use crate::protocol::request::Request;
 use crate::store::handle::Store;
 use crate::value::error::LockError;
+use crate::value::metrics;
 use crate::value::random::secret;
 use crate::value::time::Moment;
 
@@ -113,6 +114,7 @@ fn begin(
         Ok(Prepared::ToAsk(manager, request, wanted)) => (manager, request, wanted),
         Err(error) => {
             observe(&error, false);
+            metrics::refused(name.clone(), &error);
             if errors != Errors::Carried {
                 unreported(&name, &[], &error);
             }

@@ -15,6 +15,7 @@ use crate::protocol::request::Request;
 use crate::value::error::LockError;
 use crate::value::key::{Listed, LockKey};
 use crate::value::loss::OnLost;
+use crate::value::metrics;
 use crate::value::policy::LockPolicy;
 use crate::value::time::Moment;
 
@@ -133,6 +134,7 @@ impl Wanted {
         };
         let known = error.is_of_servers() && !manager.store.is_news();
         telemetry::refused(request, &error, known);
+        metrics::refused(request.name.clone(), &error);
         if self.errors != Errors::Carried {
             unreported(&request.name, request.keys(), &error);
         }

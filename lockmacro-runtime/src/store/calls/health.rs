@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use crate::value::error::Unavailability;
+use crate::value::metrics;
 use crate::value::sync::Mutex;
 use crate::value::time::Instant;
 
@@ -35,9 +36,8 @@ pub(crate) struct Monitor {
 
 /// The health of one server, for as long as it is used: an outage of a node that leaves its cluster
 /// ends with its last connection, because no answer would end it.
-#[derive(Default)]
 pub(crate) struct Health {
-    /// The last command has failed. Read for every answer.
+    /// The last command has failed, or none was answered yet. Read for every answer.
     failing: AtomicBool,
     outage: Mutex<Option<Outage>>,
     /// Over all connections to the server.
@@ -50,8 +50,25 @@ struct Outage {
     last: Instant,
     /// Of the last failure.
     reason: Unavailability,
-    /// Whether the outage was long enough to be logged.
-    logged: bool,
+    /// The name by which it was logged, if it was long enough.
+    logged: Option<String>,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        let (failing, outage, round_trip) =
+            (AtomicBool::new(true), Mutex::default(), RoundTrip::default());
+        Self { failing, outage, round_trip }
+    }
+}
+
+impl Drop for Health {
+    fn drop(&mut self) {
+        // No answer will end the outage.
+        if let Some(server) = self.outage.lock().take().and_then(|outage| outage.logged) {
+            metrics::server_up(|| server, f64::NAN);
+        }
+    }
 }
 
 impl Monitor {
@@ -127,12 +144,16 @@ impl Health {
         }
         let mut outage = self.outage.lock();
         self.failing.store(false, Ordering::Relaxed);
-        let ended = outage.take().filter(|outage| outage.logged);
+        let ended = outage.take();
         drop(outage);
-        if let Some(Outage { since, .. }) = ended {
+        if let Some(Outage { since, logged: Some(lost), .. }) = ended {
             let (server, after) = (server(), since.elapsed());
             tracing::info!(%server, ?after, "lock server back");
+            // Another server may answer under the name by which sentinels know it.
+            metrics::server_up(|| lost, f64::NAN);
+            return metrics::server_up(|| server, 1.0);
         }
+        metrics::server_up(server, 1.0);
     }
 
     /// Notes a command that failed for this reason. The server is lost when it has served none for
@@ -149,19 +170,23 @@ impl Health {
         let now = Instant::now();
         let mut outage = self.outage.lock();
         self.failing.store(true, Ordering::Relaxed);
-        let goes_on = |last: &Outage| last.logged || now.duration_since(last.last) <= OUTAGE_GAP;
-        let (since, was_logged) = match outage.take().filter(goes_on) {
+        let goes_on =
+            |last: &Outage| last.logged.is_some() || now.duration_since(last.last) <= OUTAGE_GAP;
+        let (since, logged) = match outage.take().filter(goes_on) {
             Some(Outage { since, logged, .. }) => (since, logged),
-            None => (now, false),
+            None => (now, None),
         };
         let lasts = now.duration_since(since);
-        let logged = was_logged || lasts >= least;
-        *outage = Some(Outage { since, last: now, reason, logged });
+        let is_lost = logged.is_none() && lasts >= least;
+        let name = is_lost.then(server);
+        *outage =
+            Some(Outage { since, last: now, reason, logged: logged.or_else(|| name.clone()) });
         // A tracing subscriber may be slow, and every answer waits for the mutex.
         drop(outage);
-        if logged && !was_logged {
-            let (server, since) = (server(), lasts);
+        if let Some(server) = name {
+            let since = lasts;
             tracing::warn!(%server, ?since, %reason, "lock server lost");
+            metrics::server_up(|| server, 0.0);
         }
     }
 
@@ -183,7 +208,10 @@ impl Health {
             return None;
         }
         let outage = self.outage.lock();
-        outage.as_ref().filter(|outage| outage.logged).map(|outage| (outage.reason, outage.since))
+        outage
+            .as_ref()
+            .filter(|outage| outage.logged.is_some())
+            .map(|outage| (outage.reason, outage.since))
     }
 }
 
