@@ -33,6 +33,7 @@ pages! {
     keys "keys.md"
     leases "leases.md"
     logs "logs.md"
+    metrics "metrics.md"
     operation "operation.md"
     postgres "postgres.md"
     protocol "protocol.md"

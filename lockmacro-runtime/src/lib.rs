@@ -70,7 +70,7 @@
 //! - `postgres`: locks in a [PostgreSQL](guide::postgres) database, `postgres://`.
 //! - `postgres-tls`: the same with encrypted connections.
 //! - `redis-1`: `LockManagerBuilder::from_redis`, which takes a client of `redis` 1.x.
-//! - `metrics`: [counters, gauges and histograms](guide::logs#metrics) by the `metrics` crate.
+//! - `metrics`: [counters, gauges and histograms](guide::metrics) by the `metrics` crate.
 //! - `test-util`: leases in virtual time, [for tests](guide::testing#virtual-time).
 
 #![forbid(unsafe_code)]

@@ -1,6 +1,7 @@
 //! What a Prometheus exporter shows of the metrics. Tests differ by the names of their locks.
 
 mod contended;
+mod exported;
 
 use std::sync::LazyLock;
 
