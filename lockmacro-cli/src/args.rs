@@ -54,6 +54,11 @@ pub enum Command {
         /// A key to check the rights on, for a user who may use some keys only.
         key: Option<String>,
     },
+    /// Explains why a lock is busy: its holder, since when, its waiters, and what to do.
+    Why {
+        /// The lock's key.
+        key: String,
+    },
     /// The deferred calls: the number of calls of each function, or the calls of one function.
     Jobs(Jobs),
     /// Prints the rights that a user needs, as a command for the server. Connects to no server.

@@ -156,7 +156,7 @@ fn held(lock: &HeldLock) -> String {
     format!("`{key}` is held by {owner} {left}, and {waiters}")
 }
 
-fn holders(lock: &HeldLock) -> String {
+pub fn holders(lock: &HeldLock) -> String {
     let last = &lock.holder;
     match lock.sharing {
         None => last.to_string(),
@@ -171,11 +171,12 @@ fn seconds(time: SystemTime) -> Option<u64> {
     time.duration_since(SystemTime::UNIX_EPOCH).ok().map(|time| time.as_secs())
 }
 
-fn as_json(lock: &HeldLock) -> Value {
+pub fn as_json(lock: &HeldLock) -> Value {
     json!({
         "key": lock.key.as_str(),
         "holder": lock.holder.owner,
         "note": lock.holder.note,
+        "asked": lock.holder.asked.and_then(seconds),
         "since": lock.holder.since.and_then(seconds),
         "left_ms": millis(lock.holder.free_within),
         "sharing": lock.sharing,

@@ -9,6 +9,7 @@ mod process;
 mod run;
 mod schema;
 mod show;
+mod why;
 
 use std::error::Error;
 use std::io::{BufRead, ErrorKind, IsTerminal, Write};
@@ -73,6 +74,7 @@ fn execute(args: Args) -> Result<u8, Failure> {
                 locks::list(&manager, &pattern, all, limit, args.json).await
             }
             Command::Queue { key, limit } => locks::queue(&manager, key, limit, args.json).await,
+            Command::Why { key } => why::explain(&manager, &key, args.json).await,
             Command::Release { key, yes, .. } => {
                 locks::release(&manager, key, yes, args.json).await
             }

@@ -49,6 +49,7 @@ pages! {
     stores "stores.md"
     sync_code "sync-code.md"
     testing "testing.md"
+    tool "tool.md"
     trouble "trouble.md"
     waiting "waiting.md"
     what_it_does_not_do "what-it-does-not-do.md"

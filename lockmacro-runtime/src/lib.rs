@@ -63,7 +63,7 @@
 //! - `defer`: `on_busy = defer("30s")`, and the worker for it.
 //! - `reuse`: `on_busy = reuse`, by which callers [share a value](guide::reuse).
 //! - `inspect`: inspection of locks, their holders and their waiters. The
-//!   [tool](guide::operation#tool) shows them in a terminal.
+//!   [tool](guide::tool) shows them in a terminal.
 //! - `axum`: a [`LockError`] is a response of axum 0.8.
 //! - `serde`: a [`Fence`] can be serialized.
 //! - `tls`: encrypted connections, `rediss://`.

@@ -13,6 +13,7 @@ mod postgres;
 mod release;
 mod run;
 mod scripts;
+mod why;
 
 use std::process::Stdio;
 use std::time::Duration;

@@ -2,6 +2,8 @@
 
 use tokio::time::{Instant, sleep};
 
+use lockmacro_tests::log;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -123,5 +125,36 @@ async fn a_caller_that_waits_for_its_second_key_keeps_its_first_line() {
         assert!(!single.is_finished());
         both.release().await.expect("held");
         single.await.expect("no panic").expect("served").release().await.expect("held");
+    }
+}
+
+/// Of the same process and of another one, each time that the first wait has doubled.
+#[tokio::test(start_paused = true)]
+async fn a_long_wait_is_logged_with_its_holder_and_not_again_at_once() {
+    let logged = |name: &str| {
+        let is_wanted = |line: &str| line.contains("long wait") && line.contains(name);
+        log::lines(is_wanted)
+    };
+    log::start();
+    let url = LockManager::connect("memory://");
+    let (desk, night) = (url.await.unwrap(), LockManager::connect("memory://").await.unwrap());
+    for (nth, other) in [&desk, &night].into_iter().enumerate() {
+        let name = format!("waits:{nth}");
+        let lock = |manager| Lock::new(name.clone()).name(name.clone()).ttl(HOUR).manager(manager);
+        let held = acquired(lock(&desk).holder_note("Ann Example")).await;
+        let waiting = tokio::spawn(lock(other).wait(HOUR).acquire());
+        let later = tokio::spawn(lock(other).wait(HOUR).acquire());
+        tokio::time::sleep(9 * SECOND).await;
+        assert_eq!(logged(&name), Vec::<String>::new());
+        tokio::time::sleep(MINUTE).await;
+        let lines = logged(&name);
+        assert_eq!(lines.len(), 3, "after 10, 20 and 40 s: {lines:#?}");
+        assert!(lines[0].starts_with("INFO") && lines[0].contains("callers=2"), "{lines:#?}");
+        assert!(lines[0].contains("(Ann Example)") && lines[0].contains("left="), "{lines:#?}");
+        held.release().await.expect("held");
+        for waiting in [waiting, later] {
+            waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
+        }
+        assert_eq!(logged(&name).len(), 3);
     }
 }

@@ -10,10 +10,11 @@ use std::time::Duration;
 use crate::engine::observer;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
+use crate::value::holder::Holder;
 use crate::value::key::Listed;
 use crate::value::loss::Lost;
 use crate::value::metrics as numbers;
-use crate::value::time::Moment;
+use crate::value::time::{Moment, wall_clock};
 
 /// Counts one lock in a gauge until it is dropped. The gauge is part of the type, as every waiter
 /// carries one and it has to be small.
@@ -57,6 +58,21 @@ pub(crate) fn acquired(request: &Request, behind: Behind) {
     if let Some((_, holder)) = behind {
         waited_for(request, || holder);
     }
+}
+
+/// Reports a caller that has waited long, with what is known of the holder: when it has asked for
+/// the lock, the rest of its lease, and how long it usually holds the lock.
+pub(crate) fn waits_long(
+    request: &Request,
+    holder: &Holder,
+    usual: Option<Duration>,
+    callers: usize,
+) {
+    let ((name, template, key), waited) = (shown(request), request.asked.elapsed());
+    let asked = holder.asked.and_then(|asked| wall_clock().duration_since(asked).ok());
+    let (held, left) = (asked.map(tracing::field::debug), holder.free_within);
+    let (left, usual) = (left.map(tracing::field::debug), usual.map(tracing::field::debug));
+    tracing::info!(%name, template, %key, ?waited, callers, %holder, held, left, usual, "long wait for a lock");
 }
 
 /// Reports a lock that was not acquired. `known`: the outage of its servers was logged already.

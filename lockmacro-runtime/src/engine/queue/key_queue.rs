@@ -463,6 +463,11 @@ impl<A: Ask, W> KeyQueue<A, W> {
         self.waiters.get(self.asleep).map(|waiter| waiter.ticket)
     }
 
+    /// What the first waiter asks for.
+    pub(crate) fn first(&self) -> Option<&A> {
+        self.waiters.front().map(|waiter| &waiter.ask)
+    }
+
     /// Number of waiters.
     pub(crate) fn count(&self) -> usize {
         self.waiters.len()

@@ -108,6 +108,8 @@ struct State {
     value: Option<(Moment, Arc<str>)>,
     /// When a holder of this process last ended.
     holder_ended: Option<Moment>,
+    /// From when on a long wait is reported again.
+    reports_from: Option<Moment>,
     /// Present while the queue is looked at, with the next time.
     watched: Option<(Enrolled, Moment)>,
 }
@@ -288,6 +290,7 @@ impl SharedQueue {
             state.last = Some(Ok(Contended::of(holder, ahead)));
             Event::Answered(asked.clone(), true)
         });
+        self.report_long_wait();
         self.answered.notify_one();
     }
 

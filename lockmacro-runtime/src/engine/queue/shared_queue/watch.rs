@@ -8,14 +8,18 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::{OwnHolder, SharedQueue, State};
-use crate::engine::cleanup::acquisition::Acquisition;
+use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
 use crate::engine::cleanup::timetable::{Over, Timed};
 use crate::engine::queue::key_queue::Event;
+use crate::engine::telemetry;
+use crate::protocol::answer::Queueing;
 use crate::store::handle::Store;
 use crate::value::time::Moment;
 
 /// Longest time between two checks of a queue with waiters.
 const LOOK: Duration = Duration::from_secs(2);
+/// A wait of this time is reported, and again each time it has doubled.
+const LONG: Duration = Duration::from_secs(10);
 
 impl SharedQueue {
     /// Has the queue looked at when something is due. Returns the holder, if there are waiters.
@@ -34,6 +38,7 @@ impl SharedQueue {
                 Some(_) => {}
                 None => {
                     let (watched, now) = (Arc::downgrade(self) as _, Moment::now());
+                    let due = due.min(now.after(LONG));
                     let enrolled = self.core.background.watch(watched, now, Some(due));
                     state.watched = enrolled.ok().flatten().map(|enrolled| (enrolled, due));
                 }
@@ -61,12 +66,36 @@ impl SharedQueue {
     }
 }
 
+impl SharedQueue {
+    /// Reports the wait of the first caller for a known holder, if it takes long: once for all
+    /// callers of the process.
+    pub(super) fn report_long_wait(&self) {
+        let (mut held, now) = (None, Moment::now());
+        let (first, refusal, callers) = {
+            let mut state = self.state.lock();
+            let is_known = state.queue.holder().is_some() || matches!(state.last, Some(Ok(_)));
+            let Some(first) = state.queue.first().filter(|_| is_known).cloned() else { return };
+            let waited = now.since(first.asked);
+            if waited < LONG || state.reports_from.is_some_and(|from| now < from) {
+                return;
+            }
+            state.reports_from = Some(now.after(waited));
+            (first, self.busy(&state, Queueing::Outside, &mut held), state.queue.count())
+        };
+        if let Refusal::Contended { holder, .. } = refusal {
+            let usual = self.core.hold_times.usual(&self.key);
+            telemetry::waits_long(&first, &holder, usual, callers);
+        }
+    }
+}
+
 impl Timed for SharedQueue {
     fn run<'a>(self: Arc<Self>, _: &'a Store, over: &'a Over<'a>) -> BoxFuture<'a, ()> {
         async move {
             // `lasts` reports a loss to the queue.
             self.holder().and_then(|holder| holder.lasts());
             self.time();
+            self.report_long_wait();
             let ends = self.holder().map(|holder| holder.ends());
             let (now, mut state) = (Moment::now(), self.state.lock());
             let due = state.queue.due().or(ends).map(|due| due.since(now));
