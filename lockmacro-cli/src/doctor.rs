@@ -197,7 +197,11 @@ fn unreachable(url: &str, server: &str, error: &LockError) -> Finding {
         LockError::Unavailable { reason, .. } => match reason.to_string().as_str() {
             "busy with a script" => format!("{} SCRIPT KILL", redis::cli(server)),
             "a read-only replica" => "the primary in the URL".to_owned(),
-            _ => "start the server, or correct its host and port in the URL".to_owned(),
+            "loading its data" => "wait until it has loaded its data".to_owned(),
+            "connection refused" | "disconnected" | "no answer in time" => {
+                "start the server, or correct its host and port in the URL".to_owned()
+            }
+            _ => "another server in the URL".to_owned(),
         },
         _ => "correct the URL".to_owned(),
     };
@@ -220,7 +224,10 @@ fn as_text(servers: &[InspectedServer], found: &[Finding]) -> String {
             (own, _) => format!("{own} of {}", setting("maxclients")),
         };
         let known = seen.facts.is_ok();
-        let ahead = facts.clock_ahead.map_or("-".to_owned(), |ahead| format!("{ahead:+.3} s"));
+        let ahead = facts
+            .clock_ahead
+            .map(|ahead| format!("{:+.2} s", (ahead * 100.0).round() / 100.0 + 0.0));
+        let ahead = ahead.unwrap_or_else(|| "-".to_owned());
         [
             seen.server.clone(),
             version(&facts.settings),

@@ -9,6 +9,7 @@ mod locks;
 mod misuse;
 mod notes;
 mod odd;
+mod picture;
 mod postgres;
 mod release;
 mod run;

@@ -5,7 +5,7 @@ use super::*;
 const PAGE: &str = include_str!("../../docs/scripts.md");
 
 /// The text with `N` for each number, as fences and times differ.
-fn without_numbers(text: &str) -> String {
+pub fn without_numbers(text: &str) -> String {
     let mut plain = String::new();
     for c in text.chars() {
         match c {

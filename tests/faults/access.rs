@@ -257,7 +257,8 @@ async fn a_server_without_scripts_is_refused_in_the_same_words_at_connect_and_by
     let connecting = LockManager::connect(&server.url()).await.expect_err("no scripts");
     let lazy = LockManager::builder().lazy().connect(&server.url()).await.expect("not asked");
     for error in [connecting, refusal(&lazy).await] {
-        let words = "an unexpected answer (ERR unknown command 'EVALSHA', at 127.0.0.1:";
+        let words =
+            "(locks need scripts, and it has none: ERR unknown command 'EVALSHA', at 127.0.0.1:";
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(reason(error), Unavailability::Protocol);
         assert_eq!(server.admin().keys(), Vec::<String>::new());

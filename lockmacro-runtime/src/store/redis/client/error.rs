@@ -192,6 +192,10 @@ fn of_reply(code: &str, text: &str) -> CallError {
             // A URL of a host has it as its path.
             CallError::Final(LockError::invalid("db", detail))
         }
+        _ if text.contains("unknown command") && text.contains("EVAL") => {
+            let detail = format!("locks need scripts, and it has none: {detail}");
+            CallError::Final(LockError::because(Unavailability::Protocol, detail))
+        }
         _ => CallError::Final(LockError::because(Unavailability::Protocol, detail)),
     }
 }
