@@ -155,22 +155,34 @@ async fn a_server_that_is_short_of_connections_is_found() {
     assert!(line.ends_with(" CONFIG SET maxclients 8"), "{line}");
 }
 
-#[tokio::test]
-async fn a_clock_that_runs_fast_is_found() {
-    let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("later");
+/// A server whose clock is ahead by so long, and runs at this rate until the function is called.
+fn with_clock(ahead: Duration, rate: f64) -> (Server, impl FnOnce()) {
+    let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("later") + ahead;
     let (began, clock) = (Instant::now(), Arc::new(Clock::at(at)));
     let server = Server::with_clock(Arc::clone(&clock));
     let ends = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&ends);
     let runs = thread::spawn(move || {
         while !ended.load(Ordering::Relaxed) {
-            clock.set(at + began.elapsed().mul_f64(1.05));
+            clock.set(at + began.elapsed().mul_f64(rate));
             thread::yield_now();
         }
     });
+    let end = move || {
+        ends.store(true, Ordering::Relaxed);
+        runs.join().expect("it ends");
+    };
+    (server, end)
+}
+
+#[tokio::test]
+async fn a_clock_that_runs_fast_or_has_another_date_is_found() {
+    let (server, end) = with_clock(Duration::ZERO, 1.05);
     mend(&server.url(), &[], "clock_rate").await;
-    ends.store(true, Ordering::Relaxed);
-    runs.join().expect("it ends");
+    end();
+    let (server, end) = with_clock(Duration::from_secs(3_600), 1.0);
+    hint(&server.url(), &[], "clock_ahead").await;
+    end();
 }
 
 #[tokio::test]
