@@ -26,16 +26,15 @@ const FULL: f64 = 0.8;
 
 /// What is wrong with a server.
 struct Finding {
-    server: String,
     /// Whether locks fail by it, or may be granted twice. Otherwise it is a hint.
     is_problem: bool,
     code: &'static str,
     text: String,
-    /// A command, or a setting of the URL.
+    /// A command for a shell, or what to change.
     mend: String,
 }
 
-/// The findings about one server.
+/// A server, and what was found.
 struct Patient<'a> {
     url: &'a str,
     server: &'a str,
@@ -44,93 +43,69 @@ struct Patient<'a> {
 }
 
 impl Patient<'_> {
-    /// Adds a problem, unless `is_well`.
-    fn problem(&mut self, is_well: bool, code: &'static str, text: String, mend: String) {
-        self.add(is_well, true, code, text, mend);
+    fn problem(&mut self, code: &'static str, text: impl Into<String>, mend: impl Into<String>) {
+        let (text, mend) = (text.into(), mend.into());
+        self.found.push(Finding { is_problem: true, code, text, mend });
     }
 
-    /// Adds a hint, unless `is_well`.
-    fn hint(&mut self, is_well: bool, code: &'static str, text: String, mend: String) {
-        self.add(is_well, false, code, text, mend);
-    }
-
-    fn add(
-        &mut self,
-        is_well: bool,
-        is_problem: bool,
-        code: &'static str,
-        text: String,
-        mend: String,
-    ) {
-        if !is_well {
-            self.found.push(Finding {
-                server: self.server.to_owned(),
-                is_problem,
-                code,
-                text,
-                mend,
-            });
-        }
+    fn hint(&mut self, code: &'static str, text: impl Into<String>, mend: impl Into<String>) {
+        let (text, mend) = (text.into(), mend.into());
+        self.found.push(Finding { is_problem: false, code, text, mend });
     }
 
     fn text(&self, name: &str) -> &str {
         self.facts.settings.get(name).map_or("", String::as_str)
     }
 
-    fn number(&self, name: &str) -> Option<f64> {
-        self.text(name).parse().ok()
+    fn number(&self, name: &str) -> f64 {
+        self.text(name).parse().unwrap_or_default()
     }
 
     /// What holds for every kind of server.
     fn look_from_here(&mut self) {
         let ServerFacts { round_trip, clock_ahead, clock_rate, .. } = *self.facts;
         let rate = clock_rate.unwrap_or(1.0);
-        self.problem(
-            (rate - 1.0).abs() <= RATE_MAX,
-            "clock_rate",
-            format!("its clock counts {rate:.3} s in a second of this machine: leases do not hold"),
-            "chronyc tracking".to_owned(),
-        );
+        if (rate - 1.0).abs() > RATE_MAX {
+            let text = format!("its clock counts {rate:.3} s in a second of this machine");
+            self.problem("clock_rate", text + ": leases do not hold", "chronyc tracking");
+        }
         let ahead = clock_ahead.unwrap_or_default();
-        let wrong = Some(Duration::try_from_secs_f64(ahead.abs()).unwrap_or_default());
-        let where_to = if ahead > 0.0 { "ahead of" } else { "behind" };
-        self.hint(
-            ahead.abs() <= AHEAD_MAX,
-            "clock_ahead",
-            format!("its date is {} {where_to} this machine's, and fences follow it", time(wrong)),
-            "chronyc tracking".to_owned(),
-        );
-        self.hint(
-            round_trip <= FAR,
-            "round_trip",
-            format!("it is {} away, and a lock takes two round trips", milliseconds(round_trip)),
-            "run the program near its lock server".to_owned(),
-        );
-        let host = self.server.rsplit_once(':').map_or(self.server, |(host, _)| host);
-        let is_here = ["/", "127.", "localhost", "[::1]"].iter().any(|it| host.starts_with(it));
-        let scheme = self.url.split("://").next().unwrap_or_default();
-        let is_encrypted = scheme.starts_with("rediss") || scheme == "redlocks";
-        let has_tls =
-            is_encrypted || ["sslmode=", "cacert="].iter().any(|it| self.url.contains(it));
-        self.hint(
-            is_here || has_tls,
-            "not_encrypted",
-            "passwords and the tokens of locks cross the network in the clear".to_owned(),
-            "`rediss://…` in the URL, or `sslmode=require` for PostgreSQL".to_owned(),
-        );
+        if ahead.abs() > AHEAD_MAX {
+            let wrong = time(Duration::try_from_secs_f64(ahead.abs()).ok());
+            let than = if ahead > 0.0 { "ahead of" } else { "behind" };
+            let text = format!("its date is {wrong} {than} that of this machine");
+            self.hint("clock_ahead", text + ", and fences may follow it", "chronyc tracking");
+        }
+        if round_trip > FAR {
+            let away = milliseconds(round_trip);
+            let text = format!("it is {away} away, and a lock takes two round trips");
+            self.hint("round_trip", text, "run the program near its lock server");
+        }
+        let is_here = ["/", "127.", "localhost", "[::1]"].iter();
+        if !is_encrypted(self.url) && !is_here.into_iter().any(|it| self.server.starts_with(it)) {
+            let text = "passwords and the tokens of locks cross the network in the clear";
+            let mend = "`rediss://…` in the URL, or `sslmode=require` for PostgreSQL";
+            self.hint("not_encrypted", text, mend);
+        }
     }
 
-    /// Connections in use, of those that the server has.
     fn look_at_connections(&mut self, used: &str, most: &str, mend: &str) {
         let (used, most) = (self.number(used), self.number(most));
-        let (Some(used), Some(most)) = (used, most) else { return };
-        self.hint(
-            used <= most * FULL,
-            "connections",
-            format!("it has {used} of at most {most} connections, and then refuses programs"),
-            mend.to_owned(),
-        );
+        if most > 0.0 && used > most * FULL {
+            let text =
+                format!("it has {used} of at most {most} connections, and then refuses more");
+            self.hint("connections", text, mend);
+        }
     }
+}
+
+/// Whether the connections to the servers of a URL are encrypted.
+fn is_encrypted(url: &str) -> bool {
+    let scheme = url.split("://").next().unwrap_or_default();
+    let settings = ["sslmode=require", "sslmode=verify", "cacert="];
+    scheme.starts_with("rediss")
+        || matches!(scheme, "valkeys" | "redlocks")
+        || settings.iter().any(|setting| url.contains(setting))
 }
 
 /// Examines the servers of a URL. A manager need not be able to connect to them.
@@ -141,27 +116,23 @@ pub async fn examine(url: &str, key: Option<String>, json: bool) -> Result<Repor
     if servers.is_empty() {
         return Err("`memory://` has no server to examine".into());
     }
-    let mut found: Vec<_> = servers.iter().flat_map(|it| findings(url, it)).collect();
-    let votes = servers
-        .iter()
-        .filter(|it| it.facts.as_ref().is_ok_and(|facts| !facts.settings.contains_key("no_vote")));
-    let votes = votes.count();
-    if url.starts_with("redlock") && votes <= servers.len() / 2 {
-        let text = format!(
-            "only {votes} of {} nodes vote, which is no majority: no lock is granted",
-            servers.len()
-        );
+    let of = |seen: &InspectedServer| {
+        let server = seen.server.clone();
+        findings(url, seen).into_iter().map(move |finding| (server.clone(), finding))
+    };
+    let mut found: Vec<_> = servers.iter().flat_map(of).collect();
+    let votes = |seen: &&InspectedServer| {
+        seen.facts.as_ref().is_ok_and(|facts| !facts.settings.contains_key("no_vote"))
+    };
+    let (votes, nodes) = (servers.iter().filter(votes).count(), servers.len());
+    if url.starts_with("redlock") && votes <= nodes / 2 {
+        let text = format!("{votes} of {nodes} nodes vote: without a majority no lock is granted");
         let mend = "start the nodes that do not answer".to_owned();
-        found.push(Finding {
-            server: "redlock".to_owned(),
-            is_problem: true,
-            code: "no_majority",
-            text,
-            mend,
-        });
+        let finding = Finding { is_problem: true, code: "no_majority", text, mend };
+        found.push(("redlock".to_owned(), finding));
     }
-    found.sort_by_key(|finding| !finding.is_problem);
-    let done = !found.iter().any(|finding| finding.is_problem);
+    found.sort_by_key(|(_, finding)| !finding.is_problem);
+    let done = !found.iter().any(|(_, finding)| finding.is_problem);
     let text = if json { as_json(&servers, &found, done) } else { as_text(&servers, &found) };
     Ok(Report { text, done })
 }
@@ -183,67 +154,57 @@ fn findings(url: &str, seen: &InspectedServer) -> Vec<Finding> {
 /// A server that did not answer the first questions.
 fn unreachable(url: &str, server: &str, error: &LockError) -> Finding {
     let mend = match error {
-        LockError::Authentication { .. } => "`user:password@` in the URL".to_owned(),
+        LockError::Authentication { .. } => "`user:password@` in the URL",
         LockError::AccessDenied { .. } if url.starts_with("postgres") => {
-            "GRANT USAGE ON SCHEMA lm1 TO app; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lm1 TO app;"
-                .to_owned()
+            "the GRANT that `lockmacro postgres install` prints, for this user"
         }
-        LockError::AccessDenied { .. } => {
-            "ACL SETUSER, with the output of `lockmacro acl`".to_owned()
-        }
-        LockError::InvalidSetting { setting: "schema", .. } => {
-            "lockmacro postgres install".to_owned()
-        }
+        LockError::AccessDenied { .. } => "the line that `lockmacro acl` prints, for this user",
+        LockError::InvalidSetting { setting: "schema", .. } => "lockmacro postgres install",
         LockError::Unavailable { reason, .. } => match reason.to_string().as_str() {
-            "busy with a script" => format!("{} SCRIPT KILL", redis::cli(server)),
-            "a read-only replica" => "the primary in the URL".to_owned(),
-            "loading its data" => "wait until it has loaded its data".to_owned(),
             "connection refused" | "disconnected" | "no answer in time" => {
-                "start the server, or correct its host and port in the URL".to_owned()
+                "start the server, or correct its host and port in the URL"
             }
-            _ => "another server in the URL".to_owned(),
+            "busy with a script" => &*format!("{} SCRIPT KILL", redis::cli(url, server)),
+            "loading its data" => "wait until it has loaded its data",
+            "a read-only replica" => "the primary in the URL",
+            "no secure connection" => "`cacert=` in the URL, or another certificate of the server",
+            "it accepts no more clients" => "raise its maxclients, or share managers",
+            reason => &*format!("see “{reason}” in docs/trouble.md"),
         },
-        _ => "correct the URL".to_owned(),
+        _ => "correct the URL",
     };
-    Finding {
-        server: server.to_owned(),
-        is_problem: true,
-        code: "unreachable",
-        text: error.to_string(),
-        mend,
-    }
+    let (text, mend) = (error.to_string(), mend.to_owned());
+    Finding { is_problem: true, code: "unreachable", text, mend }
 }
 
-fn as_text(servers: &[InspectedServer], found: &[Finding]) -> String {
+fn as_text(servers: &[InspectedServer], found: &[(String, Finding)]) -> String {
+    let unknown = ServerFacts::default();
     let row = |seen: &InspectedServer| {
-        let unknown = ServerFacts::default();
         let facts = seen.facts.as_ref().unwrap_or(&unknown);
         let setting = |name: &str| facts.settings.get(name).map_or("-", String::as_str);
         let clients = match (setting("connected_clients"), setting("connections")) {
-            ("-", own) => format!("{own} of {}", setting("max_connections")),
-            (own, _) => format!("{own} of {}", setting("maxclients")),
+            ("-", "-") => "-".to_owned(),
+            ("-", used) => format!("{used} of {}", setting("max_connections")),
+            (used, _) => format!("{used} of {}", setting("maxclients")),
         };
-        let known = seen.facts.is_ok();
-        let ahead = facts
-            .clock_ahead
-            .map(|ahead| format!("{:+.2} s", (ahead * 100.0).round() / 100.0 + 0.0));
-        let ahead = ahead.unwrap_or_else(|| "-".to_owned());
+        // Without the sign of zero.
+        let seconds = |ahead: f64| format!("{:+.2} s", (ahead * 100.0).round() / 100.0 + 0.0);
         [
             seen.server.clone(),
             version(&facts.settings),
             role(&facts.settings).to_owned(),
-            if known { milliseconds(facts.round_trip) } else { "-".to_owned() },
-            ahead,
-            if known { clients } else { "-".to_owned() },
+            seen.facts.as_ref().map_or("-".to_owned(), |facts| milliseconds(facts.round_trip)),
+            facts.clock_ahead.map_or("-".to_owned(), seconds),
+            clients,
         ]
     };
     let rows: Vec<_> = servers.iter().map(row).collect();
     let mut text = table(["SERVER", "VERSION", "ROLE", "AWAY", "CLOCK", "CLIENTS"], &rows);
-    for Finding { server, is_problem, text: finding, mend, .. } in found {
+    for (server, Finding { is_problem, text: finding, mend, .. }) in found {
         let kind = if *is_problem { "problem" } else { "hint" };
         text += &format!("\n{kind}: {}: {}\n    {}\n", plain(server), plain(finding), plain(mend));
     }
-    let problems = found.iter().filter(|finding| finding.is_problem).count();
+    let problems = found.iter().filter(|(_, finding)| finding.is_problem).count();
     text + &match problems {
         0 => "\nno problem was found\n".to_owned(),
         1 => "\n1 problem was found\n".to_owned(),
@@ -251,7 +212,7 @@ fn as_text(servers: &[InspectedServer], found: &[Finding]) -> String {
     }
 }
 
-fn as_json(servers: &[InspectedServer], found: &[Finding], is_healthy: bool) -> String {
+fn as_json(servers: &[InspectedServer], found: &[(String, Finding)], is_healthy: bool) -> String {
     let server = |seen: &InspectedServer| {
         let facts = seen.facts.as_ref().ok();
         json!({
@@ -267,27 +228,26 @@ fn as_json(servers: &[InspectedServer], found: &[Finding], is_healthy: bool) -> 
             "gets_pushes": facts.map(|facts| facts.gets_pushes),
         })
     };
-    let finding = |finding: &Finding| {
-        let Finding { server, is_problem, code, text, mend } = finding;
+    let finding = |(server, finding): &(String, Finding)| {
+        let Finding { is_problem, code, text, mend } = finding;
         let level = if *is_problem { "problem" } else { "hint" };
         json!({ "server": server, "level": level, "code": code, "text": text, "mend": mend })
     };
-    let (servers, found): (Value, Value) =
-        (servers.iter().map(server).collect(), found.iter().map(finding).collect());
-    document(
-        &json!({ "format": FORMAT, "healthy": is_healthy, "servers": servers, "findings": found }),
-    )
+    let servers: Value = servers.iter().map(server).collect();
+    let found: Value = found.iter().map(finding).collect();
+    document(&json!({
+        "format": FORMAT, "healthy": is_healthy, "servers": servers, "findings": found,
+    }))
 }
 
 fn version(settings: &BTreeMap<String, String>) -> String {
-    let named = [
+    let kinds = [
         ("valkey_version", "Valkey"),
         ("redis_version", "Redis"),
         ("server_version", "PostgreSQL"),
     ];
-    let known =
-        named.iter().find_map(|(name, kind)| Some(format!("{kind} {}", settings.get(*name)?)));
-    known.unwrap_or_else(|| "-".to_owned())
+    let known = |(name, kind): &(&str, _)| Some(format!("{kind} {}", settings.get(*name)?));
+    kinds.iter().find_map(known).unwrap_or_else(|| "-".to_owned())
 }
 
 /// A PostgreSQL server that is examined is no standby.

@@ -156,7 +156,7 @@ fn held(lock: &HeldLock) -> String {
     format!("`{key}` is held by {owner} {left}, and {waiters}")
 }
 
-pub fn holders(lock: &HeldLock) -> String {
+fn holders(lock: &HeldLock) -> String {
     let last = &lock.holder;
     match lock.sharing {
         None => last.to_string(),

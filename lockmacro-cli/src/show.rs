@@ -103,6 +103,15 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
+/// A word as a shell takes it.
+pub fn shell(word: &str) -> String {
+    let is_safe = |c: char| c.is_alphanumeric() || "_-./:=+@,".contains(c);
+    match !word.is_empty() && word.chars().all(is_safe) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
 /// Whether a character controls a terminal, ends a line, changes the direction of the text, or is
 /// invisible.
 fn is_odd(c: char) -> bool {
@@ -162,6 +171,13 @@ mod tests {
         let text = "error: unrecognized subcommand 'redis://u:p@ss@host/0'\n\nUsage: a://b c@d";
         let safe = "error: unrecognized subcommand 'redis://…@host/0'\n\nUsage: a://b c@d";
         assert_eq!(without_passwords(text), safe);
+    }
+
+    #[test]
+    fn a_word_of_others_is_one_word_of_a_shell() {
+        assert_eq!(shell("order:42"), "order:42");
+        assert_eq!(shell("+pubsub|numsub"), "'+pubsub|numsub'");
+        assert_eq!(shell("a'; reboot; '"), r"'a'\''; reboot; '\'''");
     }
 
     #[test]

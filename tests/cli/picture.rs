@@ -67,7 +67,7 @@ async fn the_picture_shows_what_the_tool_prints() {
     // A holder that has hung for a quarter of an hour, by its clock.
     let mut holder = Command::new("faketime");
     holder.args(["-f", "-14m", env!("CARGO_BIN_EXE_lockmacro"), "run", "order:42"]);
-    holder.args(["--as", "web-3:4711:audit", "--wait", "9s", "--", "sleep", "60"]);
+    holder.args(["--as", "web-3:4711:audit", "--", "sleep", "60"]);
     holder.env("REDIS_URL", server.url()).env("DONT_FAKE_MONOTONIC", "1");
     let _holder = holder
         .stdin(Stdio::null())

@@ -1,7 +1,7 @@
 //! A Redis Cluster of the test's own.
 
 use std::future::ready;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use redis::Value;
 
@@ -10,6 +10,8 @@ use crate::times::{FAILOVER, ms};
 use crate::{Admin, Certificates, Server, eventually};
 
 const SLOTS: usize = 16_384;
+/// Longer than a handshake may take.
+const MEET_AGAIN: Duration = ms(3_000);
 
 /// Primaries that share the slots, each with replicas. The primaries are the first servers.
 pub struct Cluster {
@@ -79,13 +81,18 @@ impl Cluster {
     }
 
     async fn meet(&self) {
-        let mut first = self.admin(0);
-        for (server, bus) in self.servers.iter().zip(&self.buses).skip(1) {
-            let (port, bus) = (server.port().to_string(), bus.number().to_string());
-            first.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
-        }
         let known = format!("cluster_known_nodes:{}\r", self.servers.len());
+        let mut introduced: Option<Instant> = None;
         eventually("the nodes know each other", FAILOVER, || {
+            // A node that is not answered within the timeout of the nodes, 1 s, is forgotten.
+            if introduced.is_none_or(|at| at.elapsed() > MEET_AGAIN) {
+                introduced = Some(Instant::now());
+                let mut first = self.admin(0);
+                for (server, bus) in self.servers.iter().zip(&self.buses).skip(1) {
+                    let (port, bus) = (server.port().to_string(), bus.number().to_string());
+                    first.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+                }
+            }
             ready(self.each(|admin| info(admin).contains(&known)))
         })
         .await;

@@ -1,6 +1,7 @@
 //! What can be wrong with a Redis server.
 
-use super::Patient;
+use super::{Patient, is_encrypted};
+use crate::show::shell;
 
 /// The first version with the commands of the scripts.
 const FIRST: (u64, u64) = (6, 2);
@@ -10,58 +11,60 @@ const TELLS_RIGHTS: (u64, u64) = (7, 0);
 const LAG_MAX: f64 = 5.0;
 /// The share of its memory from which on a server is nearly full.
 const NEARLY_FULL: f64 = 0.9;
-/// Without these, waiters poll.
-const OF_WAITERS: [&str; 3] = ["+subscribe", "+publish", "+pubsub"];
+/// Parts of the names of rights without which waiters poll.
+const OF_WAITERS: [&str; 4] = ["&", "subscribe", "publish", "pubsub"];
 
 impl Patient<'_> {
     pub(super) fn look_at_redis(&mut self) {
-        let cli = cli(self.server);
+        let cli = cli(self.url, self.server);
         let user = self.facts.user.clone().unwrap_or_else(|| "USER".to_owned());
-        self.look_at_rights(&cli, &user);
         let no_vote = self.text("no_vote").to_owned();
-        let mend = "wait, or `?durable` in the URL where all nodes write to disk".to_owned();
-        self.hint(no_vote.is_empty(), "no_vote", format!("it does not vote: {no_vote}"), mend);
+        if !no_vote.is_empty() {
+            let mend = "wait, or `?durable` in the URL where all nodes write to disk";
+            self.hint("no_vote", format!("it does not vote: {no_vote}"), mend);
+        }
+        self.look_at_rights(&cli, &user);
         if self.text("redis_version").is_empty() {
             let text = "the user may not call INFO: memory, role and more were not examined";
-            let mend = format!("{cli} ACL SETUSER {user} +info");
-            return self.hint(false, "no_info", text.to_owned(), mend);
+            return self.hint("no_info", text, format!("{cli} ACL SETUSER {} +info", shell(&user)));
         }
         self.look_at_server(&cli);
-        self.look_at_data(&cli);
-        let more = self.number("maxclients").unwrap_or_default() * 2.0;
-        let mend = format!("{cli} CONFIG SET maxclients {more}");
+        self.look_at_memory(&cli);
+        self.look_at_disk(&cli);
+        let mend = format!("{cli} CONFIG SET maxclients {}", self.number("maxclients") * 2.0);
         self.look_at_connections("connected_clients", "maxclients", &mend);
     }
 
     fn look_at_rights(&mut self, cli: &str, user: &str) {
-        let is_old = !self.text("redis_version").is_empty() && self.version() < TELLS_RIGHTS;
-        let unknown = is_old && user != "default";
-        let Some(missing) = self.facts.missing_rights.as_ref().filter(|_| !unknown) else {
+        let Some(missing) = &self.facts.missing_rights else {
+            let is_old = self.version() < TELLS_RIGHTS && !self.text("redis_version").is_empty();
             let text = format!("the rights of `{user}` were not checked");
-            let mend = match is_old {
-                true => "lockmacro acl PATTERN, and compare".to_owned(),
-                false => "lockmacro doctor KEY, with a key that it may lock".to_owned(),
+            return match is_old {
+                true if user == "default" => {}
+                true => self.hint("rights_unknown", text, "compare them with `lockmacro acl`"),
+                false => {
+                    let mend = "lockmacro doctor KEY, with a key that it may lock";
+                    self.hint("rights_unknown", text, mend);
+                }
             };
-            return self.hint(false, "rights_unknown", text, mend);
         };
-        let is_of_waiters = |right: &&String| {
-            right.starts_with('&')
-                || OF_WAITERS.iter().any(|it| right.replace("+s", "+").contains(&it[1..]))
-        };
+        let is_of_waiters = |right: &&String| OF_WAITERS.iter().any(|it| right.contains(it));
         let (of_waiters, of_locks): (Vec<_>, Vec<_>) = missing.iter().partition(is_of_waiters);
         let line = |rights: &[&String]| {
-            let rights: Vec<_> = rights.iter().map(|right| right.as_str()).collect();
-            format!("{cli} ACL SETUSER {user} {}", rights.join(" "))
+            let rights: Vec<_> = rights.iter().map(|right| shell(right)).collect();
+            format!("{cli} ACL SETUSER {} {}", shell(user), rights.join(" "))
         };
-        let text = format!("`{user}` lacks rights that locks need");
-        self.problem(of_locks.is_empty(), "rights", text, line(&of_locks));
-        let text = format!("`{user}` lacks rights that waiters need, and so they poll");
-        self.hint(of_waiters.is_empty(), "rights_of_waiters", text, line(&of_waiters));
-        let text =
-            "it sends no pushes, and so waiters poll: is there a proxy in between?".to_owned();
-        let mend = "the server itself in the URL, with RESP3".to_owned();
-        let is_known = self.facts.gets_pushes || !of_waiters.is_empty();
-        self.hint(is_known, "no_pushes", text, mend);
+        if !of_locks.is_empty() {
+            let text = format!("`{user}` lacks rights that locks need");
+            self.problem("rights", text, line(&of_locks));
+        }
+        if !of_waiters.is_empty() {
+            let text = format!("`{user}` lacks rights that waiters need, and so they poll");
+            self.hint("rights_of_waiters", text, line(&of_waiters));
+        } else if !self.facts.gets_pushes {
+            let text = "pushes do not arrive, as behind some proxies, and so waiters poll";
+            self.hint("no_pushes", text, "the server itself in the URL, with RESP3");
+        }
     }
 
     fn version(&self) -> (u64, u64) {
@@ -70,81 +73,99 @@ impl Patient<'_> {
     }
 
     fn look_at_server(&mut self, cli: &str) {
-        let text =
-            format!("it is Redis {}, and scripts need 6.2 or later", self.text("redis_version"));
-        self.problem(self.version() >= FIRST, "version", text, "upgrade the server".to_owned());
-        let primary = format!("{}:{}", self.text("master_host"), self.text("master_port"));
-        let text = format!("it is a replica of {primary}, and grants no lock");
-        self.problem(
-            self.text("role") != "slave",
-            "replica",
-            text,
-            format!("redis://{primary} in the URL"),
-        );
-        let is_cluster = self.text("cluster_enabled") == "1" && !self.url.contains("-cluster://");
-        let text = "it is a node of a cluster, and refuses the keys of other nodes".to_owned();
-        let mend = format!("redis-cluster://{} in the URL", self.server);
-        self.problem(!is_cluster, "cluster", text, mend);
+        if self.version() < FIRST {
+            let version = self.text("redis_version");
+            let text = format!("it is Redis {version}, and scripts need 6.2 or later");
+            self.problem("version", text, "upgrade the server");
+        }
+        if self.text("role") == "slave" {
+            let primary = format!("{}:{}", self.text("master_host"), self.text("master_port"));
+            let text = format!("it is a replica of {primary}, and grants no lock");
+            self.problem("replica", text, format!("the primary, {primary}, in the URL"));
+        }
+        if self.text("cluster_enabled") == "1" && !self.url.contains("-cluster://") {
+            let text = "it is a node of a cluster, and refuses the keys of other nodes";
+            self.problem("cluster", text, "`redis-cluster://` or `rediss-cluster://` in the URL");
+        }
+        let acks = self.url.split(['?', '&']).find_map(|it| it.strip_prefix("replicated="));
+        let (replicas, info) = (self.number("connected_slaves"), format!("{cli} INFO replication"));
+        match acks {
+            Some(acks) if replicas < acks.parse().unwrap_or_default() => {
+                let text =
+                    format!("it has {replicas} replicas, and `replicated={acks}` needs more");
+                self.problem("too_few_replicas", text, info.clone());
+            }
+            None if replicas > 0.0 => {
+                let text = "its replicas are asynchronous: a failover may forget the last locks";
+                self.hint("asynchronous", text, "`?replicated=1` in the URL");
+            }
+            _ => {}
+        }
         for nth in 0.. {
             let replica = self.text(&format!("slave{nth}")).to_owned();
             let field = |name: &str| {
                 replica.split(',').find_map(|it| it.strip_prefix(name)?.strip_prefix('='))
             };
-            let Some(ip) = field("ip") else { break };
+            let (Some(ip), Some(state)) = (field("ip"), field("state")) else { break };
             let lag = field("lag").and_then(|lag| lag.parse().ok()).unwrap_or(0.0);
-            let is_well = field("state") == Some("online") && lag <= LAG_MAX;
-            let text =
-                format!("its replica {ip} is {lag} s behind: a failover forgets the locks since");
-            self.hint(is_well, "replica_behind", text, format!("{cli} INFO replication"));
+            if state != "online" || lag > LAG_MAX {
+                let text = format!("its replica {ip} is {state}, and {lag} s behind");
+                self.hint("replica_behind", text, info.clone());
+            }
         }
     }
 
-    fn look_at_data(&mut self, cli: &str) {
-        let policy = self.text("maxmemory_policy").to_owned();
-        let most = self.number("maxmemory").unwrap_or_default();
-        let evicts = !policy.is_empty() && policy != "noeviction";
-        let mend = format!("{cli} CONFIG SET maxmemory-policy noeviction");
-        let text =
-            format!("its maxmemory-policy is {policy}: when it is full, it evicts held locks");
-        self.problem(!evicts || most == 0.0, "eviction", text, mend.clone());
-        let text =
-            format!("its maxmemory-policy is {policy}: with a maxmemory, it would evict locks");
-        self.hint(!evicts || most > 0.0, "eviction_later", text, mend);
-        let used = self.number("used_memory").unwrap_or_default() / most.max(1.0);
-        let mend = format!("{cli} CONFIG SET maxmemory {}", most * 2.0);
-        let is_full = most > 0.0 && used >= 1.0;
-        let text = "its memory is full, and it refuses new locks".to_owned();
-        self.problem(!is_full, "full", text, mend.clone());
-        let text = format!(
-            "{:.0} % of its memory is used, and a full server refuses new locks",
-            used * 100.0
-        );
-        self.hint(is_full || most == 0.0 || used < NEARLY_FULL, "nearly_full", text, mend);
-        let failed =
-            ["rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status"];
-        let failed = failed.into_iter().find(|it| self.text(it) == "err");
-        let text = format!(
-            "it could not save its data ({}), and may refuse writes",
-            failed.unwrap_or_default()
-        );
-        let mend = format!("free its disk, and then {cli} BGSAVE");
-        self.problem(failed.is_none(), "not_saved", text, mend);
-        // Without the right to CONFIG it is not known whether there are snapshots.
-        let saves = self.facts.settings.get("save").map(String::as_str);
-        let lost = match saves {
-            Some("") => "all locks and fences",
-            _ => "the locks and fences since its last snapshot",
-        };
-        let is_kept = self.text("aof_enabled") != "0" || saves.is_none();
-        let mend = format!("{cli} CONFIG SET appendonly yes");
-        self.hint(is_kept, "not_durable", format!("a restart forgets {lost}"), mend);
+    fn look_at_memory(&mut self, cli: &str) {
+        let (policy, most) = (self.text("maxmemory_policy").to_owned(), self.number("maxmemory"));
+        let share = self.number("used_memory") / most.max(1.0);
+        let room = "raise its maxmemory, or keep other data elsewhere";
+        if !policy.is_empty() && policy != "noeviction" {
+            let mend = format!("{cli} CONFIG SET maxmemory-policy noeviction");
+            let text = format!("its maxmemory-policy is {policy}");
+            if most > 0.0 {
+                self.problem("eviction", text + ": when it is full, it evicts held locks", mend);
+            } else {
+                self.hint("eviction", text + ": with a maxmemory, it would evict held locks", mend);
+            }
+        } else if most > 0.0 && share >= 1.0 {
+            self.problem("full", "its memory is full, and it refuses new locks", room);
+        } else if most > 0.0 && share >= NEARLY_FULL {
+            let text = format!("{:.0} % of its memory is used", share * 100.0);
+            self.hint("nearly_full", text + ", and a full server refuses new locks", room);
+        }
+    }
+
+    fn look_at_disk(&mut self, cli: &str) {
+        let states = ["rdb_last_bgsave_status", "aof_last_write_status"];
+        if let Some(failed) = states.into_iter().find(|it| self.text(it) == "err") {
+            let text = format!("it could not save its data ({failed}), and may refuse writes");
+            self.problem("not_saved", text, format!("free its disk, and then {cli} BGSAVE"));
+        }
+        // Without the right to CONFIG these are not known.
+        let setting = |name: &str| self.facts.settings.get(name).map(String::as_str);
+        let (saves, syncs) = (setting("save"), setting("appendfsync"));
+        let (appends, saves_nothing) = (self.text("aof_enabled") == "1", saves == Some(""));
+        let always = format!("{cli} CONFIG SET appendonly yes appendfsync always");
+        if self.url.contains("durable") && (!appends || syncs.is_some_and(|it| it != "always")) {
+            let text = "it may forget locks in a restart, which `durable` in the URL denies: a lock \
+                        may be granted twice";
+            self.problem("not_durable", text, always);
+        } else if !appends && saves.is_some() {
+            let lost = if saves_nothing { "all" } else { "since its last snapshot" };
+            let text = format!("a restart forgets locks and fences: {lost}");
+            self.hint("not_durable", text, format!("{cli} CONFIG SET appendonly yes"));
+        }
     }
 }
 
-/// The command line of a server.
-pub(super) fn cli(server: &str) -> String {
+/// The command line of a server, without a login.
+pub(super) fn cli(url: &str, server: &str) -> String {
+    let tls = if is_encrypted(url) { " --tls" } else { "" };
     match server.rsplit_once(':') {
-        Some((host, port)) => format!("redis-cli -h {} -p {port}", host.trim_matches(['[', ']'])),
-        None => format!("redis-cli -s {server}"),
+        Some((host, port)) => {
+            format!("redis-cli -h {} -p {port}{tls}", shell(host.trim_matches(['[', ']'])))
+        }
+        None if server.starts_with('/') => format!("redis-cli -s {}", shell(server)),
+        None => "redis-cli".to_owned(),
     }
 }

@@ -138,11 +138,12 @@ pub struct ServerFacts {
     /// The user that this program is to the server.
     pub user: Option<String>,
     /// The rights that the user lacks for locks with waiters, in the form that `ACL SETUSER` takes.
-    /// `None` for a user of some keys only, whose rights can be asked for with a given key.
+    /// `None` for a user of some keys only, whose rights can be asked for with a given key, and
+    /// before Redis 7, which does not tell them.
     pub missing_rights: Option<Vec<String>>,
     /// Whether waiters get their grants by pushes. Otherwise they poll.
     pub gets_pushes: bool,
-    /// The fields of INFO, and `save` of CONFIG, as far as the user may read them; of a PostgreSQL
+    /// The fields of INFO, and `save` and `appendfsync` of CONFIG, as far as the user may read them; of a PostgreSQL
     /// database those of its settings that matter to locks.
     pub settings: BTreeMap<String, String>,
 }

@@ -232,7 +232,7 @@ impl SharedQueue {
             });
             if state.queue.is_unused() {
                 // The last callers are forgotten, as there are none any more.
-                (state.last, state.holder) = Default::default();
+                (state.last, state.holder, state.reports_from) = Default::default();
                 #[cfg(feature = "metrics")]
                 drop(state.before.take());
                 #[cfg(feature = "reuse")]

@@ -18,8 +18,9 @@ use crate::value::time::Moment;
 
 /// Longest time between two checks of a queue with waiters.
 const LOOK: Duration = Duration::from_secs(2);
-/// A wait of this time is reported, and again each time it has doubled.
+/// A wait of this time is reported, and again each time it has doubled, or this has passed.
 const LONG: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(10 * 60);
 
 impl SharedQueue {
     /// Has the queue looked at when something is due. Returns the holder, if there are waiters.
@@ -79,7 +80,7 @@ impl SharedQueue {
             if waited < LONG || state.reports_from.is_some_and(|from| now < from) {
                 return;
             }
-            state.reports_from = Some(now.after(waited));
+            state.reports_from = Some(now.after(waited.min(LONGEST)));
             (first, self.busy(&state, Queueing::Outside, &mut held), state.queue.count())
         };
         if let Refusal::Contended { holder, .. } = refusal {

@@ -7,10 +7,10 @@
 -- returns  { 1, or 0 when the user may write some keys only and the rights to commands on keys
 --          cannot be known without a key; the missing rights, as ACL SETUSER takes them; the policy
 --          by which the server evicts keys, '' if it evicts none or the user may not ask }. On a
---          server before Redis 7 { 1, no right, '' }
+--          server before Redis 7 { 1, no right, nil }
 local may = redis.acl_check_cmd
 if not may then
-  return { 1, {}, '' }
+  return { 1, {}, false }
 end
 -- Matches no pattern for some keys only.
 local key = KEYS[1] or '\1 any key'
@@ -53,7 +53,8 @@ if lacks_channel then
   missing[#missing + 1] = ARGV[1]
 end
 
-local memory = may('info', 'memory') and redis.call('INFO', 'memory') or ''
+local memory = allowed('info', 'memory') and redis.pcall('INFO', 'memory')
+memory = type(memory) == 'string' and memory or ''
 local policy = string.match(memory, 'maxmemory_policy:([%w-]+)') or 'noeviction'
 local evicts = policy ~= 'noeviction' and not string.find(memory, '\nmaxmemory:0\r')
 return { some and 1 or 0, missing, evicts and policy or '' }

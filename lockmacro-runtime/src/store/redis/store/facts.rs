@@ -5,22 +5,20 @@ use std::slice;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redis::{Cmd, cmd};
+use redis::cmd;
 
 use super::Redis;
 use super::ready::Rights;
-use crate::store::calls::budget::Budget;
 use crate::store::calls::error::CallError;
 use crate::store::inspection::clock_facts;
 use crate::store::redis::acl::keys;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::parsed;
-use crate::value::error::LockError;
 use crate::value::inspection::{InspectedServer, ServerFacts};
 use crate::value::key::LockKey;
 
 /// Settings that INFO does not have.
-const CONFIG: &str = "save";
+const CONFIG: [&str; 2] = ["save", "appendfsync"];
 
 impl Redis {
     /// Asks all primaries. The rights of the user are checked on the key if one is given.
@@ -58,39 +56,36 @@ impl Redis {
             Ok(Duration::from_secs(seconds) + Duration::from_micros(micros))
         };
         let clock = clock_facts(time).await;
-        // The user may lack the rights to these, and locks do not need them.
-        let text = async |asks: Cmd, budget: Budget| -> Result<Option<String>, CallError> {
-            match node.call(asks, budget).await {
-                Ok(reply) => parsed(reply).map(Some),
-                Err(CallError::Final(LockError::AccessDenied { .. })) => Ok(None),
-                Err(error) => Err(error),
-            }
+        // The user may lack the rights to these, or the server may not know them. Locks need none.
+        let ask = async |words: &[&str]| {
+            let mut command = cmd(words[0]);
+            command.arg(&words[1..]);
+            node.call(command, self.brief()).await.ok()
         };
-        let info = text(cmd("INFO"), self.brief()).await?;
-        let lines =
-            info.iter().flat_map(|info| info.lines()).filter_map(|line| line.split_once(':'));
+        let info = ask(&["INFO"]).await.and_then(|reply| parsed::<String>(reply).ok());
+        let lines = info.iter().flat_map(|info| info.lines());
+        let lines = lines.filter_map(|line| line.split_once(':'));
         let mut settings: BTreeMap<String, String> =
             lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let mut config = cmd("CONFIG");
-        config.arg("GET").arg(CONFIG);
-        // Many servers do not know the command at all.
-        if let Ok(reply) = node.call(config, self.brief()).await {
-            settings.extend(parsed::<BTreeMap<String, String>>(reply).unwrap_or_default());
+        for name in CONFIG {
+            let reply = ask(&["CONFIG", "GET", name]).await;
+            let read: Option<BTreeMap<_, _>> = reply.and_then(|reply| parsed(reply).ok());
+            settings.extend(read.unwrap_or_default());
         }
-        let mut who = cmd("ACL");
-        who.arg("WHOAMI");
-        let user = text(who, self.brief()).await?;
+        let user = ask(&["ACL", "WHOAMI"]).await.and_then(|reply| parsed(reply).ok());
         let is_here = |key: &&LockKey| self.nodes.node_of(key).is_some_and(|has| has.is(node));
         let needed = self.needed(receives);
-        let Rights { every_key, missing, .. } = node.rights(&[], &needed, self.brief()).await?;
-        let mut missing_rights = (every_key || !missing.is_empty()).then_some(missing);
-        if let (None, Some(key)) = (&missing_rights, key.filter(is_here)) {
+        let rights = node.rights(&[], &needed, self.brief()).await?;
+        let Rights { every_key, missing, evicts } = rights;
+        let is_known = evicts.is_some() && (every_key || !missing.is_empty());
+        let mut missing_rights = is_known.then_some(missing);
+        if let (None, Some(_), Some(key)) = (&missing_rights, evicts, key.filter(is_here)) {
             let on_key = node.rights(slice::from_ref(key), &needed, self.brief()).await?;
             // A script is denied whose keys are.
             let is_denied = on_key.missing.iter().any(|right| right == "+eval");
             missing_rights = Some(if is_denied { keys(key.as_str()) } else { on_key.missing });
         }
-        let gets_pushes = !receives || node.listen(0, self.brief()).await?;
+        let gets_pushes = !receives || node.listen(0, self.brief()).await.unwrap_or(false);
         Ok(ServerFacts { user, missing_rights, gets_pushes, settings, ..clock })
     }
 }

@@ -32,8 +32,8 @@ pub(super) struct Rights {
     /// In the form that `ACL SETUSER` takes.
     pub(super) missing: Vec<String>,
     /// The policy by which the server evicts keys when it is full; empty if it evicts none, or the
-    /// user may not ask.
-    evicts: String,
+    /// user may not ask. `None` of a server before Redis 7, which tells no rights.
+    pub(super) evicts: Option<String>,
 }
 
 impl Redis {
@@ -104,8 +104,8 @@ impl Redis {
                 let lacking = missing.join(" ");
                 tracing::warn!(%server, lacking, "the user lacks rights without which waiters poll");
             }
-            if is_first && !evicts.is_empty() {
-                tracing::warn!(%server, policy = evicts, "the server evicts locks when it is full");
+            if let Some(policy) = evicts.filter(|policy| is_first && !policy.is_empty()) {
+                tracing::warn!(%server, policy, "the server evicts locks when it is full");
             }
         }
         Ok(every_key)
