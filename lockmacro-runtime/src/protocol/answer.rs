@@ -17,7 +17,7 @@ pub(crate) enum Answer {
     /// Another holder has the lock, or the `nth` of several keys. `earlier` as in [`Grant`].
     Contended {
         nth: usize,
-        holder: Holder,
+        holder: Box<Holder>,
         queue: Queueing,
         earlier: Applied,
     },

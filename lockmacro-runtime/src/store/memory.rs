@@ -155,7 +155,7 @@ impl Memory {
             if is_free || is_held(&mut table) {
                 continue;
             }
-            let holder = table.other_holder(key, mode, now);
+            let holder = Box::new(table.other_holder(key, mode, now));
             let queue = waiter.map_or(Queueing::Outside, |number| table.enqueue(request, number));
             return Ok(Answer::Contended { nth, holder, queue, earlier });
         }

@@ -26,7 +26,6 @@ use crate::store::handle::Store;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::FenceBlock;
-use crate::value::holder::Holder;
 use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER};
 use crate::value::time::{Instant, Moment};
 
@@ -117,7 +116,7 @@ impl<'a> OneByOne<'a> {
             let last = self.held > 0 && is_over(self.end);
             if last && is_over(self.end.map(|end| end + store.answer_time())) {
                 let earlier = self.release_held().await.and(self.earlier);
-                let (nth, holder) = (self.held, Holder::default());
+                let (nth, holder) = (self.held, Box::default());
                 return Ok(Answer::Contended { nth, holder, queue: Queueing::Left(0), earlier });
             }
             let most = contended.map_or(usize::MAX, |contended: usize| contended - self.held);
@@ -255,7 +254,7 @@ impl<'a> OneByOne<'a> {
         let Some(error) = loss else {
             // The present holder is not known.
             let nth = self.held.min(self.request.keys().len() - 1);
-            let (holder, queue) = (Holder::default(), Queueing::Left(0));
+            let (holder, queue) = (Box::default(), Queueing::Left(0));
             let earlier = Applied::Unknown;
             return self.starts_over(Ok(Answer::Contended { nth, holder, queue, earlier }));
         };

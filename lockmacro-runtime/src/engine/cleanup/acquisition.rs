@@ -93,7 +93,7 @@ impl Acquisition {
                 // node of a Redlock may hold an earlier one of several keys although it has not
                 // answered.
                 self.forget_unless(!self.request.applied().is_known() || is_queued);
-                Err(Refusal::Contended { key, holder: Box::new(holder), queue })
+                Err(Refusal::Contended { key, holder, queue })
             }
             Ok(Answer::Lost(reported)) => self.take_answer(*reported),
             Err(Failed { error, applied }) => {

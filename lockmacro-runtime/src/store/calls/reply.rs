@@ -19,7 +19,7 @@ pub(crate) enum Reply {
     /// The `nth` of several keys is held by another token. `queued` is for waiters.
     Contended {
         nth: usize,
-        holder: Holder,
+        holder: Box<Holder>,
         /// A hash of the key's value.
         value: u64,
         queued: Option<Queued>,
@@ -37,7 +37,7 @@ impl Reply {
     /// negative for a key without one.
     pub(crate) fn contended(nth: usize, value: &[u8], left: i64, queued: Option<Queued>) -> Self {
         let left = u64::try_from(left).ok().map(Duration::from_millis);
-        let holder = Holder::of(value, left);
+        let holder = Box::new(Holder::of(value, left));
         Self::Contended { nth, holder, value: hash_of(value), queued }
     }
 

@@ -28,7 +28,6 @@ use crate::value::applied::Applied;
 use crate::value::companion::slot;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::RETENTION;
-use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 use crate::value::limits::CONFIRM_WINDOW;
 use crate::value::time::{Instant, Moment};
@@ -255,7 +254,7 @@ impl Redis {
         match self.nodes.route(|| slot(key), budget, send).await? {
             Value::Okay => Ok(Some(Reply::granted(request, sent, Vec::new()))),
             Value::Nil if request.only_if_free => {
-                let (holder, queued) = (Holder::default(), None);
+                let (holder, queued) = (Box::default(), None);
                 Ok(Some(Reply::Contended { nth: 0, holder, value: 0, queued }))
             }
             Value::Nil => Ok(None),

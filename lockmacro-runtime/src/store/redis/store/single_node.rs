@@ -69,7 +69,9 @@ impl Redis {
     pub(crate) async fn vote(&self, request: &Request) -> Result<Vote, NodeError> {
         match self.ask(request, true, self.brief()).await {
             Ok(Reply::Granted(grant)) => Ok(Vote::Granted(grant.fences)),
-            Ok(Reply::Contended { holder, value, .. }) => Ok(Vote::Contended { holder, value }),
+            Ok(Reply::Contended { holder, value, .. }) => {
+                Ok(Vote::Contended { holder: *holder, value })
+            }
             Err(error) => Err(node_error(error, &request.key)),
         }
     }

@@ -14,7 +14,6 @@ use crate::store::redlock::node::replaced;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::Fence;
-use crate::value::holder::Holder;
 use crate::value::time::{Instant, Moment};
 
 /// Why an attempt failed. Its tokens are released.
@@ -62,7 +61,7 @@ impl Redlock {
                 Ok(grant) => return Ok(Answer::Granted(grant)),
                 Err(Failure::Contended(Contention { holder, split, nobody })) => {
                     let left = holder.free_within;
-                    let holder = if nobody { Holder::default() } else { holder };
+                    let holder = if nobody { Box::default() } else { Box::new(holder) };
                     // With split votes nobody may have the lock.
                     if over || !waits && !split {
                         // There is no queue, so no waiter is before this one.
