@@ -115,7 +115,7 @@ pub struct Run {
     /// Shares the lock with other shared holders.
     #[arg(long, conflicts_with = "permits")]
     pub shared: bool,
-    /// Shares the lock with so many holders at most, this one among them.
+    /// Shares the lock with at most N holders, this one included.
     #[arg(long, value_name = "N")]
     pub permits: Option<u32>,
     /// The holder's name for others, by default the host and the tool's process id.

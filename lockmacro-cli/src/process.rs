@@ -14,18 +14,21 @@ pub struct Running {
 }
 
 impl Running {
-    pub fn start(mut command: Command) -> io::Result<Self> {
-        let is_alone = system::separate(&mut command);
+    /// Starts the command. From then on `signals` also has those that stop it and let it go on.
+    pub fn start(mut command: Command, signals: &mut Signals) -> io::Result<Self> {
+        system::prepare(&mut command, signals)?;
         let child = command.kill_on_drop(true).spawn()?;
-        Ok(Self { group: system::Group::of(&child, is_alone), child })
+        Ok(Self { group: system::Group::of(&child), child })
     }
 
     /// Waits for the end of the command. Nothing is lost by dropping the future.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.child.wait().await
+        let status = self.child.wait().await;
+        self.group.take_back();
+        status
     }
 
-    /// Sends a signal to the processes of the command.
+    /// Passes a signal to the processes of the command.
     pub fn signal(&mut self, signal: Signal) {
         self.group.send(&mut self.child, signal);
     }
@@ -33,70 +36,130 @@ impl Running {
 
 #[cfg(unix)]
 mod system {
-    use std::io::IsTerminal;
+    use std::fs::{File, read_to_string};
+    use std::future::poll_fn;
+    use std::io;
     use std::os::unix::process::ExitStatusExt;
     use std::process::ExitStatus;
+    use std::task::Poll;
 
+    use nix::sys::signal::{SigSet, Signal as Blocked};
     pub use rustix::process::Signal;
-    use rustix::process::{Pid, kill_process, kill_process_group};
+    use rustix::process::{
+        Pid, WaitId, WaitIdOptions, getpgrp, getpid, getppid, getsid, kill_current_process_group,
+        kill_process, kill_process_group, waitid,
+    };
+    use rustix::termios::{tcgetpgrp, tcsetpgrp};
     use tokio::process::{Child, Command};
-    use tokio::select;
     use tokio::signal::unix::{self, SignalKind, signal};
 
     pub const TERM: Signal = Signal::TERM;
     pub const KILL: Signal = Signal::KILL;
 
-    /// The command's process group; `None` where the command is in that of the tool.
-    pub struct Group(Option<Pid>);
+    /// The command's process group, and the terminal while it is lent to it.
+    pub struct Group {
+        id: Option<Pid>,
+        lent: Option<File>,
+    }
 
-    /// Gives the command a process group of its own, and returns whether it has one. A process that
-    /// is not in the terminal's foreground group cannot read from the terminal, and the tool's own
-    /// group is there.
-    pub fn separate(command: &mut Command) -> bool {
-        let is_alone = !std::io::stdin().is_terminal();
-        if is_alone {
-            command.process_group(0);
-        }
-        is_alone
+    pub fn prepare(command: &mut Command, signals: &mut Signals) -> io::Result<()> {
+        command.process_group(0);
+        signals.catch(&[Signal::CHILD, Signal::CONT, Signal::TSTP, Signal::TTIN, Signal::TTOU], 0)
     }
 
     impl Group {
-        pub fn of(child: &Child, is_alone: bool) -> Self {
-            Self(pid(child).filter(|_| is_alone))
+        pub fn of(child: &Child) -> Self {
+            let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+            Self { id, lent: None }
         }
 
-        pub fn send(&self, child: &mut Child, signal: Signal) {
+        pub fn send(&mut self, _: &mut Child, signal: Signal) {
+            match signal {
+                Signal::CHILD => self.attend(),
+                Signal::TSTP | Signal::TTIN | Signal::TTOU => self.stop(),
+                signal => self.pass(signal),
+            }
+        }
+
+        fn pass(&self, signal: Signal) {
             // A process that has ended meanwhile needs no signal.
-            let _ = match (self.0, pid(child)) {
-                (Some(group), _) => kill_process_group(group, signal),
-                // Ctrl-C at the terminal reaches the whole group by itself.
-                (None, Some(child)) if signal != Signal::INT => kill_process(child, signal),
-                (None, _) => Ok(()),
-            };
+            let _ = self.id.map(|id| kill_process_group(id, signal));
+        }
+
+        /// Lends the terminal to a command that was stopped because it needs it, as shells do, and
+        /// stops together with one that was stopped otherwise.
+        fn attend(&mut self) {
+            let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+            let status = self.id.and_then(|id| waitid(WaitId::Pid(id), options).ok().flatten());
+            let Some(by) = status.and_then(|status| status.stopping_signal()) else { return };
+            let asks = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&by);
+            if asks && self.lend() || self.lent.is_some() && !is_continued_by_others() {
+                self.pass(Signal::CONT);
+            } else if by != Signal::STOP.as_raw() || self.lent.is_some() {
+                // The shell is to see that the whole job has stopped. This arrives here, too.
+                let _ = kill_current_process_group(Signal::TSTP);
+            }
+        }
+
+        /// Stops the command by a signal that it cannot catch, and then the tool.
+        fn stop(&mut self) {
+            if is_continued_by_others() {
+                self.pass(Signal::STOP);
+                self.take_back();
+                let _ = kill_process(getpid(), Signal::STOP);
+            }
+        }
+
+        fn lend(&mut self) -> bool {
+            let (Some(id), Ok(tty)) = (self.id, File::open("/dev/tty")) else { return false };
+            let is_ours = tcgetpgrp(&tty) == Ok(getpgrp()) && tcsetpgrp(&tty, id).is_ok();
+            self.lent = is_ours.then_some(tty).or(self.lent.take());
+            is_ours
+        }
+
+        pub fn take_back(&mut self) {
+            let Some(tty) = self.lent.take() else { return };
+            // SIGTTOU stops a process that changes the terminal of another one.
+            let ttou = SigSet::from(Blocked::SIGTTOU);
+            let _ = ttou.thread_block().map(|()| tcsetpgrp(&tty, getpgrp()));
+            let _ = ttou.thread_unblock();
         }
     }
 
-    fn pid(child: &Child) -> Option<Pid> {
-        child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
+    /// Whether a shell of the same terminal can let the tool go on that has stopped.
+    fn is_continued_by_others() -> bool {
+        getppid().is_some_and(|parent| getsid(Some(parent)) == getsid(None))
     }
 
-    /// The signals that end a program, and are passed to the command instead.
-    pub struct Signals([unix::Signal; 3]);
+    /// Signals that are caught: those that end a program are passed to the command instead.
+    pub struct Signals(Vec<(Signal, unix::Signal)>);
 
     impl Signals {
-        pub fn new() -> std::io::Result<Self> {
-            let [int, term, hup] =
-                [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-            Ok(Self([signal(int)?, signal(term)?, signal(hup)?]))
+        pub fn new() -> io::Result<Self> {
+            // What is ignored, as under `nohup`, is ignored by the command, too. Elsewhere than on
+            // Linux this cannot be read.
+            let status = read_to_string("/proc/self/status").unwrap_or_default();
+            let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+            let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+            let (mut signals, ignored) = (Self(Vec::new()), ignored.unwrap_or(0));
+            signals.catch(&[Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM], ignored)?;
+            signals.catch(&[Signal::USR1, Signal::USR2, Signal::ALARM, Signal::XCPU], ignored)?;
+            Ok(signals)
+        }
+
+        fn catch(&mut self, more: &[Signal], ignored: u64) -> io::Result<()> {
+            for one in more.iter().filter(|one| ignored >> (one.as_raw() - 1) & 1 == 0) {
+                self.0.push((*one, signal(SignalKind::from_raw(one.as_raw()))?));
+            }
+            Ok(())
         }
 
         pub async fn next(&mut self) -> Signal {
-            let [int, term, hup] = &mut self.0;
-            select! {
-                _ = int.recv() => Signal::INT,
-                _ = term.recv() => Signal::TERM,
-                _ = hup.recv() => Signal::HUP,
-            }
+            poll_fn(|cx| {
+                let mut polls = self.0.iter_mut().map(|(n, one)| one.poll_recv(cx).map(|_| *n));
+                polls.find(Poll::is_ready).unwrap_or(Poll::Pending)
+            })
+            .await
         }
     }
 
@@ -130,12 +193,12 @@ mod system {
 
     pub struct Group;
 
-    pub fn separate(_: &mut Command) -> bool {
-        false
+    pub fn prepare(_: &mut Command, _: &mut Signals) -> std::io::Result<()> {
+        Ok(())
     }
 
     impl Group {
-        pub fn of(_: &Child, _: bool) -> Self {
+        pub fn of(_: &Child) -> Self {
             Self
         }
 
@@ -145,6 +208,8 @@ mod system {
                 let _ = child.start_kill();
             }
         }
+
+        pub fn take_back(&self) {}
     }
 
     pub struct Signals;

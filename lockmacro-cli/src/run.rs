@@ -5,16 +5,16 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use lockmacro_runtime::{Lock, LockError, LockGuard, LockManager, LossCause};
+use lockmacro_runtime::{Fence, Lock, LockError, LockGuard, LockManager, LossCause};
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::select;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep};
 
 use crate::args::Run;
 use crate::process::{KILL, Running, Signals, TERM, code};
 use crate::show::{document, millis};
-use crate::{Failure, complain};
+use crate::{FAILED, Failure, complain};
 
 /// Exit code when somebody else holds the lock: EX_TEMPFAIL of `sysexits.h`, as the caller may try
 /// again.
@@ -26,90 +26,106 @@ const GRACE_MAX: Duration = Duration::from_secs(10);
 /// Longest time between two looks at the lease: timers stop while the machine sleeps, and the lease
 /// does not.
 const CHECK: Duration = Duration::from_secs(1);
-/// How long the release of an interrupted request is waited for.
+/// How long the releases are waited for of what was acquired, or asked for, and dropped.
 const INTERRUPTED: Duration = Duration::from_millis(500);
 
-/// Runs a command under a lock. Returns the exit code.
+/// Runs a command under a lock, and says how that has ended. Returns the exit code.
 pub async fn run(url: &str, options: Run, json: bool) -> Result<u8, Failure> {
+    let mut report = json!({ "key": options.key, "outcome": "failed", "error": null, "holder": null,
+        "fence": null, "waited_ms": null, "held_ms": null, "status": null });
     // Before the request, so that no signal leaves a lock behind.
     let mut signals = Signals::new()?;
-    let asked = Instant::now();
     let label = options.label.clone().unwrap_or_default();
-    let manager = LockManager::builder().label(label).connect(url).await?;
+    let ended = async {
+        let manager = LockManager::builder().label(label).connect(url).await?;
+        let ended = under_lock(&manager, &options, &mut signals, &mut report).await;
+        // What is not released by then ends with its lease.
+        let _ = manager.shutdown(INTERRUPTED).await;
+        ended
+    };
+    let code = ended.await.unwrap_or_else(|error| {
+        report["error"] = error.to_string().into();
+        FAILED
+    });
+    if json {
+        let line = document(&report).lines().map(str::trim).collect::<Vec<_>>().join(" ");
+        // There is no other place to report a failure of this.
+        let _ = writeln!(io::stderr(), "{line}");
+    } else if let Some(error) = report["error"].as_str() {
+        complain(error);
+    }
+    Ok(code)
+}
+
+/// Fills in the report. Returns the exit code.
+async fn under_lock(
+    manager: &LockManager,
+    options: &Run,
+    signals: &mut Signals,
+    report: &mut Value,
+) -> Result<u8, Failure> {
+    let asked = Instant::now();
     let acquired = select! {
-        acquired = acquire(&manager, &options) => acquired,
+        acquired = acquire(manager, options) => acquired,
         signal = signals.next() => {
-            // What is not released by then ends with its lease.
-            let _ = manager.shutdown(INTERRUPTED).await;
+            report["outcome"] = "interrupted".into();
             return Ok(u8::try_from(128 + signal.as_raw()).unwrap_or(BUSY));
         }
     };
-    let waited = asked.elapsed();
-    let report = |outcome: &str, more: Value| {
-        let mut report = json!({ "key": options.key, "outcome": outcome, "holder": null,
-            "fence": null, "waited_ms": millis(Some(waited)), "held_ms": null, "status": null });
-        if let (Value::Object(report), Value::Object(more)) = (&mut report, more) {
-            report.extend(more);
-        }
-        report
-    };
-    let guard = match acquired {
-        Ok(guard) => guard,
-        Err(error) if error.is_busy() => {
-            let holder = json!({ "holder": error.holder().owner });
-            say(json.then(|| report("busy", holder)), Some(error.to_string()));
-            return Ok(BUSY);
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let (began, fence) = (Instant::now(), guard.fence().map(u64::from));
+    report["waited_ms"] = millis(Some(asked.elapsed())).into();
+    if let Some(busy) = acquired.as_ref().err().filter(|error| error.is_busy()) {
+        report["outcome"] = "busy".into();
+        report["holder"] = busy.holder().owner.clone().into();
+        report["error"] = busy.to_string().into();
+        return Ok(BUSY);
+    }
+    let (guard, fences) = acquired?;
+    let began = Instant::now();
     let [program, arguments @ ..] = &*options.command else { return Err("no command".into()) };
+    let [fence] = *fences else { return Err("no fence".into()) };
+    report["fence"] = u64::from(fence).into();
     let mut command = Command::new(program);
     command.args(arguments).env("LOCKMACRO_KEY", &options.key);
-    if let Some(fence) = fence {
-        command.env("LOCKMACRO_FENCE", fence.to_string());
-    }
-    let mut command = match Running::start(command) {
+    command.env("LOCKMACRO_FENCE", fence.to_string());
+    let mut command = match Running::start(command, signals) {
         Ok(command) => command,
         Err(error) => {
-            complain(&format!("cannot start `{}`: {error}", program.to_string_lossy()));
-            guard.release().await?;
+            let program = program.to_string_lossy();
+            report["error"] = format!("cannot start `{program}`: {error}").into();
             return Ok(if error.kind() == ErrorKind::NotFound { 127 } else { 126 });
         }
     };
-    let (status, is_stopped) = watch(&mut command, &guard, options.ttl, &mut signals).await?;
-    let (status, held) = (code(status), millis(Some(began.elapsed())));
+    let (status, is_stopped) = watch(&mut command, &guard, options.ttl, signals).await?;
+    let status = code(status);
+    report["status"] = status.into();
+    report["held_ms"] = millis(Some(began.elapsed())).into();
     let released = guard.release().await;
     let is_lost = is_stopped || matches!(released, Err(LockError::Lost(_)));
-    let text = match released {
-        Err(error) => Some(error.to_string()),
-        Ok(()) if is_stopped => Some("the lease could not be renewed in time".to_owned()),
-        Ok(()) => None,
-    };
+    report["outcome"] = if is_lost { "lost" } else { "ended" }.into();
+    let text = released.err().map(|error| error.to_string());
+    let text = text.or(is_stopped.then(|| "the lease could not be renewed in time".to_owned()));
     let end = if is_stopped { "was stopped" } else { "has ended" };
-    let text = text.map(|text| format!("{text}; the command {end} with {status}"));
-    let ended = json!({ "fence": fence, "held_ms": held, "status": status });
-    say(json.then(|| report(if is_lost { "lost" } else { "ended" }, ended)), text);
+    report["error"] = text.map(|text| format!("{text}; the command {end} with {status}")).into();
     Ok(if is_lost { LOST } else { status })
 }
 
-async fn acquire(manager: &LockManager, options: &Run) -> Result<LockGuard, LockError> {
+async fn acquire(locks: &LockManager, run: &Run) -> Result<(LockGuard, Vec<Fence>), LockError> {
     // Set here also where the URL has a default, as the help says.
-    let lock = Lock::new(&*options.key).ttl(options.ttl).renew().wait(options.wait);
-    let lock = match options.permits {
+    let lock = Lock::new(&*run.key).ttl(run.ttl).renew().wait(run.wait);
+    let lock = match run.permits {
         Some(permits) => lock.permits(permits),
-        None if options.shared => lock.shared(),
+        None if run.shared => lock.shared(),
         None => lock,
     };
     // Without the arguments, which may be secret.
-    let program = options.command.first().and_then(|program| Path::new(program).file_name());
+    let program = run.command.first().and_then(|program| Path::new(program).file_name());
     let note = program.unwrap_or_default().to_string_lossy();
-    let (guard, _) = lock.holder_note(note).manager(manager).acquire_fenced().await?;
+    let (guard, fences) = lock.holder_note(note).manager(locks).acquire_fenced().await?;
     // The lease of a lock that was handed off is short until it is renewed for the first time.
-    if guard.remaining() < options.ttl / 2 {
-        guard.extend(options.ttl).await?;
+    if guard.remaining() < run.ttl / 2 {
+        guard.extend(run.ttl).await?;
     }
-    Ok(guard)
+    Ok((guard, fences))
 }
 
 /// Waits for the end of the command, and passes signals to it. Returns whether the command was
@@ -123,36 +139,29 @@ async fn watch(
     let grace = (ttl / 4).min(GRACE_MAX);
     let mut kill_at = None;
     loop {
+        // Before a signal is passed on: it may let a command go on that was stopped for long.
+        let (now, left) = (Instant::now(), left(guard, grace));
+        if kill_at.is_none() && guard.remaining() <= grace {
+            command.signal(TERM);
+            kill_at = Some(now + left);
+        }
+        if kill_at.is_some_and(|at| now >= at || left.is_zero()) {
+            command.signal(KILL);
+            return Ok((command.wait().await?, true));
+        }
+        let next = kill_at.map_or(guard.remaining().saturating_sub(grace), |at| at - now);
         select! {
             status = command.wait() => {
-                if kill_at.is_some() {
+                if kill_at.is_some() || status.is_err() {
                     // What the command has started may go on.
                     command.signal(KILL);
                 }
                 return Ok((status?, kill_at.is_some()));
             }
             signal = signals.next() => command.signal(signal),
-            () = endangered(guard, grace), if kill_at.is_none() => {
-                command.signal(TERM);
-                kill_at = Some(Instant::now() + left(guard, grace));
-            }
-            () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => {
-                command.signal(KILL);
-                return Ok((command.wait().await?, true));
-            }
+            _ = guard.lost(), if kill_at.is_none() => {}
+            () = sleep(next.min(CHECK)) => {}
         }
-    }
-}
-
-/// Waits until the lock is lost, or the rest of its lease is only the `grace`.
-async fn endangered(guard: &LockGuard, grace: Duration) {
-    loop {
-        let time = guard.remaining().saturating_sub(grace);
-        if time.is_zero() {
-            return;
-        }
-        // Both mean that the lease is to be looked at.
-        let _ = timeout(time.min(CHECK), guard.lost()).await;
     }
 }
 
@@ -163,18 +172,5 @@ fn left(guard: &LockGuard, grace: Duration) -> Duration {
         Ok(()) => guard.remaining().min(grace),
         Err(LockError::Lost(lost)) if lost.cause() == LossCause::Taken => grace,
         Err(_) => Duration::ZERO,
-    }
-}
-
-/// Writes the document in one line, or else the text.
-fn say(report: Option<Value>, text: Option<String>) {
-    match (report, text) {
-        (Some(report), _) => {
-            let line = document(&report).lines().map(str::trim).collect::<Vec<_>>().join(" ");
-            // There is no other place to report a failure of this.
-            let _ = writeln!(io::stderr(), "{line}");
-        }
-        (None, Some(text)) => complain(&text),
-        (None, None) => {}
     }
 }

@@ -101,16 +101,21 @@ async fn nothing_is_taken_away_without_being_asked_for(backend: &Backend) {
 
 /// Runs the tool with a terminal for its input, at which `typed` is typed.
 pub async fn at_a_terminal(place: &impl Place, words: &[&str], typed: &str) -> Said {
+    let (mut terminal, input) = terminal();
+    let mut command = command(&place.address(), words);
+    terminal.write_all(typed.as_bytes()).expect("typed");
+    command.stdin(input);
+    said(command).await
+}
+
+/// A new terminal, and what a program at it reads.
+pub fn terminal() -> (File, File) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&terminal).expect("a terminal");
     unlockpt(&terminal).expect("a terminal");
     let name = ptsname(&terminal, Vec::new()).expect("a name");
     let input = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-    let mut command = command(&place.address(), words);
-    let mut terminal = File::from(terminal);
-    terminal.write_all(typed.as_bytes()).expect("typed");
-    command.stdin(input);
-    said(command).await
+    (File::from(terminal), input)
 }
 
 #[tokio::test]

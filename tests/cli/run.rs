@@ -1,5 +1,7 @@
 //! Commands that the tool runs under a lock.
 
+use std::fs::{File, read_to_string};
+use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
@@ -9,6 +11,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 use tokio::time::timeout;
 
+use super::release::terminal;
 use super::*;
 
 /// A script that says its process id, takes its time over SIGTERM, and goes on.
@@ -26,7 +29,22 @@ impl Held {
     async fn start(url: &str, options: &[&str], script: &str) -> Self {
         let mut command = command(url, &[&["run"], options, &["--", "sh", "-c", script]].concat());
         // A command that only reads ends with the test.
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::piped());
+        Self::of(command).await
+    }
+
+    /// The tool under a shell, in a session of its own at a new terminal, which is returned, too.
+    async fn at_a_terminal(url: &str, shell: &str, options: &[&str], script: &str) -> (Self, File) {
+        let (terminal, input) = terminal();
+        let mut command = Command::new("setsid");
+        command.args(["--ctty", "sh", "-c", shell, env!("CARGO_BIN_EXE_lockmacro"), "run"]);
+        command.args(options).args(["--", "sh", "-c", script]);
+        command.env("REDIS_URL", url).stdin(input).kill_on_drop(true);
+        (Self::of(command).await, terminal)
+    }
+
+    async fn of(mut command: Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut tool = command.spawn().expect("it starts");
         let mut lines = BufReader::new(tool.stdout.take().expect("piped")).lines();
         let first = in_time(lines.next_line()).await.expect("text").expect("the script begins");
@@ -175,14 +193,110 @@ async fn a_command_is_dead_before_a_lease_ends_that_cannot_be_renewed() {
 #[tokio::test]
 async fn signals_reach_the_command_and_the_lock_is_released_at_its_end() {
     let server = Server::start();
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let script = "trap 'echo bye; exit 5' INT TERM HUP; echo go; for n in $(seq 600); do sleep 0.05; done";
+    let caught = [
+        Signal::INT,
+        Signal::TERM,
+        Signal::HUP,
+        Signal::QUIT,
+        Signal::USR1,
+        Signal::USR2,
+        Signal::ALARM,
+        Signal::XCPU,
+    ];
+    for signal in caught {
+        let script = "trap 'echo bye; exit 5' INT TERM HUP QUIT USR1 USR2 ALRM XCPU; echo go;
+            for n in $(seq 600); do sleep 0.05; done";
         let held = Held::start(&server.url(), &["order:1"], script).await;
         held.signal(signal);
         let (code, lines, err) = held.ends().await;
         // The shell itself may say on stderr that its `sleep` got the signal.
         assert_eq!((code, &*lines), (Some(5), &["bye".to_owned()][..]), "{err}");
         assert_eq!(server.admin().get("order:1"), None);
+    }
+}
+
+#[tokio::test]
+async fn a_signal_that_was_ignored_at_the_start_does_not_end_the_command() {
+    let server = Server::start();
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_lockmacro")]);
+    let script = "trap 'echo bye; exit 5' USR1; echo go; for n in $(seq 600); do sleep 0.05; done";
+    command.args(["run", "order:1", "--", "sh", "-c", script]).env("REDIS_URL", server.url());
+    let held = Held::of(command).await;
+    held.signal(Signal::HUP);
+    held.signal(Signal::USR1);
+    let (code, lines, err) = held.ends().await;
+    assert_eq!((code, &*lines), (Some(5), &["bye".to_owned()][..]), "{err}");
+}
+
+#[tokio::test]
+async fn what_a_stopped_command_has_started_at_a_terminal_is_killed_with_it() {
+    let server = Server::start();
+    let script = "(trap '' TERM; for n in $(seq 600); do sleep 0.05; done) & echo $!; wait";
+    let options = ["order:1", "--ttl", "1s"];
+    let shell = "exec \"$0\" \"$@\"";
+    let (held, _terminal) = Held::at_a_terminal(&server.url(), shell, &options, script).await;
+    let process = format!("/proc/{}", held.first);
+    server.admin().ask::<()>(&["DEL", "order:1"]);
+    let (code, _, err) = held.ends().await;
+    assert_eq!(code, Some(76), "{err}");
+    eventually("it is gone", SOON, async || !Path::new(&process).exists()).await;
+}
+
+#[tokio::test]
+async fn a_command_gets_the_terminal_when_it_reads_and_the_shell_has_it_afterwards() {
+    let server = Server::start();
+    let script = "echo go; read line < /dev/tty; echo \"command $line\"";
+    let shell = "\"$0\" \"$@\"; read line < /dev/tty; echo \"shell $line\"";
+    let (held, mut terminal) =
+        Held::at_a_terminal(&server.url(), shell, &["order:1"], script).await;
+    terminal.write_all(b"one\ntwo\n").expect("typed");
+    let (code, lines, err) = held.ends().await;
+    assert_eq!((code, &*lines), (Some(0), &["command one".to_owned(), "shell two".to_owned()][..]));
+    assert_eq!(err, "");
+}
+
+#[tokio::test]
+async fn a_command_that_was_stopped_at_its_terminal_does_not_go_on_without_its_lock() {
+    let server = Server::start();
+    let script = "trap '' TERM; echo $$ $PPID; read line < /dev/tty; echo \"command $line\"";
+    let (shell, options) = ("\"$0\" \"$@\"; echo $?", ["order:1", "--ttl", "1s"]);
+    let (held, mut terminal) = Held::at_a_terminal(&server.url(), shell, &options, script).await;
+    let (command, tool) = held.first.split_once(' ').expect("two numbers");
+    let is_stopped = |id: &str| {
+        let state = read_to_string(format!("/proc/{id}/stat")).expect("it is there");
+        state.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
+    };
+    // Ctrl-Z, before the command has got the terminal or after it.
+    terminal.write_all(b"\x1a").expect("typed");
+    let both = async || is_stopped(command) && is_stopped(tool);
+    eventually("both have stopped", SOON, both).await;
+    let is_free = async || server.admin().get("order:1").is_none();
+    eventually("the lease has ended", SOON, is_free).await;
+    terminal.write_all(b"late\n").expect("typed");
+    let tool = tool.parse().ok().and_then(Pid::from_raw).expect("a number");
+    kill_process(tool, Signal::CONT).expect("it is there");
+    let (_, lines, err) = held.ends().await;
+    assert_eq!(lines, ["76"], "{err}");
+}
+
+#[tokio::test]
+async fn a_document_says_why_on_each_path() {
+    let server = Server::start();
+    let words = ["run", "order:1", "--json", "--", "no-such-program"];
+    let missing = (tool(&server, &words).await, 127, "failed", "cannot start `no-such-program`");
+    let down = tool_at("redis://127.0.0.1:1", &words).await;
+    let down = (down, 1, "failed", "connection refused");
+    let mut held =
+        Held::start(&server.url(), &["order:1", "--json"], "echo go; read end; exit 0").await;
+    server.admin().ask::<()>(&["DEL", "order:1"]);
+    drop(held.tool.stdin.take());
+    let (code, _, err) = held.ends().await;
+    let lost = (Said { code, out: String::new(), err }, 76, "lost", "was lost");
+    for (said, code, outcome, error) in [missing, down, lost] {
+        let document: Value = serde_json::from_str(&said.err).expect("JSON");
+        assert_eq!((said.code, &document["outcome"]), (Some(code), &outcome.into()));
+        assert!(document["error"].as_str().is_some_and(|text| text.contains(error)), "{document}");
     }
 }
 
