@@ -256,28 +256,56 @@ async fn a_command_gets_the_terminal_when_it_reads_and_the_shell_has_it_afterwar
     assert_eq!(err, "");
 }
 
-#[tokio::test]
-async fn a_command_that_was_stopped_at_its_terminal_does_not_go_on_without_its_lock() {
-    let server = Server::start();
-    let script = "trap '' TERM; echo $$ $PPID; read line < /dev/tty; echo \"command $line\"";
-    let (shell, options) = ("\"$0\" \"$@\"; echo $?", ["order:1", "--ttl", "1s"]);
-    let (held, mut terminal) = Held::at_a_terminal(&server.url(), shell, &options, script).await;
+/// Stops a script at a terminal by Ctrl-Z, after it has said the ids of itself and of the tool.
+/// Returns the id of the tool.
+async fn stop(held: &Held, terminal: &mut File) -> Pid {
     let (command, tool) = held.first.split_once(' ').expect("two numbers");
     let is_stopped = |id: &str| {
         let state = read_to_string(format!("/proc/{id}/stat")).expect("it is there");
         state.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
     };
-    // Ctrl-Z, before the command has got the terminal or after it.
     terminal.write_all(b"\x1a").expect("typed");
     let both = async || is_stopped(command) && is_stopped(tool);
     eventually("both have stopped", SOON, both).await;
-    let is_free = async || server.admin().get("order:1").is_none();
-    eventually("the lease has ended", SOON, is_free).await;
-    terminal.write_all(b"late\n").expect("typed");
-    let tool = tool.parse().ok().and_then(Pid::from_raw).expect("a number");
+    tool.parse().ok().and_then(Pid::from_raw).expect("a number")
+}
+
+/// A shell that says the exit status of the tool.
+const SAYS_STATUS: &str = "\"$0\" \"$@\"; echo $?";
+
+#[tokio::test]
+async fn a_command_that_was_stopped_at_its_terminal_goes_on_under_its_lock() {
+    let server = Server::start();
+    let script = "echo $$ $PPID; read line < /dev/tty; echo \"command $line\"";
+    let options = ["order:1"];
+    let (held, mut terminal) =
+        Held::at_a_terminal(&server.url(), SAYS_STATUS, &options, script).await;
+    let tool = stop(&held, &mut terminal).await;
     kill_process(tool, Signal::CONT).expect("it is there");
+    terminal.write_all(b"one\n").expect("typed");
     let (_, lines, err) = held.ends().await;
-    assert_eq!(lines, ["76"], "{err}");
+    assert_eq!(lines, ["command one", "0"], "{err}");
+}
+
+#[tokio::test]
+async fn a_command_that_was_stopped_at_its_terminal_does_not_go_on_without_its_lock() {
+    let server = Server::start();
+    // With the terminal, and without it.
+    let reads = "trap '' TERM; echo $$ $PPID; read line < /dev/tty; echo $line";
+    let works =
+        "trap '' TERM TSTP; echo $$ $PPID; for n in $(seq 600); do sleep 0.05; done; echo end";
+    for script in [reads, works] {
+        let options = ["order:1", "--ttl", "1s"];
+        let (held, mut terminal) =
+            Held::at_a_terminal(&server.url(), SAYS_STATUS, &options, script).await;
+        let tool = stop(&held, &mut terminal).await;
+        let is_free = async || server.admin().get("order:1").is_none();
+        eventually("the lease has ended", SOON, is_free).await;
+        terminal.write_all(b"late\n").expect("typed");
+        kill_process(tool, Signal::CONT).expect("it is there");
+        let (_, lines, err) = held.ends().await;
+        assert_eq!(lines, ["76"], "{err}");
+    }
 }
 
 #[tokio::test]
