@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::times::{SOON, ms};
-use lockmacro_tests::{Server, eventually, within};
+use lockmacro_tests::{Backend, Server, eventually, within};
 
 use crate::{lock, value};
 
@@ -27,7 +27,7 @@ async fn waits(holder: Lock, waiter: Lock, name: &'static str) {
     let waiting = tokio::spawn(waiter.name(name).wait(SOON).acquire());
     let is_there = async || value("lockmacro_waiting", &[("name", name)]) == 1.0;
     eventually("it waits", SOON, is_there).await;
-    // So long, the waiter has waited at least.
+    // The waiter has waited at least this long.
     tokio::time::sleep(ms(50)).await;
     guard.release().await.expect("ours");
     waiting.await.expect("no panic").expect("in time").release().await.expect("ours");
@@ -68,6 +68,25 @@ async fn a_wait_is_counted_under_the_function_that_held_the_lock_in_another_proc
     let several = Lock::many(["j", "k"]).manager(&other);
     waits(lock(&one, "k", "first"), several, "several").await;
     assert_eq!((outcomes("several")[1], waited("several", "first").0), (1.0, 1.0));
+}
+
+#[tokio::test]
+async fn a_wait_for_one_of_several_keys_is_counted_where_the_server_takes_one_at_a_time() {
+    let backend = Backend::slots().await;
+    let (one, other, key) = backend.two_managers("k").await;
+    let several = Lock::many([backend.key("j"), key.clone()]).manager(&other);
+    waits(lock(&one, &key, "of-a-slot"), several, "of-slots").await;
+    assert_eq!((outcomes("of-slots")[1], waited("of-slots", "of-a-slot").0), (1.0, 1.0));
+}
+
+#[tokio::test]
+async fn an_owner_without_a_name_of_this_process_makes_no_label() {
+    let server = Server::start();
+    let builder = LockManager::builder().timeout(SOON).label("ci:1:job-4711");
+    let job = builder.connect(&server.url()).await.expect("there");
+    let other = within(SOON, &server.url()).await;
+    waits(lock(&job, "k", ""), lock(&other, "k", ""), "behind-a-job").await;
+    assert_eq!((waited("behind-a-job", "").0, waited("behind-a-job", "job-4711").0), (1.0, 0.0));
 }
 
 #[tokio::test]

@@ -2,13 +2,13 @@
 //! nothing that is not there.
 
 use std::collections::BTreeSet;
-use std::future::pending;
+use std::future::{pending, ready};
 use std::path::Path;
 
 use lockmacro_runtime::defer::{DeferredFn, Worker, argument};
 use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::times::{SOON, ms};
-use lockmacro_tests::{Server, eventually, within};
+use lockmacro_tests::{Admin, Server, eventually, within};
 
 use crate::{EXPORTER, lock, value};
 
@@ -25,14 +25,14 @@ async fn on_a_server() {
     let mut server = Server::start();
     let locks = within(ms(400), &server.url()).await;
     let address = format!("127.0.0.1:{}", server.port());
-    let up = || value("lockmacro_server_up", &[("server", &address)]);
-    assert_eq!(up(), 1.0);
+    let lost = || value("lockmacro_server_lost", &[("server", &address)]);
     let renewed = lock(&locks, "k", "renewed").ttl(ms(600)).renew().acquire().await;
     let renewals = async || value("lockmacro_renewals_total", &[("name", "renewed")]) >= 1.0;
     eventually("it is renewed", SOON, renewals).await;
     renewed.expect("free").release().await.expect("ours");
-    let lost = lock(&locks, "k", "lost").ttl(ms(60)).run(pending::<Result<(), LockError>>());
-    lost.await.expect_err("lost");
+    let losing = lock(&locks, "k", "lost").ttl(ms(300)).run(pending::<Result<(), LockError>>());
+    let error = losing.await.expect_err("it is not renewed");
+    assert!(matches!(error, LockError::Lost(_)), "{error:?}");
     let late = lock(&locks, "k", "late").run(async {
         server.admin().ask::<()>(&["FLUSHALL"]);
         Ok::<_, LockError>(())
@@ -42,17 +42,17 @@ async fn on_a_server() {
     assert!(matches!(error, LockError::InvalidKey { .. }), "{error:?}");
 
     server.kill();
-    let is_down = async || {
+    let is_lost = async || {
         lock(&locks, "k", "unreported").skip_when_busy().run(async {}).await;
-        up() == 0.0
+        lost() == 1.0
     };
-    eventually("it is down", SOON, is_down).await;
+    eventually("it is lost", SOON, is_lost).await;
     server.restart();
-    let is_up = async || {
+    let is_back = async || {
         let _ = lock(&locks, "k", "again").acquire().await;
-        up() == 1.0
+        lost() == 0.0
     };
-    eventually("it is up again", SOON, is_up).await;
+    eventually("it is back", SOON, is_back).await;
     let refusals =
         |name, reason| value("lockmacro_refusals_total", &[("name", name), ("reason", reason)]);
     assert!(refusals("unreported", "unavailable") >= 1.0);
@@ -84,6 +84,53 @@ async fn deferred() {
     assert_eq!((calls("done", "stored"), calls("done", "failed")), (1.0, 0.0));
     locks.shutdown(SOON).await.expect("nothing is held");
     working.await.expect("no panic").expect("it was stopped");
+}
+
+/// A call that is not the worker's any more when its body ends.
+#[tokio::test]
+async fn a_call_that_went_to_another_worker_is_late() {
+    let server = Server::start();
+    let locks = within(SOON, &server.url()).await;
+    let guard = lock(&locks, "k", "its-holder").acquire().await.expect("free");
+    let busy = lock(&locks, "k", "late").acquire().await.expect_err("held");
+    let url = server.url();
+    let function = DeferredFn::new("late", (argument("id"),), move |(_,): (u64,)| {
+        // As if another worker had run it meanwhile.
+        Admin::connect(&url).ask::<()>(&["FLUSHALL"]);
+        ready(Ok::<_, LockError>(()))
+    });
+    let function = function.delay(ms(10)).manager(&locks);
+    let stored = function.clone().defer(busy, (42,)).await;
+    assert!(matches!(stored, LockError::Deferred { .. }), "{stored:?}");
+    guard.release().await.expect("ours");
+    let working = tokio::spawn(Worker::new(&locks).register(function).run());
+    let event =
+        |event| value("lockmacro_deferred_calls_total", &[("name", "late"), ("event", event)]);
+    eventually("it is late", SOON, async || event("late") == 1.0).await;
+    assert_eq!((event("stored"), event("dead")), (1.0, 0.0));
+    locks.shutdown(SOON).await.expect("nothing is left");
+    working.await.expect("no panic").expect("it was stopped");
+}
+
+#[tokio::test]
+async fn a_server_is_lost_until_each_manager_that_lost_it_has_it_back_or_is_dropped() {
+    let mut server = Server::start();
+    let (one, other) = (within(ms(400), &server.url()).await, within(ms(400), &server.url()).await);
+    let address = format!("127.0.0.1:{}", server.port());
+    let lost = || value("lockmacro_server_lost", &[("server", &address)]);
+    server.kill();
+    let both_lose_it = async || {
+        for manager in [&one, &other] {
+            // A release that is without an answer keeps its manager until the ttl is over.
+            let _ = lock(manager, "k", "losing").ttl(ms(60)).acquire().await;
+        }
+        lost() == 2.0
+    };
+    eventually("both lose it", SOON, both_lose_it).await;
+    drop(one);
+    eventually("one is gone", SOON, async || lost() == 1.0).await;
+    drop(other);
+    eventually("nobody uses it", SOON, async || lost() == 0.0).await;
 }
 
 #[tokio::test]

@@ -18,7 +18,6 @@ use crate::store::handle::Store;
 use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
-use crate::value::metrics;
 use crate::value::time::Moment;
 use crate::value::token::label;
 
@@ -55,7 +54,8 @@ impl Core {
         #[cfg(feature = "defer")] deferrer: Option<Arc<dyn Deferrer>>,
         #[cfg(feature = "defer")] max_deferred_size: usize,
     ) -> Arc<Self> {
-        metrics::describe();
+        #[cfg(feature = "metrics")]
+        crate::value::metrics::describe();
         #[cfg(feature = "defer")]
         let jobs = match deferrer {
             Some(deferrer) => (deferrer, true),

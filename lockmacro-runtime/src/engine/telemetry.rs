@@ -13,7 +13,7 @@ use crate::value::error::LockError;
 use crate::value::holder::Holder;
 use crate::value::key::Listed;
 use crate::value::loss::Lost;
-use crate::value::metrics as numbers;
+use crate::value::metrics::tell;
 use crate::value::time::{Moment, wall_clock};
 
 /// Counts one lock in a gauge until it is dropped. The gauge is part of the type, as every waiter
@@ -160,7 +160,7 @@ pub(crate) fn unreported(name: &str, key: Option<Listed<'_>>, error: &LockError)
     let key = key.map(tracing::field::display);
     tracing::error!(%name, key, %error, "lock failed in a function that cannot return an error");
     observer::observe(error, true);
-    numbers::unreported(name);
+    tell!(counter, "lockmacro_unreported_total", [("name", name.to_owned())], increment(1));
 }
 
 /// The name, template and keys of a lock in the log.
@@ -168,49 +168,37 @@ fn shown(request: &Request) -> (&str, &str, Listed<'_>) {
     (&request.name, request.first_given().made_of(), request.listed())
 }
 
-#[cfg(feature = "metrics")]
+/// The labels of a lock.
+fn labels(request: &Request) -> [(&'static str, Cow<'static, str>); 2] {
+    [("name", request.name.clone()), ("template", request.first_given().shared_template())]
+}
+
+/// The labels of a lock, and another one.
+fn labels_and(
+    request: &Request,
+    label: &'static str,
+    value: impl Into<Cow<'static, str>>,
+) -> [(&'static str, Cow<'static, str>); 3] {
+    let [name, template] = labels(request);
+    [name, template, (label, value.into())]
+}
+
 fn add(gauge: &'static str, request: &Request, change: f64) {
-    let (name, template) = (request.name.clone(), request.first_given().shared_template());
-    metrics::gauge!(gauge, "name" => name, "template" => template).increment(change);
+    tell!(gauge, gauge, labels(request), increment(change));
 }
 
 /// Records the time since `since`.
-#[cfg(feature = "metrics")]
 fn record(histogram: &'static str, request: &Request, since: Moment) {
-    let (name, template) = (request.name.clone(), request.first_given().shared_template());
-    metrics::histogram!(histogram, "name" => name, "template" => template).record(since.elapsed());
+    tell!(histogram, histogram, labels(request), record(since.elapsed()));
 }
 
-#[cfg(feature = "metrics")]
 fn count(counter: &'static str, request: &Request, label: &'static str, value: &'static str) {
-    let (name, template) = (request.name.clone(), request.first_given().shared_template());
-    metrics::counter!(counter, "name" => name, "template" => template, label => value).increment(1);
-}
-
-/// Whom a caller has waited for that belongs to no queue.
-#[cfg(feature = "metrics")]
-pub(crate) fn behind(request: &Request) -> Behind {
-    request.behind().map(|holder| ("waited", holder))
+    tell!(counter, counter, labels_and(request, label, value), increment(1));
 }
 
 /// Records how long a caller has waited for the holder with this name.
-#[cfg(feature = "metrics")]
 fn waited_for(request: &Request, holder: impl FnOnce() -> Cow<'static, str>) {
-    let (name, template) = (request.name.clone(), request.first_given().shared_template());
-    let labels = [("name", name), ("template", template), ("holder", holder())];
-    metrics::histogram!("lockmacro_contended_wait_seconds", &labels)
-        .record(request.asked.elapsed());
+    const NAME: &str = "lockmacro_contended_wait_seconds";
+    let asked = request.asked;
+    tell!(histogram, NAME, labels_and(request, "holder", holder()), record(asked.elapsed()));
 }
-
-#[cfg(not(feature = "metrics"))]
-pub(crate) fn behind(_: &Request) -> Behind {
-    None
-}
-#[cfg(not(feature = "metrics"))]
-fn waited_for(_: &Request, _: impl FnOnce() -> Cow<'static, str>) {}
-#[cfg(not(feature = "metrics"))]
-fn add(_: &str, _: &Request, _: f64) {}
-#[cfg(not(feature = "metrics"))]
-fn record(_: &str, _: &Request, _: Moment) {}
-#[cfg(not(feature = "metrics"))]
-fn count(_: &str, _: &Request, _: &str, _: &str) {}

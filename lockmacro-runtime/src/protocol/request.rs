@@ -13,6 +13,7 @@ use crate::value::error::LockError;
 use crate::value::holder::Holder;
 use crate::value::key::{Listed, LockKey};
 use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER, WAITER_TTL};
+use crate::value::sync::Mutex;
 use crate::value::time::{LastMoment, Moment};
 use crate::value::token::Token;
 
@@ -68,9 +69,9 @@ struct Rare {
     all_attempts: OnceLock<Box<[Arc<Attempts>]>>,
     /// Receives the answers of the store while the request waits.
     witness: Option<Arc<dyn Witness>>,
-    /// The name of the function that had the lock when a request outside of a queue began to wait.
-    #[cfg(feature = "metrics")]
-    behind: OnceLock<Cow<'static, str>>,
+    /// The name of the last holder that a request outside of a queue waited for, with the feature
+    /// `metrics`.
+    behind: Mutex<Option<Cow<'static, str>>>,
 }
 
 /// Receives the answers to a request that waits, before its last one.
@@ -344,18 +345,22 @@ impl Request {
     }
 
     /// Notes the holder of a lock that it waits for outside of a queue.
-    #[cfg(feature = "metrics")]
     pub(crate) fn note_holder(&self, holder: &Holder) {
-        self.rare().behind.get_or_init(|| holder.function());
+        if cfg!(feature = "metrics") {
+            *self.rare().behind.lock() = Some(holder.function());
+        }
     }
 
-    #[cfg(not(feature = "metrics"))]
-    pub(crate) fn note_holder(&self, _: &Holder) {}
+    /// Notes the holder that a part of this request has waited for.
+    pub(crate) fn note_holder_of(&self, part: &Self) {
+        if let Some(behind) = part.behind() {
+            *self.rare().behind.lock() = Some(behind);
+        }
+    }
 
-    /// The function that had the lock when this request began to wait outside of a queue.
-    #[cfg(feature = "metrics")]
+    /// The name of the last holder that it waited for outside of a queue.
     pub(crate) fn behind(&self) -> Option<Cow<'static, str>> {
-        self.rare.get()?.behind.get().cloned()
+        self.rare.get()?.behind.lock().clone()
     }
 
     /// The attempts at the nodes of a Redlock, one for each key.
@@ -458,5 +463,21 @@ mod tests {
     #[test]
     fn a_request_is_small() {
         assert!(size_of::<Request>() <= 136, "{}", size_of::<Request>());
+    }
+
+    #[cfg(feature = "metrics")]
+    #[test]
+    fn outside_of_a_queue_the_last_holder_is_the_one_that_was_waited_for() {
+        use crate::value::holder::note_name;
+
+        ["first", "second"].into_iter().for_each(note_name);
+        let new = || Request::new("k".into(), Token::new("", "", "").unwrap(), WAITER_TTL);
+        let (request, part) = (new(), new());
+        part.contended(&Holder::new("web-3:4711:first"), 1);
+        part.contended(&Holder::new("web-3:4712:second"), 0);
+        request.note_holder_of(&part);
+        assert_eq!(request.behind().as_deref(), Some("second"));
+        request.note_holder_of(&new());
+        assert_eq!(request.behind().as_deref(), Some("second"), "another part was free");
     }
 }

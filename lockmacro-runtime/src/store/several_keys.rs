@@ -140,6 +140,7 @@ impl<'a> OneByOne<'a> {
                 Ok(answer) => answer,
                 Err(loss) => return self.lost(loss),
             };
+            request.note_holder_of(&part);
             match answer {
                 Ok(Answer::Granted(grant)) if whole => {
                     let earlier = self.earlier.and(grant.earlier);

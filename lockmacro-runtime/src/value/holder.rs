@@ -1,7 +1,9 @@
 //! The holder of a busy lock. It is read from the value of the key: see [`token`](super::token).
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use crate::value::escaped::Escaped;
@@ -67,17 +69,24 @@ impl Holder {
         Self { owner: Some(owner.into()), ..Self::UNKNOWN }
     }
 
-    /// The name of its lock, for a label of metrics: what is after the last single colon of the
-    /// owner. Empty when there is none, and for a number, as that is the process of a lock without
-    /// a name.
+    /// The name of its lock, for a label of metrics: only one that [`note_name`] knows, as anybody
+    /// may write any owner. Else empty.
     pub(crate) fn function(&self) -> Cow<'static, str> {
         let owner = self.owner.as_deref().unwrap_or_default();
-        let parts = |at| (&owner[..at], &owner[at + 1..]);
-        let mut parts = owner.rmatch_indices(':').map(|(at, _)| parts(at));
-        let single = parts.find(|(label, name)| !label.ends_with(':') && !name.starts_with(':'));
-        let name = single.map_or("", |(_, name)| name);
-        let is_process = name.bytes().all(|byte| byte.is_ascii_digit());
-        Cow::Owned(if is_process { String::new() } else { name.to_owned() })
+        let names = NAMES.read().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = owner.match_indices(':').map(|(at, _)| &owner[at + 1..]);
+        parts.find_map(|name| names.get(name)).cloned().unwrap_or_default().into()
+    }
+}
+
+/// The names of the locks that this process has asked for: as many as the labels `name`.
+static NAMES: RwLock<BTreeSet<String>> = RwLock::new(BTreeSet::new());
+
+/// Makes the name of a lock known to [`Holder::function`], with the feature `metrics`.
+pub(crate) fn note_name(name: &str) {
+    let knows = || NAMES.read().unwrap_or_else(PoisonError::into_inner).contains(name);
+    if cfg!(feature = "metrics") && !knows() {
+        NAMES.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
     }
 }
 
@@ -93,12 +102,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_host_and_no_process_is_taken_for_the_name_of_a_function() {
+    fn only_a_name_that_this_process_has_used_is_a_label() {
+        ["shop::audit", "audit:all"].into_iter().for_each(note_name);
         for (owner, function) in [
-            ("web-3:4711:shop::audit_order", "shop::audit_order"),
-            ("web-3:4711:audit", "audit"),
-            ("rack-1:shop::orders::audit", "shop::orders::audit"),
-            ("web-3:4711", ""),
+            ("web-3:4711:shop::audit", "shop::audit"),
+            ("rack-1:shop::audit", "shop::audit"),
+            ("web-3:4711:audit:all", "audit:all"),
+            ("web-3:4711:audit", ""),
+            ("ci:4711", ""),
+            ("ci:1:job-4711", ""),
             ("web-3", ""),
             ("", ""),
         ] {

@@ -1,6 +1,5 @@
 //! Keys of locks, and several keys of one lock.
 
-#[cfg(feature = "metrics")]
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
@@ -125,7 +124,6 @@ impl LockKey {
     }
 
     /// The same as an owned or static text.
-    #[cfg(feature = "metrics")]
     pub(crate) fn shared_template(&self) -> Cow<'static, str> {
         self.whole().map_or(self.template.into(), |template| template.to_owned().into())
     }

@@ -26,6 +26,7 @@ use crate::protocol::answer::{Answer, Grant};
 use crate::protocol::request::Request;
 use crate::store::handle::Store;
 use crate::value::error::LockError;
+use crate::value::holder::note_name;
 use crate::value::metrics;
 use crate::value::random::secret;
 use crate::value::time::Moment;
@@ -136,6 +137,7 @@ fn begin(
     if let Err(error) = drawn {
         return ControlFlow::Break(wanted.refused(&manager, &request, Refusal::Failed(error)));
     }
+    note_name(&request.name);
     // The runtime of a blocked thread may be blocked with it.
     let store = if blocks { &manager.background.store } else { &manager.store };
     ControlFlow::Continue(Caller { store: store.clone(), manager, request, wanted, has_queue })
@@ -180,7 +182,7 @@ impl Caller {
             Answered::GoesOn(caller) => caller,
             Answered::Granted(acquisition, grant, caller) => {
                 match self.wanted.granted(acquisition, grant, Some(&caller)).transpose() {
-                    Some(acquired) => return Step::Break(acquired),
+                    Some(acquired) => return Step::Break(self.or_refused(acquired)),
                     None => caller,
                 }
             }
@@ -198,7 +200,9 @@ impl Caller {
 
     fn after(&self, waited: Waited) -> Step {
         match waited {
-            Waited::Lock(lock) => Step::Break(self.wanted.taken_up(lock, &self.request)),
+            Waited::Lock(lock) => {
+                Step::Break(self.or_refused(self.wanted.taken_up(lock, &self.request)))
+            }
             Waited::Refused(refusal) => Step::Break(self.refused(refusal)),
             Waited::Gone => Step::Continue(Acquiring::Arriving(self.clone(), true)),
         }
@@ -208,10 +212,18 @@ impl Caller {
         self.wanted.refused(&self.manager, &self.request, refusal)
     }
 
+    /// A grant that could not be kept is a refusal.
+    fn or_refused(&self, acquired: Result<Acquired, LockError>) -> Result<Acquired, LockError> {
+        acquired.or_else(|error| self.refused(Refusal::Failed(error)))
+    }
+
     /// Acquires a lock that belongs to no queue, as it is shared or has several keys.
     async fn acquire_outside(&self) -> Result<Acquired, LockError> {
         match self.ask_outside().await {
-            Ok((own, grant)) => self.wanted.granted(own, grant, None)?.ok_or_else(unanswered),
+            Ok((own, grant)) => {
+                let acquired = self.wanted.granted(own, grant, None);
+                self.or_refused(acquired.and_then(|acquired| acquired.ok_or_else(unanswered)))
+            }
             Err(refusal) => self.refused(refusal),
         }
     }

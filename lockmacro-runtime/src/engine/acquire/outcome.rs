@@ -86,10 +86,10 @@ impl Wanted {
         caller: Option<&InQueue>,
     ) -> Result<Option<Acquired>, LockError> {
         let renewal = self.renewed_until(grant.sent);
-        let held = Held::new(acquisition, grant, renewal, caller.cloned())
-            .inspect_err(|error| observe(error, false))?;
+        let held = Held::new(acquisition, grant, renewal, caller.cloned())?;
         Ok(held.map(|held| {
-            telemetry::acquired(&held.request, telemetry::behind(&held.request));
+            let behind = held.request.behind().map(|holder| ("waited", holder));
+            telemetry::acquired(&held.request, behind);
             self.owning(held)
         }))
     }
@@ -100,9 +100,10 @@ impl Wanted {
         mut taken_up: TakenUp,
         request: &Request,
     ) -> Result<Acquired, LockError> {
-        telemetry::acquired(request, taken_up.behind.take());
-        let held = Held::taken_up(taken_up, request, |now| self.renewed_until(now));
-        held.map(|held| self.owning(held)).inspect_err(|error| observe(error, false))
+        let behind = taken_up.behind.take();
+        let held = Held::taken_up(taken_up, request, |now| self.renewed_until(now))?;
+        telemetry::acquired(request, behind);
+        Ok(self.owning(held))
     }
 
     pub(crate) fn refused(

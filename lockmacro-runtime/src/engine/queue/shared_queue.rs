@@ -99,8 +99,7 @@ struct State {
     offered: Option<Acquisition>,
     holder: Option<Weak<dyn OwnHolder>>,
     /// The last holder of this process that ended while others waited, and whether it passed its
-    /// lock on.
-    #[cfg(feature = "metrics")]
+    /// lock on: with the feature `metrics`.
     before: Option<(Arc<Request>, bool)>,
     /// The value that a caller has kept at the store or read there last, and a moment since which it
     /// is there.
@@ -114,10 +113,9 @@ struct State {
     watched: Option<(Enrolled, Moment)>,
 }
 
-#[cfg(feature = "metrics")]
 impl State {
     fn note_ended(&mut self, holder: &Arc<Request>, passes: bool) {
-        if self.queue.count() > 0 {
+        if cfg!(feature = "metrics") && self.queue.count() > 0 {
             self.before = Some((Arc::clone(holder), passes));
         }
     }
@@ -136,17 +134,6 @@ impl State {
             (_, Some(Ok(last))) => Some(("waited", last.holder.function())),
             (before, _) => before.map(|(before, _)| ("waited", before.name.clone())),
         }
-    }
-}
-
-#[cfg(not(feature = "metrics"))]
-impl State {
-    fn note_ended(&mut self, _: &Arc<Request>, _: bool) {}
-
-    fn note_granted(&mut self) {}
-
-    fn behind(&mut self) -> Behind {
-        None
     }
 }
 
@@ -232,9 +219,8 @@ impl SharedQueue {
             });
             if state.queue.is_unused() {
                 // The last callers are forgotten, as there are none any more.
-                (state.last, state.holder, state.reports_from) = Default::default();
-                #[cfg(feature = "metrics")]
-                drop(state.before.take());
+                (state.last, state.holder, state.before) = Default::default();
+                state.reports_from = None;
                 #[cfg(feature = "reuse")]
                 drop(state.value.take());
                 state.queue.shrink();

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use crate::value::error::Unavailability;
-use crate::value::metrics;
+use crate::value::metrics::tell;
 use crate::value::sync::Mutex;
 use crate::value::time::Instant;
 
@@ -36,8 +36,9 @@ pub(crate) struct Monitor {
 
 /// The health of one server, for as long as it is used: an outage of a node that leaves its cluster
 /// ends with its last connection, because no answer would end it.
+#[derive(Default)]
 pub(crate) struct Health {
-    /// The last command has failed, or none was answered yet. Read for every answer.
+    /// The last command has failed. Read for every answer.
     failing: AtomicBool,
     outage: Mutex<Option<Outage>>,
     /// Over all connections to the server.
@@ -50,25 +51,29 @@ struct Outage {
     last: Instant,
     /// Of the last failure.
     reason: Unavailability,
-    /// The name by which it was logged, if it was long enough.
-    logged: Option<String>,
+    /// Present once the outage was long enough to be logged.
+    logged: Option<LostGauge>,
 }
 
-impl Default for Health {
-    fn default() -> Self {
-        let (failing, outage, round_trip) =
-            (AtomicBool::new(true), Mutex::default(), RoundTrip::default());
-        Self { failing, outage, round_trip }
+/// Counts a lost server in a gauge until it is back, or not used any more: then no answer would end
+/// its outage.
+struct LostGauge(String);
+
+impl LostGauge {
+    fn new(server: String) -> Self {
+        add(&server, 1.0);
+        Self(server)
     }
 }
 
-impl Drop for Health {
+impl Drop for LostGauge {
     fn drop(&mut self) {
-        // No answer will end the outage.
-        if let Some(server) = self.outage.lock().take().and_then(|outage| outage.logged) {
-            metrics::server_up(|| server, f64::NAN);
-        }
+        add(&self.0, -1.0);
     }
+}
+
+fn add(server: &str, change: f64) {
+    tell!(gauge, "lockmacro_server_lost", [("server", server.to_owned())], increment(change));
 }
 
 impl Monitor {
@@ -146,14 +151,10 @@ impl Health {
         self.failing.store(false, Ordering::Relaxed);
         let ended = outage.take();
         drop(outage);
-        if let Some(Outage { since, logged: Some(lost), .. }) = ended {
+        if let Some(Outage { since, logged: Some(_), .. }) = ended {
             let (server, after) = (server(), since.elapsed());
             tracing::info!(%server, ?after, "lock server back");
-            // Another server may answer under the name by which sentinels know it.
-            metrics::server_up(|| lost, f64::NAN);
-            return metrics::server_up(|| server, 1.0);
         }
-        metrics::server_up(server, 1.0);
     }
 
     /// Notes a command that failed for this reason. The server is lost when it has served none for
@@ -177,16 +178,14 @@ impl Health {
             None => (now, None),
         };
         let lasts = now.duration_since(since);
-        let is_lost = logged.is_none() && lasts >= least;
-        let name = is_lost.then(server);
-        *outage =
-            Some(Outage { since, last: now, reason, logged: logged.or_else(|| name.clone()) });
+        let lost = (logged.is_none() && lasts >= least).then(server);
+        let logged = logged.or_else(|| lost.clone().map(LostGauge::new));
+        *outage = Some(Outage { since, last: now, reason, logged });
         // A tracing subscriber may be slow, and every answer waits for the mutex.
         drop(outage);
-        if let Some(server) = name {
+        if let Some(server) = lost {
             let since = lasts;
             tracing::warn!(%server, ?since, %reason, "lock server lost");
-            metrics::server_up(|| server, 0.0);
         }
     }
 
