@@ -1,5 +1,7 @@
 //! Callers that had to wait behind somebody, and behind whom.
 
+use std::env;
+use std::process::Command;
 use std::time::Duration;
 
 use lockmacro_runtime::{Lock, LockError, LockManager};
@@ -105,4 +107,37 @@ async fn a_wait_in_vain_has_its_holder_too() {
     assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}");
     assert_eq!(outcomes("in-vain"), [0.0, 0.0, 0.0, 1.0]);
     assert_eq!(waited("in-vain", "stuck").0, 1.0);
+}
+
+/// The size of a stack for which there is no memory, so that no thread can be started.
+const NO_THREADS: (&str, &str) = ("RUST_MIN_STACK", "1000000000000000");
+
+#[tokio::test]
+async fn a_grant_that_no_thread_can_renew_is_an_error_and_not_acquired() {
+    if env::var_os(NO_THREADS.0).is_none() {
+        let name = "contended::a_grant_that_no_thread_can_renew_is_an_error_and_not_acquired";
+        // With one thread, the test runs on the main thread.
+        let mut itself = Command::new(env::current_exe().expect("this program"));
+        itself.args(["--exact", name, "--test-threads=1"]).env(NO_THREADS.0, NO_THREADS.1);
+        let out = itself.output().expect("it starts");
+        let text = String::from_utf8_lossy(&out.stdout);
+        assert!(out.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
+    let locks = LockManager::builder().turn(ms(900)).isolated_memory();
+    let error = lock(&locks, "k", "granted").renew().acquire().await.expect_err("no thread");
+    assert!(matches!(error, LockError::Unavailable { .. }), "{error:?}");
+    let guard = lock(&locks, "j", "holder").acquire().await.expect("free");
+    let waiting = tokio::spawn(lock(&locks, "j", "next").renew().wait(SOON).acquire());
+    let is_there = async || value("lockmacro_waiting", &[("name", "next")]) == 1.0;
+    eventually("it waits", SOON, is_there).await;
+    guard.release().await.expect("ours");
+    waiting.await.expect("no panic").expect_err("no thread");
+    for name in ["granted", "next"] {
+        let errors = [("name", name), ("outcome", "error")];
+        let refusals = [("name", name), ("reason", "unavailable")];
+        assert_eq!(outcomes(name), [0.0; 4], "{name}");
+        assert_eq!(value("lockmacro_acquisitions_total", &errors), 1.0, "{name}");
+        assert_eq!(value("lockmacro_refusals_total", &refusals), 1.0, "{name}");
+    }
 }

@@ -14,12 +14,13 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 use std::{io, process, thread};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::blocking::block_on;
@@ -207,11 +208,17 @@ fn start(store: Store) -> io::Result<Jobs> {
         spawn(work(store, jobs));
         return Ok((sender, runtime));
     }
+    // The thread first: a runtime for which there is no thread may not be dropped here.
+    let (give, runtime) = channel::<Runtime>();
+    thread::Builder::new().name("lockmacro-bg".to_owned()).spawn(move || {
+        if let Ok(runtime) = runtime.recv() {
+            runtime.block_on(work(store, jobs));
+        }
+    })?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
-    thread::Builder::new()
-        .name("lockmacro-bg".to_owned())
-        .spawn(move || runtime.block_on(work(store, jobs)))?;
+    // The thread waits for it.
+    let _ = give.send(runtime);
     Ok((sender, handle))
 }
 
