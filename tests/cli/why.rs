@@ -20,7 +20,7 @@ async fn a_stuck_holder_is_found_by_one_command(backend: &Backend) {
     assert!(said.shows("One caller waits, web-4:12 for "), "{said:?}");
     // Only Redis keeps what the waiter knows.
     let is_redis = backend.database().is_none();
-    assert_eq!(said.shows("It is usually held for 0.0 s"), is_redis, "{said:?}");
+    assert_eq!(said.shows("It is usually held for "), is_redis, "{said:?}");
     let report = tool(backend, &["why", key, "--json"]).await.json();
     let counted = (&report["processes"], &report["callers"], &report["is_stuck"]);
     assert_eq!(counted, (&1.into(), &1.into(), &false.into()), "{report}");
