@@ -260,24 +260,14 @@ async fn a_command_gets_the_terminal_when_it_reads_and_the_shell_has_it_afterwar
 /// Returns the id of the tool.
 async fn stop(held: &Held, terminal: &mut File) -> Pid {
     let (command, tool) = held.first.split_once(' ').expect("two numbers");
-    let is_stopped = |id: &str| {
-        let state = read_to_string(format!("/proc/{id}/stat")).expect("it is there");
-        state.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
+    let state = |id: &str| {
+        let stat = read_to_string(format!("/proc/{id}/stat")).expect("it is there");
+        stat.rsplit_once(") ").and_then(|(_, state)| state.chars().next()).expect("a state")
     };
-    // A key that comes while the terminal is lent to a command that has stopped for it is lost: then
-    // the command is let go on, which discards a stop that is pending.
-    for _ in 0..5 {
-        terminal.write_all(b"\x1a").expect("typed");
-        let both = async {
-            while !is_stopped(command) || !is_stopped(tool) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        if timeout(Duration::from_secs(2), both).await.is_ok() {
-            break;
-        }
-    }
-    assert!(is_stopped(command) && is_stopped(tool), "both have stopped");
+    terminal.write_all(b"\x1a").expect("typed");
+    // A shell is in the state D that waits for a child which was stopped before it had begun.
+    let both = async || matches!(state(command), 'T' | 'D') && state(tool) == 'T';
+    eventually("both have stopped", SOON, both).await;
     tool.parse().ok().and_then(Pid::from_raw).expect("a number")
 }
 
