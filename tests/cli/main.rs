@@ -84,7 +84,9 @@ impl Place for Backend {
 }
 
 fn command(url: &str, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lockmacro"));
+    // Tests that run in the background, or under `nohup`, ignore signals that the tool passes on.
+    let mut command = Command::new("env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_lockmacro")]);
     command.args(words).env("REDIS_URL", url).stdin(Stdio::null()).kill_on_drop(true);
     command
 }

@@ -36,8 +36,9 @@ impl Held {
     /// The tool under a shell, in a session of its own at a new terminal, which is returned, too.
     async fn at_a_terminal(url: &str, shell: &str, options: &[&str], script: &str) -> (Self, File) {
         let (terminal, input) = terminal();
-        let mut command = Command::new("setsid");
-        command.args(["--ctty", "sh", "-c", shell, env!("CARGO_BIN_EXE_lockmacro"), "run"]);
+        let mut command = Command::new("env");
+        command.args(["--default-signal", "setsid", "--ctty", "sh", "-c", shell]);
+        command.args([env!("CARGO_BIN_EXE_lockmacro"), "run"]);
         command.args(options).args(["--", "sh", "-c", script]);
         command.env("REDIS_URL", url).stdin(input).kill_on_drop(true);
         (Self::of(command).await, terminal)
