@@ -24,7 +24,7 @@ const FAR: Duration = Duration::from_millis(50);
 /// The share of its connections from which on a server is short of them.
 const FULL: f64 = 0.8;
 
-/// What is wrong with a server.
+/// A problem of a server, or a hint.
 struct Finding {
     /// Whether locks fail by it, or may be granted twice. Otherwise it is a hint.
     is_problem: bool,
@@ -61,7 +61,7 @@ impl Patient<'_> {
         self.text(name).parse().unwrap_or_default()
     }
 
-    /// What holds for every kind of server.
+    /// Looks for the findings that any kind of server may have.
     fn look_from_here(&mut self) {
         let ServerFacts { round_trip, clock_ahead, clock_rate, .. } = *self.facts;
         let rate = clock_rate.unwrap_or(1.0);

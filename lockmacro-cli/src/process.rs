@@ -136,7 +136,7 @@ mod system {
 
     impl Signals {
         pub fn new() -> io::Result<Self> {
-            // What is ignored, as under `nohup`, is ignored by the command, too. Elsewhere than on
+            // Signals that are ignored, as under `nohup`, are so by the command, too. Elsewhere than on
             // Linux this cannot be read.
             let status = read_to_string("/proc/self/status").unwrap_or_default();
             let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -39,7 +39,7 @@ pub async fn run(url: &str, options: Run, json: bool) -> Result<u8, Failure> {
     let ended = async {
         let manager = LockManager::builder().label(label).connect(url).await?;
         let ended = under_lock(&manager, &options, &mut signals, &mut report).await;
-        // What is not released by then ends with its lease.
+        // A lock that is not released by then ends with its lease.
         let _ = manager.shutdown(INTERRUPTED).await;
         ended
     };
@@ -153,7 +153,7 @@ async fn watch(
         select! {
             status = command.wait() => {
                 if kill_at.is_some() || status.is_err() {
-                    // What the command has started may go on.
+                    // Processes that the command has started may go on.
                     command.signal(KILL);
                 }
                 return Ok((status?, kill_at.is_some()));

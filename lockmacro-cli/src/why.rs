@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_secs(10);
 /// The same of a lock whose usual time nobody knows.
 const LONG_UNKNOWN: Duration = Duration::from_secs(60);
 
-/// What is known of a key.
+/// A key, as far as it is known.
 struct Seen<'a> {
     key: &'a str,
     lock: Option<&'a HeldLock>,

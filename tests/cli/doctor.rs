@@ -225,7 +225,8 @@ async fn the_nodes_of_a_redlock_are_in_one_table() {
     let ports = [&one, &two, &three].map(|server| format!("127.0.0.1:{}", server.port()));
     let durable = format!("redlock://{}?durable", ports.join(","));
     // A node that is back would have forgotten the locks that it voted for.
-    let (found, _) = examined(&durable, &[]).await;
+    let (found, is_ill) = examined(&durable, &[]).await;
+    assert!(is_ill, "{found:?}");
     let count =
         |code, found: &[(String, String)]| found.iter().filter(|(found, _)| found == code).count();
     assert_eq!(count("not_durable", &found), 3, "{found:?}");

@@ -151,6 +151,7 @@ async fn a_long_wait_is_logged_with_its_holder_and_not_again_at_once() {
         assert_eq!(lines.len(), 3, "after 10, 20 and 40 s: {lines:#?}");
         assert!(lines[0].starts_with("INFO") && lines[0].contains("callers=2"), "{lines:#?}");
         assert!(lines[0].contains("(Ann Example)") && lines[0].contains("left="), "{lines:#?}");
+        assert!(lines[0].contains("asked_ago="), "{lines:#?}");
         held.release().await.expect("held");
         for waiting in [waiting, later] {
             waiting.await.expect("no panic").expect("its turn").release().await.expect("held");

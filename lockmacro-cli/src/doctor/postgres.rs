@@ -1,4 +1,4 @@
-//! What can be wrong with a PostgreSQL database.
+//! The findings that a PostgreSQL database may have.
 
 use super::Patient;
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a Redis server.
+//! The findings that a Redis server may have.
 
 use super::{Patient, is_encrypted};
 use crate::show::shell;

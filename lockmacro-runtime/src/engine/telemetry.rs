@@ -70,9 +70,12 @@ pub(crate) fn waits_long(
 ) {
     let ((name, template, key), waited) = (shown(request), request.asked.elapsed());
     let asked = holder.asked.and_then(|asked| wall_clock().duration_since(asked).ok());
-    let (held, left) = (asked.map(tracing::field::debug), holder.free_within);
-    let (left, usual) = (left.map(tracing::field::debug), usual.map(tracing::field::debug));
-    tracing::info!(%name, template, %key, ?waited, callers, %holder, held, left, usual, "long wait for a lock");
+    let [asked_ago, left, usual] =
+        [asked, holder.free_within, usual].map(|time| time.map(tracing::field::debug));
+    tracing::info!(
+        %name, template, %key, ?waited, callers, %holder, asked_ago, left, usual,
+        "long wait for a lock"
+    );
 }
 
 /// Reports a lock that was not acquired. `known`: the outage of its servers was logged already.

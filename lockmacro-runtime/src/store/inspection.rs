@@ -70,7 +70,7 @@ fn between(first: Reading, last: Reading) -> ServerFacts {
     }
 }
 
-/// What a clock has shown, in the middle of a round trip.
+/// The time that a clock has shown in the middle of a round trip.
 #[derive(Clone, Copy)]
 struct Reading {
     at: Moment,

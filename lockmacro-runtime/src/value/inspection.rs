@@ -119,11 +119,11 @@ impl QueuedWaiter {
 pub struct InspectedServer {
     /// Its host and port, or the path of its socket.
     pub server: String,
-    /// What it says of itself, or why it says nothing.
+    /// The facts about it, or why there are none.
     pub facts: Result<ServerFacts, LockError>,
 }
 
-/// What a server says of itself, and how it looks from here.
+/// The facts that a server tells of itself, and how it looks from here.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ServerFacts {

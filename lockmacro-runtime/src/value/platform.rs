@@ -1,4 +1,4 @@
-//! What differs between systems. No other file asks which one it is built for.
+//! The differences between systems. No other file asks which one it is built for.
 //!
 //! The clock of leases has to run on while the machine sleeps, as the server's clock does:
 //!

@@ -463,7 +463,7 @@ impl<A: Ask, W> KeyQueue<A, W> {
         self.waiters.get(self.asleep).map(|waiter| waiter.ticket)
     }
 
-    /// What the first waiter asks for.
+    /// The ask of the first waiter.
     pub(crate) fn first(&self) -> Option<&A> {
         self.waiters.front().map(|waiter| &waiter.ask)
     }

@@ -1,4 +1,4 @@
-//! What the database says of itself: for somebody who looks for the cause of a trouble.
+//! The facts that a database tells of itself, for somebody who looks for the cause of a trouble.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

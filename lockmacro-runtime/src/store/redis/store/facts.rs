@@ -1,4 +1,4 @@
-//! What the servers say of themselves: for somebody who looks for the cause of a trouble.
+//! The facts that servers tell of themselves, for somebody who looks for the cause of a trouble.
 
 use std::collections::BTreeMap;
 use std::slice;

@@ -23,7 +23,7 @@ use crate::value::error::{LockError, Unavailability};
 use crate::value::key::LockKey;
 use crate::value::random::HashMap;
 
-/// What a server says of the rights of its user.
+/// The rights of the user, as a server tells them.
 #[derive(Debug, Default)]
 pub(super) struct Rights {
     /// Whether the user may use every key: otherwise the rights to commands on keys are known for
