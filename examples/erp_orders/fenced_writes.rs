@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use lockmacro_runtime::fence::CHECK;
-use lockmacro_runtime::{Fence, Lock, LockError, LockManager, distributed_lock};
+use lockmacro_runtime::fence::FenceCheck;
+use lockmacro_runtime::{Lock, LockError, LockManager, distributed_lock};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 use tokio_postgres::{Client, Error, NoTls};
@@ -46,11 +46,11 @@ impl FencedDesk {
 
     /// `false`: somebody else has been granted the lock since, and nothing is written. Until the
     /// transaction ends, no other process is granted it.
-    async fn write(&self, request: &Request, fence: Fence) -> Result<bool, Error> {
+    async fn write(&self, request: &Request, check: &FenceCheck) -> Result<bool, Error> {
         let mut orders = self.orders.lock().await;
         let write = orders.transaction().await?;
-        let (key, fence) = (order_key(&request.order_no), i64::from(fence));
-        let in_time = write.query_one(CHECK, &[&key.as_str(), &fence]).await?.try_get(0)?;
+        let checked = write.query_one(check.sql(), &[&check.key(), &check.fence()]).await?;
+        let in_time = checked.try_get(0)?;
         if in_time {
             write.execute(WRITE, &[&request.order_no, &request.warehouse, &self.name]).await?;
             write.commit().await?;
@@ -62,6 +62,7 @@ impl FencedDesk {
     #[distributed_lock(
         key = order_key(&request.order_no),
         ttl = "300s",
+        guard = lock,
         fence = fence,
         message = "order <request.order_no> is being processed: within 300 seconds only one request is allowed",
         manager = self.locks
@@ -69,9 +70,10 @@ impl FencedDesk {
     async fn process(&self, request: &Request) -> Result<(), Refusal> {
         let _presence = self.record.enter(&self.name, request).map_err(failed)?;
         sleep(WORK).await;
-        match self.write(request, fence).await.map_err(failed)? {
-            true => Ok(()),
-            false => Err(failed("too late: somebody else holds the lock by now")),
+        if self.write(request, &lock.fence_check()?).await.map_err(failed)? {
+            Ok(())
+        } else {
+            Err(failed("too late: somebody else holds the lock by now"))
         }
     }
 
@@ -97,11 +99,11 @@ pub async fn late_writer(
     let next = FencedDesk::open("next", database, record).await?;
     let lock = Lock::new(order_key(&request.order_no)).wait(Duration::from_secs(30));
     let held = lock.clone().ttl(Duration::from_millis(200)).manager(&paused.locks);
-    let (_lost, fences) = held.acquire_fenced().await?;
-    let (guard, next_fences) = lock.manager(&next.locks).acquire_fenced().await?;
-    let in_time = next.write(request, next_fences[0]).await?;
+    let (lost, _) = held.acquire_fenced().await?;
+    let (guard, _) = lock.manager(&next.locks).acquire_fenced().await?;
+    let in_time = next.write(request, &guard.fence_check()?).await?;
     guard.release().await?;
-    let is_refused = in_time && !paused.write(request, fences[0]).await?;
+    let is_refused = in_time && !paused.write(request, &lost.fence_check()?).await?;
     if is_refused {
         say(format!("paused: LATE {}: its write was refused", request.order_no));
     }

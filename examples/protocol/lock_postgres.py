@@ -1,9 +1,14 @@
-import secrets, subprocess
+import secrets, subprocess, time
+
+# Rolled back, because somebody had locked a row: the call is repeated for so many seconds.
+REPEATED = ("ERROR:  55P03", "ERROR:  40001", "ERROR:  40P01")
+REPEATED_FOR = 5
 
 
 def connect(url):
-    psql = ["psql", "-qAtX", "-F", "\t", "-v", "ON_ERROR_STOP=1", url]
-    return subprocess.Popen(psql, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
+    psql = ["psql", "-qAtX", "-F", "\t", "-v", "VERBOSITY=sqlstate", url]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(psql, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, encoding="utf-8")
 
 
 def quote(text):
@@ -11,12 +16,16 @@ def quote(text):
 
 
 def ask(db, statement):
-    db.stdin.write(statement + ";\n")
-    db.stdin.flush()
-    answer = db.stdout.readline()
-    if not answer:
-        raise ConnectionError("psql has ended")
-    return answer.rstrip("\n").split("\t")
+    answer = REPEATED[0]
+    end = time.monotonic() + REPEATED_FOR
+    while answer in REPEATED and time.monotonic() < end:
+        db.stdin.write(statement + ";\n")
+        db.stdin.flush()
+        line = db.stdout.readline()
+        answer = line.rstrip("\n")
+    if not line or answer.startswith(("ERROR:", "FATAL:", "WARNING:", "psql:", "server closed")):
+        raise ConnectionError(answer or "psql has ended")
+    return answer.split("\t")
 
 
 def ask_and_push(db, column, call):

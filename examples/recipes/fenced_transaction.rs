@@ -4,8 +4,8 @@
 //! `DATABASE_URL=postgres://postgres@localhost/postgres
 //! cargo run -p lockmacro-recipes --example fenced_transaction`
 
-use lockmacro_runtime::fence::CHECK;
-use lockmacro_runtime::{Fence, Lock, LockError, LockManager};
+use lockmacro_runtime::fence::FenceCheck;
+use lockmacro_runtime::{Lock, LockError, LockManager};
 use tokio_postgres::{Client, Error, NoTls};
 
 /// The stock.
@@ -14,9 +14,10 @@ pub const TABLE: &str = "CREATE TABLE stock (id BIGINT PRIMARY KEY, amount BIGIN
 
 /// Sells under the lock `stock:7`. `false`: somebody else holds the lock by now. Until the end of the
 /// transaction nobody else is granted it.
-pub async fn sell(db: &mut Client, sold: i64, fence: Fence) -> Result<bool, Error> {
+pub async fn sell(db: &mut Client, sold: i64, check: &FenceCheck) -> Result<bool, Error> {
     let write = db.transaction().await?;
-    let in_time: bool = write.query_one(CHECK, &[&"stock:7", &i64::from(fence)]).await?.get(0);
+    let in_time =
+        write.query_one(check.sql(), &[&check.key(), &check.fence()]).await?.try_get(0)?;
     if in_time {
         write.execute("UPDATE stock SET amount = amount - $1 WHERE id = 7", &[&sold]).await?;
         write.commit().await?;
@@ -26,10 +27,11 @@ pub async fn sell(db: &mut Client, sold: i64, fence: Fence) -> Result<bool, Erro
 }
 
 /// Stands for a holder.
-pub async fn grant(locks: &LockManager) -> Result<Fence, LockError> {
-    let (guard, fences) = Lock::new("stock:7").manager(locks).acquire_fenced().await?;
+pub async fn grant(locks: &LockManager) -> Result<FenceCheck, LockError> {
+    let (guard, _) = Lock::new("stock:7").manager(locks).acquire_fenced().await?;
+    let check = guard.fence_check()?;
     guard.release().await?;
-    Ok(fences[0])
+    Ok(check)
 }
 
 #[tokio::main]
@@ -42,7 +44,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     db.batch_execute(&TABLE.replace("CREATE TABLE", "CREATE TEMP TABLE")).await?;
     // The first holder is paused, loses its lock, and goes on when the second one has it.
     let (paused, next) = (grant(&locks).await?, grant(&locks).await?);
-    assert!(!sell(&mut db, 50, paused).await? && sell(&mut db, 5, next).await?);
+    assert!(!sell(&mut db, 50, &paused).await? && sell(&mut db, 5, &next).await?);
     println!("the late writer is refused");
     Ok(())
 }

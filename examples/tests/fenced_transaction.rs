@@ -3,18 +3,25 @@
 #[path = "../recipes/fenced_transaction.rs"]
 mod recipe;
 
+use std::process::Command;
 use std::time::Duration;
 
 use futures::future::join_all;
-use lockmacro_runtime::fence::CHECK;
-use lockmacro_runtime::{Fence, Lock, LockManager, OnLost};
+use lockmacro_runtime::fence::FenceCheck;
+use lockmacro_runtime::{Fence, Lock, LockGuard, LockManager, OnLost};
 use lockmacro_tests::Postgres;
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT};
 use recipe::{TABLE, grant, sell};
 use tokio_postgres::Client;
+use tokio_postgres::types::ToSql;
 
-async fn check(db: &(impl tokio_postgres::GenericClient + Sync), fence: Fence) -> bool {
-    db.query_one(CHECK, &[&"stock:7", &i64::from(fence)]).await.expect("an answer").get(0)
+async fn check(db: &(impl tokio_postgres::GenericClient + Sync), check: &FenceCheck) -> bool {
+    let values: [&(dyn ToSql + Sync); 2] = [&check.key(), &check.fence()];
+    db.query_one(check.sql(), &values).await.expect("an answer").get(0)
+}
+
+fn of(guard: &LockGuard) -> FenceCheck {
+    guard.fence_check().expect("it has a fence")
 }
 
 async fn locks(server: &Postgres) -> LockManager {
@@ -27,10 +34,10 @@ async fn a_late_writer_is_refused_before_the_next_holder_has_written() {
     let (mut db, locks) = (server.connect().await, locks(&server).await);
     db.batch_execute(TABLE).await.expect("made");
     let paused = grant(&locks).await.expect("free");
-    assert!(sell(&mut db, 1, paused).await.expect("asked"), "nobody else has it");
+    assert!(sell(&mut db, 1, &paused).await.expect("asked"), "nobody else has it");
     let next = grant(&locks).await.expect("free");
-    assert!(!sell(&mut db, 50, paused).await.expect("asked"));
-    assert!(sell(&mut db, 5, next).await.expect("asked"));
+    assert!(!sell(&mut db, 50, &paused).await.expect("asked"));
+    assert!(sell(&mut db, 5, &next).await.expect("asked"));
     let row = db.query_one("SELECT amount FROM stock", &[]).await.expect("a row");
     assert_eq!(row.get::<_, i64>(0), 94);
 }
@@ -43,9 +50,9 @@ async fn a_late_writer_is_refused_whatever_the_next_holder_wants() {
     let lock = || Lock::new("stock:7").manager(&locks);
     for next in [lock(), lock().shared()] {
         let late = grant(&locks).await.expect("free");
-        assert!(check(&db, late).await);
+        assert!(check(&db, &late).await);
         next.acquire().await.expect("free").release().await.expect("held");
-        assert!(!check(&db, late).await);
+        assert!(!check(&db, &late).await);
     }
 }
 
@@ -55,9 +62,9 @@ async fn nobody_is_granted_the_lock_until_a_checked_transaction_ends() {
     let (mut db, locks, theirs) =
         (server.connect().await, locks(&server).await, locks(&server).await);
     let lock = |of| Lock::new("stock:7").manager(of);
-    let (guard, fences) = lock(&locks).acquire_fenced().await.expect("free");
+    let (guard, _) = lock(&locks).acquire_fenced().await.expect("free");
     let write = db.transaction().await.expect("begun");
-    assert!(check(&write, fences[0]).await);
+    assert!(check(&write, &of(&guard)).await);
     // A release does not wait for the transaction.
     guard.release().await.expect("held");
     let mut waiter = Box::pin(lock(&theirs).wait(LONG_TTL).acquire());
@@ -69,13 +76,19 @@ async fn nobody_is_granted_the_lock_until_a_checked_transaction_ends() {
     guard.release().await.expect("held");
 }
 
-/// All of them hold the lock, also those of one process.
+/// All of them hold the lock, also those of one process. Their guards have no check, and the
+/// statement is the same for all.
 #[tokio::test]
 async fn of_holders_that_share_the_lock_only_the_last_may_write() {
     let server = Postgres::start().await;
-    let (mut db, ours, theirs) =
-        (server.connect().await, locks(&server).await, locks(&server).await);
+    let (db, ours, theirs) = (server.connect().await, locks(&server).await, locks(&server).await);
     let shared = |of| Lock::new("stock:7").shared().manager(of);
+    let exclusive = grant(&ours).await.expect("free");
+    let check = async |db: &Client, fence: Fence| {
+        let values: [&(dyn ToSql + Sync); 2] = [&exclusive.key(), &i64::from(fence)];
+        let checked = db.query_one(exclusive.sql(), &values).await;
+        checked.expect("an answer").get::<_, bool>(0)
+    };
     let (first, early) = shared(&ours).acquire_fenced().await.expect("free");
     for of in [&ours, &theirs] {
         let (next, later) = shared(of).acquire_fenced().await.expect("shared");
@@ -86,10 +99,10 @@ async fn of_holders_that_share_the_lock_only_the_last_may_write() {
         next.release().await.expect("held");
     }
     let (last, fences) = shared(&ours).acquire_fenced().await.expect("shared");
-    let write = db.transaction().await.expect("begun");
-    assert!(check(&write, fences[0]).await);
+    db.batch_execute("BEGIN").await.expect("begun");
+    assert!(check(&db, fences[0]).await);
     assert!(shared(&theirs).acquire().await.is_err_and(|busy| busy.is_busy()));
-    write.commit().await.expect("in time");
+    db.batch_execute("COMMIT").await.expect("in time");
     shared(&theirs).acquire().await.expect("shared").release().await.expect("held");
     for guard in [first, last] {
         guard.release().await.expect("held");
@@ -102,36 +115,57 @@ async fn each_holder_of_a_turn_may_write_and_those_before_it_may_not() {
     let server = Postgres::start().await;
     let (db, locks) = (server.connect().await, locks(&server).await);
     let turn = (0..20).map(|_| async {
-        let (guard, fences) = Lock::new("stock:7")
-            .manager(&locks)
-            .wait(LONG_TTL)
-            .acquire_fenced()
-            .await
-            .expect("served");
-        assert!(check(&db, fences[0]).await, "it holds the lock");
+        let lock = Lock::new("stock:7").manager(&locks).wait(LONG_TTL);
+        let (guard, _) = lock.acquire_fenced().await.expect("served");
+        let mine = of(&guard);
+        assert!(check(&db, &mine).await, "it holds the lock");
         guard.release().await.expect("held");
-        fences[0]
+        mine
     });
-    let mut fences = join_all(turn).await;
-    fences.sort();
-    let last = fences.pop().expect("some");
-    for late in fences {
-        assert!(!check(&db, late).await, "{late} before {last}");
+    let mut checks = join_all(turn).await;
+    checks.sort_by_key(FenceCheck::fence);
+    let last = checks.pop().expect("some");
+    for late in checks {
+        assert!(!check(&db, &late).await, "{late:?} before {last:?}");
     }
-    assert!(check(&db, last).await);
+    assert!(check(&db, &last).await);
 }
 
 /// The schema may be there for this alone.
 #[tokio::test]
-async fn the_largest_fence_decides_for_locks_of_another_store() {
+async fn the_largest_recorded_fence_decides_for_locks_of_another_store() {
     let server = Postgres::start().await;
     drop(locks(&server).await);
     let (db, elsewhere) = (server.connect().await, LockManager::isolated_memory());
-    let (early, late) =
-        (grant(&elsewhere).await.expect("free"), grant(&elsewhere).await.expect("free"));
+    let grant = async || {
+        let (guard, fences) =
+            Lock::new("stock:7").manager(&elsewhere).acquire_fenced().await.expect("free");
+        guard.release().await.expect("held");
+        i64::from(fences[0])
+    };
+    let early = grant().await;
+    let late = grant().await;
+    let record = "SELECT lm1.record_fence('stock:7', $1)";
     for (fence, may) in [(early, true), (early, true), (late, true), (early, false), (late, true)] {
-        assert_eq!(check(&db, fence).await, may, "{fence}");
+        let in_time = db.query_one(record, &[&fence]).await.expect("an answer");
+        assert_eq!(in_time.get::<_, bool>(0), may, "{fence}");
     }
+}
+
+/// With `SNIPPETS=1`, as they need drivers that nothing else needs. See `tests/snippets/run`.
+#[tokio::test]
+async fn the_snippets_of_the_page_write_in_time_and_are_refused_when_late() {
+    if std::env::var_os("SNIPPETS").is_none() {
+        return;
+    }
+    let server = Postgres::start().await;
+    let url = format!("postgres://postgres@127.0.0.1:{}/postgres", server.port());
+    let package = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/snippets/Cargo.toml");
+    let mut run = Command::new(env!("CARGO"));
+    run.args(["run", "--locked", "--quiet", "--manifest-path", package]).env("DATABASE_URL", url);
+    // What is built for it is nothing that other tests use.
+    run.env("CARGO_TARGET_DIR", concat!(env!("CARGO_TARGET_TMPDIR"), "/snippets"));
+    assert!(run.status().expect("cargo").success());
 }
 
 /// Bodies that outlive their leases, before their transaction and in it. Returns how many bodies have
@@ -156,7 +190,7 @@ async fn late_writes(checks: bool) -> (usize, usize) {
                 let (before, inside) = (pause(), pause());
                 let lock = Lock::new("stock:7").ttl(TTL).on_lost(OnLost::Finish).manager(&locks);
                 // A waiter would learn of the end of a lease a little later.
-                let (guard, fences) = loop {
+                let (guard, _) = loop {
                     match lock.clone().acquire_fenced().await {
                         Ok(held) => break held,
                         Err(busy) => assert!(busy.is_busy(), "{busy}"),
@@ -164,7 +198,7 @@ async fn late_writes(checks: bool) -> (usize, usize) {
                     tokio::time::sleep(TTL / 10).await;
                 };
                 tokio::time::sleep(before).await;
-                write(&mut db, fences[0], checks, inside).await;
+                write(&mut db, &of(&guard), checks, inside).await;
                 // It was lost, mostly.
                 let _ = guard.release().await;
             }
@@ -176,7 +210,7 @@ async fn late_writes(checks: bool) -> (usize, usize) {
     (fences.len(), fences.windows(2).filter(|pair| pair[0] > pair[1]).count())
 }
 
-async fn write(db: &mut Client, fence: Fence, checks: bool, pause: Duration) {
+async fn write(db: &mut Client, fence: &FenceCheck, checks: bool, pause: Duration) {
     let write = db.transaction().await.expect("begun");
     if checks && !check(&write, fence).await {
         return;
@@ -184,8 +218,8 @@ async fn write(db: &mut Client, fence: Fence, checks: bool, pause: Duration) {
     // One writer after the other, in the order of `place`.
     write.execute("UPDATE account SET id = id", &[]).await.expect("written");
     tokio::time::sleep(pause).await;
-    let fence = i64::from(fence);
-    write.execute("INSERT INTO written (fence) VALUES ($1)", &[&fence]).await.expect("written");
+    let insert = "INSERT INTO written (fence) VALUES ($1)";
+    write.execute(insert, &[&fence.fence()]).await.expect("written");
     write.commit().await.expect("ended");
 }
 

@@ -34,7 +34,11 @@ from lock_postgres import *
 
 db = connect(sys.argv[1])
 for line in sys.stdin:
-    print(eval(line), flush=True)
+    try:
+        said = eval(line)
+    except ConnectionError as error:
+        said = error
+    print(said, flush=True)
 ";
 
     fn connected_to(server: &Postgres) -> Self {
@@ -99,6 +103,39 @@ async fn the_client_in_python_renews_its_lock_until_it_is_released() {
     assert!(busy.holder().free_within > Some(Duration::from_secs(20)), "{busy}");
     assert_eq!(client.says(&format!("release(db, 'order:42', {token:?})")), "True");
     assert_eq!(client.says(&renew), "False");
+    order(&locks).acquire().await.expect("free").release().await.expect("still held");
+}
+
+/// A function gives up after 200 ms, and the client calls it again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_client_in_python_repeats_a_call_that_has_waited_too_long_for_a_row() {
+    let server = Postgres::start().await;
+    let (locks, db) = (manager(&server).await, server.connect().await);
+    order(&locks).acquire().await.expect("free").release().await.expect("still held");
+    let mut client = Python::connected_to(&server);
+    db.batch_execute("BEGIN; SELECT FROM lm1.lease FOR UPDATE").await.expect("locked");
+    let acquiring = tokio::task::spawn_blocking(move || {
+        let token = client.says("acquire(db, 'order:42', 60000)");
+        (client, token)
+    });
+    sleep(Duration::from_millis(900)).await;
+    db.batch_execute("COMMIT").await.expect("ended");
+    let (mut client, token) = in_time(acquiring).await.expect("no panic");
+    assert!(order(&locks).acquire().await.expect_err("held").is_busy());
+    assert_eq!(client.says(&format!("release(db, 'order:42', {token:?})")), "True");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_client_in_python_gives_a_call_up_whose_row_stays_locked() {
+    let server = Postgres::start().await;
+    let (locks, db) = (manager(&server).await, server.connect().await);
+    order(&locks).acquire().await.expect("free").release().await.expect("still held");
+    let mut client = Python::connected_to(&server);
+    db.batch_execute("BEGIN; SELECT FROM lm1.lease FOR UPDATE").await.expect("locked");
+    let given_up =
+        tokio::task::spawn_blocking(move || client.says("acquire(db, 'order:42', 60000)"));
+    assert_eq!(in_time(given_up).await.expect("no panic"), "ERROR:  55P03");
+    db.batch_execute("COMMIT").await.expect("ended");
     order(&locks).acquire().await.expect("free").release().await.expect("still held");
 }
 

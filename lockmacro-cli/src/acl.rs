@@ -8,11 +8,16 @@ use crate::show::document;
 use crate::{Failure, Report};
 
 pub fn print(
+    url: Option<&str>,
     pattern: &str,
     features: &[Feature],
     user: &str,
     json: bool,
 ) -> Result<Report, Failure> {
+    if url.is_some_and(|url| url.starts_with("postgres")) {
+        let why = "these are rights on Redis: `lockmacro postgres install` prints the GRANTs";
+        return Err(why.into());
+    }
     let uses: Vec<_> = features.iter().filter_map(|feature| feature.0).collect();
     let rights = rights(pattern, &uses)?;
     let is_odd = |c: char| c.is_whitespace() || c.is_control();

@@ -141,7 +141,7 @@ pub enum Postgres {
         #[arg(long, default_value = "lm1")]
         schema: String,
     },
-    /// Makes the schema if it is missing, and prints the rights that a user of the locks needs.
+    /// Makes the schema or upgrades it, and prints the rights that a user of the locks needs.
     Install {
         /// The server, by default that of `--url`; with `?schema=NAME` for another schema than
         /// `lm1`.

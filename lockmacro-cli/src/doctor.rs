@@ -102,7 +102,7 @@ impl Patient<'_> {
 /// Whether the connections to the servers of a URL are encrypted.
 fn is_encrypted(url: &str) -> bool {
     let scheme = url.split("://").next().unwrap_or_default();
-    let settings = ["sslmode=require", "sslmode=verify", "cacert="];
+    let settings = ["sslmode=require", "sslmode=verify", "cert="];
     scheme.starts_with("rediss")
         || matches!(scheme, "valkeys" | "redlocks")
         || settings.iter().any(|setting| url.contains(setting))
@@ -156,7 +156,7 @@ fn unreachable(url: &str, server: &str, error: &LockError) -> Finding {
     let mend = match error {
         LockError::Authentication { .. } => "`user:password@` in the URL",
         LockError::AccessDenied { .. } if url.starts_with("postgres") => {
-            "the GRANT that `lockmacro postgres install` prints, for this user"
+            "the GRANT that it names, as the owner of the schema or the database"
         }
         LockError::AccessDenied { .. } => "the line that `lockmacro acl` prints, for this user",
         LockError::InvalidSetting { setting: "schema", .. } => "lockmacro postgres install",
@@ -166,8 +166,14 @@ fn unreachable(url: &str, server: &str, error: &LockError) -> Finding {
             }
             "busy with a script" => &*format!("{} SCRIPT KILL", redis::cli(url, server)),
             "loading its data" => "wait until it has loaded its data",
+            "a read-only replica" if error.to_string().contains("disk is full") => {
+                "free space on its disk, and reset default_transaction_read_only"
+            }
             "a read-only replica" => "the primary in the URL",
             "no secure connection" => "`cacert=` in the URL, or another certificate of the server",
+            "it accepts no more clients" if url.starts_with("postgres") => {
+                "raise max_connections, or the CONNECTION LIMIT of the user or the database"
+            }
             "it accepts no more clients" => "raise its maxclients, or share managers",
             reason => &*format!("see “{reason}” in docs/trouble.md"),
         },

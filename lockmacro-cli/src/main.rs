@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 
 fn execute(args: Args) -> Result<u8, Failure> {
     if let Command::Acl { pattern, features, user } = &args.command {
-        return finish(acl::print(pattern, features, user, args.json)?);
+        return finish(acl::print(args.url.as_deref(), pattern, features, user, args.json)?);
     }
     if let Command::Postgres(Postgres::Print { schema }) = &args.command {
         return finish(schema::print(schema, args.json)?);

@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use crate::engine::acquire::outcome::Acquired;
 use crate::engine::acquire::reentry::Scope;
-use crate::engine::current;
+use crate::engine::{current, telemetry};
 use crate::protocol::answer::Released;
 use crate::run_policy::RunPolicy;
 use crate::value::defaults::check_ttl;
 use crate::value::error::{LockError, Unavailability};
-use crate::value::fence::Fence;
+use crate::value::fence::{Fence, FenceCheck};
 use crate::value::key::LockKey;
 use crate::value::loss::{LossCause, Lost};
+#[cfg(feature = "defer")]
+use crate::value::time::Moment;
 
 /// The guard of a held lock, until the lock is released or lost.
 ///
@@ -146,6 +148,12 @@ impl<P> LockGuard<P> {
         self.lock.nth.and_then(|nth| request.keys().get(usize::from(nth))).unwrap_or(&request.key)
     }
 
+    /// When the lock was asked for.
+    #[cfg(feature = "defer")]
+    pub(crate) fn asked(&self) -> Moment {
+        self.lock.held.request.asked
+    }
+
     /// Returns every key of the lock, in the order of their bytes.
     ///
     /// ```
@@ -189,6 +197,61 @@ impl<P> LockGuard<P> {
     /// ```
     pub fn fence_of(&self, key: impl Into<LockKey>) -> Option<Fence> {
         self.lock.held.fence(self.lock.held.nth_named(&key.into())?)
+    }
+
+    /// Returns the check of the lock's fence, for the first statement of a transaction in the
+    /// PostgreSQL database that has the lock. It is usable after the lock is lost, too, because the
+    /// database decides.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::isolated_memory();
+    /// let (guard, _) = Lock::new("stock:7").manager(&locks).acquire_fenced().await?;
+    /// match guard.fence_check() {
+    ///     Ok(check) => println!("{} with {} and {}", check.sql(), check.key(), check.fence()),
+    ///     Err(error) => println!("these locks are in memory: {error}"),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`LockError::InvalidSetting`] of
+    ///
+    /// - `keys`: the lock has several, of which each has a check of its own; see
+    ///   [`fence_checks`](LockGuard::fence_checks);
+    /// - `shared` or `permits`: of the holders that share a lock, only the last would be let
+    ///   through;
+    /// - `fence`: the lock was acquired without a fence;
+    /// - `fence_check`: the store is not PostgreSQL.
+    pub fn fence_check(&self) -> Result<FenceCheck, LockError> {
+        let Some(nth) = self.lock.nth else {
+            let detail = "the lock has several, with a fence for each: call `fence_checks`";
+            return Err(LockError::invalid("keys", detail));
+        };
+        self.lock.held.fence_check(nth)
+    }
+
+    /// Returns the check of each key's fence, in the order of [`keys`](LockGuard::keys). Begin the
+    /// transaction with all of them, and roll it back if one is false.
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::connect("postgres://app@localhost/shop").await?;
+    /// let both = Lock::many(["account:7", "account:3"]).manager(&locks);
+    /// let (guard, _) = both.acquire_fenced().await?;
+    /// for check in guard.fence_checks()? {
+    ///     println!("{} with {} and {}", check.sql(), check.key(), check.fence());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`fence_check`](LockGuard::fence_check), if one of the keys has no check. In the
+    /// body, [`LockGuard::of`] returns a guard of one key alone.
+    pub fn fence_checks(&self) -> Result<Vec<FenceCheck>, LockError> {
+        (0..).take(self.keys().len()).map(|nth| self.lock.held.fence_check(nth)).collect()
     }
 
     /// Returns how long the lock may still be relied on; zero once it is lost or released.
@@ -387,6 +450,7 @@ impl<P> LockGuard<P> {
             (Some(lost), _) => Err(lost.into()),
             (None, Released::Held) => Ok(()),
             (None, Released::NotHeld) => {
+                telemetry::released_late(&self.lock.held.request);
                 Err(Lost::of(self.lock.held.request.listed(), LossCause::Taken).into())
             }
             (None, Released::Unconfirmed) => Err(LockError::unavailable_at(

@@ -22,19 +22,29 @@
 //! }
 //! ```
 
+#[cfg(feature = "postgres")]
+use crate::engine::core::inside_runtime;
 use crate::manager::lock_manager::LockManager;
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::inspection::Inspection;
 #[cfg(feature = "postgres")]
-use crate::store::postgres::{schema::text, url::check_schema};
+use crate::store::postgres::{
+    schema::{VERSION, install},
+    store::{CONNECT_WITHIN, Postgres},
+    url::{Deployment, check_schema},
+};
 pub use crate::store::redis::acl::Use;
+#[cfg(feature = "postgres")]
+use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
 pub use crate::value::inspection::{
     HeldLock, InspectedServer, Listing, QueuedWaiter, SKIPPED_MAX, ServerFacts, Skipped,
 };
 use crate::value::key::LockKey;
 use crate::value::limits::TTL_MIN;
+#[cfg(feature = "postgres")]
+use crate::value::url::Url;
 
 /// Returns the rights that a Redis user needs for locks whose keys match `pattern`: keys, channels
 /// and commands, as `ACL SETUSER` takes them. `lockmacro acl 'order:*'` prints the same.
@@ -65,7 +75,7 @@ pub fn rights(pattern: &str, uses: &[Use]) -> Result<String, LockError> {
 /// ```
 /// use lockmacro_runtime::inspect::schema;
 ///
-/// assert!(schema("lm1")?.contains("CREATE SCHEMA IF NOT EXISTS lm1;"));
+/// assert!(schema("lm1")?.contains("CREATE SCHEMA lm1;"));
 /// # Ok::<(), lockmacro_runtime::LockError>(())
 /// ```
 ///
@@ -73,7 +83,44 @@ pub fn rights(pattern: &str, uses: &[Use]) -> Result<String, LockError> {
 /// [`LockError::InvalidSetting`] for a name that a URL could not have as its `schema`.
 #[cfg(feature = "postgres")]
 pub fn schema(name: &str) -> Result<String, LockError> {
-    check_schema(name).map(|()| text(name))
+    check_schema(name).map(|()| install(name))
+}
+
+/// What [`install_schema`] has found and made.
+#[cfg(feature = "postgres")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InstalledSchema {
+    /// The name of the schema.
+    pub name: String,
+    /// Its version before; `None` when there was none.
+    pub before: Option<i32>,
+    /// Its version now.
+    pub version: i32,
+}
+
+/// Makes the schema of the locks in the PostgreSQL database of a URL, or brings it to the version of
+/// this crate, with the feature `postgres`. While a transaction of others uses a table that has to
+/// be changed, this tries again for a minute, and stops the calls of locks for 200 ms each time.
+///
+/// # Errors
+/// - [`LockError::InvalidSetting`] for `schema` when it has other things in it, or when it or a part
+///   of it belongs to another user than it must;
+/// - [`LockError::Unavailable`], which names a transaction that still uses a table;
+/// - those of [`LockManager::connect`], and [`LockError::NoRuntime`] outside of tokio.
+#[cfg(feature = "postgres")]
+pub async fn install_schema(url: &str) -> Result<InstalledSchema, LockError> {
+    inside_runtime()?;
+    let mut url = Url::parse(url)?;
+    // Those of managers do not matter here.
+    Defaults::default().take_from(&mut url)?;
+    let server = Deployment::of(&url, CONNECT_WITHIN).unwrap_or_else(|| {
+        let why = "only a PostgreSQL database has a schema: `postgres://user@host/db`";
+        Err(LockError::invalid_url(why))
+    })?;
+    let name = server.schema.clone();
+    let before = Postgres::new(server, CONNECT_WITHIN).install_schema().await?;
+    Ok(InstalledSchema { name, before, version: before.unwrap_or_default().max(VERSION) })
 }
 
 /// Inspection of locks, with the feature `inspect`.

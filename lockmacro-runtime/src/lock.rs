@@ -328,6 +328,10 @@ impl<P> Lock<P> {
     /// # Ok(()) }
     /// ```
     ///
+    /// A wait is from 1 ms to 24 h, zero for none, or [without a limit](Lock::wait_forever).
+    /// Another one fails with [`LockError::InvalidSetting`] when the lock is acquired: raise what is
+    /// left of a deadline to 1 ms, or give up.
+    ///
     /// # Cancellation
     /// A waiter whose future is dropped leaves the queue.
     pub fn wait(mut self, wait: Duration) -> Self {
@@ -361,7 +365,8 @@ impl<P> Lock<P> {
     }
 
     /// Sets the name that others see in [`LockError::Busy`] and in the key's value, after the
-    /// manager's label. The attribute sets the name of the function.
+    /// manager's label. The attribute sets the name of the function. The values that
+    /// `reuse` keeps belong to this name as well.
     ///
     /// ```
     /// # use lockmacro_runtime::Lock;

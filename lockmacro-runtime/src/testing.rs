@@ -4,12 +4,25 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
-use tokio::time::advance;
+use tokio::time::{advance, sleep, timeout};
 
 use crate::manager::lock_manager::LockManager;
 use crate::run::waits::Waits;
 use crate::value::limits::TTL_MAX;
+
+/// How long a call may take by the paused clock, before its loss and after it.
+const LONGEST: Duration = TTL_MAX;
+/// How often the bodies of a call may wait.
+const WAITS_MAX: usize = 100_000;
+
+const ENDLESS: &str = "a call does not end, so that its awaits cannot be lost one after the other: \
+    let the body end after some rounds in the test";
+const NO_BODY: &str = "nothing was tested, as no body ran under a lock in this task: the call takes \
+    no lock, its lock was refused, or it is in a spawned task";
+const NO_WAIT: &str = "nothing was tested, as the body has never waited: let what it awaits wait \
+    once, as by `tokio::task::yield_now().await`";
 
 /// Calls a locked function again and again, and loses its lock each time at another await. Finds
 /// the awaits at which a body must not be stopped.
@@ -61,11 +74,15 @@ use crate::value::limits::TTL_MAX;
 /// ```
 ///
 /// # Errors
-/// The number of the first await, from 1 on, at which a loss makes `check` return `false`; 0 when it
-/// does so for the first call.
+/// The number of the first await, from 1 on, at which a loss makes `check` return `false`; 0 when
+/// it does so for the first call.
 ///
 /// # Panics
-/// When the clock is not paused, as tokio's `advance` does.
+/// - When the clock is not paused, as tokio's `advance` does.
+/// - When nothing was tested, because no body waited: the call takes no lock, does its work in a
+///   spawned task, or awaits only what is ready at once.
+/// - When a call has not ended after a day of the paused clock, or has waited 100,000 times. A
+///   renewed body that never ends is tested by one that ends after some rounds.
 pub async fn lose_at_every_await<F: Future>(
     call: impl Fn() -> F,
     check: impl AsyncFn(F::Output) -> bool,
@@ -74,24 +91,33 @@ pub async fn lose_at_every_await<F: Future>(
     let mut nth = 0;
     loop {
         let mut call = pin!(locks.scope(call()));
+        let mut limit = pin!(sleep(LONGEST));
         let waits = Arc::new(Waits::default());
         let ended = poll_fn(|cx| match waits.watch(|| call.as_mut().poll(cx)) {
             Poll::Ready(ended) => Poll::Ready(Some(ended)),
             // Several bodies may begin to wait in one poll.
             Poll::Pending if nth > 0 && waits.number() >= nth => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => {
+                let is_late = limit.as_mut().poll(cx).is_ready();
+                assert!(!is_late && waits.number() < WAITS_MAX, "{ENDLESS}");
+                Poll::Pending
+            }
         });
-        let (ended, is_lost) = match ended.await {
-            Some(ended) => (ended, false),
+        let ended = ended.await;
+        let is_lost = ended.is_none();
+        let ended = match ended {
+            Some(ended) => ended,
             None => {
                 // No lease is longer.
                 advance(TTL_MAX * 2).await;
-                (call.await, true)
+                timeout(LONGEST, call).await.expect(ENDLESS)
             }
         };
         if !check(ended).await {
             return Err(nth);
         }
+        assert!(waits.is_begun(), "{NO_BODY}");
+        assert!(waits.number() > 0, "{NO_WAIT}");
         if nth > 0 && !is_lost {
             return Ok(waits.number());
         }

@@ -31,7 +31,7 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
     };
     args.bind(&function.template_names());
     // Each check names its arguments: it is left out when one of them has a mistake itself.
-    let checks: [(&[&str], Check); 16] = [
+    let checks: [(&[&str], Check); 17] = [
         (&["key"], check_key),
         (&["key", "shared", "permits"], check_sharing),
         (&["message"], check_message),
@@ -44,6 +44,7 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
         (&["on_lost"], check_on_lost),
         (&["key", "fence"], check_fences),
         (&["map_err"], check_map_err),
+        (&["map_err", "on_lost", "on_busy"], check_functions),
         (&["key", "on_busy"], check_calls),
         (&["key", "on_busy", "shared", "permits", "fence", "guard", "message"], check_reuse),
         (&["guard", "fence"], check_bindings),
@@ -197,8 +198,7 @@ fn check_reuse(args: &Args, function: &Function) -> Result<()> {
     if let Some((span, message)) = faults.into_iter().find_map(|(span, it)| Some((span?, it))) {
         return Err(Error::new(span, message));
     }
-    let names = function.template_names();
-    reuse.same.as_ref().map_or(Ok(()), |same| same.check_names(&names, false))
+    reuse.same.as_ref().map_or(Ok(()), |same| same.check_same(&function.template_names()))
 }
 
 fn check_message_is_shown(args: &Args, _: &Function) -> Result<()> {
@@ -289,6 +289,30 @@ fn check_map_err(args: &Args, function: &Function) -> Result<()> {
     let message = "`map_err` makes the error of a `Result`, and this function does not return one: \
                    remove `map_err`, or return a `Result`";
     Err(Error::new(args.span_of("map_err"), message))
+}
+
+/// An argument hides the function of its name that one of the paths means.
+fn check_functions(args: &Args, function: &Function) -> Result<()> {
+    let map_err = args.map_err.as_ref().map(|path| ("map_err", &path.path));
+    let on_lost = match &args.on_lost {
+        Some(OnLost::Recover(path)) => Some(("on_lost", &path.path)),
+        _ => None,
+    };
+    let fallback = match &args.on_busy {
+        OnBusy::Fallback(path) => Some(("fallback", path)),
+        _ => None,
+    };
+    for (argument, path) in map_err.into_iter().chain(on_lost).chain(fallback) {
+        if let Some(name) = path.get_ident().filter(|name| function.is_no_function(name)) {
+            let message = format!(
+                "`{argument}` takes a function, and `{name}` is an argument of this one, which \
+                 hides a function of this name: write `self::{name}`, or give the argument another \
+                 name"
+            );
+            return Err(Error::new(name.span(), message));
+        }
+    }
+    Ok(())
 }
 
 /// One key has one fence, and several keys have one fence each.

@@ -15,9 +15,10 @@ use crate::boxed::{arguments, named, type_argument};
 use crate::duration::{self, Time};
 use crate::faults::Faults;
 use crate::item::{Function, Shape};
-use crate::path::is_path;
+use crate::path::{is_path, variable};
 use crate::runtime::Runtime;
 use crate::spans::respan;
+use crate::words;
 
 /// The longest delay, the same as in the runtime.
 const DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -138,10 +139,11 @@ impl Defer {
             ("name", _) => {
                 "the name stands beside `on_busy`: write `name = \"orders.audit\"` there"
             }
-            _ => {
+            (other, _) => &words::setting(other).unwrap_or_else(|| {
                 "after the delay `defer` takes `unique` or `latest`, `at_most = \"5m\"` and \
                  `attempts = 5`"
-            }
+                    .to_owned()
+            }),
         };
         Err(Error::new_spanned(setting, message))
     }
@@ -149,6 +151,10 @@ impl Defer {
     /// Refuses functions that a worker could not call with the stored arguments.
     pub(crate) fn check(&self, function: &Function, several_keys: bool) -> Result<()> {
         let sig = &function.sig;
+        let delay = self.delay.expr().filter(|delay| {
+            let is_setting = is_path(delay, "unique") || is_path(delay, "latest");
+            is_setting && variable(delay).is_some_and(|name| !function.names().contains(name))
+        });
         let receiver = sig.receiver().map(Spanned::span);
         let boxed = matches!(function.shape, Shape::Boxed(_)).then(|| sig.ident.span());
         let unsafety = match &sig.safety {
@@ -160,6 +166,11 @@ impl Defer {
         let unique = (self.unique && several_keys).then_some(self.span);
         let latest = (self.latest && several_keys).then_some(self.span);
         let faults = [
+            (
+                delay.map(Spanned::span),
+                "the delay stands before the other settings: write it, as in `defer(\"30s\", \
+                 latest)`",
+            ),
             (
                 receiver,
                 "`defer` stores the call for a worker, and `self` cannot be stored: lock a free \
@@ -217,22 +228,32 @@ impl Defer {
     pub(crate) fn later(
         &self,
         function: &Function,
-        (first, manager): (Option<TokenStream>, Option<TokenStream>),
+        managers: (Option<TokenStream>, Option<TokenStream>),
         site: Span,
     ) -> Result<TokenStream> {
-        let (name, arguments) = (&function.sig.ident, function.call_arguments("defer")?);
-        let manager = manager.map(|manager| quote_spanned!(site=> .manager(#manager)));
-        let mut deferred = quote_spanned!(site=> #name::deferred()#manager);
-        if first.is_some() {
-            deferred = quote_spanned! {site=>
-                ({ #first let __deferred = #deferred; __deferred })
-            };
-        }
-        let arguments = tuple(&arguments, site);
+        let arguments = tuple(&function.call_arguments("defer")?, site);
+        let deferred = deferred(function, managers, site);
         Ok(if function.is_async() {
             quote_spanned!(site=> #deferred.defer(__error, #arguments).await)
         } else {
             quote_spanned!(site=> #deferred.defer_blocking(__error, #arguments))
+        })
+    }
+
+    /// Before the body of a function that keeps the latest call: that is this one.
+    ///
+    /// Output: `set_price::deferred().supersede(&lock).await`
+    pub(crate) fn superseded(
+        &self,
+        function: &Function,
+        managers: (Option<TokenStream>, Option<TokenStream>),
+        site: Span,
+    ) -> Option<TokenStream> {
+        let deferred = self.latest.then(|| deferred(function, managers, site))?;
+        Some(if function.is_async() {
+            quote_spanned!(site=> #deferred.supersede(&__lock).await)
+        } else {
+            quote_spanned!(site=> #deferred.supersede_blocking(&__lock))
         })
     }
 
@@ -298,6 +319,21 @@ impl Defer {
                 }
             }
         })
+    }
+}
+
+/// Output: `audit_order::deferred().manager(manager)`
+fn deferred(
+    function: &Function,
+    (first, manager): (Option<TokenStream>, Option<TokenStream>),
+    site: Span,
+) -> TokenStream {
+    let name = &function.sig.ident;
+    let manager = manager.map(|manager| quote_spanned!(site=> .manager(#manager)));
+    let deferred = quote_spanned!(site=> #name::deferred()#manager);
+    match first {
+        Some(_) => quote_spanned!(site=> ({ #first let __deferred = #deferred; __deferred })),
+        None => deferred,
     }
 }
 

@@ -19,6 +19,7 @@ use crate::returns;
 use crate::runtime::Runtime;
 use crate::spans::respan;
 use crate::template::Template;
+use crate::values::Fences;
 
 /// Expands the attribute: the function under its lock, or the unchanged function and one error.
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
@@ -161,12 +162,31 @@ impl<'a> Printer<'a> {
         let lock_and_fences = self.lock_and_fences();
         let guard = self.args.guard.as_ref().map(|guard| {
             let there = guard.span().resolved_at(site);
-            // Twice the user's name: the compiler shows it to a body that moves it into a task.
-            quote_spanned!(there=> let #guard = __lock.handle(); let #guard = &#guard;)
+            let fences = self.args.fence.as_ref().map(Fences::names).unwrap_or_default();
+            // Twice the user's name: the compiler shows it to a body that moves it into a task. The
+            // guard has the fences, too, so that their own names need no other use.
+            quote_spanned! {there=>
+                let #guard = __lock.handle(); let #guard = &#guard; #(let _ = &#fences;)*
+            }
         });
         let (first, acquired) = self.acquired(lock)?;
         let run = self.call("run", &quote_spanned!(site=> __lock), &self.body());
-        Ok(quote_spanned!(site=> #first let #lock_and_fences = #acquired; #guard #run))
+        let superseded = self.superseded();
+        Ok(quote_spanned!(site=> #first let #lock_and_fences = #acquired; #superseded #guard #run))
+    }
+
+    /// Output: `let superseded = …; if let Err(error) = superseded { return … }`
+    fn superseded(&self) -> Option<TokenStream> {
+        let OnBusy::Defer(defer) = &self.args.on_busy else { return None };
+        let managers = (self.manager_first(), self.manager());
+        let superseded = defer.superseded(self.function, managers, self.site)?;
+        let failed = self.failure(&quote_spanned!(self.site=> __error));
+        Some(quote_spanned! {self.site=>
+            let __superseded = #superseded;
+            if let ::core::result::Result::Err(__error) = __superseded {
+                return #failed;
+            }
+        })
     }
 
     /// Output: `lock`, or `(lock, fence)`

@@ -82,6 +82,17 @@ impl Function {
         })
     }
 
+    /// Whether this is an argument with a value that is certainly no function.
+    pub(crate) fn is_no_function(&self, name: &Ident) -> bool {
+        self.sig.inputs.iter().any(|input| match input {
+            FnArg::Typed(typed) => {
+                matches!(&*typed.pat, Pat::Ident(pat) if pat.ident == *name)
+                    && (matches!(*typed.ty, Type::Reference(_)) || is_owned(&typed.ty))
+            }
+            FnArg::Receiver(_) => false,
+        })
+    }
+
     /// The names to call another function with that has the same arguments.
     pub(crate) fn call_arguments(&self, policy: &str) -> Result<Vec<Ident>> {
         let name = |input: &FnArg| match input {

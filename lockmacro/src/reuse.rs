@@ -7,8 +7,10 @@ use syn::{Error, Expr, ExprCall, Result};
 
 use crate::duration::{self, Time};
 use crate::faults::Faults;
+use crate::slips;
 use crate::template::Template;
 use crate::values::text;
+use crate::words;
 
 /// The settings of `reuse(..)`.
 pub(crate) struct Reuse {
@@ -59,6 +61,13 @@ impl Reuse {
             Expr::Assign(assign) => (assign.left.to_token_stream().to_string(), *assign.right),
             alone => (String::new(), alone),
         };
+        let written = if name.is_empty() { slips::word(&value) } else { Some(name.clone()) };
+        if let Some(message) = written
+            .filter(|word| !["keep", "same"].contains(&word.as_str()))
+            .and_then(|word| words::setting(&word))
+        {
+            return Err(Error::new_spanned(value, message));
+        }
         let message = match name.as_str() {
             "keep" if self.keep.is_some() => "`keep` is given twice: remove one",
             "keep" => {

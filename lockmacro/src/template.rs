@@ -186,6 +186,18 @@ impl Template {
         format!("format!({format:?}{values})")
     }
 
+    /// Checks that what calls have in common is made of their arguments.
+    pub(crate) fn check_same(&self, names: &[Ident]) -> Result<()> {
+        self.check_names(names, false)?;
+        if self.as_plain().is_some() {
+            return self.fault(
+                "without a placeholder this is the same in all calls, and refuses none: write \
+                 what a repeated call has in common with the first one, as in `same = \"<amount>\"`",
+            );
+        }
+        Ok(())
+    }
+
     /// Checks that every value starts at one of `names`, and that no literal was meant as a value.
     /// Only a key may be an expression.
     pub(crate) fn check_names(&self, names: &[Ident], is_key: bool) -> Result<()> {

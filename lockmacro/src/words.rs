@@ -5,7 +5,7 @@ use crate::slips::{has_part, is_word, slips};
 
 /// The words of other libraries: the argument here, if there is one, the advice, if it needs one of
 /// its own, and the words. A name with such a word in it means the same.
-const WORDS: [(&str, &str, &str); 34] = [
+const WORDS: [(&str, &str, &str); 41] = [
     (
         "wait",
         "the wait for a busy lock is `wait = \"5s\"`, and the time after which the lock expires \
@@ -18,7 +18,18 @@ const WORDS: [(&str, &str, &str); 34] = [
         "attempts backoff poll queue retries retry sleep tries",
     ),
     ("wait", "", "acquire_timeout block blocking blocking_timeout deadline patience"),
-    ("ttl", "", "at_most duration ex expiration expire expires expiry lease max_age pexpire px"),
+    (
+        "on_busy",
+        "the longest time for which calls put a stored one off is `on_busy = defer(\"30s\", \
+         latest, at_most = \"5m\")`, and the time after which the lock expires is `ttl = \"300s\"`",
+        "at_most",
+    ),
+    (
+        "ttl",
+        "",
+        "at_most_for lock_at_most_for duration ex expiration expire expires expiry lease \
+         max_age pexpire px",
+    ),
     ("renew", "", "extend extension heartbeat keep_alive keepalive refresh renewal watchdog"),
     ("min_hold", "", "at_least cooldown keep_for min_lock_time throttle"),
     ("max_hold", "", "max_duration max_lease max_lock_time max_renewal"),
@@ -42,17 +53,51 @@ const WORDS: [(&str, &str, &str); 34] = [
         "on_busy",
         "the policy that has callers share the holder's value is `on_busy = reuse`, or \
          `on_busy = reuse(keep = \"10s\")`",
-        "cache cached coalesce dedup idempotent memoize once reuse same share single_flight \
-         singleflight",
+        "cache cached coalesce dedup memoize once reuse share single_flight singleflight",
+    ),
+    (
+        "on_busy",
+        "the policy that keeps the value for later callers is `on_busy = reuse(keep = \"10s\")`",
+        "keep",
+    ),
+    (
+        "on_busy",
+        "a repeated request gets the value of the first one by `on_busy = reuse(keep = \"24h\", \
+         same = \"<amount>\")`, with the request's own key in that of the lock, as in `key = \
+         \"payment:<request>\"`",
+        "idempotency idempotency_key idempotent same",
+    ),
+    (
+        "on_busy",
+        "the policy that runs only the latest of several calls is `on_busy = defer(\"5s\", \
+         latest)`",
+        "debounce latest newest replace supersede",
+    ),
+    (
+        "on_busy",
+        "the policy that keeps one stored call of a key is `on_busy = defer(\"30s\", unique)`",
+        "unique",
     ),
     (
         "on_busy",
         "",
-        "busy error fail_fast if_locked no_wait nowait on_conflict on_contended on_contention \
-         on_error on_fail on_failure on_locked on_timeout try_lock",
+        "busy error fail_fast fail_strategy failure_strategy if_locked lock_failure_strategy \
+         lock_timeout_strategy no_wait nowait on_conflict on_contended on_contention on_error \
+         on_fail on_failure on_locked on_timeout try_lock",
     ),
-    ("on_lost", "", "cancel finish lost on_expire on_expired on_expiry on_loss rollback"),
-    ("release", "", "async background fire_and_forget"),
+    (
+        "on_lost",
+        "",
+        "cancel finish lost on_expire on_expired on_expiry on_loss release_timeout_strategy \
+         rollback",
+    ),
+    (
+        "",
+        "an `async fn` awaits its lock, and a lock of another function blocks the thread: remove \
+         this",
+        "async is_async",
+    ),
+    ("release", "", "background fire_and_forget"),
     (
         "guard",
         "the body's name for the guard is `guard = lock`, and for the number that a resource \
@@ -67,6 +112,13 @@ const WORDS: [(&str, &str, &str); 34] = [
          servers store uri url",
     ),
     ("manager", "a quorum is that of the servers in the manager's URL", "quorum redlock"),
+    (
+        "shared",
+        "a lock is exclusive and may be acquired again inside its body, several keys are a list, \
+         and waiters are served in the order of their requests: remove this, or write `shared` for \
+         a lock that others may share and `permits = 3` for a semaphore",
+        "lock_model model",
+    ),
     ("shared", "", "lock_type mode read reader readers rlock rwlock share"),
     (
         "shared",
@@ -119,6 +171,14 @@ pub(crate) type Meant = (Option<&'static str>, String);
 /// The meaning of another library's word here.
 pub(crate) fn advice(word: &str) -> Option<Meant> {
     row(|one| is_word(word, one))
+}
+
+/// The message for a setting in the parentheses of a policy that belongs to another policy.
+pub(crate) fn setting(name: &str) -> Option<String> {
+    match advice(name)? {
+        (Some("on_busy"), advice) => Some(format!("unknown setting `{name}`: {advice}")),
+        _ => None,
+    }
 }
 
 /// The first row of the table that has such a word.

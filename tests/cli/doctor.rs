@@ -264,6 +264,65 @@ async fn a_database_without_the_schema_and_with_unsafe_settings_is_found() {
     eventually("the setting is read", IN_TIME, async || !examined(&url, &[]).await.1).await;
 }
 
+/// As docs say to ask: by the user of the programs.
+#[tokio::test]
+async fn a_database_is_examined_by_a_user_without_rights_on_statistics() {
+    let limits = ["max_connections=20", "superuser_reserved_connections=1"];
+    let database = Postgres::with(&["-c", limits[0], "-c", limits[1]]).await;
+    let client = database.connect().await;
+    let admin = database.url();
+    assert_eq!(tool_at("", &["postgres", "install", &admin]).await.code, Some(0));
+    let user = "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA lm1 TO app;
+        GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lm1 TO app";
+    client.batch_execute(user).await.expect("made");
+    let url = database.url_of("app", "");
+    let others: Vec<_> = {
+        let mut others = Vec::new();
+        for _ in 0..16 {
+            others.push(database.connect().await);
+        }
+        others
+    };
+    // There is room for two more, and those of the last run end after it.
+    let have_ended = async || {
+        let ours = "SELECT FROM pg_stat_activity WHERE usename = 'app'";
+        let none = async || client.query(ours, &[]).await.expect("an answer").is_empty();
+        eventually("its connections have ended", IN_TIME, none).await;
+    };
+    let (found, _) = examined(&url, &[]).await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    have_ended().await;
+    let mend = hint(&url, &[], "no_statistics").await;
+    client.batch_execute(&mend).await.expect("granted");
+    have_ended().await;
+    assert!(hint(&url, &[], "connections").await.contains("max_connections"));
+    drop(others);
+    let limited = async |most: u32| {
+        let limit = format!("ALTER ROLE app CONNECTION LIMIT {most}");
+        client.batch_execute(&limit).await.expect("set");
+    };
+    limited(3).await;
+    eventually("the others are gone", IN_TIME, async || examined(&url, &[]).await.0.len() == 1)
+        .await;
+    assert!(hint(&url, &[], "few_connections").await.contains("CONNECTION LIMIT"));
+    limited(1).await;
+    assert!(self::mend(&url, &[], "few_connections").await.contains("CONNECTION LIMIT"));
+    limited(20).await;
+    let read_only = "ALTER ROLE app SET default_transaction_read_only = on";
+    client.batch_execute(read_only).await.expect("set");
+    assert!(mend_of(&url).await.contains("default_transaction_read_only"));
+    client.batch_execute("ALTER ROLE app RESET ALL").await.expect("set");
+    let latin = "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'";
+    client.batch_execute(latin).await.expect("made");
+    let latin = admin.replace("/postgres?", "/latin?");
+    assert_eq!(tool_at(&latin, &["postgres", "install"]).await.code, Some(0));
+    assert!(hint(&latin, &[], "encoding").await.contains("UTF8"));
+}
+
+async fn mend_of(url: &str) -> String {
+    mend(url, &[], "unreachable").await
+}
+
 /// As some hosted servers: they serve locks all the same.
 #[tokio::test]
 async fn a_server_that_answers_no_question_about_itself_serves_locks_and_is_examined() {

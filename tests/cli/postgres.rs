@@ -67,10 +67,17 @@ async fn the_tool_makes_the_schema_once_and_prints_rights_that_are_enough(backen
     client.batch_execute(&said.out).await.expect("two statements");
     let said = tool_at(&url, &["postgres", "install"]).await;
     assert!(said.out.starts_with("-- The schema tool was there already."), "{said:?}");
-    assert_eq!(
-        tool_at("", &["--url", &url, "--json", "postgres", "install"]).await.json()["installed"],
-        false
-    );
+    let said = tool_at("", &["--url", &url, "--json", "postgres", "install"]).await.json();
+    assert_eq!((&said["installed"], &said["upgraded_from"]), (&false.into(), &Value::Null));
+    let earlier =
+        "CREATE OR REPLACE FUNCTION tool.version() RETURNS int LANGUAGE sql AS 'SELECT 2'";
+    client.batch_execute(earlier).await.expect("made");
+    let said = tool_at(&url, &["postgres", "install"]).await;
+    let upgraded = "-- The schema tool was upgraded from version 2 to 3. For the user";
+    assert!(said.out.starts_with(upgraded), "{said:?}");
+    client.batch_execute(earlier).await.expect("made");
+    let said = tool_at(&url, &["--json", "postgres", "install"]).await.json();
+    assert_eq!((&said["installed"], &said["upgraded_from"]), (&true.into(), &2.into()));
 
     let locks = LockManager::builder().label("desk").connect(&as_user).await.expect("enough");
     let held = hold(&locks, "order:1").await;
@@ -94,6 +101,8 @@ async fn what_the_tool_prints_makes_the_schema(backend: &Backend) {
     client.batch_execute("DROP SCHEMA printed CASCADE").await.expect("gone");
     let said = tool_at("", &["postgres", "print", "--schema", "a; DROP"]).await;
     assert_eq!((said.code, &*said.out), (Some(1), ""), "{said:?}");
+    let said = tool_at(&url, &["acl", "order:*"]).await;
+    assert!(said.code == Some(1) && said.err.contains("postgres install` prints"), "{said:?}");
     let said = tool_at("", &["postgres", "install", "redis://127.0.0.1:1"]).await;
     assert!(said.code == Some(1) && said.err.contains("only a PostgreSQL database"), "{said:?}");
 }

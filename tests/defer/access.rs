@@ -1,5 +1,6 @@
 //! The rights that docs/access.md names for deferred calls.
 
+use lockmacro_runtime::defer::{Answer, Deferrer, NewJob, Page, Settled, StopWaiting, Stored};
 use lockmacro_tests::Server;
 
 use super::*;
@@ -120,6 +121,107 @@ async fn a_right_that_is_taken_away_for_a_while_does_not_end_a_worker() {
     admin.ask::<()>(&user);
     put(&locks, &function, 1).await;
     calls.reach(2).await;
+    ends(&locks, working).await;
+}
+
+/// While its password is changed, for instance. What was found meanwhile says nothing afterwards.
+#[tokio::test]
+async fn a_worker_of_several_functions_goes_on_soon_after_its_user_was_switched_off() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let user = ["ACL", "SETUSER", "shop", "reset", "on", ">password", "~*", "&*", "+@all"];
+    admin.ask::<()>(&user);
+    let locks = LockManager::connect(&server.url_as("shop", "password")).await.expect("there");
+    let calls = Calls::default();
+    let functions = ["f", "g", "h", "i", "j", "k"].map(|name| noting(name, &calls));
+    let worker = functions
+        .iter()
+        .fold(Worker::new(&locks), |worker, function| worker.register(function.clone()));
+    let working = tokio::spawn(worker.run());
+    put(&locks, &functions[0], 0).await;
+    calls.reach(1).await;
+    admin.ask::<()>(&["ACL", "SETUSER", "shop", "off"]);
+    admin.ask::<()>(&["CLIENT", "KILL", "USER", "shop"]);
+    // Longer than the first pauses of the worker, each of which is twice as long.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    admin.ask::<()>(&user);
+    put(&locks, &functions[5], 1).await;
+    let back = Instant::now();
+    calls.reach(2).await;
+    // One pause of 5 s, and what a loaded machine needs.
+    assert!(back.elapsed() < Duration::from_secs(12), "{:?}", back.elapsed());
+    ends(&locks, working).await;
+}
+
+/// Calls that are kept in memory, of which some requests are denied.
+#[derive(Debug)]
+struct Denying {
+    calls: Arc<dyn Deferrer>,
+    takes: AtomicU64,
+    ends: AtomicU64,
+}
+
+impl Denying {
+    /// Counts a denial down; `None` when there are no more.
+    fn deny<'a, T: Send + 'a>(denials: &AtomicU64) -> Option<Answer<'a, T>> {
+        let step = |left: u64| left.checked_sub(1);
+        denials.fetch_update(Ordering::SeqCst, Ordering::SeqCst, step).ok()?;
+        Some(Box::pin(async { Err(LockError::access_denied("not now")) }))
+    }
+}
+
+impl Deferrer for Denying {
+    fn put(&self, job: NewJob) -> Answer<'_, Stored> {
+        self.calls.put(job)
+    }
+
+    fn take<'a>(&'a self, options: TakeOptions, stop: StopWaiting<'a>) -> Answer<'a, Vec<Job>> {
+        Self::deny(&self.takes).unwrap_or_else(|| self.calls.take(options, stop))
+    }
+
+    fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
+        self.calls.keep(job, lease)
+    }
+
+    fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
+        Self::deny(&self.ends).unwrap_or_else(|| self.calls.settle(job, how))
+    }
+
+    fn list(&self, of: Arc<str>, state: JobState, first: usize, most: usize) -> Answer<'_, Page> {
+        self.calls.list(of, state, first, most)
+    }
+
+    fn retry(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+        self.calls.retry(function, id)
+    }
+
+    fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
+        self.calls.remove(function, id)
+    }
+}
+
+/// Whichever queue it is.
+#[tokio::test]
+async fn a_worker_that_is_denied_for_a_while_goes_on_and_runs_no_call_twice() {
+    let calls = LockManager::isolated_memory().deferrer();
+    let denying = Arc::new(Denying { calls, takes: 0.into(), ends: 0.into() });
+    let builder = patient().deferrer(denying.clone());
+    let locks = builder.connect("memory://").await.expect("there");
+    let (calls, name) = (Calls::default(), name("denied"));
+    let function = noting(&name, &calls);
+    let working = start(&locks, &function);
+    put(&locks, &function, 0).await;
+    calls.reach(1).await;
+    nothing_is_left(&locks, &name).await;
+    denying.takes.store(3, Ordering::SeqCst);
+    denying.ends.store(3, Ordering::SeqCst);
+    put(&locks, &function, 1).await;
+    let is_denied = async || denying.takes.load(Ordering::SeqCst) == 0;
+    eventually("it asks again and again", TEST_TIMEOUT, is_denied).await;
+    put(&locks, &function, 2).await;
+    calls.reach(3).await;
+    nothing_is_left(&locks, &name).await;
+    assert_eq!(calls.all().len(), 3, "each ran once");
     ends(&locks, working).await;
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use lockmacro_runtime::defer::{Keep, NewJob};
 use lockmacro_runtime::distributed_lock;
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +63,22 @@ async fn index(id: u64, text: String) {
     DONE.lock().unwrap().entry(id).or_default().push(text);
 }
 
+#[distributed_lock(
+    key = "price:<id>", wait = "60s", on_busy = defer("20ms", latest), manager = locks(),
+)]
+async fn set_price(id: u64, price: String) -> Result<(), LockError> {
+    DONE.lock().unwrap().entry(id).or_default().push(price);
+    Ok(())
+}
+
+#[distributed_lock(
+    key = "size:<id>", ttl = "10s", on_busy = defer("20ms", latest), manager = locks(),
+)]
+fn set_size(id: u64, size: String) -> Result<(), LockError> {
+    DONE.lock().unwrap().entry(id).or_default().push(size);
+    Ok(())
+}
+
 /// The manager of the test that runs: its backends are tested one after the other.
 static LOCKS: Mutex<Option<LockManager>> = Mutex::new(None);
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -73,6 +90,39 @@ fn locks() -> LockManager {
 fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A worker would run the first one with the arguments of the second.
+#[tokio::test]
+async fn a_second_function_of_one_path_stores_no_call() {
+    async fn remove_orders() -> lockmacro_runtime::defer::DeferredFn<(u64,)> {
+        #[distributed_lock(key = "remove:<id>", on_busy = defer("20ms"), manager = locks())]
+        async fn remove(id: u64) -> Result<(), LockError> {
+            panic!("order {id} was removed")
+        }
+        remove::deferred()
+    }
+    async fn remove_note(id: u64) -> Result<(), LockError> {
+        #[distributed_lock(key = "remove:<id>", on_busy = defer("20ms"), manager = locks())]
+        async fn remove(id: u64) -> Result<(), LockError> {
+            panic!("note {id} was removed")
+        }
+        remove(id).await
+    }
+    let _turn = TURN.lock().await;
+    let manager = LockManager::isolated_memory();
+    *LOCKS.lock().unwrap() = Some(manager.clone());
+    let working = start(&manager, &remove_orders().await);
+    tokio::task::yield_now().await;
+    let id = next_id();
+    let held = hold(&manager, &format!("remove:{id}")).await;
+    let refused = remove_note(id).await;
+    assert!(
+        matches!(refused, Err(LockError::InvalidSetting { setting: "name", .. })),
+        "{refused:?}"
+    );
+    held.release().await.expect("still held");
+    ends(&manager, working).await;
 }
 
 #[on(memory, redis, postgres, both_runtimes)]
@@ -127,6 +177,68 @@ async fn the_latest_of_busy_calls_is_run_later(backend: &Backend) {
     let working = tokio::spawn(Worker::new(&manager).register(index::deferred()).run());
     nothing_is_left(&manager, index::deferred().name()).await;
     assert_eq!(done(id), ["three"]);
+    ends_on(backend, &manager, working).await;
+}
+
+#[on(memory, redis, cluster, postgres, both_runtimes)]
+async fn a_call_that_gets_the_lock_is_not_followed_by_an_earlier_one(backend: &Backend) {
+    let _turn = TURN.lock().await;
+    let manager = backend.manager_from(patient().key_prefix("shop:")).await;
+    *LOCKS.lock().unwrap() = Some(manager.clone());
+    let id = next_id();
+    for blocking in [false, true] {
+        let set = async move |text: &str| {
+            let text = text.to_owned();
+            if blocking {
+                let _deferred =
+                    lockmacro_tests::on_a_plain_thread(move || set_size(id, text)).await;
+            } else {
+                index(id, text).await;
+            }
+        };
+        let (key, name) = match blocking {
+            true => (format!("size:{id}"), set_size::deferred().name().to_owned()),
+            false => (format!("index:{id}"), index::deferred().name().to_owned()),
+        };
+        let stored_as = format!("shop:{name}");
+        let held = hold(&manager, &key).await;
+        set("one").await;
+        assert_eq!(count(&manager, &stored_as, JobState::Waiting).await, 1);
+        held.release().await.unwrap();
+        set("two").await;
+        assert_eq!(count(&manager, &stored_as, JobState::Waiting).await, 0, "{stored_as}");
+    }
+    assert_eq!(done(id), ["two", "two"]);
+    manager.shutdown(TEST_TIMEOUT).await.unwrap();
+    forget(backend).await;
+}
+
+/// The worker has taken it, and waits for the lock that the newer one has.
+#[on(memory, redis, postgres, both_runtimes)]
+async fn a_call_that_a_worker_has_taken_does_not_run_after_a_newer_one(backend: &Backend) {
+    let _turn = TURN.lock().await;
+    let manager = manager(backend).await;
+    *LOCKS.lock().unwrap() = Some(manager.clone());
+    let (id, name) = (next_id(), set_price::deferred().name().to_owned());
+    let key = format!("price:{id}");
+    let put = async |call: &str| {
+        let arguments = format!(r#"[{id},"{call}"]"#);
+        let mut job = NewJob::new(name.as_str(), format!("{call}-{id}"), arguments, &*key);
+        job.keep = Keep::Latest { at_most: None };
+        manager.deferrer().put(job).await.unwrap();
+    };
+    put("older").await;
+    let held = hold(&manager, &key).await;
+    let working = tokio::spawn(Worker::new(&manager).register(set_price::deferred()).run());
+    let is_taken = async || count(&manager, &name, JobState::Running).await == 1;
+    eventually("a worker has it", TEST_TIMEOUT, is_taken).await;
+    set_price::deferred().manager(&manager).supersede(&held).await.unwrap();
+    // A click while the newer one runs: it comes last.
+    put("newest").await;
+    set_price::deferred().manager(&manager).supersede(&held).await.unwrap();
+    held.release().await.unwrap();
+    nothing_is_left(&manager, &name).await;
+    assert_eq!(done(id), ["newest"]);
     ends_on(backend, &manager, working).await;
 }
 

@@ -8,24 +8,51 @@ use lockmacro_tests::{Clock, Server};
 
 use super::*;
 
-#[on(memory, redis, postgres, both_runtimes)]
-async fn arguments_that_do_not_fit_are_a_dead_letter_at_once(backend: &Backend) {
-    let (locks, name) = (manager(backend).await, name("unfit"));
-    // A call that an earlier version of the program has stored.
-    let before = DeferredFn::new(&*name, (argument("number"),), |(_,): (u64,)| async {
-        Ok::<(), LockError>(())
-    });
-    put(&locks, &before.delay(SHORT_DELAY), 42).await;
+/// Two versions share no memory.
+#[on(redis, postgres, both_runtimes)]
+async fn arguments_that_a_worker_cannot_read_are_left_to_one_that_can(backend: &Backend) {
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("unfit"));
+    // Another version of the program has stored the call, and runs beside this one.
+    let before = noting(&name, &calls).attempts(1);
+    put(&locks, &before, 42).await;
     let now = DeferredFn::new(&*name, (argument("number"),), |(_,): (String,)| async {
         Ok::<(), LockError>(())
     });
-    let working = start(&locks, &now);
-    let dead = dead_letter(&locks, &name).await;
-    let error = dead.error.expect("it failed");
+    let working = start(&locks, &now.delay(SHORT_DELAY).attempts(1));
+    let left = Mutex::new(String::new());
+    eventually("it is left to others, again and again", TEST_TIMEOUT, async || {
+        let waiting = first(&locks, &name, JobState::Waiting).await;
+        let again = waiting.filter(|job| job.busy > 1 && job.attempts == 0);
+        let error = again.and_then(|job| job.error);
+        error.map(|error| *left.lock().unwrap() = error).is_some()
+    })
+    .await;
+    let error = left.into_inner().unwrap();
     // The stored arguments must not appear in logs.
     assert!(error.contains("`number`: what is stored is no ") && !error.contains("42"), "{error}");
-    remove(&locks, &name, &dead.id).await;
-    assert_eq!(locks.deferrer().remove(name.into(), dead.id).await, Ok(false));
+    assert_eq!(count(&locks, &name, JobState::Dead).await, 0);
+    let knowing = start(&locks, &before);
+    calls.reach(1).await;
+    nothing_is_left(&locks, &name).await;
+    ends(&locks, working).await;
+    knowing.await.unwrap().unwrap();
+    forget(backend).await;
+}
+
+/// A program of before has stored the call without the argument.
+#[on(memory, redis, postgres)]
+async fn an_option_that_was_added_at_the_end_is_none_for_calls_of_before(backend: &Backend) {
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("added"));
+    put(&locks, &noting(&name, &calls), 42).await;
+    let (with, noted) = ((argument("number"), argument("note")), calls.clone());
+    let now = DeferredFn::new(&*name, with, move |(number, note): (u64, Option<String>)| {
+        noted.add(if note.is_none() { number } else { 0 });
+        async { Ok::<(), LockError>(()) }
+    });
+    let working = start(&locks, &now);
+    calls.reach(1).await;
+    assert_eq!(calls.all(), [42]);
+    nothing_is_left(&locks, &name).await;
     ends_on(backend, &locks, working).await;
 }
 

@@ -175,11 +175,46 @@ async fn new_arguments_have_all_attempts_and_no_worker_yet(backend: &Backend) {
     }
     let info = first(&locks, &name, JobState::Waiting).await.unwrap();
     assert_eq!((info.attempts, info.busy, &*info.arguments), (0, 0, "[2]"));
-    assert!(matches!(info.when, When::In(left) if left > HOUR / 2), "the pause does not end");
-    assert!(deferrer.retry(name.as_str().into(), "a".to_owned()).await.unwrap());
+    let is_due = matches!(info.when, When::Ago(_) | When::In(Duration::ZERO));
+    assert!(is_due, "the pause is over: {:?}", info.when);
+    // From here on it is as a first one, which others do not put off.
+    assert_eq!(click(deferrer, &name, ("c", 2), HOUR).await.due, Duration::ZERO);
     let job = take(&locks, &name, LONG_TTL).await;
     assert_eq!((job.attempt, job.busy, &*job.arguments), (1, 0, "[2]"));
     assert!(deferrer.settle(job, Settled::Done).await.unwrap());
+    nothing_is_left(&locks, &name).await;
+    forget(backend).await;
+}
+
+/// A click whose lock was busy is stored, and a later one gets the lock.
+#[on(memory, redis, postgres, both_runtimes)]
+async fn a_call_that_has_the_lock_supersedes_those_that_were_stored_before_it(backend: &Backend) {
+    let (locks, name) = (manager(backend).await, name("superseded"));
+    let deferrer = &*locks.deferrer();
+    let now = |key: &str, began| deferrer.supersede(name.as_str().into(), key.into(), began);
+    click(deferrer, &name, ("a", 1), HOUR).await;
+    deferrer.put(call(&name, "all", 9, HOUR, Keep::All)).await.unwrap();
+    assert_eq!(now("k", HOUR).await, Ok(0), "it is newer than the one with the lock");
+    assert_eq!(now("other", Duration::ZERO).await, Ok(0));
+    assert_eq!(waiting(&locks, &name).await.len(), 2);
+    assert_eq!(now("k", Duration::ZERO).await, Ok(1));
+    // As after an answer that was lost.
+    assert_eq!(now("k", Duration::ZERO).await, Ok(0));
+    assert_eq!(waiting(&locks, &name).await, one("all", "[9]"));
+
+    // One whose worker has it waits for the lock.
+    click(deferrer, &name, ("b", 2), Duration::ZERO).await;
+    let taken = take(&locks, &name, LONG_TTL).await;
+    click(deferrer, &name, ("c", 3), HOUR).await;
+    assert_eq!(now("k", Duration::ZERO).await, Ok(2));
+    assert!(!deferrer.keep(taken.clone(), LONG_TTL).await.unwrap(), "it must not run");
+    let pause = Settled::Again { delay: Duration::ZERO, error: "no".into() };
+    let _late = deferrer.settle(taken, pause).await.unwrap();
+    assert_eq!(waiting(&locks, &name).await, one("all", "[9]"), "it does not come back");
+    assert_eq!(click(deferrer, &name, ("d", 4), HOUR).await.id, "d", "the key is free for others");
+    for id in ["all", "d"] {
+        remove(&locks, &name, id).await;
+    }
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
 }

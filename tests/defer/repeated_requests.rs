@@ -1,6 +1,7 @@
 //! Requests that are repeated, because the answer was lost.
 
-use lockmacro_runtime::defer::{NewJob, Settled, When};
+use lockmacro_runtime::defer::{Keep, NewJob, Settled, When};
+use lockmacro_tests::times::ms;
 use lockmacro_tests::{Fault, Proxy, Server};
 
 use super::*;
@@ -54,6 +55,96 @@ async fn a_call_that_is_stored_again_after_it_was_done_is_run_once(backend: &Bac
     calls.reach(2).await;
     nothing_is_left(&locks, &name).await;
     ends_on(backend, &locks, working).await;
+}
+
+#[tokio::test]
+async fn a_call_is_superseded_though_the_answer_is_lost() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let locks = through(&proxy).await;
+    let deferrer = locks.deferrer();
+    let supersede = || deferrer.supersede("f".into(), "k".into(), Duration::ZERO);
+    supersede().await.expect("the server knows the script");
+    let mut job = NewJob::new("f", "id", "[1]", "k");
+    job.keep = Keep::Latest { at_most: None };
+    locks.deferrer().put(job).await.unwrap();
+    proxy.on_next(CALLS, Fault::CutReply);
+    supersede().await.expect("it is repeated");
+    assert!(proxy.orders_are_done());
+    nothing_is_left(&locks, "f").await;
+}
+
+/// It was stored while the request about the older ones was in flight.
+#[tokio::test]
+async fn a_newer_call_is_not_superseded_by_a_request_that_is_late() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let (locks, other) = (through(&proxy).await, connect(&server).await);
+    let deferrer = locks.deferrer();
+    let supersede = || deferrer.supersede("f".into(), "k".into(), Duration::ZERO);
+    supersede().await.expect("the server knows the script");
+    proxy.on_next(CALLS, Fault::HoldCommand(ms(1_500)));
+    let late = supersede();
+    let newer = async {
+        // Long enough for the two to have an order.
+        tokio::time::sleep(ms(500)).await;
+        let mut job = NewJob::new("f", "newer", "[1]", "k");
+        job.keep = Keep::Latest { at_most: None };
+        other.deferrer().put(job).await.expect("stored");
+    };
+    let (late, ()) = tokio::join!(late, newer);
+    proxy.held_commands_arrive().await;
+    assert_eq!(late.expect("it is answered in the end"), 0);
+    assert_eq!(count(&other, "f", JobState::Waiting).await, 1);
+}
+
+/// The worker of an earlier one wakes up, whose call was removed meanwhile.
+#[on(memory, redis, postgres)]
+async fn a_call_that_is_stored_again_has_another_worker(backend: &Backend) {
+    let (locks, name) = (manager(backend).await, name("stored-for-another"));
+    let deferrer = locks.deferrer();
+    let job = || NewJob::new(name.as_str(), "id", "[1]", "order:1");
+    deferrer.put(job()).await.expect("stored");
+    let slept = take(&locks, &name, ms(50)).await;
+    // Once its lease is over, another one has it, and gives it back.
+    let back = Settled::Again { delay: LONG_TTL, error: "later".into() };
+    let again = take(&locks, &name, LONG_TTL).await;
+    assert!(deferrer.settle(again, back).await.expect("asked"));
+    remove(&locks, &name, "id").await;
+    deferrer.put(job()).await.expect("stored");
+    let taken = take(&locks, &name, LONG_TTL).await;
+    let _unknown = deferrer.settle(slept.clone(), Settled::Done).await;
+    assert!(!deferrer.keep(slept, LONG_TTL).await.expect("asked"), "it is another one's");
+    assert!(deferrer.keep(taken.clone(), LONG_TTL).await.expect("asked"), "it is its own");
+    assert!(deferrer.settle(taken, Settled::Done).await.expect("asked"));
+    forget(backend).await;
+}
+
+/// Another request for the same thing, after a person has removed the first.
+#[on(memory, redis, postgres, both_runtimes)]
+async fn a_call_that_is_stored_again_after_it_was_removed_is_stored(backend: &Backend) {
+    let (locks, name) = (manager(backend).await, name("removed"));
+    let job = |id: &str| {
+        let mut job = NewJob::new(name.as_str(), id, "[1]", "order:1");
+        job.delay = LONG_TTL;
+        job
+    };
+    let deferrer = locks.deferrer();
+    deferrer.put(job("waits")).await.unwrap();
+    deferrer.put(NewJob::new(name.as_str(), "dies", "[1]", "order:1")).await.unwrap();
+    let taken = take(&locks, &name, LONG_TTL).await;
+    let dies = Settled::Dead { error: "no".into() };
+    assert!(deferrer.settle(taken, dies).await.unwrap());
+    remove(&locks, &name, "waits").await;
+    assert_eq!(deferrer.remove_dead(name.as_str().into(), 9).await, Ok(1));
+    for id in ["waits", "dies"] {
+        assert_eq!(deferrer.put(job(id)).await.unwrap().due, LONG_TTL, "{id}");
+    }
+    assert_eq!(count(&locks, &name, JobState::Waiting).await, 2);
+    for id in ["waits", "dies"] {
+        remove(&locks, &name, id).await;
+    }
+    forget(backend).await;
 }
 
 /// Has this many answers lost by which a worker is given a call.

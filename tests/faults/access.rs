@@ -104,6 +104,27 @@ async fn a_right_that_one_node_of_a_cluster_denies_is_named_when_a_manager_conne
     assert!(error.ends_with(&named), "{error}");
 }
 
+/// While its password is changed, for instance.
+#[tokio::test]
+async fn a_release_that_was_denied_is_repeated_until_the_user_is_back() {
+    let all = ["~*", "&*", "+@all"];
+    for taken in ["off", "-@all"] {
+        let (server, manager) = with_user(&all).await;
+        let released = lock(&manager).ttl(LONG_TTL).acquire().await.expect("free");
+        let dropped = Lock::new("dropped").ttl(LONG_TTL).manager(&manager).acquire().await;
+        let dropped = dropped.expect("free");
+        let mut admin = server.admin();
+        admin.ask::<()>(&["ACL", "SETUSER", "clerk", taken]);
+        admin.ask::<()>(&["CLIENT", "KILL", "USER", "clerk"]);
+        let error = released.release().await.expect_err("denied");
+        assert!(!error.is_busy(), "{error}");
+        drop(dropped);
+        tokio::time::sleep(TIMEOUT).await;
+        grant(&server, &all);
+        keeps_nothing(&server).await;
+    }
+}
+
 /// Waiting works without, by asking, so it is no error.
 #[tokio::test]
 async fn rights_that_only_waiters_use_are_named_in_the_log_when_a_manager_connects() {

@@ -2,16 +2,17 @@
 //! to be the last word.
 
 use std::future::ready;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::{Lock, LockManager};
-use lockmacro_tests::{Admin, Fault, Server, drop_after_polls, eventually};
+use lockmacro_tests::{Admin, Clock, Fault, Server, drop_after_polls, eventually, within};
 
 use crate::refusals::follow;
 use crate::{
-    LONG_TTL, SLACK, TEST_TIMEOUT, TIMEOUT, becomes_free, keeps_nothing, lock, ms, reason, served,
-    through, works,
+    KEY, LONG_TTL, SLACK, TEST_TIMEOUT, TIMEOUT, becomes_free, keeps_nothing, lock, ms, reason,
+    served, through, works,
 };
 
 /// How long the network keeps a command: longer than the lock is held.
@@ -29,6 +30,37 @@ async fn a_set_that_arrives_after_its_release_is_released_soon() {
     assert!(start.elapsed() < HELD_UP, "the first request is still in flight");
     proxy.held_commands_arrive().await;
     becomes_free(&server).await;
+}
+
+#[tokio::test]
+async fn a_request_by_a_script_that_arrives_after_its_release_takes_nothing() {
+    let (server, proxy, manager) = through(HELD_UP).await;
+    works(&manager).await;
+    let mut admin = server.admin();
+    proxy.on_next("EVALSHA", Fault::HoldLastCommand(HELD_UP));
+    let (guard, _) = lock(&manager).acquire_fenced().await.expect("by a later request");
+    guard.release().await.expect("released");
+    proxy.held_commands_arrive().await;
+    // Sooner than the background releases the lock once more.
+    assert_eq!(admin.get(KEY), None, "nobody would release it");
+    assert!(admin.refused("LATE") > 0, "it was refused");
+}
+
+/// Such as after a server with another clock has taken over.
+#[tokio::test]
+async fn a_lock_is_granted_although_the_clock_of_the_server_has_jumped_ahead() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("later");
+    let clock = Arc::new(Clock::at(now));
+    let server = Server::with_clock(Arc::clone(&clock));
+    let manager = within(TIMEOUT, &server.url()).await;
+    let fenced = async || {
+        let (guard, fences) = lock(&manager).acquire_fenced().await.expect("free");
+        guard.release().await.expect("released");
+        fences[0]
+    };
+    let first = fenced().await;
+    clock.set(now + LONG_TTL);
+    assert!(fenced().await > first);
 }
 
 #[tokio::test]

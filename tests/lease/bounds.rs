@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
-use lockmacro_runtime::{Lock, LockError, LossCause};
+use lockmacro_runtime::{Lock, LockError, LockManager, LossCause};
 use lockmacro_tests::{
     Backend, Polled, drop_after_polls, eventually, on, on_a_plain_thread, spawn_polled,
 };
@@ -271,4 +271,34 @@ async fn check_fails_after_the_loss(backend: &Backend) {
     });
     assert!((1..=80).contains(&steps.await));
     backend.becomes_free(&key, SOON).await;
+}
+
+/// Closes all connections to the store but that of the test itself.
+async fn close_connections(backend: &Backend, application: &str) {
+    for mut admin in backend.admins() {
+        admin.ask::<i64>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    }
+    if let Some(database) = backend.database() {
+        assert!(database.terminate(application).await > 0);
+    }
+}
+
+#[on(redis, redlock, postgres)]
+async fn an_extension_recovers_from_a_connection_that_was_closed(backend: &Backend) {
+    const APPLICATION: &str = "extends";
+    let separator = if backend.url().contains('?') { '&' } else { '?' };
+    let url = match backend.database() {
+        Some(_) => format!("{}{separator}application_name={APPLICATION}", backend.url()),
+        None => backend.url().to_owned(),
+    };
+    let manager = LockManager::builder().timeout(LONG_TTL).connect(&url).await.expect("there");
+    let key = backend.key("order:42");
+    for _ in 0..5 {
+        let guard = lock(&manager, &key).ttl(LONG_TTL).acquire().await.expect("free");
+        close_connections(backend, APPLICATION).await;
+        guard.extend(2 * LONG_TTL).await.expect("over another connection");
+        assert!(guard.remaining() > LONG_TTL);
+        close_connections(backend, APPLICATION).await;
+        guard.release().await.expect("over another connection");
+    }
 }

@@ -221,6 +221,48 @@ async fn a_redis_resource_refuses_a_write_with_a_smaller_fence() {
     assert_eq!(kept, ("newer".to_owned(), new[0].to_string()));
 }
 
+/// Numbers that a script compares wrongly, and what is no number.
+const NO_FENCES: [&str; 10] =
+    ["", "-1", "nan", "inf", "0x10", "1e3", " 7", "7-9", "9007199254740993", "1795799774883986000"];
+
+#[tokio::test]
+async fn a_write_to_a_redis_resource_with_what_is_no_fence_fails_and_writes_nothing() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    admin.ask::<()>(&["HSET", "used", "value", "new", "fence", "9007199254740992"]);
+    for resource in ["unused", "used"] {
+        for fence in NO_FENCES {
+            let written = admin.send::<i64>(&["EVAL", WRITE, "1", resource, fence, "mistaken"]);
+            let error = written.expect_err(fence).to_string();
+            assert!(error.contains("the first argument is not a fence"), "{fence}: {error}");
+        }
+    }
+    // Without the fence, the value or the key.
+    for words in [&["1", "unused"][..], &["1", "unused", "7"], &["0", "7", "mistaken"]] {
+        let written = admin.send::<i64>(&[&["EVAL", WRITE], words].concat());
+        written.expect_err("something is missing");
+    }
+    assert_eq!(admin.keys(), ["used"]);
+    assert_eq!(admin.ask::<String>(&["HGET", "used", "value"]), "new");
+    assert_eq!(admin.ask::<i64>(&["EVAL", WRITE, "1", "used", "9007199254740991", "late"]), 0);
+}
+
+#[tokio::test]
+async fn a_redis_resource_whose_fence_is_no_fence_is_not_written() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    for fence in NO_FENCES {
+        admin.ask::<()>(&["HSET", "stock:7", "value", "new", "fence", fence]);
+        let written = admin.send::<i64>(&["EVAL", WRITE, "1", "stock:7", "7", "mistaken"]);
+        let error = written.expect_err(fence).to_string();
+        assert!(error.contains("the field `fence` of the hash"), "{fence}: {error}");
+        assert_eq!(admin.ask::<String>(&["HGET", "stock:7", "value"]), "new");
+    }
+    // A hash that no fence has written is written by the first one.
+    admin.ask::<()>(&["HDEL", "stock:7", "fence"]);
+    assert_eq!(admin.ask::<i64>(&["EVAL", WRITE, "1", "stock:7", "7", "in time"]), 1);
+}
+
 fn are_used_up(error: LockError) {
     let LockError::Unavailable { reason, .. } = error else { panic!("{error:?}") };
     assert_eq!(reason, Unavailability::FencesUsedUp);

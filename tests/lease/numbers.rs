@@ -198,6 +198,10 @@ async fn losses_are_counted_by_cause() {
     assert_eq!(late.await, Ok(7));
     assert_eq!(value(name, "lockmacro_released_late_total cause=taken"), 1.0);
     assert_eq!(value(name, "lockmacro_lost_total cause=taken"), 1.0, "not counted twice");
+    let guard = named(&manager, name).acquire().await.expect("free");
+    server.admin().ask::<()>(&["FLUSHALL"]);
+    guard.release().await.expect_err("lost");
+    assert_eq!(value(name, "lockmacro_released_late_total cause=taken"), 2.0);
 }
 
 #[tokio::test]

@@ -211,3 +211,23 @@ async fn settings_that_cannot_be_are_refused_by_name(backend: &Backend) {
     let error = builder().connect(&format!("{url}{and}default_ttl=soon")).await;
     assert!(matches!(error, Err(LockError::InvalidSetting { .. })), "{error:?}");
 }
+
+#[tokio::test]
+async fn a_wait_beyond_its_limits_is_refused_by_every_method_that_sets_it() {
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+    let locks = LockManager::isolated_memory();
+    let refused = |error: LockError| match error {
+        LockError::InvalidSetting { setting, .. } => setting,
+        other => panic!("{other}"),
+    };
+    for wait in [Duration::from_micros(1), Duration::from_micros(999), 48 * HOUR] {
+        let asked = lock(&locks, "order:42").wait(wait).acquire().await;
+        assert_eq!(refused(asked.expect_err("no such wait")), "wait", "{wait:?}");
+        let built = LockManager::builder().default_wait(wait).connect("memory://").await;
+        assert_eq!(refused(built.expect_err("no such wait")), "default_wait", "{wait:?}");
+    }
+    for wait in [Duration::ZERO, Duration::from_millis(1), 24 * HOUR, Duration::MAX] {
+        let guard = lock(&locks, "order:42").wait(wait).acquire().await.expect("free");
+        guard.release().await.expect("released");
+    }
+}

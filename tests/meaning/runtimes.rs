@@ -116,3 +116,29 @@ async fn count(manager: &LockManager, key: &str, inside: &AtomicU32) {
         tokio::time::sleep(ms(2)).await;
     }
 }
+
+/// A lock of another runtime, whose connections belong to a runtime that is blocked by then.
+#[on(redis, postgres)]
+async fn a_release_is_answered_although_the_runtime_that_connected_is_blocked(backend: &Backend) {
+    let key = backend.key("order:42");
+    let name = key.clone();
+    let url = backend.url().to_owned();
+    let (unblock, blocked) = std::sync::mpsc::channel::<()>();
+    let (given, taken) = oneshot::channel();
+    let blocking = on_a_plain_thread(move || {
+        current_thread().block_on(async move {
+            let manager = LockManager::connect(&url).await.expect("there");
+            let guard = lock(&manager, &name).acquire().await.expect("free");
+            given.send((manager, guard)).expect("the test goes on");
+            let _ = blocked.recv();
+        });
+    });
+    let blocking = tokio::spawn(blocking);
+    let (manager, guard) = taken.await.expect("held");
+    guard.release().await.expect("over a connection of this runtime");
+    let guard = lock(&manager, &key).acquire().await.expect("free");
+    guard.release().await.expect("released");
+    drop(unblock);
+    blocking.await.expect("no panic");
+    backend.keeps_nothing().await;
+}

@@ -55,6 +55,33 @@ async fn a_refused_request_waits_for_the_disk_only_where_it_hands_the_lock_off()
     server.execute(over).await;
 }
 
+/// With `local` a commit waits for this server's disk, and not for the standby that may take over.
+#[tokio::test]
+async fn a_grant_waits_for_the_standby_whatever_the_users_settings() {
+    let server = shared().await;
+    let _schema = manager(&server.url()).await;
+    let client = server.connect().await;
+    let settings = [
+        ("off", "on"),
+        ("local", "on"),
+        ("remote_write", "remote_write"),
+        ("on", "on"),
+        ("remote_apply", "remote_apply"),
+    ];
+    for (setting, used) in settings {
+        let grant = format!(
+            "BEGIN; SET LOCAL synchronous_commit = {setting};
+            SELECT nth FROM lm1.ask('{{of the standby}}', 'holder/{:032}', 60000, '{{1}}', false,
+                NULL, 'channel', 1, 60000)",
+            7
+        );
+        client.batch_execute(&grant).await.expect("granted");
+        let seen = client.query_one("SHOW synchronous_commit", &[]).await.expect("an answer");
+        assert_eq!(seen.get::<_, String>(0), used, "{setting}");
+        client.batch_execute("ROLLBACK").await.expect("an answer");
+    }
+}
+
 #[tokio::test]
 async fn grants_hand_offs_and_renewals_are_on_the_disk_whatever_the_users_settings() {
     // With -F it writes at the same moments, and does not wait for the disk itself.

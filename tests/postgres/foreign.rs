@@ -190,8 +190,8 @@ async fn a_waiter_behind_one_whose_process_is_dead_is_served_after_the_confirm_w
     let guard = lock(&ours, "dead waiter").acquire().await.expect("free");
     // Nobody listens to its channel.
     let dead = "INSERT INTO lm1.waiter
-        (key, token, ttl, holders, fenced, id, channel, callers, ends)
-        VALUES ('dead waiter', 'dead/00000000000000000000000000000000', 60000, 1, true, '1',
+        (key, place, token, ttl, holders, fenced, id, channel, callers, ends)
+        VALUES ('dead waiter', 1, 'dead/00000000000000000000000000000000', 60000, 1, true, '1',
         'lm1_dead', 1, clock_timestamp() + interval '1 min')";
     client.batch_execute(dead).await.expect("in the queue");
     let waiting = tokio::spawn(lock(&theirs, "dead waiter").wait(LONG_TTL).acquire_fenced());

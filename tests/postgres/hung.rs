@@ -7,7 +7,7 @@ use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT};
 use lockmacro_tests::{Postgres, eventually, within};
 use tokio_postgres::Client;
 
-use crate::{TIMEOUT, lock, works};
+use crate::{Locked, TIMEOUT, lock, works};
 
 /// Those in use, and those that were given up and are not ended yet.
 const MOST: i64 = 30;
@@ -118,4 +118,90 @@ async fn a_crowd_for_the_permits_of_a_key_is_let_in_some_at_a_time() {
     });
     join_all(released).await;
     server.keeps_nothing("crowd").await;
+}
+
+/// A request takes the row of its key, and so a long queue would leave no time for hand-offs.
+#[tokio::test]
+async fn waiters_far_back_keep_their_places_without_requests_of_their_own() {
+    const CALLERS: usize = 60;
+    const ASKING: usize = 16;
+    let server = Postgres::start().await;
+    let ours = within(TEST_TIMEOUT, &server.url()).await;
+    let guard = lock(&ours, "far back").acquire().await.expect("free");
+    let client = server.connect().await;
+    let waiting: Vec<_> = (0..CALLERS)
+        .map(|_| lock(&ours, "far back").permits(2).wait(LONG_TTL).run(async { Locked::Ok(7) }))
+        .map(tokio::spawn)
+        .collect();
+    let queue = async || {
+        let queue =
+            "SELECT id, (extract(epoch FROM ends) * 1000)::bigint FROM lm1.waiter ORDER BY place";
+        let rows = client.query(queue, &[]).await.expect("an answer");
+        rows.iter().map(|row| (row.get::<_, String>(0), row.get::<_, i64>(1))).collect::<Vec<_>>()
+    };
+    eventually("all wait", TEST_TIMEOUT, || async { queue().await.len() == CALLERS }).await;
+    let before = queue().await;
+    eventually("each place is kept for longer", TEST_TIMEOUT, || async {
+        queue().await.iter().zip(&before).all(|(now, before)| now.1 > before.1)
+    })
+    .await;
+    let now = queue().await;
+    // Each request has an id of its own.
+    let asked = now.iter().zip(&before).map(|(now, before)| now.0 != before.0).collect::<Vec<_>>();
+    assert!(asked[..ASKING].iter().all(|asked| *asked), "{asked:?}");
+    let far_back = asked[ASKING..].iter().filter(|asked| **asked).count();
+    // One whose statement failed on a loaded machine asks.
+    assert!(far_back < (CALLERS - ASKING) / 2, "{far_back} have asked: {asked:?}");
+    guard.release().await.expect("still held");
+    for waiter in waiting {
+        assert_eq!(waiter.await.expect("no panic"), Ok(7));
+    }
+    server.keeps_nothing("far back").await;
+}
+
+/// As after the end of a process that had the lock, and many waiters for it.
+#[tokio::test]
+async fn a_waiter_behind_many_dead_ones_is_served() {
+    let server = Postgres::start().await;
+    let ours = within(TEST_TIMEOUT, &server.url()).await;
+    works(&ours, "behind the dead").await;
+    let client = server.connect().await;
+    let dead = "UPDATE lm1.lease SET token = 'dead/' || md5('0'),
+            ends = clock_timestamp() + interval '3 s' WHERE key = 'behind the dead';
+        INSERT INTO lm1.waiter
+            SELECT 'behind the dead', n, 'dead/' || md5(n::text), 60000, 1, false, '1', 'nowhere', 1,
+                clock_timestamp() + interval '2 s' FROM generate_series(1, 40) n";
+    client.batch_execute(dead).await.expect("made");
+    let waiting = lock(&ours, "behind the dead").wait(TEST_TIMEOUT).run(async { Locked::Ok(7) });
+    assert_eq!(waiting.await, Ok(7));
+    server.keeps_nothing("behind the dead").await;
+}
+
+/// They would stay for as long as the head waits, which may be alive.
+#[tokio::test]
+async fn dead_waiters_do_not_fill_a_queue_for_good() {
+    let server = Postgres::start().await;
+    let ours = within(TEST_TIMEOUT, &server.url()).await;
+    let theirs = within(TEST_TIMEOUT, &server.url()).await;
+    let guard = lock(&ours, "full queue").acquire().await.expect("free");
+    let head =
+        tokio::spawn(lock(&theirs, "full queue").wait(LONG_TTL).run(async { Locked::Ok(7) }));
+    let client = server.connect().await;
+    crate::is_waited_for(&client, "full queue").await;
+    let dead = "INSERT INTO lm1.waiter
+        SELECT 'full queue', (SELECT max(place) FROM lm1.waiter) + n, 'dead/' || md5(n::text), 60000,
+            1, false, '1', 'nowhere', 1, clock_timestamp() FROM generate_series(1, 10000) n";
+    client.batch_execute(dead).await.expect("made");
+    let last = within(TEST_TIMEOUT, &server.url()).await;
+    let waiting =
+        tokio::spawn(lock(&last, "full queue").wait(LONG_TTL).run(async { Locked::Ok(8) }));
+    eventually("only those that live are there", TEST_TIMEOUT, || async {
+        let waiters = client.query_one("SELECT count(*) FROM lm1.waiter", &[]).await;
+        waiters.expect("an answer").get::<_, i64>(0) == 2
+    })
+    .await;
+    guard.release().await.expect("still held");
+    assert_eq!(head.await.expect("no panic"), Ok(7));
+    assert_eq!(waiting.await.expect("no panic"), Ok(8));
+    server.keeps_nothing("full queue").await;
 }

@@ -93,7 +93,8 @@ async fn locks_and_waiters_survive_a_server_that_ends_idle_connections() {
         // At the moment at which they end, too.
         let before = connections().await;
         let guard = lock(&ours, "idle").acquire().await.expect("free");
-        let waiting = tokio::spawn(lock(&theirs, "idle").wait(LONG_TTL).acquire());
+        // It also waits while they end.
+        let waiting = tokio::spawn(lock(&theirs, "idle").wait(4 * LONG_TTL).acquire());
         is_waited_for(&client, "idle").await;
         eventually("they end", LONG_TTL, || async {
             let now = connections().await;

@@ -3,10 +3,15 @@
 mod crash;
 mod durable;
 mod encrypted;
+mod fence_checks;
 mod fences;
+mod few;
 mod foreign;
+mod hosts;
 mod hung;
 mod killed;
+mod late;
+mod left;
 mod lost;
 mod pooled;
 mod refusals;
@@ -15,6 +20,8 @@ mod rights;
 mod schedules;
 mod schemas;
 mod stopped;
+mod upgrade;
+mod values;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -24,7 +31,7 @@ use std::time::Duration;
 use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::{Fence, Lock, LockError, LockManager};
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT};
-use lockmacro_tests::{Postgres, eventually, within};
+use lockmacro_tests::{Postgres, eventually, log, within};
 use tokio::sync::Mutex;
 use tokio_postgres::Client;
 
@@ -32,6 +39,11 @@ use tokio_postgres::Client;
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// The time that a loaded machine may add.
 const SLACK: Duration = Duration::from_secs(4);
+
+/// All managers of a process share its log.
+const WARNINGS: [&str; 2] = [NO_PUSHES, NO_ROOM];
+const NO_PUSHES: &str = "grants are not pushed";
+const NO_ROOM: &str = "no room for more connections";
 
 type Locked<T> = Result<T, LockError>;
 
@@ -55,6 +67,18 @@ async fn manager(url: &str) -> LockManager {
 
 fn lock(manager: &LockManager, key: &str) -> Lock {
     Lock::new(key).ttl(LONG_TTL).manager(manager)
+}
+
+/// Logs the warnings that [`warnings`] counts.
+fn log_warnings() {
+    log::start_of(|line| line.starts_with("WARN") && WARNINGS.iter().any(|w| line.contains(w)));
+}
+
+/// How many warnings there were of this kind about a server on this port.
+fn warnings(kind: &str, port: u16) -> usize {
+    assert!(WARNINGS.contains(&kind), "it is logged");
+    let server = format!("127.0.0.1:{port}");
+    log::lines(|line| line.contains(kind) && line.contains(&server)).len()
 }
 
 /// The lock is granted, and released.

@@ -3,24 +3,17 @@
 use futures::future::join_all;
 use lockmacro_runtime::Lock;
 use lockmacro_tests::times::{LONG_TTL, POLLED, TEST_TIMEOUT, ms};
-use lockmacro_tests::{Pooler, Postgres, eventually, log, within};
+use lockmacro_tests::{Pooler, Postgres, eventually, within};
 use tokio::time::{Instant, timeout};
 
-use crate::{Room, is_renewed, is_waited_for, lock, manager, shared, works};
-
-/// How many managers were said to receive no pushes through the pooler.
-fn without_pushes(pooler: &Pooler) -> usize {
-    let server = format!("127.0.0.1:{}", pooler.port());
-    log::lines(|line| line.contains(&server)).len()
-}
-
-fn log_those_without_pushes() {
-    log::start_of(|line| line.starts_with("WARN") && line.contains("grants are not pushed"));
-}
+use crate::{
+    NO_PUSHES, Room, is_renewed, is_waited_for, lock, log_warnings, manager, shared, warnings,
+    works,
+};
 
 #[tokio::test]
 async fn locks_renewals_and_releases_work_through_a_pooler_and_waiters_are_served_by_asking() {
-    log_those_without_pushes();
+    log_warnings();
     let server = shared().await;
     works(&manager(&server.url()).await, "pooled").await;
     let pooler = Pooler::to(&server, 3).await;
@@ -38,7 +31,7 @@ async fn locks_renewals_and_releases_work_through_a_pooler_and_waiters_are_serve
     guard.release().await.expect("still held");
     let (guard, fences) = waiting.await.expect("no panic").expect("its turn");
     assert!(start.elapsed() < POLLED, "{:?}", start.elapsed());
-    assert_eq!(without_pushes(&pooler), 1, "one of the managers waits");
+    assert_eq!(warnings(NO_PUSHES, pooler.port()), 1, "one of the managers waits");
     room.visit(fences[0]).await;
     guard.release().await.expect("still held");
     let calls = join_all((0..24).map(|nth| {
@@ -55,7 +48,7 @@ async fn locks_renewals_and_releases_work_through_a_pooler_and_waiters_are_serve
 
 #[tokio::test]
 async fn a_manager_that_listens_to_the_server_itself_is_pushed_its_locks_behind_a_pooler() {
-    log_those_without_pushes();
+    log_warnings();
     let server = shared().await;
     works(&manager(&server.url()).await, "listens").await;
     let pooler = Pooler::to(&server, 3).await;
@@ -70,7 +63,7 @@ async fn a_manager_that_listens_to_the_server_itself_is_pushed_its_locks_behind_
     let (guard, fences) = waiting.await.expect("no panic").expect("its turn");
     room.visit(fences[0]).await;
     guard.release().await.expect("still held");
-    assert_eq!(without_pushes(&pooler), 0);
+    assert_eq!(warnings(NO_PUSHES, pooler.port()), 0);
     server.keeps_nothing("listens").await;
 }
 

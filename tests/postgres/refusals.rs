@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lockmacro_runtime::__private::Unavailability;
-use lockmacro_runtime::LockManager;
+use lockmacro_runtime::defer::NewJob;
+use lockmacro_runtime::{LockError, LockManager};
 use lockmacro_tests::times::LONG_TTL;
 use lockmacro_tests::{Postgres, eventually, within};
 
@@ -27,7 +28,7 @@ pub(crate) async fn with_user(server: &Postgres, name: &str, setting: &str) -> S
 }
 
 #[tokio::test]
-async fn a_connection_limit_is_reported_every_time_and_passes() {
+async fn a_full_server_is_reported_every_time_and_a_manager_with_one_connection_goes_on() {
     let limits = ["max_connections=9", "superuser_reserved_connections=1", "max_wal_senders=0"];
     let server = Postgres::with(&["-F", "-c", limits[0], "-c", limits[1], "-c", limits[2]]).await;
     let url = with_user(&server, "plain", "SET work_mem = '4MB'").await;
@@ -45,15 +46,11 @@ async fn a_connection_limit_is_reported_every_time_and_passes() {
         let builder = LockManager::builder().timeout(BRIEF);
         let error = builder.connect(&url).await.expect_err("full");
         assert_eq!(reason(&error), Unavailability::ConnectionLimit, "{error}");
-        let error = refusal(&connected, "full").await;
-        assert_eq!(reason(&error), Unavailability::ConnectionLimit, "{error}");
+        works(&connected, "full").await;
     }
-    let waiting =
-        tokio::spawn(lock(&connected, "full").wait(LONG_TTL).run(async { Locked::Ok(7) }));
     drop(others);
-    assert_eq!(waiting.await.expect("no panic"), Ok(7));
-    let again = || async { lock(&connected, "full").run(async { Locked::Ok(8) }).await == Ok(8) };
-    eventually("it works again", LONG_TTL, again).await;
+    let connects = || async { LockManager::builder().timeout(BRIEF).connect(&url).await.is_ok() };
+    eventually("there is room", LONG_TTL, connects).await;
     server.keeps_nothing("full").await;
 }
 
@@ -81,7 +78,10 @@ async fn a_full_disk_refuses_new_keys_and_keeps_the_locks_that_are_held() {
 async fn a_user_who_may_only_read_is_told_so_and_works_once_it_may_write() {
     let server = shared().await;
     let url = with_user(&server, "reader", "SET default_transaction_read_only = on").await;
-    let manager = within(BRIEF, &url).await;
+    let error = LockManager::builder().timeout(BRIEF).connect(&url).await.expect_err("read only");
+    assert_eq!(reason(&error), Unavailability::ReadOnly, "{error}");
+    assert!(error.to_string().contains("default_transaction_read_only"), "{error}");
+    let manager = LockManager::builder().timeout(BRIEF).lazy().connect(&url).await.expect("a URL");
     for waits in [false, true] {
         let lock = lock(&manager, "read only");
         let lock = if waits { lock.wait(BRIEF) } else { lock };
@@ -92,6 +92,29 @@ async fn a_user_who_may_only_read_is_told_so_and_works_once_it_may_write() {
     let again = || async { lock(&manager, "read only").run(async { Locked::Ok(7) }).await.is_ok() };
     eventually("it works", LONG_TTL, again).await;
     server.keeps_nothing("read only").await;
+}
+
+#[tokio::test]
+async fn a_text_that_the_database_cannot_store_is_a_mistake_that_says_what_to_do() {
+    let server = shared().await;
+    let latin = "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'";
+    server.connect().await.batch_execute(latin).await.expect("made");
+    let manager = manager(&server.url().replace("/postgres?", "/latin?")).await;
+    works(&manager, "größe").await;
+    let error = refusal(&manager, "订单").await;
+    assert!(matches!(error, LockError::InvalidSetting { .. }), "{error:?}");
+    assert!(error.to_string().contains("make one in UTF8"), "{error}");
+}
+
+#[tokio::test]
+async fn an_id_that_no_index_or_text_can_hold_is_refused_as_a_setting() {
+    let server = shared().await;
+    let locks = manager(&server.url()).await;
+    for id in ["x".repeat(3_000), "a\0b".to_owned()] {
+        let job = NewJob::new("refused", id, "[]", "refused");
+        let error = locks.deferrer().put(job).await.expect_err("refused");
+        assert!(matches!(error, LockError::InvalidSetting { setting: "id", .. }), "{error:?}");
+    }
 }
 
 #[tokio::test]

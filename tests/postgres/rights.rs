@@ -1,5 +1,8 @@
 //! Users who may not do everything.
 
+use std::time::Duration;
+
+use lockmacro_runtime::defer::{DeferredFn, NewJob, Worker, argument};
 use lockmacro_runtime::{Lock, LockError};
 use lockmacro_tests::times::{LONG_TTL, ms};
 use lockmacro_tests::{Postgres, within};
@@ -37,6 +40,60 @@ async fn a_right_that_is_missing_is_named_when_a_manager_connects_and_works_once
     denied(&url, "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA clerk TO \"clerk\"").await;
     server.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA clerk TO clerk").await;
     works(&manager(&url).await, "rights").await;
+}
+
+/// Each name is quoted as a statement needs it.
+#[tokio::test]
+async fn a_user_with_an_odd_name_is_told_a_statement_that_works() {
+    let server = shared().await;
+    let _ = manager(&server.url_of("postgres", "install=1&schema=odd")).await;
+    server.execute("CREATE ROLE \"we\"\"ird\" LOGIN").await;
+    let url = server.url_of("we%22ird", "schema=odd");
+    let builder = lockmacro_runtime::LockManager::builder().timeout(TIMEOUT);
+    let error = builder.connect(&url).await.expect_err("a right is missing").to_string();
+    let grants = &error[error.find("GRANT").expect("named")..error.rfind('"').expect("quoted") + 1];
+    server.execute(grants).await;
+    works(&manager(&url).await, "odd").await;
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_connect_is_told_which_right_is_missing() {
+    let server = shared().await;
+    let client = server.connect().await;
+    client.batch_execute("CREATE DATABASE closed").await.expect("made");
+    server.execute("REVOKE CONNECT ON DATABASE closed FROM PUBLIC; CREATE ROLE out LOGIN").await;
+    let url = server.url_of("out", "").replace("/postgres?", "/closed?");
+    denied(&url, "GRANT CONNECT ON DATABASE").await;
+}
+
+#[tokio::test]
+async fn a_right_that_is_taken_away_for_a_while_does_not_end_a_worker() {
+    let server = shared().await;
+    let url = with_user(&server, "toiler").await;
+    let grant = "GRANT USAGE ON SCHEMA toiler TO toiler;
+        GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA toiler TO toiler";
+    server.execute(grant).await;
+    let locks = manager(&url).await;
+    let (done, mut runs) = tokio::sync::mpsc::unbounded_channel();
+    let function = DeferredFn::new("f", (argument("n"),), move |(n,): (u64,)| {
+        let done = done.clone();
+        async move { done.send(n).expect("received") }
+    });
+    let put = async |n: u64| {
+        let job = NewJob::new("f", format!("job {n}"), format!("[{n}]"), "toiler");
+        manager(&server.url_of("postgres", "schema=toiler")).await.deferrer().put(job).await
+    };
+    let working = tokio::spawn(Worker::new(&locks).register(function).run());
+    put(1).await.expect("stored");
+    assert_eq!(timeout(LONG_TTL, runs.recv()).await.expect("in time"), Some(1));
+    server.execute("REVOKE ALL ON ALL FUNCTIONS IN SCHEMA toiler FROM toiler").await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(!working.is_finished(), "it goes on");
+    server.execute(grant).await;
+    put(2).await.expect("stored");
+    assert_eq!(timeout(LONG_TTL, runs.recv()).await.expect("in time"), Some(2));
+    locks.shutdown(TIMEOUT).await.expect("nothing is held");
+    working.await.expect("no panic").expect("stopped");
 }
 
 #[tokio::test]

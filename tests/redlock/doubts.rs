@@ -117,6 +117,34 @@ async fn the_most_distant_node_keeps_no_key_after_a_shutdown() {
     assert_eq!(nodes.values(), [const { None }; 3]);
 }
 
+/// Further away than a release waits for its last nodes, which is five times as long as for a vote.
+#[tokio::test]
+async fn a_far_node_that_does_not_know_the_release_keeps_no_key() {
+    const KEYS: usize = 24;
+    for shuts_down in [false, true] {
+        let (nodes, proxy, manager) = behind_a_proxy().await;
+        let mut far = nodes.0[2].admin();
+        let mut guards = Vec::new();
+        for nth in 0..KEYS {
+            let lock = Lock::new(format!("far:{nth}")).ttl(LONG_TTL).manager(&manager);
+            guards.push(lock.acquire().await.expect("free"));
+        }
+        eventually("it has most", IN_TIME, || ready(far.keys().len() > KEYS / 2)).await;
+        proxy.delay(ms(300));
+        far.ask::<()>(&["SCRIPT", "FLUSH"]);
+        for guard in guards {
+            guard.release().await.expect("a majority has released it");
+        }
+        if shuts_down {
+            manager.shutdown(IN_TIME).await.expect("released");
+            proxy.refuse(true);
+            proxy.cut();
+            assert!(far.keys().is_empty(), "{:?}", far.keys());
+        }
+        nodes.keep_nothing().await;
+    }
+}
+
 #[tokio::test]
 async fn several_keys_are_released_at_a_node_that_hung_meanwhile() {
     let nodes = Nodes::start(3);

@@ -1,12 +1,13 @@
 //! A lock is granted exactly when a majority of the nodes lives, whichever they are.
 
+use std::future::ready;
 use std::time::Instant;
 
 use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::{Lock, LockError, LockManager};
-use lockmacro_tests::{eventually, in_time};
+use lockmacro_tests::{eventually, in_time, spawn_polled};
 
-use crate::{IN_TIME, KEY, Nodes, lock, ms, replies};
+use crate::{IN_TIME, KEY, LONG_TTL, Nodes, lock, ms, replies};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
@@ -157,5 +158,31 @@ async fn a_lock_that_a_majority_has_lost_is_lost_at_its_renewal() {
     let lost = tokio::time::timeout(IN_TIME, guard.lost()).await.expect("it is lost");
     assert_eq!(lost.cause(), lockmacro_runtime::LossCause::Taken);
     drop(guard);
+    nodes.keep_nothing().await;
+}
+
+/// The other nodes may keep others out until the body learns of the loss.
+#[tokio::test]
+async fn a_lock_that_a_majority_has_lost_stays_at_the_other_nodes_until_its_body_ends() {
+    let nodes = Nodes::start(3);
+    let manager = nodes.manager().await;
+    nodes.are_known_to(&manager).await;
+    let held = Lock::new(KEY).ttl(ms(9_000)).renew().manager(&manager);
+    let guard = held.acquire().await.expect("free");
+    nodes.have_it().await;
+    // A loss makes its process ask for those who wait.
+    let waiting = spawn_polled(lock(&manager).wait(LONG_TTL).acquire()).await;
+    let own = nodes.values();
+    nodes.hold(&[0, 2], "somebody else's");
+    let mut first = nodes.0[0].admin();
+    first.forget_calls();
+    let lost = tokio::time::timeout(IN_TIME, guard.lost()).await.expect("it is lost");
+    assert_eq!(lost.cause(), lockmacro_runtime::LossCause::Taken);
+    eventually("it is asked for", IN_TIME, || ready(first.count(&["set"]) >= 2)).await;
+    assert_eq!(nodes.values()[1], own[1], "released under a body");
+    drop(guard);
+    nodes.free(&[0, 2]);
+    let next = in_time(waiting).await.expect("no panic").expect("free");
+    next.release().await.expect("released");
     nodes.keep_nothing().await;
 }

@@ -147,8 +147,16 @@ impl Schedule<'_> {
         let flag = |flag: bool| if flag { "1" } else { "0" };
         let fenced = flag(*fenced);
         let record = format!("{ttl}|{fenced}|{}|{id}|{channel}|1|{limit}", flag(answered));
-        let mut args =
-            vec![token.as_str(), &ttl, fenced, &confirm_window, &fence_ttl, &limit, &max_queue];
+        let mut args = vec![
+            token.as_str(),
+            &ttl,
+            fenced,
+            &confirm_window,
+            &fence_ttl,
+            &limit,
+            "0",
+            &max_queue,
+        ];
         if max_queue != "0" {
             args.extend([lease_ms.as_str(), &record]);
         }
@@ -159,8 +167,10 @@ impl Schedule<'_> {
         };
         let (replies, look) = self.store.call(Script::Acquire, &args, &more);
         let reply = answer(&replies[0]);
+        // The machine may have stopped the server in between, until the queue was gone. One that is
+        // granted the lock may leave others in it.
         let waits = matches!(&reply, Reply::Busy(_, _, Some((0.., _))));
-        if waits && replies[1..].iter().any(|reply| !one(reply)) {
+        if (waits || self.look.queue.len() > 1) && replies[1..].iter().any(|reply| !one(reply)) {
             return Err(Stop::Stalled);
         }
         Ok((reply, look))

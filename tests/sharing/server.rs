@@ -10,6 +10,8 @@ const KEY: &str = "report";
 const HOLDERS: &str = "lm1:wh:{report}";
 /// Most waiters that one call lets in, as in queue.lua.
 const ENTER_AT_ONCE: u64 = 256;
+/// Most dead waiters that one call removes, as in queue.lua.
+const DEAD_AT_ONCE: u64 = 128;
 
 /// Takes this lock as a user who is denied a command after connecting, beside other holders on the
 /// same server, and waits until nothing of it is left. A server before Redis 7 finds out about a
@@ -61,17 +63,19 @@ async fn a_right_that_is_missing_leaves_none_of_several_keys() {
     }
 }
 
-/// Adds waiters that share, which another process answers for.
-fn crowd(admin: &mut Admin, others: u64) {
+/// Adds waiters that share, which another process answers for. The first of them are dead.
+fn crowd(admin: &mut Admin, dead: u64, others: u64) {
     let script = "for nth = 1, ARGV[1] do
         local token = string.format('other/%032d', nth)
+        local deadline = nth <= tonumber(ARGV[2]) and '1' or '9999999999999'
         redis.call('ZADD', KEYS[1], nth, token)
-        redis.call('HSET', KEYS[2], token, '9999999999999|60000|0|0|' .. nth .. '|lm1:other|1|0')
+        redis.call('HSET', KEYS[2], token, deadline .. '|60000|0|0|' .. nth .. '|lm1:other|1|0')
     end
     redis.call('PEXPIRE', KEYS[1], 60000)
     redis.call('PEXPIRE', KEYS[2], 60000)";
     let (queue, records) = (format!("lm1:wq:{{{KEY}}}"), format!("lm1:ww:{{{KEY}}}"));
-    admin.ask::<()>(&["EVAL", script, "2", &queue, &records, &others.to_string()]);
+    let (all, dead) = ((dead + others).to_string(), dead.to_string());
+    admin.ask::<()>(&["EVAL", script, "2", &queue, &records, &all, &dead]);
 }
 
 /// The waiters that are told to ask again, until there are so many of them.
@@ -97,7 +101,7 @@ async fn a_crowd_is_let_in_on_and_on_also_when_another_caller_asks_in_between() 
     pushes.subscribe("lm1:other").expect("allowed");
     pushes.set_read_timeout(Some(SOON)).expect("a timeout");
     let guard = held(lock(&writer, KEY)).await;
-    crowd(&mut server.admin(), 4 * ENTER_AT_ONCE);
+    crowd(&mut server.admin(), 0, 4 * ENTER_AT_ONCE);
     released([guard]).await;
     assert_eq!(told_to_ask(&mut pushes, 1), [ENTER_AT_ONCE + 1]);
     // That one does not ask yet, and is let in together with those behind it.
@@ -108,6 +112,25 @@ async fn a_crowd_is_let_in_on_and_on_also_when_another_caller_asks_in_between() 
     let error = several.manager(&reader).acquire().await.expect_err("others come first");
     assert!(error.is_busy(), "{error:?}");
     assert_eq!(told_to_ask(&mut pushes, 1), [3 * ENTER_AT_ONCE + 1]);
+}
+
+/// The first living waiter may share the lock, and would learn that only when it asks.
+#[tokio::test]
+async fn the_waiter_behind_too_many_dead_ones_is_told_by_a_caller_for_several_keys() {
+    let server = Server::start();
+    let (first, other) = (manager(&server).await, manager(&server).await);
+    let client = redis::Client::open(server.url()).expect("an address");
+    let mut connection = client.get_connection().expect("let in");
+    let mut pushes = connection.as_pubsub();
+    pushes.subscribe("lm1:other").expect("allowed");
+    pushes.set_read_timeout(Some(SOON)).expect("a timeout");
+    let guard = held(lock(&first, KEY).shared()).await;
+    crowd(&mut server.admin(), DEAD_AT_ONCE, 1);
+    let several = Lock::many([LockKey::from(KEY).shared(), "another".into()]).ttl(LONG_TTL);
+    let error = several.manager(&other).acquire().await.expect_err("another comes first");
+    assert!(error.is_busy(), "{error:?}");
+    assert_eq!(told_to_ask(&mut pushes, 1), [DEAD_AT_ONCE + 1]);
+    released([guard]).await;
 }
 
 /// While others hold the lock, its holders never expire as a whole.

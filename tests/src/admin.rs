@@ -113,4 +113,5 @@ impl Admin {
     }
 }
 
-const OF_CONNECTIONS: [&str; 7] = ["auth", "client", "config", "hello", "info", "ping", "select"];
+const OF_CONNECTIONS: [&str; 8] =
+    ["auth", "client", "config", "hello", "info", "ping", "select", "time"];

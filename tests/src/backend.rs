@@ -190,7 +190,7 @@ impl Backend {
 
     /// Deletes the values of the test's keys, which holders have kept for others.
     pub fn forget_values(&self) {
-        self.forget("v");
+        self.forget("k");
     }
 
     fn forget(&self, kind: &str) {

@@ -33,6 +33,7 @@ impl Pooler {
             listen_port = {}
             unix_socket_dir =
             auth_type = any
+            admin_users = postgres
             pool_mode = transaction
             server_login_retry = 1
             query_wait_timeout = 2

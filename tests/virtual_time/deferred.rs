@@ -118,3 +118,31 @@ async fn a_debounced_call_runs_after_the_last_one_or_after_at_most() {
     // The first was stored at 0 s, the next at 63 s, and the last one of all at 140 s.
     assert_eq!(found, [(60, 8), (123, 17), (150, 20)]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_no_worker_can_read_is_a_dead_letter_after_an_hour() {
+    for delay in [Duration::ZERO, SECOND, 3 * HOUR] {
+        let locks = LockManager::isolated_memory();
+        let new = NewJob::new("orders::audit", "first", "[\"no number\"]", "order:42");
+        locks.deferrer().put(new).await.expect("stored");
+        // It was busy for long: that was another reason to wait.
+        let deferrer = locks.deferrer();
+        for _ in 0..200 {
+            let order = TakeOptions::new(["orders::audit"], 1, HOUR);
+            let taken = deferrer.take(order, Box::pin(pending())).await.expect("in memory");
+            let busy = Settled::Busy { delay: Duration::ZERO, error: "busy".into() };
+            deferrer.settle(taken[0].clone(), busy).await.expect("in memory");
+        }
+        let audits = DeferredFn::new("orders::audit", (argument("id"),), |(_,): (u64,)| async {});
+        let worker = Worker::new(&locks).register(audits.delay(delay).attempts(1));
+        let working = tokio::spawn(worker.run());
+        sleep(HOUR * 2 / 3).await;
+        assert_eq!(waiting(&locks).await, 1, "another one may know how to");
+        sleep(HOUR).await;
+        let page = locks.deferrer().list("orders::audit".into(), JobState::Dead, 0, 1).await;
+        let dead = page.expect("in memory").jobs.pop().expect("a dead letter");
+        assert!(dead.error.is_some_and(|error| error.contains("do not fit the function")));
+        locks.shutdown(5 * SECOND).await.expect("nothing is held");
+        working.await.expect("no panic").expect("it ends with the manager");
+    }
+}

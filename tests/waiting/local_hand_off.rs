@@ -9,7 +9,7 @@ use futures::poll;
 use lockmacro_runtime::{Lock, LockError, LockManager};
 use lockmacro_tests::queue::Queue;
 use lockmacro_tests::times::SOON;
-use lockmacro_tests::{Server, eventually};
+use lockmacro_tests::{Proxy, Server, eventually};
 use tokio::time::timeout;
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::with_default;
@@ -150,6 +150,46 @@ async fn a_lock_that_was_passed_on_may_be_extended_beyond_its_ttl() {
     next.extend(4 * LONG_TTL).await.expect("still held");
     assert!(next.remaining() > 3 * LONG_TTL, "{:?}", next.remaining());
     next.release().await.expect("still held");
+}
+
+#[tokio::test]
+async fn a_shorter_extend_of_a_lock_that_was_passed_on_leaves_it_its_own_ttl() {
+    let server = Server::start();
+    let manager = with_turn(&server, ms(1_000)).await;
+    let guard = lock(&manager, KEY).ttl(ms(4_000)).acquire().await.expect("free");
+    let next = Queue::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
+    server.admin().forget_calls();
+    guard.release().await.expect("still held");
+    let next = timeout(SOON, next).await.expect("in time").expect("served");
+    assert_eq!(commands(&server), 0, "it was passed on");
+    next.extend(ms(500)).await.expect("still held");
+    let confirmed = || std::future::ready(next.remaining() > LONG_TTL / 2);
+    eventually("the rest of its ttl is confirmed", ms(4_000), confirmed).await;
+    next.release().await.expect("still held");
+}
+
+/// It is cleaned up for as long as the server may keep the key, and not only for its short ttl.
+#[tokio::test]
+async fn a_short_lock_that_was_passed_on_is_released_after_an_outage() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let builder = LockManager::builder().turn(ms(1_000));
+    let manager = builder.connect(&proxy.url()).await.expect("there");
+    let guard = lock(&manager, KEY).ttl(ms(4_900)).acquire().await.expect("free");
+    let waiter = waiting(&manager, KEY).ttl(ms(300)).acquire();
+    let next = Queue::at(&server, KEY).join(waiter).await;
+    server.admin().forget_calls();
+    guard.release().await.expect("still held");
+    let next = timeout(SOON, next).await.expect("in time").expect("served");
+    assert_eq!(commands(&server), 0, "it was passed on");
+    // So that it is free by its release alone.
+    server.admin().ask::<()>(&["PEXPIRE", KEY, "60000"]);
+    proxy.refuse(true);
+    proxy.cut();
+    drop(next);
+    tokio::time::sleep(ms(900)).await;
+    proxy.refuse(false);
+    keeps_only_fences(&server, ms(4_000)).await;
 }
 
 /// What the server has made of a renewal without an answer is not known.

@@ -4,6 +4,9 @@ use super::Patient;
 
 /// A transaction that is open for longer, in seconds, makes locks slow.
 const OPEN_MAX: f64 = 3_600.0;
+/// The connections of a manager: the most, and those without which it is of no use.
+const CONNECTIONS_MAX: f64 = 12.0;
+const CONNECTIONS_MIN: f64 = 2.0;
 
 impl Patient<'_> {
     pub(super) fn look_at_postgres(&mut self) {
@@ -13,6 +16,13 @@ impl Patient<'_> {
                 let text = format!("{name} is off: a crash may forget locks that were granted");
                 self.problem("not_durable", text, on(name));
             }
+        }
+        if !self.text("foreign_parts").is_empty() {
+            let text = format!(
+                "{} belong to another user than their schema: calls fail, or act as that user",
+                self.text("foreign_parts")
+            );
+            self.problem("owners", text, "`lockmacro postgres install` names the statements");
         }
         if self.text("autovacuum") == "off" {
             let text = "autovacuum is off: the tables of the locks grow, and locks become slow";
@@ -32,6 +42,30 @@ impl Patient<'_> {
         if !self.facts.gets_pushes {
             let text = "pushes do not arrive, as behind a pooler, and so waiters poll";
             self.hint("no_pushes", text, "`?listen=host:port` of the server itself, in the URL");
+        }
+        let encoding = self.text("server_encoding");
+        if !matches!(encoding, "UTF8" | "SQL_ASCII" | "") {
+            let text = format!("its encoding is {encoding}: keys with other characters fail");
+            self.hint("encoding", text, "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0");
+        }
+        let allowed = self.number("connections_allowed");
+        if allowed < CONNECTIONS_MAX {
+            let text = format!(
+                "this user may have {allowed} connections to it, and a manager uses up to \
+                 {CONNECTIONS_MAX}: six, and its background thread six"
+            );
+            let mend = "raise max_connections, or the CONNECTION LIMIT of the user or database";
+            if allowed < CONNECTIONS_MIN {
+                self.problem("few_connections", text, mend);
+            } else {
+                self.hint("few_connections", text, mend);
+            }
+        }
+        if self.text("connections").is_empty() {
+            let text = "the connections and open transactions of others were not examined";
+            let user = self.facts.user.as_deref().unwrap_or_default().replace('"', "\"\"");
+            let mend = format!("GRANT pg_read_all_stats TO \"{user}\";");
+            self.hint("no_statistics", text, mend);
         }
         let mend = "raise max_connections and restart the server, or use a pooler";
         self.look_at_connections("connections", "max_connections", mend);

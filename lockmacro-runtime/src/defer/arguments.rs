@@ -7,6 +7,8 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
+use crate::value::same_value::is_same;
+
 /// A value that can be an argument of a deferred function, because serde can write and read it.
 ///
 /// It is implemented for every type that implements serde's `Serialize` and `DeserializeOwned`.
@@ -43,12 +45,17 @@ pub fn argument<T: Storable>(name: &'static str) -> Argument<T> {
     Argument { name, write: write::<T>, read: read::<T> }
 }
 
-/// Writes a value and checks that it can be read again: `NaN` is written as `null`, which is no
-/// number.
+/// Writes a value and checks that the same one can be read again: `NaN` is written as `null`, which
+/// is no number, and `Some(NaN)` would be read as `None`.
 fn write<T: Storable>(value: &T) -> Result<String, String> {
     let text =
         serde_json::to_string(value).map_err(|error| located("it cannot be written", &error))?;
-    read::<T>(&text).map_err(|error| format!("it cannot be read again: {error}"))?;
+    let again = read(&text).map_err(|error| format!("it cannot be read again: {error}"))?;
+    if !is_same(value, &again) {
+        let detail = "it is another value when it is read again, as `Some(NaN)` and `Some(None)` \
+                      are: pass one that JSON has";
+        return Err(detail.to_owned());
+    }
     Ok(text)
 }
 
@@ -74,8 +81,14 @@ impl<T> Argument<T> {
         (self.write)(value).map_err(|error| self.unfit(&error))
     }
 
-    fn read(&self, stored: &RawValue) -> Result<T, String> {
-        (self.read)(stored.get()).map_err(|error| self.unfit(&error))
+    /// Reads an argument. One that the call was stored without is `None`, if it is an `Option`: an
+    /// earlier version of the program has stored the call.
+    fn read(&self, stored: Option<&RawValue>) -> Result<T, String> {
+        let read = match stored {
+            Some(stored) => (self.read)(stored.get()),
+            None => (self.read)("null").map_err(|_| "the call was stored without it".to_owned()),
+        };
+        read.map_err(|error| self.unfit(&error))
     }
 
     fn unfit(&self, error: &str) -> String {
@@ -99,12 +112,15 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// The stored text of each argument.
-fn parts<const COUNT: usize>(stored: &str) -> Result<[&RawValue; COUNT], String> {
+/// The stored text of each argument. Those at the end may be missing.
+fn parts<const COUNT: usize>(stored: &str) -> Result<[Option<&RawValue>; COUNT], String> {
     let no_list = |error| located("they are no JSON array", &error);
     let parts: Vec<&RawValue> = serde_json::from_str(stored).map_err(no_list)?;
     let count = parts.len();
-    parts.try_into().map_err(|_| format!("it has {COUNT}, and {count} are stored"))
+    if count > COUNT {
+        return Err(format!("it has {COUNT}, and {count} are stored"));
+    }
+    Ok(std::array::from_fn(|nth| parts.get(nth).copied()))
 }
 
 macro_rules! tuples {
@@ -164,6 +180,20 @@ mod tests {
         let price = (argument::<f64>("price"),);
         let refused = price.write(&(f64::NAN,)).expect_err("it is no number");
         assert!(refused.starts_with("`price`: it cannot be read again: what is"), "{refused}");
+        let discount = (argument::<Option<f64>>("discount"),);
+        for value in [f64::NAN, f64::INFINITY] {
+            let refused = discount.write(&(Some(value),)).expect_err("it would be `None`");
+            assert!(refused.starts_with("`discount`: it is another value when"), "{refused}");
+        }
+        let nested = (argument::<Option<Option<u8>>>("note"),);
+        assert!(nested.write(&(Some(None),)).is_err() && nested.write(&(None,)).is_ok());
+    }
+
+    #[test]
+    fn an_option_that_was_added_at_the_end_is_none() {
+        let now = (argument::<u64>("id"), argument::<Option<String>>("note"));
+        assert_eq!(now.read("[1]"), Ok((1, None)));
+        assert!(now.read("[]").is_err_and(|error| error.contains("`id`")));
     }
 
     #[test]
@@ -173,7 +203,8 @@ mod tests {
         let note =
             "`note`: what is stored is no `alloc::string::String` (data error at line 1, column 1)";
         assert_eq!(unfit("[1,2]"), note);
-        assert_eq!(unfit("[1]"), "it has 2, and 1 are stored");
+        assert_eq!(unfit("[1]"), "`note`: the call was stored without it");
+        assert_eq!(unfit("[1,\"a\",3]"), "it has 2, and 3 are stored");
         assert!(unfit("{").starts_with("they are no JSON array ("), "{}", unfit("{"));
     }
 

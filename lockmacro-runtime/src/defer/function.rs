@@ -1,6 +1,6 @@
 //! A function whose calls can be deferred. Long, because its items have examples.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +12,19 @@ use tokio::task::spawn_blocking;
 
 use crate::defer::arguments::Arguments;
 use crate::defer::outcome::{CallEnd, JobOutcome};
-use crate::defer::running::{RunningCall, is_running, new_id};
+use crate::defer::running::{Claim, RunningCall, is_running, new_id, this_call};
 use crate::engine::current;
-use crate::jobs::call::{Job, Keep, NewJob, Stored};
+use crate::guard::LockGuard;
+use crate::jobs::call::{Keep, NewJob, Stored};
+use crate::jobs::deferrer::Deferrer;
 use crate::jobs::limits::{ATTEMPTS, check_size};
 use crate::manager::lock_manager::LockManager;
 use crate::value::backoff::{Backoff, jittered};
 use crate::value::error::{LockError, Unavailability};
 use crate::value::metrics;
 use crate::value::random;
+use crate::value::sync::Mutex;
+use crate::value::time::Instant;
 
 /// Default delay before the first attempt.
 const DELAY: Duration = Duration::from_secs(30);
@@ -30,6 +34,8 @@ const FIRST_DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const DELAY_MAX: Duration = Duration::from_secs(60 * 60);
 /// Longest delay while the lock is busy, unless the first delay is longer.
 const BUSY_MAX: Duration = Duration::from_secs(60);
+/// How long a call is left to other workers that this worker cannot read.
+const UNFIT_MAX: Duration = Duration::from_secs(60 * 60);
 /// Least growth of the delay each time that the lock is busy.
 const BUSY_STEP: Duration = Duration::from_millis(10);
 /// Largest number of times that a call may be busy.
@@ -38,7 +44,7 @@ const TIMES_BUSY: u32 = 1_000;
 type Called = Pin<Box<dyn Future<Output = CallEnd> + Send>>;
 /// Writes the arguments as text.
 type Write<A> = dyn Fn(&A) -> Result<String, String> + Send + Sync;
-type Call = dyn Fn(&Job) -> Result<Called, String> + Send + Sync;
+type Call = dyn Fn(Claim) -> Result<Called, String> + Send + Sync;
 
 /// A function whose calls can be deferred, and its settings.
 ///
@@ -69,12 +75,15 @@ pub struct DeferredFn<A> {
 #[derive(Clone)]
 pub(crate) struct Function {
     pub(crate) name: Arc<str>,
+    pub(crate) site: &'static Location<'static>,
     delay: Duration,
     attempts: u32,
     keep: Keep,
     /// Whether the function is not async: it cannot be stopped once it runs.
     pub(crate) blocking: bool,
     call: Arc<Call>,
+    /// The calls that this process cannot read, by id, and since when.
+    unfit: Arc<Mutex<random::HashMap<String, Instant>>>,
 }
 
 impl<A> DeferredFn<A> {
@@ -90,6 +99,7 @@ impl<A> DeferredFn<A> {
     /// });
     /// assert_eq!(audits.name(), "orders.audit");
     /// ```
+    #[track_caller]
     pub fn new<S, F, R>(name: impl Into<Arc<str>>, arguments: S, function: F) -> Self
     where
         S: Arguments<Values = A>,
@@ -110,6 +120,7 @@ impl<A> DeferredFn<A> {
     ///     println!("order {id}");
     /// });
     /// ```
+    #[track_caller]
     pub fn blocking<S, F, R>(name: impl Into<Arc<str>>, arguments: S, function: F) -> Self
     where
         A: Send + 'static,
@@ -127,6 +138,7 @@ impl<A> DeferredFn<A> {
         })
     }
 
+    #[track_caller]
     fn of<S: Arguments<Values = A>>(
         name: Arc<str>,
         blocking: bool,
@@ -135,14 +147,16 @@ impl<A> DeferredFn<A> {
     ) -> Self {
         let arguments = Arc::new(arguments);
         let (its, function) = (Arc::clone(&arguments), Arc::clone(&name));
-        let call = move |job: &Job| {
+        let call = move |claim: Claim| {
             let unfit = |error| format!("its arguments do not fit the function: {error}");
-            let arguments = its.read(&job.arguments).map_err(unfit)?;
+            let arguments = its.read(&claim.job.arguments).map_err(unfit)?;
             let text = its.write(&arguments).map_err(unfit)?;
-            Ok(call(RunningCall::new(job, &function, text), arguments))
+            Ok(call(RunningCall::new(claim, &function, text), arguments))
         };
         let (delay, attempts, call) = (DELAY, ATTEMPTS, Arc::new(call));
-        let function = Function { name, delay, attempts, keep: Keep::All, blocking, call };
+        let unfit = Arc::default();
+        let (site, keep) = (Location::caller(), Keep::All);
+        let function = Function { name, site, delay, attempts, keep, blocking, call, unfit };
         let write = Arc::new(move |values: &A| arguments.write(values));
         Self { function, manager: None, write }
     }
@@ -179,8 +193,11 @@ impl<A> DeferredFn<A> {
     /// call with the same key replaces the arguments of the waiting call, which has all its
     /// attempts again.
     ///
-    /// The call stays due when the first one was, so that it cannot be put off for ever. A call
-    /// that a worker runs already is not changed: the next call waits beside it.
+    /// The call stays due when the first one was, so that it cannot be put off for ever. Only one
+    /// that was tried before is due after the delay of the new call. A call that a worker runs
+    /// already is not changed: the next call waits beside it.
+    ///
+    /// A call that gets the lock [supersedes](DeferredFn::supersede) the waiting one.
     pub fn latest(mut self) -> Self {
         if !matches!(self.function.keep, Keep::Latest { .. }) {
             self.function.keep = Keep::Latest { at_most: None };
@@ -251,17 +268,66 @@ impl<A> DeferredFn<A> {
         deferred(&name, busy, background.block_on(deferrer.put(job)).and_then(|stored| stored))
     }
 
+    /// Removes the older call of this function that waits for the key of `lock`, so that it does
+    /// not run after the newer one that has the lock now. Call it under the lock, before the work.
+    /// Functions with the attribute do so.
+    ///
+    /// It does nothing unless the function keeps the [latest](DeferredFn::latest) call. Calls that
+    /// were stored since the lock was asked for are newer, and stay. An older call that a worker
+    /// has already taken, and that waits for the lock, does not run its body.
+    ///
+    /// # Errors
+    /// Do not start the work after an error, as a call of another value could follow it:
+    /// - those of the server;
+    /// - [`LockError::Deferred`] in a worker whose call was superseded itself.
+    ///
+    /// # Cancellation
+    /// When the future is dropped, the older call may have been removed.
+    pub async fn supersede<P>(self, lock: &LockGuard<P>) -> Result<(), LockError> {
+        match self.superseding(lock)? {
+            Some((manager, superseding)) => superseding.ask(manager.deferrer()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the older call as [`supersede`](DeferredFn::supersede) does, in code that is not
+    /// async.
+    pub fn supersede_blocking<P>(self, lock: &LockGuard<P>) -> Result<(), LockError> {
+        let Some((manager, superseding)) = self.superseding(lock)? else { return Ok(()) };
+        let background = &manager.core().background;
+        let deferrer = manager.core().deferrer_of(&background.store);
+        background.block_on(superseding.ask(deferrer)).and_then(|superseded| superseded)
+    }
+
+    fn superseding<P>(
+        self,
+        lock: &LockGuard<P>,
+    ) -> Result<Option<(LockManager, Superseding)>, LockError> {
+        let Function { name, keep, .. } = self.function;
+        if !matches!(keep, Keep::Latest { .. }) {
+            return Ok(None);
+        }
+        let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
+        let key = lock.key().to_string();
+        let function = manager.core().defaults.stored_as(&name);
+        // A call inside of an outer body that has the lock began just now.
+        let began = if lock.is_joined() { Duration::ZERO } else { lock.asked().elapsed() };
+        let running = this_call(&name, &key);
+        Ok(Some((manager, Superseding { function, key, began, running })))
+    }
+
     /// The call to store; the error is `busy` in a worker that runs this call.
     fn new_job(self, busy: &LockError, arguments: &A) -> Result<(LockManager, NewJob), LockError> {
         let arguments = (self.write)(arguments).map_err(|error| {
             let detail = format!("the arguments cannot be stored: {error}");
             LockError::because(Unavailability::Local, detail)
         })?;
-        let Function { name, delay, attempts, keep, .. } = self.function;
+        let Function { name, site, delay, attempts, keep, .. } = self.function;
         if is_running(&name, &arguments, busy) {
             return Err(busy.clone());
         }
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
+        manager.core().sites.check(&name, site)?;
         check_size(&arguments, manager.core().max_deferred_size)?;
         let key = busy.busy_key().map(ToString::to_string).unwrap_or_default();
         let id = new_id(&name, &arguments);
@@ -292,6 +358,24 @@ impl Function {
         (before < TIMES_BUSY).then(|| known.map_or(usual, |known| known.min(usual)))
     }
 
+    /// The delay of a call that this process cannot read, after `before` times of being busy or
+    /// left to others; `None` when it has found it so for [`UNFIT_MAX`].
+    pub(crate) fn when_unfit(&self, id: &str, before: u32) -> Option<Duration> {
+        let mut unfit = self.unfit.lock();
+        // Others have read those, or removed them.
+        unfit.retain(|_, since| since.elapsed() < UNFIT_MAX * 2);
+        let since = *unfit.entry(id.to_owned()).or_insert_with(Instant::now);
+        if since.elapsed() >= UNFIT_MAX {
+            unfit.remove(id);
+            return None;
+        }
+        let mut delays = Backoff::new(self.delay.clamp(BUSY_STEP, BUSY_MAX), BUSY_MAX);
+        for _ in 0..before.min(TIMES_BUSY) {
+            delays.step();
+        }
+        Some(jittered(delays.step()))
+    }
+
     /// Whether a call was taken more often than it may be tried, as when its workers died. One more
     /// is allowed, because the reply to the worker that took the call may have been lost.
     pub(crate) fn is_exhausted(&self, attempt: u32) -> bool {
@@ -299,10 +383,31 @@ impl Function {
     }
 
     /// Calls the function with a job's arguments. Fails when they cannot be read.
-    pub(crate) fn call(&self, job: &Job) -> Result<Called, String> {
+    pub(crate) fn call(&self, claim: Claim) -> Result<Called, String> {
         // Reading runs code of the program, which may panic.
-        catch_unwind(AssertUnwindSafe(|| (self.call)(job)))
+        catch_unwind(AssertUnwindSafe(|| (self.call)(claim)))
             .unwrap_or_else(|_| Err("reading its arguments panicked".to_owned()))
+    }
+}
+
+/// A call that has its lock, and supersedes older ones.
+struct Superseding {
+    function: Arc<str>,
+    key: String,
+    /// How long ago it began.
+    began: Duration,
+    /// The call of a worker that this one is.
+    running: Option<RunningCall>,
+}
+
+impl Superseding {
+    async fn ask(self, deferrer: Arc<dyn Deferrer>) -> Result<(), LockError> {
+        let Self { function, key, began, running } = self;
+        match running {
+            // A newer call may wait, or may have had the lock before.
+            Some(running) => running.check().await,
+            None => deferrer.supersede(function, key, began).await.map(drop),
+        }
     }
 }
 

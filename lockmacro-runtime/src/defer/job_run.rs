@@ -15,6 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::defer::function::Function;
 use crate::defer::outcome::CallEnd;
+use crate::defer::running::Claim;
 use crate::jobs::call::{Job, Settled};
 use crate::jobs::deferrer::Deferrer;
 use crate::jobs::limits::abandoned;
@@ -64,11 +65,18 @@ impl JobRun {
         let how = if self.function.is_exhausted(self.job.attempt) {
             dead(abandoned(u64::from(self.job.attempt - 1)))
         } else {
-            match self.function.call(&self.job) {
-                Err(unfit) => dead(unfit),
+            match self.function.call(self.claim()) {
+                Err(unfit) => self.unfit(unfit),
                 Ok(called) => select! {
                     biased;
-                    ended = caught(called) => self.settled(ended),
+                    ended = caught(called) => match self.settled(ended) {
+                        Some(how) => how,
+                        None => {
+                            let Job { function, id, .. } = &self.job;
+                            tracing::debug!(%function, id, "a newer call has superseded this one");
+                            return;
+                        }
+                    },
                     _ = keeper.join_next() => {
                         let Job { function, id, .. } = &self.job;
                         tracing::warn!(%function, id, "a deferred call went to another worker");
@@ -93,11 +101,35 @@ impl JobRun {
         }
     }
 
-    /// How to settle a call that has ended.
-    fn settled(&self, ended: CallEnd) -> Settled {
+    fn claim(&self) -> Claim {
+        Claim { job: self.job.clone(), deferrer: Arc::clone(&self.deferrer), lease: self.lease }
+    }
+
+    /// How to settle a call whose arguments this worker cannot read: during an upgrade another one
+    /// may be able to.
+    fn unfit(&self, error: String) -> Settled {
+        let Job { function, id, busy, .. } = &self.job;
+        match self.function.when_unfit(id, *busy) {
+            Some(delay) => {
+                tracing::warn!(
+                    %function,
+                    id,
+                    error,
+                    ?delay,
+                    "a deferred call is left to other workers: this one cannot read it"
+                );
+                Settled::Busy { delay, error: shortened(error) }
+            }
+            None => dead(error),
+        }
+    }
+
+    /// How to settle a call that has ended; `None` for one that is gone.
+    fn settled(&self, ended: CallEnd) -> Option<Settled> {
         let Job { attempt, busy, .. } = self.job;
-        match ended {
+        Some(match ended {
             CallEnd::Done => Settled::Done,
+            CallEnd::Superseded => return None,
             // The shutdown may be the reason of the failure.
             _ if self.manager.core().shutdown.is_closed() => Settled::Returned,
             CallEnd::Busy { error, left } => match self.function.when_busy(busy, left) {
@@ -108,7 +140,7 @@ impl JobRun {
                 Some(delay) => Settled::Again { delay, error: shortened(error) },
                 None => dead(error),
             },
-        }
+        })
     }
 
     fn note(&self, how: &Settled) {
@@ -155,8 +187,9 @@ impl JobRun {
                 }
                 Err(error) => error,
             };
-            // Any other error would be the same soon after.
-            let is_transient = error.is_transient();
+            // Any other error would be the same soon after. A right may be back by then.
+            let is_denied = matches!(error, LockError::AccessDenied { .. });
+            let is_transient = error.is_transient() || is_denied;
             let pause = jittered(backoff.step());
             if !is_transient || is_last || Instant::now() + pause > until {
                 tracing::error!(

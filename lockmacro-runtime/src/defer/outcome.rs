@@ -16,6 +16,8 @@ pub(crate) enum CallEnd {
         left: Option<Duration>,
     },
     Failed(String),
+    /// A newer call has taken its place: its body did not run.
+    Superseded,
 }
 
 impl CallEnd {

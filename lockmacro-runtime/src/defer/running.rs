@@ -3,11 +3,13 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::defer::outcome::{CallEnd, JobOutcome};
 use crate::engine::observer::OBSERVER;
 use crate::guard::LockGuard;
 use crate::jobs::call::Job;
+use crate::jobs::deferrer::Deferrer;
 use crate::value::error::LockError;
 use crate::value::random::{HashMap, random_name};
 use crate::value::sync::Mutex;
@@ -20,9 +22,17 @@ tokio::task_local! {
 #[derive(Debug, Clone)]
 pub(crate) struct RunningCall(Arc<Inner>);
 
+/// A call that a worker has taken, and how to ask whether it still has it.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) job: Job,
+    pub(crate) deferrer: Arc<dyn Deferrer>,
+    pub(crate) lease: Duration,
+}
+
 #[derive(Debug)]
 struct Inner {
-    id: String,
+    claim: Claim,
     function: Arc<str>,
     /// The arguments as the function itself writes them: the stored text may order a map
     /// differently.
@@ -37,15 +47,34 @@ struct Notes {
     error: Option<LockError>,
     /// Whether a lock outside of any body was not acquired, and the call is not the reason.
     refused: bool,
+    /// Whether a newer call has taken its place.
+    superseded: bool,
     /// The number of calls with the same hash that were deferred inside of this one.
     inside: HashMap<(u64, u64), u32>,
 }
 
 impl RunningCall {
     /// `function` is the name without the manager's prefix.
-    pub(crate) fn new(job: &Job, function: &Arc<str>, arguments: String) -> Self {
-        let (id, function) = (job.id.clone(), Arc::clone(function));
-        Self(Arc::new(Inner { id, function, arguments, notes: Mutex::default() }))
+    pub(crate) fn new(claim: Claim, function: &Arc<str>, arguments: String) -> Self {
+        let function = Arc::clone(function);
+        Self(Arc::new(Inner { claim, function, arguments, notes: Mutex::default() }))
+    }
+
+    /// Fails if the call is not its worker's any more, as when a newer one has superseded it.
+    pub(crate) async fn check(&self) -> Result<(), LockError> {
+        let Claim { job, deferrer, lease } = &self.0.claim;
+        match deferrer.keep(job.clone(), *lease).await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                self.0.notes.lock().superseded = true;
+                let (key, id) = (job.key.clone().into(), job.id.clone().into());
+                Err(LockError::Deferred { key, id, due: Duration::ZERO })
+            }
+            Err(error) => {
+                self.0.notes.lock().refused = true;
+                Err(error)
+            }
+        }
     }
 
     /// Runs `work` as the work of this call.
@@ -64,7 +93,10 @@ impl RunningCall {
 
     /// The outcome of a call that has returned.
     fn end(&self, value: impl JobOutcome) -> CallEnd {
-        let Notes { error, refused, .. } = mem::take(&mut *self.0.notes.lock());
+        let Notes { error, refused, superseded, .. } = mem::take(&mut *self.0.notes.lock());
+        if superseded {
+            return CallEnd::Superseded;
+        }
         match (error, value.failure()) {
             (None, None) => CallEnd::Done,
             (Some(error), failure) if error.is_busy() || refused => {
@@ -88,7 +120,7 @@ impl RunningCall {
     fn id_inside(&self, function: &str, arguments: &str) -> String {
         let hash = |half: u8| {
             let mut hasher = DefaultHasher::new();
-            (half, &self.0.id, &self.0.function, function, arguments).hash(&mut hasher);
+            (half, &self.0.claim.job.id, &self.0.function, function, arguments).hash(&mut hasher);
             hasher.finish()
         };
         let call = (hash(0), hash(1));
@@ -117,6 +149,14 @@ pub(crate) fn is_running(function: &str, arguments: &str, busy: &LockError) -> b
         is_this
     };
     RUNNING.try_with(is_this).unwrap_or(false)
+}
+
+/// The call that a worker runs in this task, if it is one of this function and key.
+pub(crate) fn this_call(function: &str, key: &str) -> Option<RunningCall> {
+    let is_this = |RunningCall(running): &&RunningCall| {
+        *running.function == *function && running.claim.job.key == key
+    };
+    RUNNING.try_with(|running| Some(running).filter(is_this).cloned()).ok().flatten()
 }
 
 /// Keeps an error of the called function for its worker, if the function's return type cannot carry

@@ -42,7 +42,9 @@ const GRACE: Duration = Duration::from_secs(3);
 /// - A call that blocks the only thread or all threads of the runtime for that long goes to another
 ///   worker while it still runs. Use [`DeferredFn::blocking`] or `spawn_blocking` for such calls.
 /// - A call that fails is due again after twice its function's delay, which doubles each time. It
-///   becomes a dead letter after its last attempt, or at once when its arguments cannot be read.
+///   becomes a dead letter after its last attempt.
+/// - A call whose arguments cannot be read here is left to other workers, as during an upgrade. It
+///   becomes a dead letter after an hour.
 /// - A call whose lock is busy has not failed. It is due again after about the delay, or soon after
 ///   the holder's lease ends if that is earlier.
 ///
@@ -206,6 +208,9 @@ impl Worker {
             );
             return Err(LockError::invalid("name", detail));
         }
+        for Function { name, site, .. } in self.functions.values() {
+            self.manager.core().sites.check(name, site)?;
+        }
         // A shutdown waits until the calls are settled.
         let _member = self.manager.core().enter()?;
         let (stopping, stopped) = watch::channel(false);
@@ -247,6 +252,7 @@ impl Worker {
         let functions: Vec<_> =
             self.functions.keys().map(|name| defaults.stored_as(name)).collect();
         let mut backoff = PAUSES;
+        let mut was_allowed = false;
         while !*stopped.borrow() {
             while running.try_join_next().is_some() {}
             let mut permit = select! {
@@ -264,6 +270,7 @@ impl Worker {
             match deferrer.take(options, Box::pin(stop_waiting)).await {
                 Ok(jobs) => {
                     backoff.reset();
+                    was_allowed = true;
                     for job in jobs {
                         let name = job.function.strip_prefix(&*defaults.prefix).unwrap_or_default();
                         let Some(function) = self.functions.get(name) else { continue };
@@ -278,12 +285,11 @@ impl Worker {
                         })));
                     }
                 }
-                Err(
-                    error @ (LockError::InvalidSetting { setting: "deferrer", .. }
-                    | LockError::AccessDenied { .. }),
-                ) => {
+                Err(error @ LockError::InvalidSetting { setting: "deferrer", .. }) => {
                     return Err(error);
                 }
+                // A right that is taken away later may be back soon.
+                Err(error @ LockError::AccessDenied { .. }) if !was_allowed => return Err(error),
                 Err(error) => {
                     match error.is_of_servers() && !deferrer.call_failed(&error) {
                         true => tracing::debug!(%error, "deferred calls could not be taken"),

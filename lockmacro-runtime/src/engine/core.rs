@@ -18,6 +18,8 @@ use crate::store::handle::Store;
 use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
+#[cfg(any(feature = "defer", feature = "reuse"))]
+use crate::value::sites::Sites;
 use crate::value::time::Moment;
 use crate::value::token::label;
 
@@ -43,6 +45,8 @@ pub(crate) struct Core {
     pub(crate) jobs: (Arc<dyn Deferrer>, bool),
     #[cfg(feature = "defer")]
     pub(crate) max_deferred_size: usize,
+    #[cfg(any(feature = "defer", feature = "reuse"))]
+    pub(crate) sites: Sites,
 }
 
 impl Core {
@@ -73,6 +77,8 @@ impl Core {
                 jobs,
                 #[cfg(feature = "defer")]
                 max_deferred_size,
+                #[cfg(any(feature = "defer", feature = "reuse"))]
+                sites: Sites::default(),
                 background: Background::new(&store),
                 store,
                 label: label(its_label.as_deref()),

@@ -62,8 +62,8 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     /// Stores a call that is due after its delay. Returns its id and when it is due.
     ///
     /// A call with the same function and [id](NewJob::id) is stored once, also when it was done
-    /// less than 30 s ago. A caller that gets no answer repeats this call until its manager's
-    /// timeout is over.
+    /// less than 30 s ago, but not when it was [removed](Deferrer::remove). A caller that gets no
+    /// answer repeats this call until its manager's timeout is over.
     ///
     /// Of the calls of one function and key that are not to be [kept all](NewJob::keep), one waits.
     /// Another one is not stored then, and the answer describes the waiting call:
@@ -71,8 +71,9 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     /// - [`Keep::First`](crate::defer::Keep::First) leaves the waiting call as it is.
     /// - [`Keep::Latest`](crate::defer::Keep::Latest) gives it the new arguments, and all attempts.
     ///   It stays due when it was. With `at_most` it is due after the new delay, but not earlier
-    ///   than before, and at most this long after it was stored. The new call's id counts as that
-    ///   of a call which is done.
+    ///   than before, and at most this long after it was stored. A waiting call that was tried or
+    ///   busy before is due after the new delay, as if the new call was the first one. The new
+    ///   call's id counts as that of a call which is done.
     ///
     /// When such a call has to wait again while another one waits, the two become one: the other
     /// one stays, is due at the earlier of the two times, and has the larger of the two numbers of
@@ -90,8 +91,9 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     /// leases have ended [too often](NewJob::attempts). Return large calls in several answers.
     ///
     /// # Errors
-    /// [`LockError::access_denied`] ends the worker. Return it where this process may not take the
-    /// calls of a function. After any other error the worker tries again.
+    /// [`LockError::access_denied`] ends a worker whose requests were never answered otherwise: it
+    /// says that this process may not take the calls of a function. A right that is taken away
+    /// later, as by a migration, ends no worker. After any other error the worker tries again.
     fn take<'a>(&'a self, options: TakeOptions, stop: StopWaiting<'a>) -> Answer<'a, Vec<Job>>;
 
     /// Renews the lease of a call, which then ends `lease` from now. Returns `false` when the call
@@ -102,6 +104,18 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
     /// Ends the work on a call. Returns `false` when the call belongs to another worker by now, or
     /// was removed.
     fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool>;
+
+    /// Removes the calls of a function and key that are not [kept all](NewJob::keep), waiting and
+    /// running ones, if they were stored at least `began` before now: a newer call, which began
+    /// then, has the lock now and runs. Calls that were stored since are newer than that one, and
+    /// stay. The worker of a running call is told by [`keep`](Deferrer::keep). Returns their
+    /// number.
+    ///
+    /// The default implementation removes none, so the older call runs after the newer one.
+    fn supersede(&self, function: Arc<str>, key: String, began: Duration) -> Answer<'_, usize> {
+        let _ = (function, key, began);
+        Box::pin(ready(Ok(0)))
+    }
 
     /// Lists up to `limit` calls of a function in the order of their times, after skipping `first`
     /// of them.

@@ -1,5 +1,7 @@
 //! The limits of a queue of deferred calls, and the errors of calls beyond them.
 
+use std::time::Duration;
+
 use crate::value::error::{LockError, Unavailability};
 
 /// Largest number of waiting calls of one function. The next call is refused with
@@ -8,6 +10,9 @@ pub const WAITING_MAX: usize = 1_000_000;
 /// Largest number of dead letters of one function. The latest ones are kept.
 pub const DEAD_MAX: usize = 10_000;
 
+/// An answer is late after this time: before, two calls have no order where a network is between
+/// them and their queue.
+pub(crate) const SIMULTANEOUS: Duration = Duration::from_millis(100);
 /// Default number of attempts.
 pub(crate) const ATTEMPTS: u32 = 10;
 /// Default limit of the arguments of one call, in bytes.

@@ -17,7 +17,7 @@ use crate::jobs::call::{
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{DEAD_MAX, WAITING_MAX, abandoned, full, note_abandoned};
 use crate::value::error::LockError;
-use crate::value::random::{HashMap, HashSet};
+use crate::value::random::{HashMap, HashSet, random_name};
 use crate::value::sync::Mutex;
 use crate::value::time::Instant;
 
@@ -133,6 +133,13 @@ impl Deferrer for MemoryJobs {
         self.amend(&job.function, |queue, now| queue.settle(&job, how, now))
     }
 
+    fn supersede(&self, function: Arc<str>, key: String, began: Duration) -> Answer<'_, usize> {
+        let now = self.now();
+        let mut queues = self.0.queues.lock();
+        let removed = queues.get_mut(&function).map(|queue| queue.supersede(&key, began, now));
+        Box::pin(ready(Ok(removed.unwrap_or_default())))
+    }
+
     fn list(
         &self,
         function: Arc<str>,
@@ -150,7 +157,7 @@ impl Deferrer for MemoryJobs {
     }
 
     fn remove(&self, function: Arc<str>, id: String) -> Answer<'_, bool> {
-        self.amend(&function, |queue, now| queue.remove_idle(&id, now))
+        self.amend(&function, |queue, _| queue.remove_idle(&id))
     }
 }
 
@@ -176,6 +183,8 @@ struct Call {
     at: Duration,
     /// Whether it is the only one of its key that waits.
     single: bool,
+    /// When it was stored, or replaced by a later one.
+    stored: Duration,
     /// Until when later calls may put it off.
     until: Duration,
     /// How often the call may be taken without being settled, and once more.
@@ -198,12 +207,13 @@ impl Queue {
     fn put(&mut self, new: NewJob, now: Duration) -> Result<Stored, LockError> {
         let NewJob { function, id, arguments, key, delay, keep, attempts } = new;
         let (single, due) = (keep != Keep::All, now + delay.min(FAR));
+        let until = now + keep.parts().1.min(FAR);
         self.forget(now);
         let is_known = self.removed.contains(&id);
         let only = self.single.get(&key).filter(|_| single && !self.calls.contains_key(&id));
         let there = only.unwrap_or(&id).clone();
         if only.is_some() && !is_known && matches!(keep, Keep::Latest { .. }) {
-            self.replace(&there, arguments, attempts, due, now);
+            self.replace(&there, arguments, attempts, (due, until), now);
             self.remember(id, now);
             return Ok(self.stored(there, now));
         }
@@ -214,10 +224,21 @@ impl Queue {
         if self.calls.len() >= WAITING_MAX + DEAD_MAX {
             return Err(full(&function));
         }
-        let job = Job { function, id: id.clone(), arguments, key, attempt: 0, busy: 0, claim: 0 };
+        // A worker of an earlier call with this id, which was removed, must not have this one.
+        let claim = u64::from(random_name() as u32);
+        let job = Job { function, id: id.clone(), arguments, key, attempt: 0, busy: 0, claim };
         let state = JobState::Waiting;
-        let until = now + keep.parts().1.min(FAR);
-        let call = Call { job, state, at: now, single, until, attempts, settled: 0, error: None };
+        let call = Call {
+            job,
+            state,
+            at: now,
+            single,
+            stored: now,
+            until,
+            attempts,
+            settled: claim,
+            error: None,
+        };
         self.calls.insert(id.clone(), call);
         self.set_state(&id, state, now, due);
         Ok(Stored { id, due: delay })
@@ -235,15 +256,37 @@ impl Queue {
         id: &str,
         arguments: String,
         attempts: u32,
-        due: Duration,
+        (due, until): (Duration, Duration),
         now: Duration,
     ) {
         let Some(call) = self.calls.get_mut(id) else { return };
-        (call.job.arguments, call.attempts) = (arguments, attempts);
+        call.job.arguments = arguments;
+        call.attempts = attempts;
+        call.stored = now;
+        let at = if call.job.attempt + call.job.busy > 0 {
+            // As a first one: the pause after a failure with other arguments is not for these.
+            call.until = until;
+            due
+        } else {
+            call.at.max(due.min(call.until))
+        };
         call.restart();
-        // Never earlier: it may have failed, and wait for the next attempt.
-        let at = call.at.max(due.min(call.until));
         self.set_state(id, JobState::Waiting, now, at);
+    }
+
+    /// Removes the single calls of a key that wait or run and were stored `began` ago or earlier.
+    /// Returns their number.
+    fn supersede(&mut self, key: &str, began: Duration, now: Duration) -> usize {
+        let began = now.saturating_sub(began);
+        let running = self.of(JobState::Running).map(|(_, id)| id);
+        let ids: Vec<_> = running.chain(self.single.get(key)).cloned().collect();
+        let is_older = |id: &&String| {
+            let call = self.calls.get(*id);
+            call.is_some_and(|call| call.single && call.job.key == key && call.stored <= began)
+        };
+        let older: Vec<_> = ids.iter().filter(is_older).cloned().collect();
+        older.iter().for_each(|id| drop(self.remove(id, now)));
+        older.len()
     }
 
     /// Makes the calls due whose leases have ended. A call that was taken too often without being
@@ -334,8 +377,13 @@ impl Queue {
     }
 
     /// Removes a call that is not running.
-    fn remove_idle(&mut self, id: &str, now: Duration) -> bool {
-        self.idle(id).is_some() && self.remove(id, now).is_some()
+    fn remove_idle(&mut self, id: &str) -> bool {
+        if self.idle(id).is_none() {
+            return false;
+        }
+        self.unindex(id);
+        // Its id is not remembered: who stores the call again after this has it stored.
+        self.calls.remove(id).is_some()
     }
 
     fn idle(&mut self, id: &str) -> Option<&mut Call> {

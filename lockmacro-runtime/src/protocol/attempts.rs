@@ -40,14 +40,26 @@ pub(crate) struct Attempts {
 struct State {
     /// Number of the current token. The first one is 1.
     token: u64,
+    /// When the current attempt began.
+    began: Option<Moment>,
     /// No request is sent with the current token any more.
     closed: bool,
+    /// The next release of the token.
+    next: Release,
     /// The last fence of the grant.
     fence: Option<Fence>,
     /// The tokens that nodes have, or may have, by node and number.
     tokens: BTreeMap<(usize, u64), Status>,
     /// Nodes at which tokens are being withdrawn.
     withdrawing: Vec<usize>,
+}
+
+/// A release of the token, which is repeated while a node may have it.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Release {
+    #[default]
+    First,
+    Repeated,
 }
 
 /// The state of a request with a token that a node has, or may have.
@@ -102,13 +114,27 @@ impl Attempts {
     pub(crate) fn begin(&self) -> u64 {
         let mut state = self.state.lock();
         state.token += 1;
+        state.began = Some(Moment::now());
         state.closed = false;
+        state.next = Release::First;
         state.token
     }
 
     /// Ends the attempt: no further request is sent.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
+    }
+
+    /// Ends the attempt, as its token is about to be released. Returns whether it was before.
+    pub(crate) fn release(&self) -> Release {
+        let mut state = self.state.lock();
+        state.closed = true;
+        mem::replace(&mut state.next, Release::Repeated)
+    }
+
+    /// When the current attempt began; `None` before the first one.
+    pub(crate) fn began(&self) -> Option<Moment> {
+        self.state.lock().began
     }
 
     /// Number of the current token; 0 before the first attempt.

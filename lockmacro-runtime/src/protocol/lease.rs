@@ -82,7 +82,11 @@ impl Lease {
         now: Moment,
     ) -> Result<Duration, LossCause> {
         self.remaining(now)?;
-        self.unconfirmed = None;
+        // An extension for less than the lease's own ttl leaves the rest of it to be confirmed.
+        let is_whole = self.limit.is_some_and(|limit| end_of(sent, ttl) >= limit);
+        if ttl >= self.ttl || is_whole {
+            self.unconfirmed = None;
+        }
         self.extend(sent, ttl);
         self.remaining(now)
     }
@@ -235,9 +239,29 @@ mod tests {
         assert_eq!(lease.extension(60 * SECOND, at(0)), 60 * SECOND);
         lease.extended(at(0), 60 * SECOND);
         assert_eq!(lease.renewed(at(0), 60 * SECOND, at(1)), Ok(ms(59_397)));
+        assert!(!lease.wants_renewal(), "its own ttl is confirmed, too");
         assert_eq!(lease.remaining(at(59_398)), Err(LossCause::Expired));
         let mut lease = Lease::passed(at(0), at(500), SECOND, None);
         assert_eq!(lease.renewed(at(0), 60 * SECOND, at(1)), Ok(ms(987)), "of a confirmation");
+    }
+
+    #[test]
+    fn a_shorter_extension_takes_nothing_from_a_passed_lease() {
+        let passed = || Lease::passed(at(0), at(500), SECOND, None);
+        let handed_off = || Lease::new(at(0), ms(500), SECOND, None);
+        for (mut lease, granted) in [(passed(), ms(500)), (handed_off(), ms(493))] {
+            lease.extended(at(0), ms(200));
+            assert_eq!(lease.renewed(at(0), ms(200), at(1)), Ok(granted - ms(1)));
+            assert!(lease.wants_renewal(), "the rest of its ttl is not confirmed");
+            let confirmed = lease.allowed(SECOND, at(100));
+            let left = lease.renewed(at(100), confirmed, at(101)).unwrap();
+            assert!(left >= ms(887), "{left:?}");
+            assert!(!lease.wants_renewal());
+        }
+        let mut lease = passed();
+        assert!(lease.renewed(at(0), SECOND, at(1)).is_ok(), "confirmed");
+        lease.extended(at(100), ms(200));
+        assert_eq!(lease.renewed(at(100), ms(200), at(101)), Ok(ms(887)));
     }
 
     #[test]

@@ -27,6 +27,13 @@ pub(crate) struct NodeError {
     pub(crate) transient: bool,
 }
 
+impl NodeError {
+    /// Whether the node is up, and votes later.
+    pub(crate) fn is_young(&self) -> bool {
+        self.error.unavailability() == Some(Unavailability::Restarted)
+    }
+}
+
 /// Identity of a node.
 #[derive(Debug)]
 pub(crate) struct NodeInfo {

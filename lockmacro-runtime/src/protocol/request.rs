@@ -369,6 +369,12 @@ impl Request {
         self.rare().all_attempts.get_or_init(none)
     }
 
+    /// Records that the key stays until then at least.
+    #[cfg(feature = "reuse")]
+    pub(crate) fn stays_until(&self, moment: Moment) {
+        self.rare().stays.note(moment);
+    }
+
     /// Records a grant that a request sent at `sent` has brought, for `min_hold`.
     pub(crate) fn granted(&self, sent: Moment) {
         if let Some(rare) = self.rare.get()
@@ -430,6 +436,11 @@ impl Request {
 
     fn left(&self, until: impl Fn(&Rare) -> &LastMoment) -> Duration {
         self.rare.get().map_or(Duration::ZERO, |rare| until(rare).get().since(Moment::now()))
+    }
+
+    /// When the last of several attempts began.
+    pub(crate) fn last_attempt(&self) -> Option<Moment> {
+        self.known().filter_map(|attempts| attempts.began()).max()
     }
 
     /// The attempts so far.

@@ -1,5 +1,6 @@
 //! Leading: a body that runs as long as its process holds the lock, term after term.
 
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,9 @@ use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::value::backoff::Backoff;
 use crate::value::error::LockError;
+use crate::value::key::LockKey;
 use crate::value::loss::OnLost;
+use crate::value::mode::Mode;
 
 /// The pause before the next campaign: after a term, and after the first failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -26,15 +29,17 @@ impl Lock {
     ///
     /// The others wait in the queue of the lock. A leader whose body returns or whose manager is
     /// shut down is followed within a round trip, and one that is killed or frozen within the
-    /// [`ttl`](Lock::ttl). A Redlock has no queue: there the others ask again and again. The lease is renewed. `body` gets a guard of the lock, with the term's
-    /// [fence](LockGuard::fence), which is larger than that of every earlier term. It is dropped at
-    /// its next await when the lock is lost. A write that is on its way then can still arrive, also
-    /// after the next leader has begun: a resource that checks the fence refuses it.
+    /// [`ttl`](Lock::ttl). A Redlock has no queue: there the others ask again and again. The lease
+    /// is renewed. `body` gets a guard of the lock, with the term's [fence](LockGuard::fence),
+    /// which is larger than that of every earlier term. It is dropped at its next await when the
+    /// lock is lost. A write that is on its way then can still arrive, also after the next leader
+    /// has begun: a resource that checks the fence refuses it.
     ///
-    /// After a term the process campaigns again, with a pause of a second, in which another one
-    /// becomes the leader. While the server fails, this process does not lead: the error is logged,
-    /// and it campaigns again with pauses of up to 30 s. So [`wait`](Lock::wait) and
-    /// [`on_lost`](Lock::on_lost) have no effect here.
+    /// A body that panics ends its term, too: the panic is logged as an error, and the lock is
+    /// released. After a term the process campaigns again, with a pause of a second, in which
+    /// another one becomes the leader. While the server fails, this process does not lead: the
+    /// error is logged, and it campaigns again with pauses of up to 30 s. So [`wait`](Lock::wait)
+    /// and [`on_lost`](Lock::on_lost) have no effect here.
     ///
     /// With the feature `inspect`, `LockManager::inspect_lock` says who leads, and since when.
     ///
@@ -64,7 +69,9 @@ impl Lock {
     /// # Errors
     /// Those that do not pass by themselves: [`LockError::InvalidKey`],
     /// [`LockError::InvalidSetting`], [`LockError::KeyNotALock`], [`LockError::NotInstalled`] and
-    /// [`LockError::NoRuntime`]. Returns `Ok` when the manager was shut down.
+    /// [`LockError::NoRuntime`]. [`LockError::InvalidSetting`] is also returned for a lock that is
+    /// [`shared`](Lock::shared) or has [`permits`](Lock::permits), and inside of a body that holds
+    /// the lock already, as two would lead then. Returns `Ok` when the manager was shut down.
     ///
     /// # Cancellation
     /// Dropping the future drops the body, and ends the term or leaves the queue.
@@ -72,6 +79,10 @@ impl Lock {
     where
         B: Future<Output = ()>,
     {
+        if let Some(mode) = self.spec.keys().map(LockKey::mode).find(|mode| !mode.is_exclusive()) {
+            let setting = if mode == Mode::Shared { "shared" } else { "permits" };
+            return Err(LockError::invalid(setting, "several would lead: remove it from the lock"));
+        }
         let mut lock = self.renew().wait_forever().on_lost(OnLost::Cancel);
         let manager = lock.spec.manager.take().map_or_else(current::manager, Ok)?;
         lock.spec.manager = Some(Arc::clone(&manager));
@@ -90,10 +101,21 @@ impl Lock {
         let mut pauses = new_pauses();
         loop {
             match self.clone().acquire_fenced().await {
+                Ok((guard, _)) if guard.is_joined() => return inside_of_another(),
+                // That one has no fence.
+                Err(LockError::InvalidSetting { setting: "fence", .. }) => {
+                    return inside_of_another();
+                }
                 Ok((guard, _)) => {
-                    let term = body(guard.handle());
+                    let key = guard.key().clone();
+                    let handle = guard.handle();
+                    let term = AssertUnwindSafe(async { body(handle).await }).catch_unwind();
                     // A loss was logged.
-                    let _: Result<(), LockError> = guard.run(term.map(Ok)).await;
+                    if let Ok(Err(_panic)) =
+                        guard.run(async { Ok::<_, LockError>(term.await) }).await
+                    {
+                        tracing::error!(key = %key.shown(), "the body of a leader panicked");
+                    }
                     pauses = new_pauses();
                 }
                 Err(error) if stays(&error) => return error,
@@ -103,6 +125,12 @@ impl Lock {
             sleep(pauses.next_within(LONGEST_PAUSE)).await;
         }
     }
+}
+
+fn inside_of_another() -> LockError {
+    let detail = "a body around it holds the lock, so both would lead: call `lead` outside of that \
+                  body, or with another key";
+    LockError::invalid("lead", detail)
 }
 
 /// Whether only a change of the program or of the key mends it.

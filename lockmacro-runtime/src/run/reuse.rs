@@ -1,5 +1,8 @@
 //! Single flight across processes: one caller runs the body, and the others get its value.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,21 +16,29 @@ use crate::engine::acquire::spec::LockSpec;
 use crate::engine::core::inside_runtime;
 use crate::engine::current;
 use crate::engine::lease::held::Held;
+use crate::engine::manager::Manager;
 use crate::engine::queue::shared_queue::SharedQueue;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::run::driver::Running;
 use crate::run_policy::Returnable;
+use crate::store::backend::ValueOf;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::random::random_name;
+use crate::value::same_value::is_same;
+use crate::value::sync::Mutex;
 use crate::value::time::Moment;
 
 /// A longer value is not kept.
 const VALUE_MAX: usize = 1024 * 1024;
-/// The shortest and the longest time for which a server keeps one.
-const SHORTEST: Duration = Duration::from_millis(1);
+/// The longest time for which a server keeps one.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+/// A server keeps it for so much longer at most, for those that wait. They have the lock within
+/// milliseconds, one after the other.
+const LINGER_MAX: Duration = Duration::from_secs(10);
+/// Of so many functions it is reported that their values cannot be kept.
+const REPORTED_MAX: usize = 1_000;
 
 /// A [`Lock`] whose callers reuse the value of the one before them: see [`Lock::reuse`].
 #[derive(Debug, Clone)]
@@ -41,13 +52,17 @@ pub struct ReusingLock<P> {
 struct Reuse {
     keep: Duration,
     same: Option<LockKey>,
+    site: &'static Location<'static>,
 }
 
 /// A value as it is kept.
 #[derive(Serialize)]
 struct ToKeep<'a, T> {
     id: u64,
+    linger_ms: u64,
     same: Option<&'a str>,
+    /// While a body runs that has a `same`, and after it has failed: there is no value yet.
+    is_open: bool,
     value: &'a T,
 }
 
@@ -55,14 +70,38 @@ struct ToKeep<'a, T> {
 #[derive(Deserialize)]
 struct Kept {
     id: u64,
+    /// The end of its time, in which only those get it that waited when it was made.
+    #[serde(default)]
+    linger_ms: u64,
     same: Option<String>,
+    #[serde(default)]
+    is_open: bool,
     value: Box<RawValue>,
 }
 
 /// The start of a call: the value of another caller, or the lock.
 enum Begun<T> {
     Value(T),
-    Lock(Acquired, Arc<SharedQueue>),
+    Lock(Acquired, Place),
+}
+
+/// Where the values of a call are. They are the caller's own also where its lock joins another one,
+/// whose request has another name, and maybe further keys.
+struct Place {
+    key: LockKey,
+    name: Cow<'static, str>,
+    queue: Arc<SharedQueue>,
+}
+
+impl Place {
+    fn of(&self) -> ValueOf<'_> {
+        ValueOf { key: &self.key, name: &self.name }
+    }
+
+    /// Notes a value that is at the store since this moment, for the waiters of this process.
+    fn note(&self, since: Moment, text: Arc<str>) {
+        self.queue.note_value(&self.name, since, text);
+    }
 }
 
 impl<P> Lock<P> {
@@ -70,14 +109,23 @@ impl<P> Lock<P> {
     /// runs the body for all, also for those of other processes.
     ///
     /// The value of a body that returns `Ok` is kept for `keep` after its end, and callers get it
-    /// within that time without the lock. With [`Duration::ZERO`] only those get it that were there
-    /// before its end. An `Err` is not shared: the next caller runs its body, and so it does when
-    /// the holder dies. Without a [`wait`](Lock::wait), and without one of the manager, a caller
-    /// waits as long as a lease.
+    /// within that time without the lock. Those that waited before its end get it however long
+    /// `keep` is; with [`Duration::ZERO`] only they do. An `Err` is not shared: the next caller
+    /// runs its body, and so it does when the holder dies. Without a [`wait`](Lock::wait), and
+    /// without one of the manager, a caller waits as long as a lease.
+    ///
+    /// A value belongs to the [`name`](Lock::name) under which it was made, which is the function
+    /// where the attribute is used. Other names exclude one another by the key, but each has a
+    /// value of its own. So a function that moves to another module finds none of before. Locks
+    /// without a name share one value: give each of your functions a name. A path that two
+    /// functions have, such as methods of two types in a module, is refused to the second one.
+    ///
+    /// A [`min_hold`](Lock::min_hold) counts for a caller whose body runs.
     ///
     /// The value is JSON in a companion key of the lock. It is never in a log. A value of more than
-    /// 1 MiB is not kept, nor is one whose lock was lost before its body ended. Where the value
-    /// cannot be read as a `T`, as after a deployment with another type, the body runs.
+    /// 1 MiB is not kept, nor is one that JSON changes, such as `Some(NaN)`, nor one whose lock was
+    /// lost before its body ended. Where the value cannot be read as a `T`, as after a deployment
+    /// with another type, the body runs.
     ///
     /// A free lock costs three calls to the server more than without this, and those that wait have
     /// the lock one after the other. It is for bodies that are slow, or that must not run twice. A
@@ -94,15 +142,20 @@ impl<P> Lock<P> {
     /// assert_eq!((&*first, &*second), ("first", "first"));
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn reuse(self, keep: Duration) -> ReusingLock<P> {
-        ReusingLock { lock: self, reuse: Reuse { keep, same: None } }
+        ReusingLock { lock: self, reuse: Reuse { keep, same: None, site: Location::caller() } }
     }
 }
 
 impl<P> ReusingLock<P> {
-    /// Refuses a kept value that was made of something else: a call with another text under the
-    /// same key gets [`LockError::ReusedKey`]. For idempotency keys, which a client may use for two
-    /// requests by mistake. A [template](LockKey::template) keeps several values apart.
+    /// Binds the key to what a call is made of: one with another text under the same key gets
+    /// [`LockError::ReusedKey`]. For idempotency keys, which a client may use for two requests by
+    /// mistake. A [template](LockKey::template) keeps several values apart.
+    ///
+    /// The key is bound for `keep`, from the start of the body on and again from its end: another
+    /// text is refused at once while the body runs, and after it has failed, as it may have had an
+    /// effect. That is one call more to the server, before the body.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -119,6 +172,42 @@ impl<P> ReusingLock<P> {
     pub fn same(mut self, what: impl Into<LockKey>) -> Self {
         self.reuse.same = Some(what.into());
         self
+    }
+
+    /// Removes the kept value, so that the next caller runs its body: for a token that was revoked.
+    /// It waits for the lock as a call does.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockmacro_runtime::{Lock, LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::isolated_memory();
+    /// let token = Lock::new("oauth:acme").manager(&locks).reuse(Duration::from_secs(50));
+    /// token.clone().run(async { Ok::<_, LockError>(1) }).await?;
+    /// token.clone().forget().await?;
+    /// assert_eq!(token.run(async { Ok::<_, LockError>(2) }).await?, 2);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run), and [`LockError::Lost`] where the lock was lost meanwhile: the
+    /// value may still be there.
+    ///
+    /// # Cancellation
+    /// Dropping the future leaves no lock behind. The value may be there, or not.
+    pub async fn forget(self) -> Result<(), LockError> {
+        let Self { lock: Lock { mut spec, .. }, .. } = self;
+        let (manager, place) = prepare(&mut spec)?;
+        // Nothing is done for which the key would have to stay.
+        spec.policy.min_hold = None;
+        let lock = acquire(spec, false, Errors::Carried).await?;
+        let held = Arc::clone(&lock.held);
+        let forgotten = manager.store.keep(&held.request, place.of(), "", Duration::ZERO);
+        let forgotten = held.suspect_until_answered(forgotten).await;
+        // Nor do those of this process that wait get the value of before.
+        place.note(Moment::now(), "".into());
+        let released = LockGuard::from(lock).release().await;
+        forgotten.and(released)
     }
 
     /// Runs `body` as [`Lock::run`] does, unless there is a value of another caller.
@@ -139,16 +228,16 @@ impl<P> ReusingLock<P> {
         // Boxed, so that the future does not have space for it in each of its states.
         let (Self { lock: Lock { spec, policy }, reuse }, body) = (self, Box::pin(body));
         async move {
-            let (lock, queue) = match reuse.begin(spec).await {
+            let (lock, place) = match reuse.begin(spec).await {
                 Ok(Begun::Value(value)) => return Ok(value),
-                Ok(Begun::Lock(lock, queue)) => (lock, queue),
+                Ok(Begun::Lock(lock, place)) => (lock, place),
                 Err(error) => return Result::conclude(policy, Err(error), None),
             };
             // Not released by the body's end: the value is kept before that.
             let joining = Acquired { held: Arc::clone(&lock.held), joined: true, ..lock };
             let ended = LockGuard { lock: joining, policy }.run(body).await;
-            if let Some(text) = ended.as_ref().ok().map(|value| reuse.text(value)) {
-                reuse.keep(&lock.held, &queue, text).await;
+            if let Ok(value) = &ended {
+                reuse.keep(&lock.held, &place, value).await;
             }
             // An error was logged.
             let _ = Running::new(lock, Errors::Carried).release(Ok(())).await;
@@ -163,52 +252,54 @@ impl Reuse {
         &self,
         mut spec: Box<LockSpec>,
     ) -> Result<Begun<T>, LockError> {
-        let manager = spec.manager.take().map_or_else(current::manager, Ok)?;
-        spec.manager = Some(Arc::clone(&manager));
-        // Those of an acquisition, before the first call.
-        inside_runtime()?;
-        manager.label()?;
-        let defaults = &manager.defaults;
-        defaults.usable()?;
-        if manager.shutdown.is_closed() {
-            return Err(LockError::SHUT_DOWN);
-        }
-        let key = only_key(&spec)?.clone().under(&defaults.prefix)?;
-        let ttl = spec.policy.ttl.unwrap_or(defaults.ttl());
-        spec.policy.wait.get_or_insert(if defaults.wait.is_zero() { ttl } else { defaults.wait });
-        let (queue, began) = (manager.queue(&key), Moment::now());
-        let look = async || manager.store.kept(&key).await;
-        let before = kept(look().await?.as_deref());
-        if !self.keep.is_zero()
-            && let Some(value) = self.value(&key, before.as_ref())?
-        {
+        let (manager, place) = prepare(&mut spec)?;
+        manager.sites.check(&place.name, self.site)?;
+        // Who finds a value has done nothing for which the key would have to stay.
+        let min_hold = spec.policy.min_hold.take();
+        let began = Moment::now();
+        let look = async || manager.store.kept(place.of()).await;
+        let there = look().await?;
+        let before = there.as_ref().and_then(|there| kept(&there.text));
+        let is_fresh = |before: &Kept, left: Duration| {
+            !self.keep.is_zero() && left > Duration::from_millis(before.linger_ms)
+        };
+        let fresh = before.as_ref().zip(there.as_ref());
+        let fresh = fresh.filter(|(before, there)| is_fresh(before, there.left));
+        if let Some(value) = self.value(&place.key, fresh.map(|(before, _)| before))? {
             return Ok(Begun::Value(value));
         }
         let lock = acquire(spec, false, Errors::Carried).await?;
-        // Those before it in this process know the value. One that is older than `keep` is none.
-        let is_fresh = self.keep.is_zero() || began.elapsed() < self.keep;
-        let known = queue.value_since(began).filter(|_| is_fresh);
-        let found = match known {
-            Some(text) => Some(text),
+        // Any other one was made while this caller waited, however long that was.
+        let is_new = |found: &Kept| before.as_ref().is_none_or(|before| before.id != found.id);
+        // Those before it in this process know the value, or the one that was there before.
+        let noted = place.queue.value_since(&place.name, began);
+        let found = match noted.and_then(|text| kept(&text)).filter(is_new) {
+            Some(found) => Some(found),
             None => {
-                let (asked, found) = (Moment::now(), look().await?.map(Arc::<str>::from));
-                if let Some(text) = &found {
-                    queue.note_value(asked, Arc::clone(text));
+                let asked = Moment::now();
+                let text = look().await?.map(|found| found.text);
+                let found = text.as_ref().and_then(|text| kept(text));
+                // Another process may make the value of one that is open.
+                if let (Some(text), Some(Kept { is_open: false, .. })) = (text, &found) {
+                    place.note(asked, text);
                 }
                 found
             }
         };
-        let found = kept(found.as_deref());
-        // Without a time to keep it, a value that was there before is too old.
-        let is_old = |found: &Kept| before.as_ref().is_some_and(|before| before.id == found.id);
-        let found = found.filter(|found| !self.keep.is_zero() || !is_old(found));
-        match self.value(&key, found.as_ref())? {
+        match self.value(&place.key, found.filter(is_new).as_ref())? {
+            None => {
+                self.bind(&lock.held, &place).await?;
+                if let Some(min_hold) = min_hold.filter(|_| !lock.joined) {
+                    let request = &lock.held.request;
+                    request.stays_until(Moment::now().after(min_hold.min(request.ttl)));
+                }
+                Ok(Begun::Lock(lock, place))
+            }
             Some(value) => {
                 // An error was logged, and the lock is released in the background then.
                 _ = LockGuard::from(lock).release().await;
                 Ok(Begun::Value(value))
             }
-            None => Ok(Begun::Lock(lock, queue)),
         }
     }
 
@@ -225,44 +316,111 @@ impl Reuse {
         {
             return Err(LockError::ReusedKey { key: key.clone() });
         }
-        Ok(serde_json::from_str(kept.value.get()).ok())
+        Ok(serde_json::from_str(kept.value.get()).ok().filter(|_| !kept.is_open))
     }
 
     /// A value as text, or why it cannot be kept.
-    fn text<T: Serialize>(&self, value: &T) -> Result<String, &'static str> {
-        let (id, same) = (random_name() as u64, self.same.as_ref().map(LockKey::as_str));
-        match serde_json::to_string(&ToKeep { id, same, value }) {
-            Ok(text) if text.len() > VALUE_MAX => Err("it is longer than 1 MiB"),
-            Ok(text) => Ok(text),
-            Err(_) => Err("it cannot be written as JSON"),
+    fn text<T: Serialize + DeserializeOwned>(
+        &self,
+        value: &T,
+        linger: Duration,
+        is_open: bool,
+    ) -> Result<String, &'static str> {
+        let id = random_name() as u64;
+        let same = self.same.as_ref().map(LockKey::as_str);
+        let linger_ms = u64::try_from(linger.as_millis()).unwrap_or(u64::MAX);
+        let to_keep = ToKeep { id, linger_ms, same, is_open, value };
+        let text = serde_json::to_string(&to_keep).map_err(|_| "it cannot be written as JSON")?;
+        if text.len() > VALUE_MAX {
+            return Err("it is longer than 1 MiB");
         }
+        let again = kept(&text).and_then(|kept| serde_json::from_str(kept.value.get()).ok());
+        match again {
+            Some(again) if is_same(value, &again) => Ok(text),
+            _ => Err("it is another one when it is read again, as `Some(NaN)` is"),
+        }
+    }
+
+    /// For how long after its time a server keeps a value, for those that wait.
+    fn linger(&self, ttl: Duration) -> Duration {
+        if self.keep.is_zero() { ttl } else { ttl.min(LINGER_MAX) }
+    }
+
+    /// Refuses calls with another `same` from now on, also when the body fails.
+    async fn bind(&self, held: &Held, place: &Place) -> Result<(), LockError> {
+        if self.same.is_none() || self.keep.is_zero() {
+            return Ok(());
+        }
+        let linger = self.linger(held.request.ttl);
+        let open = self.text(&(), linger, true).unwrap_or_default();
+        self.store(held, place, &open, linger).await
     }
 
     /// Keeps a value, unless the lock was lost. Without it the next caller runs its body.
-    async fn keep(&self, held: &Held, queue: &SharedQueue, text: Result<String, &'static str>) {
-        // Those who wait have the lock within milliseconds, one after the other.
-        let sent = Moment::now();
-        let time = if self.keep.is_zero() { held.request.ttl } else { self.keep };
-        let time = time.clamp(SHORTEST, LONGEST);
-        let kept = match &text {
-            Ok(text) => {
-                let kept = held.manager.store.keep(&held.request, text, time);
-                held.suspect_until_answered(kept).await
+    async fn keep<T: Serialize + DeserializeOwned>(&self, held: &Held, place: &Place, value: &T) {
+        let (key, sent) = (place.key.shown(), Moment::now());
+        let linger = self.linger(held.request.ttl);
+        let text = match self.text(value, linger, false) {
+            Ok(text) => text,
+            Err(reason) if is_first_of(&place.name) => {
+                let name = &*place.name;
+                tracing::warn!(
+                    name, %key, reason,
+                    "a value is not kept, nor are later ones like it: each call runs its body"
+                );
+                return;
             }
-            Err(reason) => Err(LockError::invalid("reuse", *reason)),
+            Err(_) => return,
         };
-        if let (Ok(true), Ok(text)) = (&kept, text) {
-            queue.note_value(sent, text.into());
+        match self.store(held, place, &text, linger).await {
+            Ok(()) => place.note(sent, text.into()),
+            Err(error) => {
+                tracing::warn!(%key, %error, "a value was not kept: the next caller makes it again");
+            }
         }
-        if let Err(error) = kept {
-            let key = held.request.key.shown();
-            tracing::warn!(%key, %error, "a value was not kept: the next caller makes it again");
-        }
+    }
+
+    async fn store(
+        &self,
+        held: &Held,
+        place: &Place,
+        text: &str,
+        linger: Duration,
+    ) -> Result<(), LockError> {
+        let time = self.keep.min(LONGEST) + linger;
+        let kept = held.manager.store.keep(&held.request, place.of(), text, time);
+        held.suspect_until_answered(kept).await
     }
 }
 
-fn kept(text: Option<&str>) -> Option<Kept> {
-    serde_json::from_str(text?).ok()
+/// The manager and the values of a lock, which waits as long as a lease if nothing else is set.
+/// Fails as an acquisition would, before the first call.
+fn prepare(spec: &mut LockSpec) -> Result<(Arc<Manager>, Place), LockError> {
+    let manager = spec.manager.take().map_or_else(current::manager, Ok)?;
+    spec.manager = Some(Arc::clone(&manager));
+    inside_runtime()?;
+    manager.label()?;
+    let defaults = &manager.defaults;
+    defaults.usable()?;
+    if manager.shutdown.is_closed() {
+        return Err(LockError::SHUT_DOWN);
+    }
+    let key = only_key(spec)?.clone().under(&defaults.prefix)?;
+    let ttl = spec.policy.ttl.unwrap_or(defaults.ttl());
+    spec.policy.wait.get_or_insert(if defaults.wait.is_zero() { ttl } else { defaults.wait });
+    let queue = manager.queue(&key);
+    Ok((manager, Place { key, name: spec.name.clone(), queue }))
+}
+
+/// Whether no value of this function was reported before.
+fn is_first_of(name: &str) -> bool {
+    static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut reported = REPORTED.lock();
+    reported.len() < REPORTED_MAX && reported.insert(name.to_owned())
+}
+
+fn kept(text: &str) -> Option<Kept> {
+    serde_json::from_str(text).ok()
 }
 
 /// The key of a lock whose holder's value can be kept.

@@ -15,6 +15,7 @@ thread_local! {
 #[derive(Default)]
 pub(crate) struct Waits {
     number: AtomicUsize,
+    begun: AtomicBool,
     woken: AtomicBool,
 }
 
@@ -29,6 +30,11 @@ impl Waits {
 
     pub(crate) fn number(&self) -> usize {
         self.number.load(Ordering::SeqCst)
+    }
+
+    /// Whether a body was polled.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.begun.load(Ordering::SeqCst)
     }
 }
 
@@ -52,6 +58,7 @@ pub(super) fn polled(
     body: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>,
 ) -> Poll<()> {
     let Some(waits) = WATCHED.take() else { return body(cx) };
+    waits.begun.store(true, Ordering::SeqCst);
     let goes_on = waits.woken.swap(false, Ordering::SeqCst) || begins;
     let waker = BodyWaker { waits: Arc::clone(&waits), waker: cx.waker().clone() };
     let polled = body(&mut Context::from_waker(&Waker::from(Arc::new(waker))));

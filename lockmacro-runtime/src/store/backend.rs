@@ -14,6 +14,7 @@ use crate::protocol::shutdown::Shutdown;
 use crate::store::inspection::Inspection;
 use crate::store::waiters::AbandonedToken;
 use crate::value::error::LockError;
+use crate::value::fence::{Fence, FenceCheck};
 #[cfg(feature = "inspect")]
 use crate::value::inspection::InspectedServer;
 use crate::value::key::LockKey;
@@ -33,8 +34,15 @@ pub(crate) enum Patience {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Renewing {
     /// With replication it fails unless replicas have acknowledged the renewal. Failed calls are
-    /// repeated for no longer than this.
-    Acknowledged(Duration),
+    /// repeated for no longer than `within`; what is `left` of the lease says how urgent it is.
+    Acknowledged {
+        within: Duration,
+        #[cfg_attr(
+            not(feature = "postgres"),
+            expect(dead_code, reason = "only batches ask for it")
+        )]
+        left: Duration,
+    },
     /// The same for a caller that waits for the answer.
     Extended(Duration),
     /// Without replicas, whose acknowledgement follows later.
@@ -42,6 +50,24 @@ pub(crate) enum Renewing {
     /// For the rest of the holder's lease, which the server should know already. A server that was
     /// replaced may have lost the lock, or its ttl.
     Kept,
+}
+
+/// Whose value it is. A lock that joins one around it has the request of that one.
+#[cfg(feature = "reuse")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ValueOf<'a> {
+    pub(crate) key: &'a LockKey,
+    /// Of the function.
+    pub(crate) name: &'a str,
+}
+
+/// A value that a holder has kept.
+#[cfg(feature = "reuse")]
+#[derive(Debug, Clone)]
+pub(crate) struct KeptText {
+    pub(crate) text: Arc<str>,
+    /// How much longer the store keeps it.
+    pub(crate) left: Duration,
 }
 
 /// A kind of store: servers that keep locks, or memory.
@@ -94,23 +120,30 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         how: Renewing,
     ) -> Asked<'a, Result<bool, LockError>>;
 
-    /// The value that a holder of the key has kept, if its time is not over.
+    /// The value that a holder of the key has kept under a name, if its time is not over.
     #[cfg(feature = "reuse")]
-    fn kept<'a>(&'a self, _: &'a LockKey) -> Asked<'a, Result<Option<String>, LockError>> {
+    fn kept<'a>(&'a self, _: ValueOf<'a>) -> Asked<'a, Result<Option<KeptText>, LockError>> {
         let detail = "this store keeps no values: use one Redis server, a cluster or PostgreSQL";
         Box::pin(ready(Err(LockError::invalid("reuse", detail))))
     }
 
-    /// Keeps a value for so long, in place of the one before, if the request's token holds its
-    /// first key. Returns whether it does.
+    /// Keeps a value of a key for so long under a name, in place of the one before, if the
+    /// request's token holds the key. An empty one removes that before. Returns whether it holds it.
     #[cfg(feature = "reuse")]
     fn keep<'a>(
         &'a self,
         _: &'a Request,
+        _of: ValueOf<'a>,
         _value: &'a str,
         _time: Duration,
     ) -> Asked<'a, Result<bool, LockError>> {
         Box::pin(ready(Ok(false)))
+    }
+
+    /// The check of a fence of this key in a transaction; `None` where the locks are not in a
+    /// database that has transactions.
+    fn fence_check(&self, _: &LockKey, _: Fence) -> Option<FenceCheck> {
+        None
     }
 
     /// How many of these keys, from the first one on, a single call can take.

@@ -15,6 +15,8 @@ use crate::protocol::answer::{Answer, Asked, Failed, Grant, Queueing, Released};
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::backend::{Backend, Patience, Renewing};
+#[cfg(feature = "reuse")]
+use crate::store::backend::{KeptText, ValueOf};
 use crate::store::tick::tick;
 use crate::store::waiters::Waiters;
 use crate::value::applied::Applied;
@@ -54,9 +56,9 @@ struct Table {
     held: HashMap<String, Vec<Holder>>,
     /// The waiters of each key, the first one first. No key has an empty queue.
     queues: HashMap<String, VecDeque<MemoryWaiter>>,
-    /// The value that a holder of a key has kept, and its end.
+    /// The value that a holder of a key has kept under a name, and its end.
     #[cfg(feature = "reuse")]
-    values: HashMap<String, (String, Moment)>,
+    values: HashMap<(String, String), (Arc<str>, Moment)>,
     /// The number of values at which expired ones are removed next.
     #[cfg(feature = "reuse")]
     sweep_values_at: usize,
@@ -260,11 +262,13 @@ impl Backend for Memory {
     }
 
     #[cfg(feature = "reuse")]
-    fn kept<'a>(&'a self, key: &'a LockKey) -> Asked<'a, Result<Option<String>, LockError>> {
+    fn kept<'a>(&'a self, of: ValueOf<'a>) -> Asked<'a, Result<Option<KeptText>, LockError>> {
         Box::pin(async move {
-            let (now, table) = (Moment::now(), self.table.lock());
-            let kept = table.values.get(key.as_str()).filter(|(_, ends)| *ends > now);
-            Ok(kept.map(|(value, _)| value.clone()))
+            let slot = (of.key.as_str().to_owned(), of.name.to_owned());
+            let now = Moment::now();
+            let table = self.table.lock();
+            let kept = table.values.get(&slot).filter(|(_, ends)| *ends > now);
+            Ok(kept.map(|(text, ends)| KeptText { text: Arc::clone(text), left: ends.since(now) }))
         })
     }
 
@@ -272,16 +276,22 @@ impl Backend for Memory {
     fn keep<'a>(
         &'a self,
         request: &'a Request,
+        of: ValueOf<'a>,
         value: &'a str,
         time: Duration,
     ) -> Asked<'a, Result<bool, LockError>> {
         Box::pin(async move {
             let (now, mut table) = (Moment::now(), self.table.lock());
-            let key = request.key.as_str();
+            let key = of.key.as_str();
             let is_held =
                 table.holder(key, &request.token).is_some_and(|holder| holder.expires > now);
             if is_held {
-                table.values.insert(key.to_owned(), (value.to_owned(), now.after(time)));
+                let slot = (key.to_owned(), of.name.to_owned());
+                if value.is_empty() {
+                    table.values.remove(&slot);
+                } else {
+                    table.values.insert(slot, (value.into(), now.after(time)));
+                }
                 if table.values.len() >= table.sweep_values_at.max(SWEEP_FROM) {
                     table.values.retain(|_, (_, ends)| *ends > now);
                     table.sweep_values_at = table.values.len() * 2;

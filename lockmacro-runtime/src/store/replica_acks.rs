@@ -21,8 +21,9 @@ impl Store {
         request.set_applied(grant.earlier.and(Applied::Yes));
         Box::pin(async move {
             let (sent, ttl) = (Moment::now(), request.ttl);
-            let within = Renewing::Acknowledged(end_of(grant.sent, grant.ttl).since(sent));
-            let error = match self.renew(request, ttl, within).await {
+            let within = end_of(grant.sent, grant.ttl).since(sent);
+            let how = Renewing::Acknowledged { within, left: within };
+            let error = match self.renew(request, ttl, how).await {
                 Ok(true) if !late(sent, ttl) => {
                     return Ok(Answer::Granted(Grant { sent, ttl, ..grant }));
                 }

@@ -13,7 +13,8 @@ use crate::value::url::{Url, duration, named};
 const PREFIX_MAX: usize = 256;
 /// Longest turn.
 const TURN_MAX: Duration = Duration::from_secs(1);
-/// Longest default wait.
+/// Shortest and longest wait that has an end, for callers that wait.
+pub(crate) const WAIT_MIN: Duration = Duration::from_millis(1);
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The settings of locks that set nothing else.
@@ -98,12 +99,12 @@ impl Defaults {
     }
 
     pub(crate) fn set_wait(&mut self, wait: Option<Duration>) {
-        match wait.filter(|wait| *wait <= WAIT_MAX) {
+        match wait.filter(|wait| wait.is_zero() || (WAIT_MIN..=WAIT_MAX).contains(wait)) {
             Some(wait) => self.wait = wait,
             None => self.refuse(
                 "default_wait",
-                "write a time of up to 24h, such as `2s`; for a wait without an end, set `wait` at \
-                 the lock",
+                "write a time from 1ms to 24h, such as `2s`; for a wait without an end, set `wait` \
+                 at the lock",
             ),
         }
     }
@@ -151,6 +152,18 @@ pub(crate) fn check_ttl(ttl: Duration) -> Result<Duration, LockError> {
     } else {
         Err(unusable_ttl(ttl, TTL_MAX))
     }
+}
+
+/// Checks the wait of a lock. Zero does not wait, and [`Duration::MAX`] has no end.
+pub(crate) fn check_wait(wait: Duration) -> Result<Duration, LockError> {
+    if wait.is_zero() || wait == Duration::MAX || (WAIT_MIN..=WAIT_MAX).contains(&wait) {
+        return Ok(wait);
+    }
+    let detail = format!(
+        "it is {wait:?}: choose one between {WAIT_MIN:?} and {WAIT_MAX:?}, zero for none, or call \
+         `wait_forever`"
+    );
+    Err(LockError::invalid("wait", detail))
 }
 
 /// The error of a ttl that is out of bounds.

@@ -203,9 +203,9 @@ pub enum LockError {
         /// Host and port of the server, or the path of its socket; `None` where no server is known.
         server: Option<Box<str>>,
     },
-    /// A value is kept under this key that was made of something else: see
-    /// [`ReusingLock::same`](crate::ReusingLock::same). The client has used one idempotency key for
-    /// two requests.
+    /// The key is for a call that is made of something else, which has a value, is running or has
+    /// failed: see [`ReusingLock::same`](crate::ReusingLock::same). The client has used one
+    /// idempotency key for two requests.
     #[cfg(feature = "reuse")]
     #[error("`{}` was used for a different call: use a key of its own for each", key.shown())]
     #[non_exhaustive]

@@ -19,6 +19,10 @@ pub(crate) mod parking;
 pub(crate) mod platform;
 pub(crate) mod policy;
 pub(crate) mod random;
+#[cfg(any(feature = "defer", feature = "reuse"))]
+pub(crate) mod same_value;
+#[cfg(any(feature = "defer", feature = "reuse"))]
+pub(crate) mod sites;
 pub(crate) mod sync;
 pub(crate) mod task;
 pub(crate) mod template;

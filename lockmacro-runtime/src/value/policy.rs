@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::value::defaults::WAIT_MAX;
+use crate::value::defaults::{WAIT_MAX, WAIT_MIN};
 use crate::value::limits::{TTL_DEFAULT, TTL_MAX, TTL_MIN};
 use crate::value::loss::OnLost;
 use crate::value::mode::{Mode, PERMITS_MAX};
@@ -193,10 +193,11 @@ const fn fault(policy: LockPolicy, arguments: LockPolicy, on_busy: &str) -> Opti
     {
         "a `ttl` is between 50 ms and 24 h: correct that of the policy"
     } else if let Some(wait) = policy.wait
-        && is_less(WAIT_MAX, wait)
-        && is_less(wait, Duration::MAX)
+        && (is_less(WAIT_MAX, wait) && is_less(wait, Duration::MAX)
+            || is_less(Duration::ZERO, wait) && is_less(wait, WAIT_MIN))
     {
-        "a `wait` is at most 24 h: correct that of the policy, or call `wait_forever()` there"
+        "a `wait` is between 1 ms and 24 h: correct that of the policy, or call `wait_forever()` \
+         there"
     } else if let (Some(Duration::MAX), None) = (policy.wait, arguments.wait)
         && !matches!(on_busy.as_bytes(), b"error")
     {
@@ -261,6 +262,8 @@ mod tests {
             (NONE.wait(Duration::ZERO), None),
             (NONE.wait(WAIT_MAX), None),
             (NONE.wait(WAIT_MAX + Duration::from_nanos(1)), Some("wait")),
+            (NONE.wait(WAIT_MIN), None),
+            (NONE.wait(WAIT_MIN - Duration::from_nanos(1)), Some("wait")),
             (NONE.wait_forever(), None),
             (NONE.shared(), None),
             (NONE.permits(1), None),

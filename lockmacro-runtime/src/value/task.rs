@@ -3,6 +3,7 @@
 use std::future::pending;
 
 use futures_util::future::Either;
+use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 /// A set of tasks, each of which is [owned].
@@ -16,6 +17,11 @@ where
     F: Future<Output: Send> + Send + 'static,
 {
     tokio::spawn(owned(future))
+}
+
+/// The runtime of the caller, if it is inside of one.
+pub(crate) fn here() -> Option<runtime::Id> {
+    Handle::try_current().ok().map(|handle| handle.id())
 }
 
 /// The work of a task, as that of the process that runs.

@@ -109,6 +109,10 @@ async fn index_shop(shop: u64) -> Response {
             return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
     };
+    let __superseded = index_shop::deferred().supersede(&__lock).await;
+    if let ::core::result::Result::Err(__error) = __superseded {
+        return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
+    }
     __lock
         .run({
             async move {
@@ -155,6 +159,10 @@ async fn search_shop(shop: u64) -> Response {
             return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
     };
+    let __superseded = search_shop::deferred().supersede(&__lock).await;
+    if let ::core::result::Result::Err(__error) = __superseded {
+        return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
+    }
     __lock
         .run({
             async move {

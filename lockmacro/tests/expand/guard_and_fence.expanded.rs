@@ -11,6 +11,7 @@ async fn audit(id: u64) -> Result<Receipt, OrderError> {
     };
     let lease = __lock.handle();
     let lease = &lease;
+    let _ = &fence;
     __lock
         .run({
             async move {

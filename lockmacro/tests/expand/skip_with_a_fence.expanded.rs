@@ -43,6 +43,7 @@ fn report_now() -> Option<Report> {
     };
     let lock = __lock.handle();
     let lock = &lock;
+    let _ = &fence;
     __lock
         .run_blocking(move || {
             if false {

@@ -158,8 +158,7 @@ fn names_in_braces_get_the_mend() {
         );
         is_refused(&format!("order:{{id:{format}}}"), &words);
     }
-    for sound in ["{ids}", "{id:audit}:<id>", "{tag}:<id>", "{id:<id>", "id}", "{\"id\"}", "{x>b}"]
-    {
+    for sound in ["{ids}", "{id:audit}:<id>", "{tag}:<id>", "{id:<id>", "id}", "{x>b}"] {
         assert!(key(sound).is_ok(), "{sound}: {:?}", key(sound));
     }
 }
@@ -185,4 +184,68 @@ fn placeholders_of_other_languages_get_the_mend() {
     {
         assert!(key(sound).is_ok(), "{sound}: {:?}", key(sound));
     }
+}
+
+#[test]
+fn an_argument_behind_any_sign_is_refused_in_a_key_without_placeholders() {
+    for text in [
+        "order:~id~",
+        "order:*id",
+        "order:`id`",
+        "order:'id'",
+        "order:\"id\"",
+        "{\"id\"}",
+        "order: id",
+        "order:{% id %}",
+        "order:\u{2039}id\u{203a}",
+        "order:\u{ff1c}id\u{ff1e}",
+        "order:&lt;id&gt;",
+        "order,id",
+        "order=id",
+        "order|id",
+        "order!id",
+        "~id~",
+        "\u{ab}id\u{bb}",
+        "order:[id]",
+        "order: \t*id",
+    ] {
+        is_refused(text, "is literal text here: write `<");
+        let text = format!("<id>:{}", text.trim_start_matches('<'));
+        assert!(key(&text).is_ok(), "{text}: {:?}", key(&text));
+    }
+    is_refused("order: id", "`id` is literal text here: write `<id>` for its value, or `String::");
+    for (text, shown) in [
+        ("order:{args[0]}", "args[0]"),
+        ("order:#args[0]", "args[0]"),
+        ("\u{ff1c}params[12].id", "params[12]"),
+        ("order:%@", "%"),
+    ] {
+        is_refused(text, &format!("`{shown}` is literal text here: write an argument in angle"));
+    }
+    // A word of the key, another word, and the text of a message.
+    for sound in [
+        "id",
+        "id:lock",
+        "order/all",
+        "nightly order",
+        "a->b",
+        "paid-order",
+        "order-id.v2",
+        "v1.id",
+        "orders",
+        "my_id",
+        "订单id",
+        "args[x]",
+        "myargs[0]",
+        "args[]",
+        "lines[0]",
+    ] {
+        assert!(key(sound).is_ok(), "{sound}: {:?}", key(sound));
+    }
+    let item = quote!(
+        async fn audit(id: u64, order: Order) -> Result<u64, LockError> {}
+    );
+    let message =
+        quote!(key = "a:<id>", message = "another order is audited", holder_note = "an 'id'");
+    assert_eq!(errors_of(message, item), Vec::<String>::new());
 }

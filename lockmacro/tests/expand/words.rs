@@ -146,3 +146,57 @@ fn a_mistake_draws_no_others_after_it() {
         one(args);
     }
 }
+
+#[test]
+fn a_setting_outside_of_its_place_and_a_word_of_another_library_have_a_fix_of_their_own() {
+    let at_most = "`on_busy = defer(\"30s\", latest, at_most = \"5m\")`";
+    let keep = "`on_busy = reuse(keep = \"10s\")`";
+    let latest = "`on_busy = defer(\"5s\", latest)`";
+    let repeated = "`on_busy = reuse(keep = \"24h\", same = \"<amount>\")`";
+    for (args, fix) in [
+        ("at_most = \"1m\"", at_most),
+        ("at_most = \"1m\"", "the time after which the lock expires is `ttl = \"300s\"`"),
+        ("on_busy = at_most(\"1m\")", at_most),
+        ("on_busy = reuse(keep = \"5s\", at_most = \"1m\")", at_most),
+        ("keep = \"1m\"", keep),
+        ("on_busy = keep(\"1m\")", keep),
+        ("on_busy = defer(\"5s\", keep = \"1m\")", keep),
+        ("latest", latest),
+        ("on_busy = latest(\"5s\")", latest),
+        ("on_busy = reuse(latest)", latest),
+        ("on_busy = defer(latest)", "the delay stands before the other settings"),
+        ("debounce = \"5s\"", latest),
+        ("debounce(\"5s\")", latest),
+        ("on_busy = debounce", latest),
+        ("on_busy = defer(\"5s\", debounce)", latest),
+        ("replace = true", latest),
+        ("on_busy = replace", latest),
+        ("on_busy = defer(\"5s\", replace = true)", latest),
+        ("unique", "`on_busy = defer(\"30s\", unique)`"),
+        ("lockFailureStrategy = FAIL", "`on_busy = error`, `fallback(path)`"),
+        ("failStrategy = FAIL", "`on_busy = error`, `fallback(path)`"),
+        ("releaseTimeoutStrategy = FAIL", "`on_lost = cancel`"),
+        ("lockModel = FAIR", "write `shared` for a lock that others may share"),
+        ("idempotency_key = id", repeated),
+        ("idempotency_key = id", "`key = \"payment:<request>\"`"),
+        ("on_busy = idempotent", repeated),
+        ("on_busy = defer(\"5s\", same = \"<id>\")", repeated),
+        ("async", "an `async fn` awaits its lock"),
+        ("async = true", "an `async fn` awaits its lock"),
+        ("map_err = id", "write `self::id`, or give the argument another name"),
+        ("on_lost = id", "write `self::id`, or give the argument another name"),
+        ("on_busy = fallback(id)", "write `self::id`, or give the argument another name"),
+    ] {
+        let error = one(format!("key = \"order:<id>\", {args}").parse().unwrap());
+        assert!(error.contains(fix), "{args}: {error}");
+    }
+    let item = quote!(
+        async fn audit(id: u64, text: &str, f: fn(LockError) -> E) -> Result<u64, E> {}
+    );
+    let errors = |args| errors_of(args, item.clone());
+    let text = errors(quote!(key = "a:<id>", map_err = text)).concat();
+    assert!(text.starts_with("`map_err` takes a function, and `text` is an argument"), "{text}");
+    for sound in [quote!(map_err = f), quote!(map_err = self::text), quote!(map_err = other)] {
+        assert!(errors(quote!(key = "a:<id>", #sound)).is_empty(), "{sound}");
+    }
+}

@@ -12,5 +12,6 @@ pub mod order;
 mod owner;
 mod schedule;
 mod server;
+mod sleepers;
 mod value;
 pub mod world;

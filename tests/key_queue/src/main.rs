@@ -39,6 +39,12 @@ fn main() -> ExitCode {
 
 /// Prints the first broken promise of many schedules and of every interleaving of two callers.
 fn first() -> bool {
+    for world in [World::with_forgotten_waiters(), World::with_late_waiters()] {
+        if let Some(what) = world.run().violations.first() {
+            println!("{what}");
+            return false;
+        }
+    }
     for seed in 0..SCHEDULES {
         if let Some(what) = World::random(seed).run().violations.first() {
             println!("{what}, seed {seed}");

@@ -146,6 +146,7 @@ impl World {
         if is_idle {
             self.idle_since.get_or_insert(self.now);
         } else if let Some(since) = self.idle_since.take() {
+            self.idle += self.now - since;
             self.check_idle(self.now - since);
         }
     }
@@ -163,8 +164,12 @@ impl World {
         }
     }
 
-    /// At the end nothing is left.
+    /// At the end nothing is left, and those that sleep did not idle the lock for too long in all.
     pub(crate) fn check_end(&mut self) {
+        if let Some(longest) = self.longest_idle.filter(|longest| self.idle > *longest) {
+            let what = format!("sum: idle for {} ms, bound {} ms", self.idle / MS, longest / MS);
+            self.bad(what);
+        }
         for id in 0..self.callers.len() {
             let caller = &self.callers[id];
             let is_closed = self.processes[caller.setup.process].closed;

@@ -178,7 +178,8 @@ pub(crate) struct Process {
     pub(crate) released: HashSet<Token>,
     /// Tokens whose release has no answer.
     pub(crate) releasing: HashSet<Token>,
-    /// Those of them that the queue has forgotten, as it has asked for a waiter meanwhile.
+    /// Those of them that the queue has forgotten, as it has asked for a waiter meanwhile, and
+    /// tokens that a late request has got after their release. A further release frees those.
     pub(crate) overtaken: HashSet<Token>,
     /// The longest ttl for which a token was asked.
     pub(crate) longest: HashMap<Token, u64>,
@@ -231,6 +232,9 @@ pub struct World {
     pub(crate) callers: Vec<Caller>,
     pub(crate) last_fence: u64,
     pub(crate) idle_since: Option<u64>,
+    /// How long the lock was idle in all, and how long it may be.
+    pub(crate) idle: u64,
+    pub(crate) longest_idle: Option<u64>,
     pub(crate) is_traced: bool,
     pub(crate) report: Report,
 }
@@ -301,7 +305,8 @@ impl World {
 
     /// The real time of a moment of the process's clock.
     pub(crate) fn real(&self, process: usize, moment: Moment) -> u64 {
-        (moment.micros() as f64 / self.processes[process].rate) as u64 + 2
+        // Not before a moment between two microseconds.
+        (moment.micros() as f64 / self.processes[process].rate) as u64 + 3
     }
 
     pub(crate) fn has_trouble(&self) -> bool {
@@ -491,6 +496,12 @@ impl World {
         }
         let reply = self.server.run(command);
         self.trace(|| format!("    {reply:?}"));
+        if let Command::Set { token, .. } = command
+            && matches!(reply, Reply::Granted { .. })
+            && self.processes[nth].released.contains(&token)
+        {
+            self.processes[nth].overtaken.insert(token);
+        }
         self.check_exclusion("at the server");
         if !(self.has_trouble() && self.chance(25)) {
             let time = self.now + self.delay();

@@ -13,6 +13,22 @@ fn random_schedules_keep_every_promise() {
     }
 }
 
+/// Schedules in which the key idled for 5 to 17 seconds while callers were awake.
+#[test]
+fn a_waiter_that_comes_too_late_for_the_lease_idles_the_key_once() {
+    for seed in [3_001_335, 3_087_491, 3_151_147, 3_185_349, 3_256_508, 3_679_017] {
+        let report = World::random(seed).run();
+        assert!(report.violations.is_empty(), "seed {seed}: {:?}", report.violations);
+    }
+}
+
+#[test]
+fn sleepers_idle_the_key_for_a_bounded_time_in_all() {
+    for world in [World::with_forgotten_waiters(), World::with_late_waiters()] {
+        assert_eq!(world.run().violations, Vec::<String>::new());
+    }
+}
+
 #[test]
 fn no_interleaving_of_two_callers_loses_a_wake_up() {
     let budget = Budget { polls: 1, closes: 1, ..Budget::default() };

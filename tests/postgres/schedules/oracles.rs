@@ -81,11 +81,24 @@ pub fn judge(
     granted.sort_by_key(|(_, _, (first, _))| *first);
     for (client, k, (first, last)) in &granted {
         let (key, token) = (&s.names[*k], &*s.clients[*client].ask.token);
-        if *last > 0 && *first <= s.given[*k] {
-            return Err(format!("c{client} has fence {first} after {}", s.given[*k]));
+        let again = live(before, key, false, s.now).contains(&token);
+        let earlier = s.blocks.get(&(*client, *k)).filter(|_| again);
+        match earlier {
+            Some(block) if *last > 0 && *block != (*first, *last) => {
+                return Err(format!("c{client} has fence {first} in place of {block:?}"));
+            }
+            None if *last > 0 && *first <= s.given[*k] => {
+                return Err(format!("c{client} has fence {first} after {}", s.given[*k]));
+            }
+            _ => {}
+        }
+        if *last > 0 {
+            s.blocks.insert((*client, *k), (*first, *last));
+        } else if !again {
+            s.blocks.remove(&(*client, *k));
         }
         s.given[*k] = s.given[*k].max(*last);
-        if !live(before, key, false, s.now).contains(&token) {
+        if !again {
             // One that has expired is behind no one, and one that asks again has its place.
             let ahead = live(before, key, true, 0).into_iter().take_while(|t| *t != token);
             let left = live(&s.rows, key, true, now);
@@ -129,8 +142,8 @@ fn note(s: &mut Schedule<'_>, event: &Event, reply: Option<&Reply>, now: i64) {
                 client.lost |= client.stage == Stage::Holding;
             }
         }
-        (Event::Check(k, fence, false), Some(reply)) if reply.held == [true] => {
-            s.given[*k] = s.given[*k].max(*fence);
+        (Event::Advance(k), _) => {
+            s.given[*k] = s.given[*k].max(s.keys[*k].fence.map_or(0, |fence| fence.last));
         }
         (Event::Tidy(_), _) => {
             // One that is ahead of the clock is forgotten with its row.

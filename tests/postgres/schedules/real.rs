@@ -12,8 +12,8 @@ const SCHEMA: &str = concat!(
 
 /// In the order of `Real::calls`. A lock that is kept has a token that only the server knows, and
 /// those of the clients begin with zeros.
-const CALLS: [&str; 9] = [
-    "SELECT * FROM lm1.ask($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+const CALLS: [&str; 10] = [
+    "SELECT * FROM lm1.ask($1, $2, $3, $4, $5, $6, $7, $8, $9, NULL)",
     "SELECT * FROM lm1.release($1, $2, $3)",
     "SELECT lm1.renew($1, $2, $3)",
     "SELECT lm1.check_fence($1, $2)",
@@ -21,7 +21,8 @@ const CALLS: [&str; 9] = [
     "SELECT token, sharing, waiting FROM lm1.look($1)",
     "WITH a AS (UPDATE lm1.lease SET used = clock_timestamp() - interval '2 min' WHERE key = ANY($1))
         UPDATE lm1.fence SET used = clock_timestamp() - interval '2 min' WHERE key IN (
-            SELECT key FROM lm1.fence WHERE key = ANY($1) FOR UPDATE SKIP LOCKED)",
+            SELECT key FROM lm1.fence WHERE key = ANY($2) FOR UPDATE SKIP LOCKED)",
+    "UPDATE lm1.fence SET first = fence + $2, fence = fence + $2 WHERE key = $1",
     "WITH at AS (SELECT clock_timestamp() - interval '2 min' AS at),
         a AS (UPDATE lm1.lease SET ends = at FROM at WHERE key = ANY($1) AND starts_with(token, $2)),
         b AS (UPDATE lm1.share SET ends = at FROM at WHERE key = ANY($1) AND starts_with(token, $2))
@@ -48,6 +49,7 @@ pub enum Call {
     Tidy,
     Show,
     Age,
+    Advance,
     Expire,
     Look,
 }
@@ -72,7 +74,8 @@ impl Real {
     ) -> Self {
         assert!(SCHEMA.contains(old), "the functions have no longer: {old}");
         let named = |text: &str| text.replace("lm1", schema);
-        client.batch_execute(&named(&SCHEMA.replace(old, new))).await.expect("it is made");
+        let made = format!("CREATE SCHEMA lm1; {}", SCHEMA.replace(old, new));
+        client.batch_execute(&named(&made)).await.expect("it is made");
         // A function without an end is a finding.
         for client in [&client, &writer] {
             client.batch_execute("SET statement_timeout = '2s'").await.expect("it is set");

@@ -11,6 +11,8 @@ pub struct Key {
     pub name: String,
     pub lease: Option<Lease>,
     pub shares: BTreeMap<String, i64>,
+    /// The fences of each token when it entered.
+    pub given: BTreeMap<String, String>,
     pub queue: Vec<Waiter>,
     pub fence: Option<Fence>,
     /// A transaction has locked the fence, and makes it this one.
@@ -106,7 +108,8 @@ impl Key {
         }
     }
 
-    fn enter(&mut self, token: &str, ttl: i64, holders: i32, t: i64) {
+    fn enter(&mut self, token: &str, ttl: i64, holders: i32, fences: &str, t: i64) {
+        self.given.insert(token.to_owned(), fences.to_owned());
         let mut ends = until(t, ttl);
         if holders == 1 {
             let before = self.lease.as_ref().filter(|l| l.token.as_deref() == Some(token));
@@ -144,11 +147,14 @@ impl Key {
 
     fn pass(&mut self, token: &str, t: i64, pushes: &mut Vec<(String, String)>) -> Next {
         let mut shared = false;
-        self.queue.retain(|waiter| waiter.ends > t);
         let next = loop {
-            let Some(Waiter { ask, holders, .. }) = self.queue.first().cloned() else {
+            let Some(Waiter { ask, holders, ends }) = self.queue.first().cloned() else {
                 break Next::Nobody;
             };
+            if ends <= t {
+                self.queue.retain(|waiter| waiter.ends > t);
+                continue;
+            }
             let admits = self.admits(holders, t);
             if !admits || ask.token == token {
                 break if admits { Next::Own } else { Next::Other };
@@ -156,7 +162,7 @@ impl Key {
             let (id, channel) = (ask.id.unwrap_or_default(), ask.channel.unwrap_or_default());
             let Some(fences) = self.next_fences(ask.fenced, t) else { break Next::Other };
             let window = ask.ttl.min(HAND_OFF);
-            self.enter(&ask.token, window, holders, t);
+            self.enter(&ask.token, window, holders, &fences, t);
             shared |= holders != 1;
             self.queue.remove(0);
             let fences = if fences.is_empty() { "0" } else { &fences };
@@ -207,14 +213,12 @@ impl Key {
         }
     }
 
-    pub fn check_fence(&mut self, f: i64) -> (Fence, bool) {
-        let mut last = self.fence.unwrap_or(Fence { first: f, last: f, ..Fence::default() });
-        if last.last < f {
-            (last.first, last.last) = (f, f);
-        } else if f < last.first.max(last.checked) {
-            return (last, false);
-        }
-        (Fence { checked: f, aged: false, ..last }, true)
+    /// What the fence of a writer becomes: `Ok(None)` for one that is late, and an error for a fence
+    /// that was never granted.
+    pub fn check_fence(&self, f: i64) -> Result<Option<Fence>, ()> {
+        let last = self.fence.filter(|last| f <= last.last).ok_or(())?;
+        let may_write = f >= last.first.max(last.checked);
+        Ok(may_write.then_some(Fence { checked: f, aged: false, ..last }))
     }
 
     /// The rows, in the order of `LOOK`.
@@ -261,7 +265,9 @@ pub fn ask(keys: &mut [Key], ask: &Ask, t: i64) -> Option<Reply> {
                 Next::Nobody => key.admits(*holders, t),
                 Next::Other => false,
             };
-        match held.then(|| key.next_fences(ask.fenced, t)).flatten() {
+        let given = key.given.get(&ask.token).filter(|given| mine && !given.is_empty()).cloned();
+        let next = |key: &mut Key| if held { key.next_fences(ask.fenced, t) } else { None };
+        match given.or_else(|| next(key)) {
             Some(fences) => reply.fences.push(fences),
             None if mine => return None,
             None => {
@@ -273,9 +279,12 @@ pub fn ask(keys: &mut [Key], ask: &Ask, t: i64) -> Option<Reply> {
             }
         }
     }
-    for (k, holders) in ask.keys.iter().zip(&ask.holders) {
+    for ((k, holders), fences) in ask.keys.iter().zip(&ask.holders).zip(&mut reply.fences) {
         let key = &mut keys[*k];
-        key.enter(&ask.token, ask.ttl, *holders, t);
+        key.enter(&ask.token, ask.ttl, *holders, fences, t);
+        if !ask.fenced {
+            fences.clear();
+        }
         key.queue.retain(|waiter| waiter.ask.token != ask.token);
         if *holders != 1 {
             key.note_sharing(t);
@@ -344,14 +353,20 @@ pub fn renew(keys: &mut [Key], renewals: &[(usize, String, i64)], t: i64) -> Rep
     Reply { held: renewals.iter().map(renew).collect(), ..Reply::default() }
 }
 
-/// Makes some keys such as were last used at `then`, and forgets those of before `unused`.
-pub fn tidy(keys: &mut [Key], aged: &[bool], then: i64, (unused, t): (i64, i64)) {
-    for (key, aged) in keys.iter_mut().zip(aged) {
+/// Makes the leases and the fences of some keys such as were last used at `then`, and forgets those
+/// of before `unused`.
+pub fn tidy(
+    keys: &mut [Key],
+    [leases, fences]: &[Vec<bool>; 2],
+    then: i64,
+    (unused, t): (i64, i64),
+) {
+    for ((key, lease), fence) in keys.iter_mut().zip(leases).zip(fences) {
         let writes = key.writing.is_some();
-        if *aged {
+        if *lease {
             key.use_at(then);
         }
-        if let Some(fence) = key.fence.as_mut().filter(|_| *aged && !writes) {
+        if let Some(fence) = key.fence.as_mut().filter(|_| *fence && !writes) {
             fence.aged = true;
         }
         let held = key.shares.values().any(|ends| *ends > t) || !key.queue.is_empty();

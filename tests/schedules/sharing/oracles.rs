@@ -6,8 +6,6 @@ use crate::store::{FENCE, HOLDERS, LOCK, Look, QUEUE, RECORDS};
 
 /// The server's clock shows microseconds, its expiries milliseconds.
 const ROUNDING_MS: i64 = 2;
-/// A script that the machine stops reads the clock before, and sets the expiry after that.
-const SLOW_MS: i64 = 100;
 
 pub const JUDGES: [Judge; 9] = [
     (Invariant::Limits, limits),
@@ -75,15 +73,27 @@ fn stays(world: &World, step: &Step) -> Verdict {
     ensure(gone.is_none(), format!("{gone:?} does not hold the lock any more"))
 }
 
+/// When the last lease ends.
+fn last_end(look: &Look) -> Option<i64> {
+    look.holders.iter().map(|(_, ends)| *ends as i64).max()
+}
+
 fn marked(step: &Step) -> Verdict {
     let look = &step.after;
     if !look.is_shared() {
         return Ok(());
     }
-    let last = look.holders.iter().map(|(_, ends)| *ends as i64).max();
-    let Some(last) = last else { return Err("shared by nobody".to_owned()) };
+    let Some(last) = last_end(look) else { return Err("shared by nobody".to_owned()) };
     let expiry = look.expiry(LOCK);
-    let is_right = (last - ROUNDING_MS..=last + SLOW_MS).contains(&expiry);
+    let before = &step.before;
+    // A script that the machine stops reads the clock before, and sets the expiry after that. An
+    // expiry that is still long enough was judged when it was set.
+    let stays = before.is_shared()
+        && (before.expiry(LOCK) - expiry).abs() <= ROUNDING_MS
+        && last_end(before) <= Some(last);
+    let slow = ((look.at - before.at) / 1_000) as i64;
+    let latest = if stays { i64::MAX } else { last + slow + ROUNDING_MS };
+    let is_right = (last - ROUNDING_MS..=latest).contains(&expiry);
     ensure(is_right, format!("the key expires at {expiry}, and the last lease at {last}"))?;
     ensure(look.expiry(HOLDERS) >= last - ROUNDING_MS, "the holders are forgotten too soon")
 }

@@ -27,7 +27,7 @@ fn no_order_of_threads_fails() {
 }
 
 /// Seeds that have found something in the engine, and what it was.
-const FOUND: [(u64, &str); 15] = [
+const FOUND: [(u64, &str); 16] = [
     (735, "the keys that were free were released, and asked for again with the same token"),
     (1_414, "the keys that were free were released, and asked for again with the same token"),
     (103_271, "a release after the lease left a free lock to the next tick of a waiter"),
@@ -46,6 +46,7 @@ const FOUND: [(u64, &str); 15] = [
     (1_215_012, "votes for a second key were split for longer than the lease of the first key"),
     (1_378_354, "a lost key made its process release the other keys of a body that still ran"),
     (5_052_687, "a lock was asked for with a token whose release was in flight"),
+    (7_004_590, "a caller was told of a server without an answer, after another one was refused"),
 ];
 
 #[test]

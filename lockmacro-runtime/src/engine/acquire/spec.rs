@@ -11,7 +11,7 @@ use crate::engine::current;
 use crate::engine::lease::held::Held;
 use crate::engine::manager::Manager;
 use crate::protocol::request::Request;
-use crate::value::defaults::check_ttl;
+use crate::value::defaults::{check_ttl, check_wait};
 use crate::value::error::LockError;
 use crate::value::key::{LockKey, in_order, permit_before_exclusive};
 use crate::value::mode::Mode;
@@ -84,13 +84,14 @@ impl LockSpec {
             return Err(LockError::invalid("permits", detail));
         }
         let ttl = self.policy.ttl.map(check_ttl).transpose()?;
+        let wait = self.policy.wait.map(check_wait).transpose()?;
         let manager = self.manager.map_or_else(current::manager, Ok)?;
         // Before a lock around this one is looked for: a fork has copies of its parent's.
         let label = manager.label()?;
         let defaults = &manager.defaults;
         defaults.usable()?;
         let ttl = ttl.unwrap_or(defaults.ttl());
-        let wait = self.policy.wait.unwrap_or(defaults.wait);
+        let wait = wait.unwrap_or(defaults.wait);
         let whole = |key: LockKey| key.under(&defaults.prefix);
         let more = self.more.into_iter().map(whole).collect::<Result<Vec<_>, _>>()?;
         let (key, several) = in_order(whole(self.key)?, more)?;

@@ -42,7 +42,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Length of a pause in percent of the pause before.
 const GROWTH: u32 = 300;
-/// Pause before the last release of a lock. A request that was not written within the manager's
+/// Pause before the last release of a lock, and between those that are denied. A request that was not written within the manager's
 /// timeout (2 s by default) is not sent any more.
 const LAST_PAUSE: Duration = Duration::from_secs(6);
 /// Most releases of one lock, beside those that fail only for a while. A lost server gets one
@@ -235,8 +235,10 @@ impl DroppedLock {
         if passes {
             self.times = self.times.saturating_sub(1);
         }
-        let is_tried = passes || self.times < MAX_RELEASES || is_doubtful || lost || several;
-        let pause = self.pauses.step();
+        let is_denied = is_denied(error);
+        let is_few = self.times < MAX_RELEASES;
+        let is_tried = passes || is_denied || is_few || is_doubtful || lost || several;
+        let pause = if is_denied && !is_few { LAST_PAUSE } else { self.pauses.step() };
         if is_final(error) || !is_tried || Instant::now() + pause > self.end {
             if self.guard.take().is_some() {
                 log_left(store, &self.request, error);
@@ -308,11 +310,13 @@ fn log_left(store: &Store, request: &Request, error: &LockError) {
 
 /// Whether a release that failed like this would fail again.
 fn is_final(error: &LockError) -> bool {
-    match error {
-        LockError::Unavailable { reason, .. } => *reason == Unavailability::Protocol,
-        LockError::AccessDenied { .. } | LockError::Authentication { .. } => true,
-        _ => false,
-    }
+    matches!(error, LockError::Unavailable { reason: Unavailability::Protocol, .. })
+}
+
+/// Whether a right is missing that was there when the lock was granted, and may be back soon: a
+/// user is switched off and on while its password is changed.
+fn is_denied(error: &LockError) -> bool {
+    matches!(error, LockError::AccessDenied { .. } | LockError::Authentication { .. })
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::protocol::lease::Lease;
 use crate::protocol::request::Request;
 use crate::store::handle::Store;
 use crate::value::error::LockError;
-use crate::value::fence::{Fence, FenceBlock};
+use crate::value::fence::{Fence, FenceBlock, FenceCheck};
 use crate::value::key::LockKey;
 use crate::value::loss::{LossCause, Lost};
 use crate::value::mode::Mode;
@@ -72,6 +72,9 @@ struct State {
     unanswered_at: Option<Moment>,
     /// Number of confirmations in a row without an answer.
     unconfirmed: u32,
+    /// A transaction may check the fence, also after the lock has ended. The store refuses a late
+    /// one by its next grant, and a lock that is passed on has none.
+    is_checked: bool,
     /// The loss was logged and counted.
     loss_reported: bool,
     /// It was logged that half of the lease has passed without a renewal.
@@ -165,6 +168,7 @@ impl Held {
                 in_flight: 0,
                 unanswered_at: None,
                 unconfirmed: 0,
+                is_checked: false,
                 loss_reported: false,
                 halved: false,
                 counted: Some(counted),
@@ -228,7 +232,7 @@ impl Held {
         let (tenure, is_sure) = {
             let mut state = self.state.lock();
             let is_held = state.lease.remaining(Moment::now()).is_ok();
-            (state.tenure(), is_held && !state.is_suspect())
+            (state.tenure(), is_held && !state.is_suspect() && !state.is_checked)
         };
         let may_pass = is_sure
             && self.request.keep().is_zero()
@@ -266,6 +270,33 @@ impl Held {
 
     pub(crate) fn fence(&self, nth: u8) -> Option<Fence> {
         self.fences.get(usize::from(nth)).copied().map(FenceBlock::first)
+    }
+
+    /// The check of a key's fence in a transaction, where a late writer is sure to be refused by
+    /// it.
+    pub(crate) fn fence_check(&self, nth: u8) -> Result<FenceCheck, LockError> {
+        let key = self.request.keys().get(usize::from(nth)).unwrap_or(&self.request.key);
+        let refuse = |setting, detail: &str| {
+            let detail = format!("the lock on `{}` {detail}", key.shown());
+            Err(LockError::invalid(setting, detail))
+        };
+        if key.mode() != Mode::Exclusive {
+            let setting = if key.mode() == Mode::Shared { "shared" } else { "permits" };
+            let detail = "has other holders beside this one, and the check would let only the last \
+                          of them write";
+            return refuse(setting, detail);
+        }
+        let Some(fence) = self.fence(nth) else {
+            let detail = "was acquired without one: write `fence = fence` in the attribute, or call \
+                          `acquire_fenced`";
+            return refuse("fence", detail);
+        };
+        self.state.lock().is_checked = true;
+        self.manager.store.fence_check(key, fence).ok_or_else(|| {
+            let detail = "the lock is not in PostgreSQL: compare the fence where the data is, or \
+                          call the function `record_fence` of a database";
+            LockError::invalid("fence_check", detail)
+        })
     }
 
     /// How long the lock may still be relied on; an error once it is lost or released.

@@ -79,9 +79,14 @@ impl<T> Tenure<T> {
     ///   confirm window if that is longer.
     /// - There is a fence for a caller that needs one.
     fn serves(&self, ask: &impl Ask, now: Moment) -> bool {
-        self.ends.since(now) >= least_lease(ask)
+        self.lasts(ask, now)
             && self.kept_until.since(now) <= ask.ttl().max(CONFIRM_WINDOW)
             && (!ask.is_fenced() || self.fences.is_some())
+    }
+
+    /// Whether enough of the lease is left for this caller.
+    fn lasts(&self, ask: &impl Ask, now: Moment) -> bool {
+        self.ends.since(now) >= least_lease(ask)
     }
 }
 
@@ -255,10 +260,16 @@ impl<A: Ask, W> KeyQueue<A, W> {
     ) -> (Found<A::Token>, Effects<A::Token, W>) {
         let mut effects = Effects::default();
         let Ok(at) = self.find(ticket) else { return (Found::Gone, effects) };
-        if at < self.asleep {
-            self.asleep = at;
-            self.waiters[at].missed += 1;
-        }
+        let is_too_late = match &self.state {
+            State::Offered { tenure, to, .. } if at < *to => {
+                !tenure.lasts(&self.waiters[at].ask, now)
+            }
+            _ => false,
+        };
+        // One that comes too late for the lease is given more time as well: without it the next
+        // offer would last as long, and be over again before this waiter comes.
+        self.waiters[at].missed += u32::from(at < self.asleep || is_too_late);
+        self.asleep = self.asleep.min(at);
         let ask = &self.waiters[at].ask;
         self.state = match mem::replace(&mut self.state, State::Free) {
             State::Offered { tenure, to, .. }
@@ -371,7 +382,9 @@ impl<A: Ask, W> KeyQueue<A, W> {
                     self.retire(tenure.token, None, out)
                 } else {
                     self.wake(to..more, out);
-                    Offered { tenure, since, to: more, widens: now.after(TAKE_UP) }
+                    // A short lease has room for several steps as well.
+                    let widens = now.after(TAKE_UP.min(tenure.ends.since(now) / 8));
+                    Offered { tenure, since, to: more, widens }
                 }
             }
             (Free, Time) if is_due => self.request(out),
@@ -493,8 +506,11 @@ impl<A: Ask, W> KeyQueue<A, W> {
         let to = self.asleep + 1;
         match self.waiters.get(self.asleep) {
             Some(next) if tenure.serves(&next.ask, now) => {
-                // Later than this the waiter could not use the lock.
+                // Later than this the waiter could not use the lock. Every other time half of that
+                // is left for those behind it: they would wait for ever for one that never comes in
+                // time, and one that just comes in time would never be served if it were less.
                 let useful = tenure.ends.since(now).saturating_sub(least_lease(&next.ask));
+                let useful = useful / (2 - next.missed % 2);
                 let patience = TAKE_UP * 2_u32.pow(next.missed % PATIENCE);
                 let widens = now.after(patience.min(useful));
                 self.wake(self.asleep..to, out);

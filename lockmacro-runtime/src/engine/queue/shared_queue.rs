@@ -101,10 +101,9 @@ struct State {
     /// The last holder of this process that ended while others waited, and whether it passed its
     /// lock on: with the feature `metrics`.
     before: Option<(Arc<Request>, bool)>,
-    /// The value that a caller has kept at the store or read there last, and a moment since which it
-    /// is there.
+    /// The value that a caller has kept at the store or read there last.
     #[cfg(feature = "reuse")]
-    value: Option<(Moment, Arc<str>)>,
+    value: Option<NotedValue>,
     /// When a holder of this process last ended.
     holder_ended: Option<Moment>,
     /// From when on a long wait is reported again.
@@ -179,6 +178,17 @@ struct Left {
     reported: Option<oneshot::Receiver<Result<Released, LockError>>>,
     /// The token to be released, if nobody has taken care of it.
     release: Option<Arc<Request>>,
+}
+
+/// A value that a caller has kept at the store, or read there.
+#[cfg(feature = "reuse")]
+#[derive(Debug)]
+struct NotedValue {
+    /// Of the function that made it.
+    name: Box<str>,
+    /// A moment since which it is there.
+    since: Moment,
+    text: Arc<str>,
 }
 
 impl SharedQueue {
@@ -325,16 +335,16 @@ impl SharedQueue {
 
     /// Notes a value that is at the store since this moment, for those who wait.
     #[cfg(feature = "reuse")]
-    pub(crate) fn note_value(&self, since: Moment, value: Arc<str>) {
-        self.state.lock().value = Some((since, value));
+    pub(crate) fn note_value(&self, name: &str, since: Moment, text: Arc<str>) {
+        self.state.lock().value = Some(NotedValue { name: name.into(), since, text });
     }
 
-    /// A value that came to be at the store after `since`, or was there then.
+    /// A value of this name that came to be at the store after `since`, or was there then.
     #[cfg(feature = "reuse")]
-    pub(crate) fn value_since(&self, since: Moment) -> Option<Arc<str>> {
+    pub(crate) fn value_since(&self, name: &str, since: Moment) -> Option<Arc<str>> {
         let state = self.state.lock();
-        let (at, value) = state.value.as_ref()?;
-        (since <= *at).then(|| Arc::clone(value))
+        let value = state.value.as_ref().filter(|value| value.name.as_ref() == name)?;
+        (since <= value.since).then(|| Arc::clone(&value.text))
     }
 
     /// Once no release is in flight: whether one may have been since `since`.

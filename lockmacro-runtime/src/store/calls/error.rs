@@ -67,6 +67,13 @@ impl CallError {
         CallError::Transient(Transient::new(Unavailability::Timeout, detail, applied))
     }
 
+    /// The error of a request that the server refused to serve, as nobody would wait for its
+    /// answer.
+    pub(crate) fn late() -> Self {
+        let detail = "the request has reached the server too late";
+        CallError::Transient(Transient::new(Unavailability::TooSlow, detail, Applied::No))
+    }
+
     /// The error of a connection that was not open in time.
     pub(crate) fn not_connected() -> Self {
         Self::timeout("connecting", Applied::No)
@@ -75,6 +82,14 @@ impl CallError {
     /// The error of a command that was not answered in time.
     pub(crate) fn unanswered() -> Self {
         Self::timeout("sent, and not answered", Applied::Unknown)
+    }
+
+    /// The same on a connection that another runtime drives, and that was replaced if `replace`.
+    pub(crate) fn unanswered_elsewhere(replace: bool) -> Self {
+        let detail = "sent, and not answered: the connection belongs to another runtime of this \
+                      process, which may be blocked";
+        let transient = Transient::new(Unavailability::Timeout, detail, Applied::Unknown);
+        CallError::Transient(Transient { replace, ..transient })
     }
 
     /// Whether the call was applied.

@@ -2,6 +2,7 @@
 //! the wait of a waiter between its calls.
 
 pub(crate) mod budget;
+pub(crate) mod clock;
 pub(crate) mod error;
 pub(crate) mod health;
 pub(crate) mod push;

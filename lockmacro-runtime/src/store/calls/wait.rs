@@ -23,6 +23,10 @@ use crate::value::limits::FOR_EVER;
 use crate::value::random;
 use crate::value::time::{Instant, Moment};
 
+/// Waiters from this rank on are far back. Those before it ask: one of them notices when a holder
+/// has died, and hands the lock on.
+pub(crate) const FAR_BACK: u32 = 16;
+
 /// Servers with a queue for each key.
 pub(crate) trait Queue: Send + Sync + 'static {
     /// The waiters that their pushes are for.
@@ -33,6 +37,12 @@ pub(crate) trait Queue: Send + Sync + 'static {
 
     /// The manager's timeout.
     fn timeout(&self) -> Duration;
+
+    /// Keeps the place of a waiter far back in the queue, without a request of its own. Returns
+    /// whether that is enough: otherwise the waiter has to ask.
+    fn stays(&self, _: &Request) -> impl Future<Output = bool> + Send {
+        ready(false)
+    }
 
     /// The first request of a waiter that shares its lock, where it is another one than from the
     /// queue. `None` when the waiter has to join the queue.
@@ -80,34 +90,53 @@ pub(crate) fn wait<Q: Queue>(
                 let (known, waiting) = ((&mut earlier, &mut foreign), (&waiter, until));
                 shutdown.unless(pin!(ask_once(&*queue, &request, waiting, known))).await
             });
-            let (sample, pause) = match progress.await? {
+            let mut queued = match progress.await? {
                 ControlFlow::Break(answer) => return Ok(answer),
                 ControlFlow::Continue(queued) => queued,
             };
-            let signal = timeout_at(pause, waiter.signal()).await;
-            // A shutdown wakes the waiter.
-            shutdown.check()?;
-            // Otherwise the next request confirms the lock, or joins the queue.
-            if let Ok(Signal::Granted(hand_off)) = signal
-                && let Some(sent) = sample.start_of(&hand_off, Moment::now())
-            {
-                let HandOff { received: at, ttl, fences, .. } = *hand_off;
-                let fences = fences.into_iter().collect();
-                return Ok(Answer::Granted(Grant { sent, at, ttl, earlier, fences }));
+            loop {
+                let is_quiet = {
+                    let signal = timeout_at(queued.pause, waiter.signal()).await;
+                    // A shutdown wakes the waiter.
+                    shutdown.check()?;
+                    let is_quiet = signal.is_err() && Instant::now() < until;
+                    if let Ok(Signal::Granted(hand_off)) = signal
+                        && let Some(sent) = queued.sample.start_of(&hand_off, Moment::now())
+                    {
+                        let HandOff { received: at, ttl, fences, .. } = *hand_off;
+                        let fences = fences.into_iter().collect();
+                        return Ok(Answer::Granted(Grant { sent, at, ttl, earlier, fences }));
+                    }
+                    is_quiet
+                };
+                // Otherwise the next request confirms the lock, or joins the queue.
+                if !is_quiet || queued.rank < FAR_BACK || !Box::pin(queue.stays(&request)).await {
+                    break;
+                }
+                let pause = tick(queued.rank, None, true, random::fraction());
+                queued.pause = until.min(Instant::now() + pause);
             }
         }
     }
 }
 
-/// Asks once more. Returns the answer; or, for a waiter in the queue, a reading of the server's
-/// clock and when to ask again. `earlier` keeps whether the requests before were applied, and
-/// `foreign` since when other programs hold the lock.
+/// The place of a waiter. In a box, as each waiter holds it while it waits.
+struct Queued {
+    rank: u32,
+    /// When it was read.
+    sample: Sample,
+    /// Until when the waiter waits for a push.
+    pause: Instant,
+}
+
+/// Asks once more. Returns the answer; or, for a waiter in the queue, its place. `earlier` keeps
+/// whether the requests before were applied, and `foreign` since when other programs hold the lock.
 async fn ask_once<Q: Queue>(
     server: &Q,
     request: &Request,
     (waiter, until): (&Waiter, Instant),
     (earlier, foreign): (&mut Applied, &mut Foreign),
-) -> Result<ControlFlow<Answer, (Sample, Instant)>, Failed> {
+) -> Result<ControlFlow<Answer, Box<Queued>>, Failed> {
     let over = until <= Instant::now();
     let mut retry = Retry::new(Budget::until(until, server.timeout()));
     let ask = |budget, _| async move {
@@ -142,7 +171,8 @@ async fn ask_once<Q: Queue>(
                 foreign.tick(rank, holder.owner.is_none(), Moment::now(), random::fraction());
             let tick = tick(rank, holder.free_within, received, random::fraction());
             let pause = Instant::now() + soon.map_or(tick, |soon| soon.min(tick));
-            return Ok(ControlFlow::Continue((sample, until.min(pause))));
+            let queued = Queued { rank, sample, pause: until.min(pause) };
+            return Ok(ControlFlow::Continue(Box::new(queued)));
         }
         Some((Some(rank), _)) => Queueing::Left(rank),
         _ => Queueing::Full,

@@ -8,17 +8,21 @@ use super::jobs::PostgresJobs;
 use super::store::Postgres;
 #[cfg(feature = "inspect")]
 use super::store::failed;
+use super::values::stored;
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
 use crate::protocol::answer::{Answer, Asked, Failed, Released};
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Patience, Renewing};
+#[cfg(feature = "reuse")]
+use crate::store::backend::{KeptText, ValueOf};
 use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::calls::wait::wait;
 #[cfg(feature = "inspect")]
 use crate::store::inspection::Inspection;
 use crate::store::waiters::AbandonedToken;
 use crate::value::error::LockError;
+use crate::value::fence::{Fence, FenceCheck};
 #[cfg(feature = "inspect")]
 use crate::value::inspection::InspectedServer;
 use crate::value::key::LockKey;
@@ -53,22 +57,28 @@ impl Backend for Postgres {
         ttl: Duration,
         how: Renewing,
     ) -> Asked<'a, Result<bool, LockError>> {
-        Box::pin(self.renew_all(request, ttl, matches!(how, Renewing::Acknowledged(_))))
+        Box::pin(self.renew_all(request, ttl, how))
     }
 
     #[cfg(feature = "reuse")]
-    fn kept<'a>(&'a self, key: &'a LockKey) -> Asked<'a, Result<Option<String>, LockError>> {
-        Box::pin(self.kept_value(key))
+    fn kept<'a>(&'a self, of: ValueOf<'a>) -> Asked<'a, Result<Option<KeptText>, LockError>> {
+        Box::pin(self.kept_value(of))
     }
 
     #[cfg(feature = "reuse")]
     fn keep<'a>(
         &'a self,
         request: &'a Request,
+        of: ValueOf<'a>,
         value: &'a str,
         time: Duration,
     ) -> Asked<'a, Result<bool, LockError>> {
-        Box::pin(self.keep_value(request, value, time))
+        Box::pin(self.keep_value(request, of, value, time))
+    }
+
+    fn fence_check(&self, key: &LockKey, fence: Fence) -> Option<FenceCheck> {
+        let sql = format!("SELECT {}.check_fence($1, $2)", self.pool.servers.schema);
+        Some(FenceCheck { sql, key: stored(key).into_owned(), fence })
     }
 
     #[cfg(feature = "defer")]

@@ -2,24 +2,26 @@
 //! a call that waits for a row delays those behind it, so there are some for the calls of locks,
 //! chosen by the key, one for renewals, and one for pushes.
 
-use std::future::poll_fn;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::{Either, join_all, select};
-use tokio::sync::{OnceCell, Semaphore, oneshot, watch};
+use futures_util::future::join_all;
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
 use tokio::time::{timeout, timeout_at};
-use tokio_postgres::tls::{MakeTlsConnect, NoTls, TlsConnect};
-use tokio_postgres::{AsyncMessage, Client, Row, Socket};
+use tokio_postgres::tls::{MakeTlsConnect, NoTls, TlsConnect, TlsStream};
+use tokio_postgres::{Row, Socket};
 
-use super::batch::Batch;
+use super::batch::{Batch, Unwanted};
 use super::error::{of_connecting, of_statement};
+use super::hosts::is_limit;
+use super::limit::{Limit, Shrink};
+use super::live::{HELLO, Live};
 use super::url::Deployment;
 use super::values::{Values, values};
 use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT};
+use crate::store::calls::clock::ServerClock;
 use crate::store::calls::error::{CallError, Transient};
 use crate::store::calls::health::{Health, Monitor};
 use crate::store::calls::singleflight::SingleFlight;
@@ -28,7 +30,6 @@ use crate::value::applied::Applied;
 use crate::value::error::Unavailability as Why;
 use crate::value::random::random_name;
 use crate::value::sync::Mutex;
-use crate::value::task::spawn;
 use crate::value::time::Instant;
 
 /// The connection that sends pushes, and listens to those for this store's waiters.
@@ -39,27 +40,20 @@ const COMMANDS: usize = 4;
 pub(super) const RENEWALS: usize = COMMANDS + 1;
 /// Most calls that are in flight on each.
 const AT_ONCE: usize = 64;
-/// The number of any connection, for the waiters: a push has the secret of the last request, and
-/// comes from the server that has it.
-pub(super) const CONNECTION: NonZeroU64 = NonZeroU64::MIN;
-/// How long a connection that is not used any more waits between two calls that it cancels, and for
-/// each cancellation.
-const CANCEL_NEXT: Duration = Duration::from_millis(100);
-const CANCEL_WITHIN: Duration = Duration::from_secs(1);
-/// The push by which a listening connection finds out whether it gets any.
-const HELLO: &str = "hello";
 /// Far more than it takes. One that comes later counts as well.
 const HELLO_WITHIN: Duration = Duration::from_millis(500);
 
 pub(super) struct Pool {
     pub(super) servers: Deployment,
-    timeout: Duration,
+    pub(super) timeout: Duration,
     pub(super) monitor: Arc<Monitor>,
     pub(super) health: Arc<Health>,
     pub(super) waiters: Arc<Waiters>,
+    pub(super) clock: ServerClock,
     /// The channel of the pushes to this store.
     pub(super) channel: String,
     links: [Link; RENEWALS + 1],
+    limit: Arc<Limit>,
     closed: AtomicBool,
     pushes: Arc<Batch<(String, String), ()>>,
     /// Each release in flight has a receiver. They are on several connections, so what has to come
@@ -74,14 +68,10 @@ struct Link {
     connecting: SingleFlight<Result<Arc<Live>, CallError>>,
 }
 
-/// An open connection, for as long as somebody uses it.
-struct Live {
-    client: Client,
-    _in_use: oneshot::Sender<()>,
-    /// Whether it asks for pushes.
-    listens: OnceCell<()>,
-    /// Whether it has received its own first push.
-    heard: Arc<watch::Sender<bool>>,
+impl Link {
+    fn open(&self) -> Option<Arc<Live>> {
+        self.live.lock().as_ref().filter(|live| live.is_open()).cloned()
+    }
 }
 
 impl Pool {
@@ -90,6 +80,7 @@ impl Pool {
         timeout: Duration,
         monitor: &Arc<Monitor>,
         waiters: Arc<Waiters>,
+        limit: Arc<Limit>,
     ) -> Arc<Self> {
         let (monitor, health) = (Arc::clone(monitor), monitor.health_of(&servers.name));
         let link = |_| Link {
@@ -97,24 +88,34 @@ impl Pool {
             room: Semaphore::new(AT_ONCE),
             connecting: SingleFlight::new(timeout),
         };
-        Arc::new(Self {
+        let pool = Arc::new(Self {
             servers,
             timeout,
             monitor,
             health,
             waiters,
+            clock: ServerClock::default(),
             channel: format!("lm1_{:032x}", random_name()),
             links: std::array::from_fn(link),
+            limit,
             closed: AtomicBool::new(false),
-            pushes: Batch::new(Duration::ZERO, timeout),
+            pushes: Batch::new(Duration::ZERO, timeout, 1, Unwanted::IsSent),
             releases: watch::Sender::new(()),
-        })
+        });
+        pool.limit.add(Arc::downgrade(&pool) as _);
+        pool
     }
 
     /// The same for other callers.
     pub(super) fn apart(&self) -> Arc<Self> {
         let waiters = Arc::new(self.waiters.apart());
-        Self::new(self.servers.clone(), self.timeout, &self.monitor, waiters)
+        let limit = Arc::clone(&self.limit);
+        let apart = Self::new(self.servers.clone(), self.timeout, &self.monitor, waiters, limit);
+        // What is known of the clock by now.
+        if let Some(now) = self.clock.end_of(Duration::ZERO) {
+            apart.clock.note(now);
+        }
+        apart
     }
 
     /// The number of the connection for the calls of a key.
@@ -131,10 +132,28 @@ impl Pool {
         values: Values<'_>,
         budget: Budget,
     ) -> Result<Vec<Row>, CallError> {
-        let places: Vec<_> = (1..=values.len()).map(|place| format!("${place}")).collect();
-        let (schema, places) = (&self.servers.schema, places.join(", "));
-        let statement = format!("SELECT * FROM {schema}.{function}({places})");
-        self.query(nth, &statement, values, budget).await
+        self.query(nth, &self.calling(function, values.len()), values, budget).await
+    }
+
+    fn calling(&self, function: &str, values: usize) -> String {
+        let places: Vec<_> = (1..=values).map(|place| format!("${place}")).collect();
+        format!("SELECT * FROM {}.{function}({})", self.servers.schema, places.join(", "))
+    }
+
+    /// Calls a function of the schema whose last argument, after these, is the end of the time in
+    /// which it may be served.
+    pub(super) async fn call_in_time(
+        self: &Arc<Self>,
+        nth: usize,
+        function: &str,
+        values: Values<'_>,
+        budget: Budget,
+    ) -> Result<Vec<Row>, CallError> {
+        let (live, _room) = self.room(nth, budget.until).await?;
+        // Only now: it may have waited behind others.
+        let not_after = self.clock.end_of(budget.answer).map(u64::cast_signed);
+        let values = [values, values![not_after]].concat();
+        self.send_on(&live, &self.calling(function, values.len()), &values, budget).await
     }
 
     pub(super) async fn query(
@@ -144,29 +163,61 @@ impl Pool {
         values: Values<'_>,
         budget: Budget,
     ) -> Result<Vec<Row>, CallError> {
-        let live = self.connected(nth, budget.until).await?;
-        let Ok(Ok(_room)) = timeout_at(budget.until, self.links[nth].room.acquire()).await else {
-            return Err(CallError::timeout("behind other calls", Applied::No));
-        };
+        let (live, _room) = self.room(nth, budget.until).await?;
+        self.send_on(&live, statement, values, budget).await
+    }
+
+    async fn send_on(
+        &self,
+        live: &Arc<Live>,
+        statement: &str,
+        values: Values<'_>,
+        budget: Budget,
+    ) -> Result<Vec<Row>, CallError> {
         let sent = Instant::now();
-        let asked = live.client.query_typed(statement, values);
-        let error = match timeout_at(sent + budget.answer, asked).await {
-            Ok(Ok(rows)) => {
+        let error = match live.query(statement, values, sent + budget.answer).await {
+            Some(Ok(rows)) => {
                 self.health.round_trip.note(sent);
                 self.health.answered(|| self.name());
                 return Ok(rows);
             }
-            Ok(Err(error)) => of_statement(&error, &self.servers),
+            Some(Err(error)) => of_statement(&error, || self.servers.rights()),
             // The connection may be cut.
-            Err(_) => CallError::broken(Why::Timeout, "sent, and not answered", Applied::Unknown),
+            None if live.is_driven_elsewhere() => CallError::unanswered_elsewhere(true),
+            None => CallError::broken(Why::Timeout, "sent, and not answered", Applied::Unknown),
         };
-        Err(self.failed(nth, &live, error))
+        Err(self.failed(live, error))
+    }
+
+    /// Whether the runtime that drives this connection is another one than the caller's. It may be
+    /// blocked.
+    pub(super) fn is_driven_elsewhere(&self, nth: usize) -> bool {
+        self.links[nth].open().is_some_and(|live| live.is_driven_elsewhere())
+    }
+
+    /// A connection on which one more call may be sent.
+    async fn room(
+        self: &Arc<Self>,
+        nth: usize,
+        until: Instant,
+    ) -> Result<(Arc<Live>, SemaphorePermit<'_>), CallError> {
+        loop {
+            let live = self.connected(nth, until).await?;
+            let Ok(Ok(room)) = timeout_at(until, self.links[live.link].room.acquire()).await else {
+                return Err(CallError::timeout("behind other calls", Applied::No));
+            };
+            // It may have been left meanwhile.
+            if live.is_open() {
+                return Ok((live, room));
+            }
+        }
     }
 
     /// Notes a failure, and leaves a connection that has to be replaced.
-    fn failed(&self, nth: usize, failed: &Arc<Live>, error: CallError) -> CallError {
+    fn failed(&self, failed: &Arc<Live>, error: CallError) -> CallError {
         if let CallError::Transient(Transient { replace: true, .. }) = &error {
-            let mut live = self.links[nth].live.lock();
+            failed.leave();
+            let mut live = self.links[failed.link].live.lock();
             if live.as_ref().is_some_and(|live| Arc::ptr_eq(live, failed)) {
                 *live = None;
                 self.monitor.broken();
@@ -194,17 +245,33 @@ impl Pool {
         nth: usize,
         until: Instant,
     ) -> Result<Arc<Live>, CallError> {
-        let link = &self.links[nth];
-        if let Some(live) = &*link.live.lock()
-            && !live.client.is_closed()
-        {
-            return Ok(Arc::clone(live));
+        loop {
+            let nth = if self.limit.is_reached() { self.kept() } else { nth };
+            let link = &self.links[nth];
+            if let Some(live) = link.open() {
+                return Ok(live);
+            }
+            let connecting = link.connecting.run(|| Arc::clone(self).connect(nth), until);
+            let connected = Box::pin(connecting).await;
+            let error = match connected.unwrap_or_else(|| Err(CallError::not_connected())) {
+                Ok(live) => return Ok(live),
+                Err(error) => error,
+            };
+            if is_limit(&error) {
+                self.limit.note_reached(|| self.name());
+                // Any connection that is open serves all keys.
+                if self.links[self.kept()].open().is_some() {
+                    continue;
+                }
+            }
+            return Err(self.noted(error));
         }
-        let connecting = link.connecting.run(|| Arc::clone(self).connect(nth), until);
-        match Box::pin(connecting).await.unwrap_or_else(|| Err(CallError::not_connected())) {
-            Ok(live) => Ok(live),
-            Err(error) => Err(self.noted(error)),
-        }
+    }
+
+    /// The number of the only connection while there is no room for more: one that is open.
+    fn kept(&self) -> usize {
+        let first = if self.servers.listens_elsewhere() { PUSHES + 1 } else { PUSHES };
+        (first..self.links.len()).find(|nth| self.links[*nth].open().is_some()).unwrap_or(first)
     }
 
     async fn connect(self: Arc<Self>, nth: usize) -> Result<Arc<Live>, CallError> {
@@ -219,61 +286,22 @@ impl Pool {
     where
         T: MakeTlsConnect<
                 Socket,
-                Stream: Send + 'static,
+                Stream: TlsStream + Send + 'static,
                 TlsConnect: TlsConnect<Socket, Future: Send> + Send,
             > + Clone
             + Send
             + 'static,
     {
-        let connecting = self.servers.config(nth == PUSHES).connect(tls.clone());
-        let connected = timeout(self.timeout, connecting).await;
-        let connected = connected.map_err(|_| CallError::not_connected())?;
-        let (client, mut connection) = connected.map_err(|error| of_connecting(&error))?;
-        let (cancel, (in_use, ended)) = (client.cancel_token(), oneshot::channel());
-        let heard = Arc::new(watch::Sender::new(false));
-        let live = Arc::new(Live {
-            client,
-            _in_use: in_use,
-            listens: OnceCell::new(),
-            heard: Arc::clone(&heard),
-        });
-        let (waiters, monitor) = (Arc::clone(&self.waiters), Arc::clone(&self.monitor));
-        let longest = self.timeout;
-        let pushed = Arc::clone(&waiters);
-        let mut reading = Box::pin(async move {
-            while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-                match message {
-                    AsyncMessage::Notification(push) if push.payload() == HELLO => {
-                        heard.send_replace(true);
-                    }
-                    AsyncMessage::Notification(push) => {
-                        pushed.receive(push.payload().as_bytes(), CONNECTION.get());
-                    }
-                    _ => {}
-                }
-            }
-        });
-        spawn(async move {
-            let closed = matches!(select(&mut reading, ended).await, Either::Left(_));
-            if nth == PUSHES {
-                waiters.alarm_where(|_| true);
-            }
-            if closed {
-                return monitor.broken();
-            }
-            // No caller waits for its calls any more. A slow one is of use when it is repeated, and
-            // those that hang are ended one after the other.
-            let mut patience = longest;
-            for _ in 0..=AT_ONCE {
-                if timeout(patience, &mut reading).await.is_ok() {
-                    return;
-                }
-                patience = CANCEL_NEXT;
-                let _ = timeout(CANCEL_WITHIN, cancel.cancel_query(tls.clone())).await;
-            }
-        });
-        if !self.closed.load(Ordering::SeqCst) {
+        let hosts = self.servers.hosts(nth == PUSHES);
+        let connected = hosts.connect(&tls, self.timeout).await?;
+        let waiters = Arc::clone(&self.waiters);
+        let monitor = Arc::clone(&self.monitor);
+        let live = Live::new(nth, waiters, monitor, self.timeout, tls, connected);
+        if !self.is_closed() {
             *self.links[nth].live.lock() = Some(Arc::clone(&live));
+        }
+        if self.limit.is_reached() {
+            self.shrink();
         }
         self.monitor.opened(false);
         Ok(live)
@@ -282,12 +310,16 @@ impl Pool {
     /// Listens to pushes, unless that is done, and returns whether they arrive: they do not where a
     /// pooler gives the connection's server to others. Nothing is sent for a caller here.
     pub(super) async fn listen(self: &Arc<Self>, until: Instant) -> Result<bool, CallError> {
+        if self.limit.is_reached() && self.servers.listens_elsewhere() {
+            return Ok(false);
+        }
         let live = self.connected(PUSHES, until).await?;
         let statement = format!("LISTEN {}", self.channel);
         let listen = || async {
             live.client.batch_execute(&statement).await.map_err(|error| of_connecting(&error))?;
-            let (to, push, budget) =
-                (vec![&*self.channel], vec![HELLO], Budget::brief(self.timeout));
+            let to = vec![&*self.channel];
+            let push = vec![HELLO];
+            let budget = Budget::brief(self.timeout);
             self.call(Self::link_of(""), "push", values![to, push], budget).await?;
             let mut heard = live.heard.subscribe();
             if timeout(HELLO_WITHIN, heard.wait_for(|heard| *heard)).await.is_err() {
@@ -301,7 +333,7 @@ impl Pool {
             Ok(Err(error)) => error,
             Err(_) => CallError::broken(Why::Timeout, "listening", Applied::No),
         };
-        Err(self.failed(PUSHES, &live, error))
+        Err(self.failed(&live, error))
     }
 
     /// Sends pushes, and waits until they are sent, for the time of a call at most: outside of the
@@ -326,7 +358,7 @@ impl Pool {
 
     fn send(self: &Arc<Self>, push: (String, String)) -> oneshot::Receiver<()> {
         let pool = Arc::clone(self);
-        self.pushes.send(push, move |pushes| {
+        self.pushes.send(push, Instant::now(), move |pushes, _| {
             let pool = Arc::clone(&pool);
             async move {
                 let (channels, texts): (Vec<_>, Vec<_>) = pushes.into_iter().unzip();
@@ -340,11 +372,27 @@ impl Pool {
         })
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         for link in &self.links {
             link.connecting.abort();
             *link.live.lock() = None;
+        }
+    }
+}
+
+impl Shrink for Pool {
+    /// Gives all connections but one up. Each ends when its calls are answered.
+    fn shrink(&self) {
+        let kept = self.kept();
+        for (nth, link) in self.links.iter().enumerate() {
+            if nth != kept {
+                link.live.lock().take();
+            }
         }
     }
 }

@@ -5,19 +5,23 @@ use std::io;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-use super::url::Deployment;
 use crate::store::calls::error::{CallError, Transient};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
 
 /// The code of `schema.sql` for a fence at its end.
 const FENCES_USED_UP: &str = "LM001";
+/// The code of `install.sql` for a schema that it leaves as it is.
+const NOT_OURS: &str = "LM002";
+/// The cause where the server is no standby, and what to do.
+pub(super) const READ_ONLY: &str = "transactions are read-only by `default_transaction_read_only`, \
+    which hosts set when a disk is full: free space, then reset it";
 
-/// The failure of a statement that was sent to one of these servers.
-pub(super) fn of_statement(error: &Error, servers: &Deployment) -> CallError {
+/// The failure of a statement. `rights` are what gives the user those that it needs.
+pub(super) fn of_statement(error: &Error, rights: impl FnOnce() -> String) -> CallError {
     match of(error, Applied::Unknown) {
         CallError::Final(LockError::AccessDenied { detail, .. }) => {
-            let detail = format!("{detail}: {}", servers.rights());
+            let detail = format!("{detail}: {}", rights());
             CallError::Final(LockError::access_denied(detail))
         }
         error => error,
@@ -26,16 +30,21 @@ pub(super) fn of_statement(error: &Error, servers: &Deployment) -> CallError {
 
 /// The failure to connect: nothing was sent for the caller.
 pub(super) fn of_connecting(error: &Error) -> CallError {
-    of(error, Applied::No)
+    match of(error, Applied::No) {
+        CallError::Final(LockError::AccessDenied { detail, .. }) => {
+            let detail = format!("{detail}: the user needs `GRANT CONNECT ON DATABASE`");
+            CallError::Final(LockError::access_denied(detail))
+        }
+        error => error,
+    }
 }
 
 fn of(error: &Error, without_reply: Applied) -> CallError {
     use Unavailability as Why;
     let Some(reply) = error.as_db_error() else {
         let source = std::error::Error::source(error);
-        let refused = source
-            .and_then(|source| source.downcast_ref::<io::Error>())
-            .is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+        let kind = source.and_then(|source| source.downcast_ref::<io::Error>());
+        let kind = kind.map(io::Error::kind);
         let detail = source.map_or_else(|| error.to_string(), ToString::to_string);
         #[cfg(feature = "postgres-tls")]
         let detail = source.and_then(of_tls).unwrap_or(detail);
@@ -45,9 +54,16 @@ fn of(error: &Error, without_reply: Applied) -> CallError {
         if kinds.iter().any(|kind| text.starts_with(kind)) {
             return CallError::Final(LockError::Authentication { detail, server: None });
         }
-        return match refused {
-            true => CallError::broken(Why::Refused, detail, Applied::No),
-            false => CallError::broken(Why::Disconnected, detail, without_reply),
+        return match kind {
+            Some(io::ErrorKind::ConnectionRefused) => {
+                CallError::broken(Why::Refused, detail, Applied::No)
+            }
+            // What the library says of one of several hosts.
+            Some(io::ErrorKind::PermissionDenied) if detail.contains("allow writes") => {
+                let detail = format!("it is a standby, or {READ_ONLY}");
+                CallError::broken(Why::ReadOnly, detail, Applied::No)
+            }
+            _ => CallError::broken(Why::Disconnected, detail, without_reply),
         };
     };
     let (code, detail) = (reply.code(), reply.message().to_owned());
@@ -64,8 +80,20 @@ fn of(error: &Error, without_reply: Applied) -> CallError {
             last(LockError::Authentication { detail, server: None })
         }
         SqlState::INVALID_CATALOG_NAME => last(LockError::invalid_url(detail)),
+        // The setting `options` of the URL, while connecting.
+        SqlState::SYNTAX_ERROR if detail.contains("command-line argument") => {
+            last(LockError::invalid("options", detail))
+        }
         // A name that is a word of the language.
-        SqlState::SYNTAX_ERROR => last(LockError::invalid("schema", detail)),
+        SqlState::SYNTAX_ERROR => {
+            let why = format!("a word of SQL is no name for one: choose another ({detail})");
+            last(LockError::invalid("schema", why))
+        }
+        // In a key, a label, or a value.
+        SqlState::UNTRANSLATABLE_CHARACTER | SqlState::CHARACTER_NOT_IN_REPERTOIRE => {
+            let why = format!("its database cannot store a text: make one in UTF8 ({detail})");
+            last(LockError::invalid_url(why))
+        }
         SqlState::INVALID_REGULAR_EXPRESSION => last(LockError::invalid("pattern", detail)),
         SqlState::INSUFFICIENT_PRIVILEGE => last(LockError::access_denied(detail)),
         SqlState::INVALID_SCHEMA_NAME | SqlState::UNDEFINED_FUNCTION => last(LockError::invalid(
@@ -74,7 +102,10 @@ fn of(error: &Error, without_reply: Applied) -> CallError {
         )),
         SqlState::TOO_MANY_CONNECTIONS => broken(Why::ConnectionLimit, Applied::No),
         SqlState::CANNOT_CONNECT_NOW => broken(Why::Loading, Applied::No),
-        SqlState::READ_ONLY_SQL_TRANSACTION => broken(Why::ReadOnly, Applied::No),
+        SqlState::READ_ONLY_SQL_TRANSACTION => {
+            let detail = format!("{detail}: it is a standby, or {READ_ONLY}");
+            CallError::broken(Why::ReadOnly, detail, Applied::No)
+        }
         // As the server goes down or ends a connection: the statement may have been committed.
         SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN | SqlState::IDLE_SESSION_TIMEOUT => {
             broken(Why::Disconnected, without_reply)
@@ -85,8 +116,13 @@ fn of(error: &Error, without_reply: Applied) -> CallError {
         SqlState::T_R_SERIALIZATION_FAILURE
         | SqlState::T_R_DEADLOCK_DETECTED
         | SqlState::LOCK_NOT_AVAILABLE => passing(Why::Other, detail),
+        // Of pgbouncer.
+        ref code if code.code() == "08P01" && detail.starts_with("no more connections allowed") => {
+            broken(Why::ConnectionLimit, Applied::No)
+        }
         // Of the connection, and those of poolers.
         ref code if code.code().starts_with("08") => broken(Why::Disconnected, without_reply),
+        ref code if code.code() == NOT_OURS => last(LockError::invalid("schema", detail)),
         ref code if code.code() == FENCES_USED_UP => {
             last(LockError::because(Why::FencesUsedUp, detail))
         }

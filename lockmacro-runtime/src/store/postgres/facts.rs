@@ -6,25 +6,36 @@ use std::time::Duration;
 use tokio_postgres::Row;
 
 use super::connection::PUSHES;
+use super::schema::foreign_parts;
 use super::store::Postgres;
-use super::values::column;
+use super::values::{column, only};
 use crate::store::calls::budget::Budget;
 use crate::store::calls::error::CallError;
 use crate::store::inspection::clock_facts;
 use crate::value::inspection::ServerFacts;
+use crate::value::time::Instant;
 
 /// The settings that matter to locks, the use of the connections, and what `docs/postgres.md` says
-/// about old versions of rows.
+/// about old versions of rows. What the user may not see of others is not there.
 const SETTINGS: &str = "
     SELECT name, setting FROM pg_settings WHERE name IN ('autovacuum', 'fsync', 'full_page_writes',
-      'max_connections', 'server_version', 'synchronous_standby_names')
+      'max_connections', 'server_encoding', 'server_version', 'synchronous_standby_names')
     UNION ALL SELECT 'connections', count(*)::text FROM pg_stat_activity
-      WHERE backend_type = 'client backend'
+      WHERE backend_type = 'client backend' HAVING pg_has_role('pg_read_all_stats', 'USAGE')
+    UNION ALL SELECT 'connections_allowed', least(
+        CASE WHEN NOT rolsuper THEN nullif(rolconnlimit, -1) END,
+        CASE WHEN NOT rolsuper THEN nullif(datconnlimit, -1) END,
+        current_setting('max_connections')::int - CASE WHEN NOT rolsuper THEN (
+          SELECT sum(setting::int) FROM pg_settings
+            WHERE name IN ('reserved_connections', 'superuser_reserved_connections')
+        ) ELSE 0 END)::text
+      FROM pg_roles, pg_database WHERE rolname = current_user AND datname = current_database()
     UNION ALL SELECT 'replicas', count(*)::text FROM pg_stat_replication
     UNION ALL SELECT 'user', current_user
     UNION ALL SELECT 'oldest_transaction_seconds',
       coalesce(extract(epoch FROM max(clock_timestamp() - xact_start))::int, 0)::text
-      FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+      FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+      HAVING pg_has_role('pg_read_all_stats', 'USAGE')";
 
 impl Postgres {
     pub(super) async fn facts(&self) -> Result<ServerFacts, CallError> {
@@ -40,10 +51,14 @@ impl Postgres {
         let rows = self.pool.query(PUSHES, SETTINGS, &[], Budget::brief(self.timeout)).await?;
         let pair = |row: &Row| Ok((column(row, 0)?, column(row, 1)?));
         let mut settings = rows.iter().map(pair).collect::<Result<BTreeMap<_, _>, CallError>>()?;
+        let foreign = foreign_parts(&self.pool.servers.schema);
+        let rows = self.pool.query(PUSHES, &foreign, &[], Budget::brief(self.timeout)).await?;
+        settings.insert("foreign_parts".to_owned(), column(&only(rows)?, 0)?);
         Ok(ServerFacts {
             user: settings.remove("user"),
             missing_rights: Some(Vec::new()),
-            gets_pushes: self.pool.listen(Budget::brief(self.timeout).until).await.unwrap_or(false),
+            // Longer than for other facts: where pushes do not arrive, that is waited for.
+            gets_pushes: self.pool.listen(Instant::now() + self.timeout).await?,
             settings,
             ..clock
         })

@@ -15,7 +15,7 @@ use super::store::{Postgres, failed};
 use super::values::{Values, column, millis, only, read_back, stored, values};
 use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions, When};
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
-use crate::jobs::limits::{check_size, full, note_abandoned};
+use crate::jobs::limits::{SIMULTANEOUS, check_size, full, note_abandoned};
 use crate::store::calls::budget::{Budget, Retry};
 use crate::store::calls::error::CallError;
 use crate::store::waiters::Waiter;
@@ -29,6 +29,11 @@ use crate::value::time::Instant;
 const TICK: Duration = Duration::from_secs(2);
 /// Shortest pause after a look that found no call.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
+
+/// The pause after a look for which a right was missing.
+const DENIED_PAUSE: Duration = Duration::from_millis(500);
+/// Most bytes of the name of a function and of a call's id, which an index has to hold together.
+const NAME_MAX: usize = 2_000;
 
 /// Most calls that are taken at once.
 const TAKEN_MAX: usize = 1_000;
@@ -53,6 +58,9 @@ struct Taker {
     /// The id of the unanswered request for calls: those that were taken by a lost answer are found
     /// by it.
     request: Option<String>,
+    /// Whether it had an answer, and whether a right was missing since then.
+    answered: bool,
+    is_denied: bool,
 }
 
 impl PostgresJobs {
@@ -86,7 +94,8 @@ impl PostgresJobs {
             return idle.swap_remove(nth);
         }
         let waiter = self.postgres.pool.waiters.join(0, random_name() as u64);
-        Taker { functions: functions.to_vec(), waiter, request: None }
+        let functions = functions.to_vec();
+        Taker { functions, waiter, request: None, answered: false, is_denied: false }
     }
 
     fn keep_taker(&self, taker: Taker) {
@@ -170,6 +179,12 @@ impl Deferrer for PostgresJobs {
         Box::pin(async move {
             check_size(&job.arguments, self.max_size)?;
             let NewJob { function, id, arguments, key, delay, keep, attempts } = job;
+            if function.len() + id.len() > NAME_MAX || id.contains('\0') || function.contains('\0')
+            {
+                let why =
+                    format!("with the function's name it has at most {NAME_MAX} bytes, and no NUL");
+                return Err(LockError::invalid("id", why));
+            }
             let (keep, at_most) = keep.parts();
             let (key, bytes, attempts) = (LockKey::from(key), arguments.len(), i64::from(attempts));
             let (name, delay, key, at_most) = (&*function, far(delay), stored(&key), far(at_most));
@@ -204,8 +219,23 @@ impl Deferrer for PostgresJobs {
                     () = wait => {}
                 }
                 match self.take_now(&mut taker, &options).await {
-                    Ok((taken, again)) if taken.is_empty() => pause = again,
-                    other => break other.map(|(taken, _)| taken),
+                    // Taken away for a while, as by a migration.
+                    Err(error @ LockError::AccessDenied { .. }) if taker.answered => {
+                        if !taker.is_denied {
+                            tracing::warn!(%error, "deferred calls could not be taken");
+                        }
+                        taker.is_denied = true;
+                        pause = DENIED_PAUSE;
+                    }
+                    Err(error) => break Err(error),
+                    Ok((taken, again)) => {
+                        taker.answered = true;
+                        taker.is_denied = false;
+                        pause = again;
+                        if !taken.is_empty() {
+                            break Ok(taken);
+                        }
+                    }
                 }
             };
             self.keep_taker(taker);
@@ -240,6 +270,34 @@ impl Deferrer for PostgresJobs {
                 self.wake(&job.function);
             }
             Ok(held)
+        })
+    }
+
+    fn supersede(&self, function: Arc<str>, key: String, began: Duration) -> Answer<'_, usize> {
+        // An answer may be late, and a newer call stored meanwhile: so the older ones are named.
+        let sent = Instant::now();
+        Box::pin(async move {
+            let name = &*function;
+            let key = LockKey::from(key);
+            let key = stored(&key);
+            let link = Pool::link_of(name);
+            let budget = Budget::within(self.postgres.timeout);
+            let values = values![name, key];
+            let found = self.postgres.call(link, "single_calls", values, budget).await?;
+            let began = far(began + sent.elapsed().saturating_sub(SIMULTANEOUS));
+            let mut removed = 0;
+            for row in &found {
+                let id: &str = column(row, 0).map_err(failed)?;
+                let stored: i64 = column(row, 1).map_err(failed)?;
+                let age: i64 = column(row, 2).map_err(failed)?;
+                if age >= began {
+                    let values = values![name, id, stored];
+                    let row = self.call("supersede_call", name, values, 0).await?;
+                    let is_removed: bool = column(&row, 0).map_err(failed)?;
+                    removed += usize::from(is_removed);
+                }
+            }
+            Ok(removed)
         })
     }
 

@@ -21,12 +21,29 @@ CREATE TABLE IF NOT EXISTS lm1.call (
   error text,
   PRIMARY KEY (function, id)
 );
--- Until when later calls put a single one off, where they do. Tables of version 1 lack it.
-ALTER TABLE lm1.call ADD COLUMN IF NOT EXISTS until timestamptz;
-CREATE INDEX IF NOT EXISTS call_at ON lm1.call (function, state, at);
--- Keys may be too long for an index.
-CREATE UNIQUE INDEX IF NOT EXISTS call_single ON lm1.call (function, md5(key))
-  WHERE single AND state = 'waiting';
+-- Only where they are missing: each waits for those who use the table, and all calls for it.
+DO $$ BEGIN
+  -- Until when later calls put a single one off, where they do. Tables of version 1 lack it.
+  IF NOT EXISTS (
+    SELECT FROM pg_attribute WHERE attrelid = 'lm1.call'::regclass AND attname = 'until'
+  ) THEN
+    ALTER TABLE lm1.call ADD COLUMN until timestamptz;
+  END IF;
+  -- When a single one was stored last. Those of version 2 lack it.
+  IF NOT EXISTS (
+    SELECT FROM pg_attribute WHERE attrelid = 'lm1.call'::regclass AND attname = 'put_at'
+  ) THEN
+    ALTER TABLE lm1.call ADD COLUMN put_at timestamptz;
+  END IF;
+  IF to_regclass('lm1.call_at') IS NULL THEN
+    CREATE INDEX call_at ON lm1.call (function, state, at);
+  END IF;
+  IF to_regclass('lm1.call_single') IS NULL THEN
+    -- Keys may be too long for an index.
+    CREATE UNIQUE INDEX call_single ON lm1.call (function, md5(key))
+      WHERE single AND state = 'waiting';
+  END IF;
+END $$;
 
 -- The workers that wait for a call of a function.
 CREATE UNLOGGED TABLE IF NOT EXISTS lm1.idle (
@@ -129,6 +146,8 @@ DECLARE
   t timestamptz;
   c lm1.call;
   other lm1.call;
+  is_tried boolean;
+  start bigint;
 BEGIN
   PERFORM lm1.durable();
   first := false;
@@ -145,12 +164,19 @@ BEGIN
       SELECT * INTO other FROM lm1.call x
         WHERE x.function = f AND md5(x.key) = md5(k) AND x.single AND x.state = 'waiting';
       IF FOUND AND keep = 'latest' AND c.id IS NULL THEN
-        -- Never earlier: it may have failed, and wait for the next attempt.
+        is_tried := other.tried + other.busy > 0;
+        -- One that was tried is as a first one: the pause after a failure with other arguments is
+        -- not for these.
         UPDATE lm1.call x SET arguments = args, attempts = leases, tried = 0, busy = 0,
-          claim = x.claim + 1, settled = x.claim + 1,
-          at = greatest(x.at, least(t + lm1.millis(delay), coalesce(x.until, x.at)))
+          claim = x.claim + 1, settled = x.claim + 1, put_at = t,
+          until = CASE WHEN x.tried + x.busy = 0 THEN x.until
+            ELSE t + lm1.millis(nullif(at_most, 0)) END,
+          at = CASE WHEN x.tried + x.busy = 0
+            THEN greatest(x.at, least(t + lm1.millis(delay), coalesce(x.until, x.at)))
+            ELSE t + lm1.millis(delay) END
           WHERE x.function = f AND x.id = other.id AND x.state = 'waiting' RETURNING * INTO other;
         CONTINUE WHEN NOT FOUND;
+        first := is_tried AND lm1.is_first(f, other.at);
         -- A repeated request must not replace the arguments of later ones.
         INSERT INTO lm1.call (function, id, arguments, key, single, attempts, state, at)
           VALUES (f, i, '', k, false, leases, 'gone', t + interval '30 s') ON CONFLICT DO NOTHING;
@@ -165,9 +191,12 @@ BEGIN
       RETURN;
     END IF;
     EXIT WHEN lm1.is_full(f);
-    INSERT INTO lm1.call (function, id, arguments, key, single, attempts, at, until)
+    -- A worker of an earlier call with this id, which was removed, must not have this one.
+    start := floor(random() * 1e9);
+    INSERT INTO lm1.call
+        (function, id, arguments, key, single, attempts, at, until, put_at, claim, settled)
       VALUES (f, i, args, k, keep <> 'all', leases, t + lm1.millis(delay),
-        t + lm1.millis(nullif(at_most, 0))) ON CONFLICT DO NOTHING;
+        t + lm1.millis(nullif(at_most, 0)), t, start, start) ON CONFLICT DO NOTHING;
     IF FOUND THEN
       stored := i;
       due := delay;
@@ -377,10 +406,41 @@ BEGIN
         WHERE function = f AND id = c;
       PERFORM lm1.wait_call(f, c, clock_timestamp());
     ELSE
-      PERFORM lm1.forget_call(f, c);
+      -- Its id is not known any more: who stores the call again has it stored.
+      DELETE FROM lm1.call WHERE function = f AND id = c;
     END IF;
   END LOOP;
   RETURN coalesce(cardinality(ids), 0);
+END $$;
+
+-- The single calls of a key that wait or run: when each was stored, in microseconds, and for how
+-- many milliseconds it is stored. Those of version 2 were stored long ago.
+CREATE OR REPLACE FUNCTION lm1.single_calls(f text, k text)
+RETURNS TABLE (id text, stored bigint, age bigint)
+LANGUAGE sql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+  SELECT x.id, coalesce(lm1.micros(x.put_at), 0),
+    coalesce(-lm1.left_at(clock_timestamp(), x.put_at), 9223372036854775807)
+  FROM lm1.call x WHERE x.function = f AND x.id IN (
+    SELECT c.id FROM lm1.call c WHERE c.function = f AND md5(c.key) = md5(k) AND c.single
+      AND c.state = 'waiting'
+    UNION ALL
+    SELECT c.id FROM lm1.call c WHERE c.function = f AND c.single AND c.state = 'running'
+  ) AND x.key = k
+$$;
+
+-- Removes such a call, unless it was stored again since.
+CREATE OR REPLACE FUNCTION lm1.supersede_call(f text, i text, stored bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+BEGIN
+  PERFORM lm1.durable();
+  -- Its worker may be about to end it.
+  UPDATE lm1.call c SET settled = c.claim WHERE c.function = f AND c.id = i
+    AND c.state IN ('running', 'waiting') AND coalesce(lm1.micros(c.put_at), 0) = stored;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  PERFORM lm1.forget_call(f, i);
+  RETURN true;
 END $$;
 
 -- The functions that have calls.
@@ -388,5 +448,3 @@ CREATE OR REPLACE FUNCTION lm1.look_for_functions(most bigint) RETURNS SETOF tex
 LANGUAGE sql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
   SELECT DISTINCT function FROM lm1.call WHERE state <> 'gone' ORDER BY function LIMIT most
 $$;
-
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lm1 FROM PUBLIC;

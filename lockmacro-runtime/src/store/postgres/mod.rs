@@ -8,10 +8,13 @@ mod connection;
 mod error;
 #[cfg(feature = "inspect")]
 mod facts;
+mod hosts;
 #[cfg(feature = "inspect")]
 mod inspect;
 #[cfg(feature = "defer")]
 mod jobs;
+mod limit;
+mod live;
 mod release;
 mod renew;
 pub(crate) mod schema;

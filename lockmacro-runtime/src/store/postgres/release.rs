@@ -37,8 +37,12 @@ async fn release(
     pool: &Arc<Pool>,
     link: usize,
     values: Values<'_>,
-    budget: Budget,
+    mut budget: Budget,
 ) -> Result<Released, CallError> {
+    if pool.is_driven_elsewhere(link) {
+        // For a second call on a connection of this runtime.
+        budget.until += budget.answer;
+    }
     let call = || pool.call(link, "release", values, budget);
     let (mut rows, mut earlier, mut replaced) = (call().await, Applied::No, false);
     // Where an answer has not come there is no time left, and the error says that it was sent. One

@@ -1,21 +1,25 @@
-//! Renewals: all of a process that are due about the same time are one statement.
+//! Renewals: many of a process that are due about the same time are one statement.
 
-use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout_at;
 
-use super::batch::{Renewal, Renewed};
+use super::batch::{Batch, Renewal, Renewed};
 use super::connection::{Pool, RENEWALS};
 use super::store::Postgres;
 use super::values::{column, millis, only, stored, values};
 use crate::protocol::request::Request;
+use crate::store::backend::Renewing;
 use crate::store::calls::budget::Budget;
 use crate::store::calls::error::{CallError, Transient};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::time::Instant;
+
+/// A statement takes no longer than this part of the time for its answer, so that a server that is
+/// slower for a moment still answers in time.
+const PART_OF_ANSWER: u32 = 4;
 
 impl Postgres {
     /// Renews a lease. It may wait for others that are renewed with it, unless a caller waits.
@@ -23,16 +27,25 @@ impl Postgres {
         &self,
         request: &Request,
         ttl: Duration,
-        may_wait: bool,
+        how: Renewing,
     ) -> Result<bool, LockError> {
+        // A confirmation is for the few seconds of a hand-off.
+        let may_wait = matches!(how, Renewing::Acknowledged { .. });
+        let left =
+            if let Renewing::Acknowledged { left, .. } = how { left } else { Duration::ZERO };
         let batch = self.renewals.beside(request.ttl, may_wait);
+        let timeout = self.timeout;
         // Those before it may just have been sent.
-        let (timeout, until) = (self.timeout, Instant::now() + 2 * batch.longest);
+        let until = Instant::now() + 2 * batch.longest;
         let send = |key| {
-            let (key, token) = (stored(key).into_owned(), request.token.expose().to_owned());
+            let key = stored(key).into_owned();
+            let token = request.token.expose().to_owned();
             let pool = Arc::clone(&self.pool);
-            let call = move |renewals| renew(Arc::clone(&pool), renewals, timeout);
-            batch.send((key, token, millis(ttl)), call)
+            let paced = Arc::clone(batch);
+            let call = move |renewals, lane| {
+                renew(Arc::clone(&pool), Arc::clone(&paced), renewals, lane, timeout)
+            };
+            batch.send((key, token, millis(ttl)), Instant::now() + left, call)
         };
         let answers: Vec<_> = request.keys().iter().map(send).collect();
         let mut held = true;
@@ -46,14 +59,36 @@ impl Postgres {
 }
 
 /// Renews what has gathered. Where somebody else changes the row of a key, that is waited for
-/// without the others.
-async fn renew(pool: Arc<Pool>, renewals: Vec<Renewal>, timeout: Duration) -> Vec<Renewed> {
+/// without the other keys.
+async fn renew(
+    pool: Arc<Pool>,
+    paced: Arc<Batch<Renewal, Renewed>>,
+    renewals: Vec<Renewal>,
+    lane: usize,
+    timeout: Duration,
+) -> Vec<Renewed> {
     let budget = Budget::brief(timeout);
-    let mut renewed = at_once(&pool, &renewals, budget).await;
-    for (renewal, renewed) in renewals.iter().zip(&mut renewed) {
-        if matches!(renewed, Ok(None)) && Instant::now() < budget.until {
-            let alone = at_once(&pool, slice::from_ref(renewal), budget).await.pop();
-            *renewed = alone.unwrap_or(Ok(None));
+    let link = match &renewals[..] {
+        [(key, ..), ..] if lane > 0 => Pool::link_of(key),
+        _ => RENEWALS,
+    };
+    let sent = Instant::now();
+    let mut renewed = at_once(&pool, link, &renewals, budget).await;
+    let took = sent.elapsed().saturating_sub(pool.health.round_trip.shortest());
+    let allowed = budget.answer / PART_OF_ANSWER;
+    // A refusal comes fast, and tells nothing of how long an answer takes.
+    if took > allowed || renewed.iter().any(Result::is_ok) {
+        paced.note_time(renewals.len(), took, allowed);
+    }
+    let mut locked: Vec<_> =
+        (0..renewals.len()).filter(|nth| matches!(renewed[*nth], Ok(None))).collect();
+    let key = |nth: &usize| &renewals[*nth].0;
+    locked.sort_by_key(key);
+    for of_key in locked.chunk_by(|one, next| key(one) == key(next)) {
+        if Instant::now() < budget.until {
+            let alone: Vec<_> = of_key.iter().map(|nth| renewals[*nth].clone()).collect();
+            let answers = at_once(&pool, link, &alone, budget).await;
+            of_key.iter().zip(answers).for_each(|(nth, answer)| renewed[*nth] = answer);
         }
     }
     let locked = || {
@@ -66,13 +101,14 @@ async fn renew(pool: Arc<Pool>, renewals: Vec<Renewal>, timeout: Duration) -> Ve
 /// Whether each lock is held; `None` where that is not known, as its row is locked.
 async fn at_once(
     pool: &Arc<Pool>,
+    link: usize,
     renewals: &[Renewal],
     budget: Budget,
 ) -> Vec<Result<Option<bool>, CallError>> {
     let keys: Vec<_> = renewals.iter().map(|(key, ..)| &**key).collect();
     let tokens: Vec<_> = renewals.iter().map(|(_, token, _)| &**token).collect();
     let ttls: Vec<_> = renewals.iter().map(|(.., ttl)| *ttl).collect();
-    let rows = pool.call(RENEWALS, "renew", values![keys, tokens, ttls], budget).await;
+    let rows = pool.call(link, "renew", values![keys, tokens, ttls], budget).await;
     let held = rows.and_then(only).and_then(|row| column::<Vec<Option<bool>>>(&row, 0));
     let held = |nth| match &held {
         Ok(held) => Ok(held.get(nth).copied().flatten()),

@@ -3,38 +3,66 @@
 //! The tables of deferred calls are always made: programs with and without them share a schema.
 
 /// The version of the schema.
-pub(super) const VERSION: i32 = 2;
+pub(crate) const VERSION: i32 = 3;
 
 /// With the default name of the schema, which stands nowhere else in it.
 const SCHEMA: &str = concat!(include_str!("schema.sql"), include_str!("jobs.sql"));
+const INSTALL: &str = include_str!("install.sql");
 const NAME: &str = "lm1";
 
-/// The statements that make the schema.
-pub(crate) fn text(schema: &str) -> String {
-    SCHEMA.replace(NAME, schema)
+/// The statement that makes the schema, or replaces its functions by newer ones.
+pub(crate) fn install(schema: &str) -> String {
+    let text =
+        INSTALL.replace("<functions>", &made("FUNCTION")).replace("<tables>", &made("TABLE"));
+    let text = text.replace("<version>", &VERSION.to_string()).replace("<schema>", SCHEMA.trim());
+    text.replace(NAME, schema)
 }
 
-/// Makes the schema, or replaces its functions by newer ones. One process does so after the other.
-pub(super) fn install(schema: &str) -> String {
-    let text = text(schema);
+/// The names of what the schema is made of, as an array.
+fn made(kind: &str) -> String {
+    let words = format!("{kind} ");
+    let after = SCHEMA.lines().filter(|line| line.starts_with("CREATE ")).filter_map(|line| {
+        let name = line.split_once(&words)?.1.split_once("lm1.")?.1;
+        name.split(['(', ' ']).next()
+    });
+    after.collect::<Vec<_>>().join(",")
+}
+
+/// The version of the schema, read and not called; no row without one.
+#[cfg(feature = "inspect")]
+pub(super) fn present(schema: &str) -> String {
     format!(
-        "DO $install$ DECLARE present int := {VERSION}; BEGIN
-         PERFORM pg_advisory_xact_lock(hashtext('{schema}'));
-         IF to_regnamespace('{schema}') IS NULL THEN present := 0;
-         ELSIF to_regprocedure('{schema}.version()') IS NOT NULL THEN
-           present := {schema}.version();
-         END IF;
-         IF present < {VERSION} THEN EXECUTE $schema${text}$schema$; END IF;
-         END $install$"
+        "SELECT substring(prosrc FROM '^SELECT (\\d+)$')::int FROM pg_catalog.pg_proc
+            WHERE pronamespace = pg_catalog.to_regnamespace('{schema}')::oid
+                AND proname = 'version'"
     )
 }
 
-/// The version of the schema, whether the server is a standby, and whether the user may call the
-/// functions.
-pub(super) fn state(schema: &str) -> String {
+/// What has another owner than the schema, if anything has: see `install.sql`.
+#[cfg(feature = "inspect")]
+pub(super) fn foreign_parts(schema: &str) -> String {
+    let functions = made("FUNCTION");
+    let tables = made("TABLE");
     format!(
-        "SELECT {schema}.version(), pg_is_in_recovery(),
-            bool_and(has_function_privilege(oid, 'EXECUTE'))
-            FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace"
+        "SELECT coalesce(string_agg(thing, ', '), '') FROM (
+            SELECT p.oid::regprocedure::text FROM pg_catalog.pg_proc p, pg_catalog.pg_namespace n
+                WHERE n.oid = pronamespace AND nspname = '{schema}' AND proowner <> nspowner
+                    AND proname = ANY ('{{{functions}}}')
+            UNION ALL SELECT c.oid::regclass::text FROM pg_catalog.pg_class c, pg_catalog.pg_namespace n
+                WHERE n.oid = relnamespace AND nspname = '{schema}' AND relowner <> nspowner
+                    AND relname = ANY ('{{{tables}}}')
+        ) x (thing)"
+    )
+}
+
+/// The version of the schema, whether the server is a standby or else read-only, whether the user
+/// may call the functions, and the server's time in microseconds.
+pub(super) fn state(schema: &str) -> String {
+    let functions = made("FUNCTION");
+    format!(
+        "SELECT {schema}.version(), pg_is_in_recovery(), current_setting('transaction_read_only')::bool,
+            bool_and(has_function_privilege(oid, 'EXECUTE')),
+            (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM pg_catalog.pg_proc
+            WHERE pronamespace = '{schema}'::regnamespace::oid AND proname = ANY ('{{{functions}}}')"
     )
 }

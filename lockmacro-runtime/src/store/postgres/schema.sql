@@ -1,23 +1,42 @@
--- The locks of lockmacro in PostgreSQL. Each operation is one call of a function, so that it is one
--- round trip and atomic, also behind a transaction pooler.
+-- The locks. Each operation is one call of a function, so that it is one round trip and atomic, also
+-- behind a transaction pooler.
 --
 -- All times are the server's. A function reads the clock after it has the row of its key, as it may
 -- have waited for that: `clock_timestamp()`, never `now()`, which is when the statement began.
 --
 -- Times that functions take and return are in milliseconds, but for `at`, in microseconds.
 
-CREATE SCHEMA IF NOT EXISTS lm1;
+-- Tables of version 2. Only what is not changed yet: this stops all calls, and waits for every
+-- transaction that has read a table. The tables are locked in the order in which calls lock them.
+DO $$ BEGIN
+  IF to_regclass('lm1.lease') IS NOT NULL AND NOT EXISTS (
+    SELECT FROM pg_attribute WHERE attrelid = to_regclass('lm1.lease') AND attname = 'fences'
+  ) THEN
+    LOCK TABLE lm1.lease, lm1.share, lm1.fence, lm1.value, lm1.waiter;
+    ALTER TABLE lm1.lease ADD COLUMN fences text;
+    ALTER TABLE lm1.share ADD COLUMN fences text;
+    ALTER TABLE lm1.waiter ALTER COLUMN place DROP IDENTITY;
+  END IF;
+  IF to_regclass('lm1.value') IS NOT NULL AND NOT EXISTS (
+    SELECT FROM pg_attribute WHERE attrelid = to_regclass('lm1.value') AND attname = 'name'
+  ) THEN
+    ALTER TABLE lm1.value ADD COLUMN name text COLLATE "C" NOT NULL DEFAULT '',
+      DROP CONSTRAINT value_pkey, ADD PRIMARY KEY (key, name);
+  END IF;
+END $$;
 
 -- A key that was ever locked. Its row is what every other change to the key waits for, and each
 -- change to its holders changes the row: a transaction with a snapshot from before, as by a role with
 -- another isolation than READ COMMITTED, fails then, and is repeated. A waiter that joins does not:
--- such a release may miss it, and then it asks within seconds. `token` is that of an exclusive holder.
+-- such a release may miss it, and then it asks within seconds. `token` is that of an exclusive holder,
+-- and `fences` what it was given: a copy of its request that arrives late must not end these.
 -- An index on `ends` would make each renewal write to it, too.
 CREATE TABLE IF NOT EXISTS lm1.lease (
   key text COLLATE "C" PRIMARY KEY,
   token text,
   ends timestamptz NOT NULL DEFAULT '-infinity',
-  used timestamptz NOT NULL DEFAULT clock_timestamp()
+  used timestamptz NOT NULL DEFAULT clock_timestamp(),
+  fences text
 ) WITH (fillfactor = 50);
 
 -- The holders that share a key.
@@ -26,6 +45,7 @@ CREATE TABLE IF NOT EXISTS lm1.share (
   token text,
   ends timestamptz NOT NULL,
   came timestamptz NOT NULL DEFAULT clock_timestamp(),
+  fences text,
   PRIMARY KEY (key, token)
 ) WITH (fillfactor = 50);
 
@@ -39,17 +59,34 @@ CREATE TABLE IF NOT EXISTS lm1.fence (
   used timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 
--- The value that a holder of a key has kept for others.
-CREATE TABLE IF NOT EXISTS lm1.value (
+-- The largest fence of a lock in another store that was recorded. A table of its own, so that what is
+-- recorded never counts as a grant.
+CREATE TABLE IF NOT EXISTS lm1.recorded (
   key text COLLATE "C" PRIMARY KEY,
-  value text NOT NULL,
-  ends timestamptz NOT NULL
-);
+  fence bigint NOT NULL,
+  used timestamptz NOT NULL
+) WITH (fillfactor = 50);
+-- Version 2 had no such function, and both in one table.
+INSERT INTO lm1.recorded SELECT key, greatest(fence, checked), used FROM lm1.fence
+  WHERE to_regprocedure('lm1.record_fence(text, bigint)') IS NULL
+  ON CONFLICT DO NOTHING;
 
--- The queue of a key, in the order of `place`. A crash empties it, and the waiters ask again.
+-- The value that a holder of a key has kept for other calls of the function of this name.
+CREATE TABLE IF NOT EXISTS lm1.value (
+  key text COLLATE "C",
+  value text NOT NULL,
+  ends timestamptz NOT NULL,
+  name text COLLATE "C" NOT NULL DEFAULT '',
+  PRIMARY KEY (key, name)
+);
+CREATE INDEX IF NOT EXISTS value_ends ON lm1.value (ends);
+
+-- The queue of a key, in the order of `place`, which `join_queue` counts. A crash empties it, and the
+-- waiters ask again. An identity would have a sequence that is UNLOGGED, too, and such a sequence is
+-- broken on a standby that was promoted before its first restartpoint.
 CREATE UNLOGGED TABLE IF NOT EXISTS lm1.waiter (
   key text COLLATE "C",
-  place bigint GENERATED ALWAYS AS IDENTITY,
+  place bigint NOT NULL,
   token text NOT NULL,
   ttl bigint NOT NULL,
   holders int NOT NULL,
@@ -63,7 +100,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS lm1.waiter (
 ) WITH (fillfactor = 50);
 
 CREATE OR REPLACE FUNCTION lm1.version() RETURNS int
-LANGUAGE sql IMMUTABLE AS 'SELECT 2';
+LANGUAGE sql IMMUTABLE AS 'SELECT 3';
 
 CREATE OR REPLACE FUNCTION lm1.millis(ms bigint) RETURNS interval
 LANGUAGE sql IMMUTABLE AS $$ SELECT ms * interval '1 ms' $$;
@@ -71,8 +108,9 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT ms * interval '1 ms' $$;
 CREATE OR REPLACE FUNCTION lm1.left_at(t timestamptz, ends timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$ SELECT ceil(extract(epoch FROM ends - t) * 1000)::bigint $$;
 
+-- STABLE, as `extract` is for such a time: a function that promises more is not inlined.
 CREATE OR REPLACE FUNCTION lm1.micros(t timestamptz) RETURNS bigint
-LANGUAGE sql IMMUTABLE AS $$ SELECT (extract(epoch FROM t) * 1000000)::bigint $$;
+LANGUAGE sql STABLE AS $$ SELECT (extract(epoch FROM t) * 1000000)::bigint $$;
 
 -- A holder's token as others see it, without its secret. `release` takes it from them.
 CREATE OR REPLACE FUNCTION lm1.shown(tok text) RETURNS text
@@ -101,34 +139,45 @@ END $$;
 -- Whether a request is granted beside the present holders: while fewer than `holders` share the
 -- key. That is 1 for an exclusive request, and 0 where there is no limit.
 CREATE OR REPLACE FUNCTION lm1.admits(k text, holders int, t timestamptz) RETURNS boolean
-LANGUAGE sql AS $$
-  SELECT coalesce((SELECT ends <= t FROM lm1.lease WHERE key = k), false)
-    AND (holders = 0 OR holders > (
-      SELECT count(*) FROM lm1.share WHERE share.key = k AND share.ends > t
-    ))
-$$;
-
--- Gives the key to a token for `ttl` from `t` on. A lease is never shortened. For one that shares the
--- key, `note_sharing` has to follow.
-CREATE OR REPLACE FUNCTION lm1.enter(k text, tok text, ttl bigint, holders int, t timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
+  -- In plpgsql, which keeps its plans: as a function in SQL it would be planned for each call.
+  RETURN coalesce((SELECT ends <= t FROM lm1.lease WHERE key = k), false)
+    AND (holders = 0 OR holders > (
+      SELECT count(*) FROM lm1.share WHERE share.key = k AND share.ends > t
+    ));
+END $$;
+
+-- Gives the key to a token for `ttl` from `t` on, with these fences. A lease is never shortened. For
+-- one that shares the key, `note_sharing` has to follow.
+CREATE OR REPLACE FUNCTION lm1.enter(
+  k text, tok text, ttl bigint, holders int, given text, t timestamptz
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
   IF holders = 1 THEN
-    UPDATE lm1.lease SET token = tok, used = t, ends = greatest(
+    UPDATE lm1.lease SET token = tok, used = t, fences = given, ends = greatest(
       t + lm1.millis(ttl), CASE WHEN token = tok THEN ends END
     ) WHERE key = k;
   ELSE
-    INSERT INTO lm1.share AS s VALUES (k, tok, t + lm1.millis(ttl))
-      ON CONFLICT (key, token) DO UPDATE SET ends = greatest(s.ends, excluded.ends);
+    INSERT INTO lm1.share AS s (key, token, ends, fences) VALUES (k, tok, t + lm1.millis(ttl), given)
+      ON CONFLICT (key, token) DO UPDATE SET ends = greatest(s.ends, excluded.ends), fences = given;
   END IF;
 END $$;
 
+-- For calls of version 2 that are in flight during an upgrade.
+CREATE OR REPLACE FUNCTION lm1.enter(k text, tok text, ttl bigint, holders int, t timestamptz)
+RETURNS void LANGUAGE sql AS $$
+  SELECT lm1.enter(k, tok, ttl, holders, NULL, t)
+$$;
+
 -- Changes the row of a key after its sharing holders have changed. An earlier exclusive lease stays
 -- over, also when the clock is set back.
-CREATE OR REPLACE FUNCTION lm1.note_sharing(k text, t timestamptz) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION lm1.note_sharing(k text, t timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
   DELETE FROM lm1.share WHERE key = k AND ends <= t;
   UPDATE lm1.lease SET token = NULL, ends = '-infinity', used = t WHERE key = k;
-$$;
+END $$;
 
 -- The next fences of a key as `first-last`, or `last` if it is only one: larger than all before,
 -- and up to the clock, which keeps the order when a row was lost. Empty where none is wanted. NULL
@@ -168,21 +217,45 @@ END $$;
 
 -- Whether a holder with this fence may write, until the end of the transaction that asks: that
 -- holder, or one of its process before it, has the last grant of the key, and no later holder has
--- asked. Until that end no other process is granted the key, and later holders of the same process
--- wait here. The key may be locked in another store: then the largest fence that was checked decides.
+-- asked. Until that end nobody else is granted the key; a client that passes its lock on by itself has
+-- later holders, which wait here. It fails for what was never granted, as an answer would be about another lock.
 CREATE OR REPLACE FUNCTION lm1.check_fence(k text, f bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+DECLARE
+  last bigint;
 BEGIN
-  IF f NOT BETWEEN 0 AND 9007199254740992 THEN
-    RETURN false;
+  IF k IS NULL OR f IS NULL THEN
+    RAISE EXCEPTION 'the key or the fence is NULL' USING ERRCODE = 'LM002';
   END IF;
-  INSERT INTO lm1.fence (key, first, fence, used) VALUES (k, f, f, clock_timestamp())
-    ON CONFLICT DO NOTHING;
+  -- A writer that is late locks nothing. A fence that is too large does until the error below: if it
+  -- was granted after the snapshot of the transaction, that is a serialization failure, and no mistake.
+  UPDATE lm1.fence x SET checked = f, used = clock_timestamp()
+    WHERE x.key = k AND f >= greatest(x.first, x.checked) RETURNING x.fence INTO last;
+  IF f <= last THEN
+    RETURN true;
+  END IF;
+  SELECT x.fence INTO last FROM lm1.fence x WHERE x.key = k;
+  IF last IS NULL THEN
+    RAISE EXCEPTION 'no lock was ever granted for %: is it the whole key, and the schema of the locks?', k
+      USING ERRCODE = 'LM002';
+  ELSIF f > last THEN
+    RAISE EXCEPTION 'the fence % was never granted for %: use record_fence for a lock in another store', f, k
+      USING ERRCODE = 'LM002';
+  END IF;
+  RETURN false;
+END $$;
+
+-- Whether no larger fence of the key was recorded. For locks in another store, of which nothing else
+-- is known here.
+CREATE OR REPLACE FUNCTION lm1.record_fence(k text, f bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+BEGIN
+  IF k IS NULL OR f IS NULL OR f NOT BETWEEN 0 AND 9007199254740992 THEN
+    RAISE EXCEPTION 'not a key and a fence: % and %', k, f USING ERRCODE = 'LM002';
+  END IF;
+  INSERT INTO lm1.recorded VALUES (k, f, clock_timestamp()) ON CONFLICT DO NOTHING;
   -- A writer that is late locks nothing.
-  UPDATE lm1.fence x SET
-    first = CASE WHEN f > x.fence THEN f ELSE x.first END,
-    fence = greatest(x.fence, f), checked = f, used = clock_timestamp()
-    WHERE x.key = k AND f >= greatest(x.first, x.checked);
+  UPDATE lm1.recorded SET fence = f, used = clock_timestamp() WHERE key = k AND fence <= f;
   RETURN FOUND;
 END $$;
 
@@ -199,9 +272,13 @@ DECLARE
   window_ms bigint;
   shared boolean := false;
 BEGIN
-  DELETE FROM lm1.waiter WHERE key = k AND ends <= t;
   LOOP
     SELECT * INTO w FROM lm1.waiter WHERE key = k ORDER BY place LIMIT 1;
+    IF w.ends <= t THEN
+      -- Only then, as this looks at each waiter of a queue that may be long.
+      DELETE FROM lm1.waiter WHERE key = k AND ends <= t;
+      CONTINUE;
+    END IF;
     next := CASE WHEN NOT FOUND THEN 'none' WHEN w.token = tok THEN 'own' ELSE 'other' END;
     IF next <> 'none' AND NOT lm1.admits(k, w.holders, t) THEN
       next := 'other';
@@ -215,7 +292,7 @@ BEGIN
     fences := lm1.next_fences(k, w.fenced, t);
     EXIT WHEN fences IS NULL;
     window_ms := least(w.ttl, 5000);
-    PERFORM lm1.enter(k, w.token, window_ms, w.holders, t);
+    PERFORM lm1.enter(k, w.token, window_ms, w.holders, fences, t);
     shared := shared OR w.holders <> 1;
     DELETE FROM lm1.waiter WHERE key = k AND place = w.place;
     channels := channels || w.channel;
@@ -227,34 +304,113 @@ BEGIN
   END IF;
 END $$;
 
--- Puts a waiter into the queue, or refreshes its place. Returns its rank, -1 when the queue is full.
-CREATE OR REPLACE FUNCTION lm1.join_queue(w lm1.waiter) RETURNS int LANGUAGE plpgsql AS $$
+-- Puts a waiter behind the others of its key, or refreshes its record. The key's row is locked, and so
+-- its places are counted one after the other.
+CREATE OR REPLACE FUNCTION lm1.join_queue(w lm1.waiter, t timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE lm1.waiter x SET ttl = w.ttl, fenced = w.fenced, id = w.id, channel = w.channel,
+    callers = w.callers, ends = w.ends WHERE x.key = w.key AND x.token = w.token;
+  IF NOT FOUND THEN
+    -- From the clock, as a snapshot from before that lock may not have the last place.
+    w.place := greatest(lm1.micros(t), 1 + (SELECT max(place) FROM lm1.waiter WHERE key = w.key));
+    INSERT INTO lm1.waiter SELECT w.*;
+  END IF;
+END $$;
+
+-- The number of waiters before a waiter; -1 when there are too many, and it has to leave.
+CREATE OR REPLACE FUNCTION lm1.rank_of(k text, tok text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
-  mine bigint;
   rank int;
 BEGIN
-  INSERT INTO lm1.waiter (key, token, ttl, holders, fenced, id, channel, callers, ends)
-    VALUES (w.key, w.token, w.ttl, w.holders, w.fenced, w.id, w.channel, w.callers, w.ends)
-    ON CONFLICT (key, token) DO UPDATE SET ttl = w.ttl, fenced = w.fenced, id = w.id,
-      channel = w.channel, callers = w.callers, ends = w.ends
-    RETURNING place INTO mine;
-  SELECT count(*) INTO rank FROM lm1.waiter WHERE key = w.key AND place < mine;
+  SELECT count(*) INTO rank FROM lm1.waiter
+    WHERE key = k AND place < (SELECT place FROM lm1.waiter WHERE key = k AND token = tok);
   IF rank >= 10000 THEN
-    DELETE FROM lm1.waiter WHERE key = w.key AND place = mine;
+    -- The dead ones first. `pass` removes them only at the head, which may be alive.
+    DELETE FROM lm1.waiter WHERE key = k AND ends <= clock_timestamp();
+    SELECT count(*) INTO rank FROM lm1.waiter
+      WHERE key = k AND place < (SELECT place FROM lm1.waiter WHERE key = k AND token = tok);
+  END IF;
+  IF rank >= 10000 THEN
+    DELETE FROM lm1.waiter WHERE key = k AND token = tok;
     RETURN -1;
   END IF;
   RETURN rank;
 END $$;
 
+-- For calls of version 2 that are in flight during an upgrade.
+CREATE OR REPLACE FUNCTION lm1.join_queue(w lm1.waiter) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM lm1.join_queue(w, clock_timestamp());
+  RETURN lm1.rank_of(w.key, w.token);
+END $$;
+
+-- Keeps the places of waiters, each a key and a token, for `waits`, if `behind` others that live are
+-- before them: true for each. A waiter further in front has to ask, and so has one that is not in the queue,
+-- or whose row somebody changes just now. No row of a key is locked, and nobody is waited for.
+CREATE OR REPLACE FUNCTION lm1.stay(keys text[], tokens text[], behind int, waits bigint)
+RETURNS boolean[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+DECLARE
+  nths bigint[];
+  stays boolean[] := array_fill(false, ARRAY[cardinality(keys)]);
+  i bigint;
+BEGIN
+  PERFORM lm1.check_arguments(VARIADIC keys || tokens || ARRAY[behind::text, waits::text]);
+  PERFORM lm1.check_lengths(cardinality(keys), cardinality(tokens));
+  WITH asked AS MATERIALIZED (
+    SELECT * FROM unnest(keys, tokens) WITH ORDINALITY AS x(k, tok, nth)
+  ), front AS MATERIALIZED (
+    SELECT x.k, (
+      SELECT w.place FROM lm1.waiter w WHERE w.key = x.k AND w.ends > clock_timestamp()
+        ORDER BY w.place OFFSET behind LIMIT 1
+    ) AS place FROM (SELECT DISTINCT k FROM asked) x
+  ), back AS MATERIALIZED (
+    SELECT w.key, w.token, a.nth FROM asked a, front f, lm1.waiter w
+      WHERE f.k = a.k AND w.key = a.k AND w.token = a.tok AND w.place >= f.place
+      FOR UPDATE OF w SKIP LOCKED
+  ), kept AS (
+    UPDATE lm1.waiter w SET ends = clock_timestamp() + lm1.millis(waits)
+      FROM back b WHERE w.key = b.key AND w.token = b.token RETURNING b.nth
+  )
+  SELECT array_agg(nth) INTO nths FROM kept;
+  FOR i IN SELECT unnest(nths) LOOP
+    stays[i] := true;
+  END LOOP;
+  RETURN stays;
+END $$;
+
+-- Fails for arguments with which a function would go on, and do something else than was meant: one
+-- that is NULL, and lists of different lengths.
+CREATE OR REPLACE FUNCTION lm1.check_arguments(VARIADIC given text[]) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF array_position(given, NULL) IS NOT NULL THEN
+    RAISE EXCEPTION 'a key, a token, a time or a number of holders is NULL' USING ERRCODE = '22004';
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION lm1.check_lengths(VARIADIC lengths int[]) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF lengths[1] <> ANY (lengths) THEN
+    RAISE EXCEPTION 'the lists have different lengths: each key needs its own value'
+      USING ERRCODE = '22023';
+  END IF;
+END $$;
+
 -- Asks for keys: all or none. Idempotent for a token: a lock that it holds is granted again, with at
--- least the whole ttl and new fences; a place in the queue is kept.
+-- least the whole ttl and the fences that it has; a place in the queue is kept.
+--
+-- A request that is served after `not_after`, by the server's clock in microseconds, is refused with
+-- -1 as `nth`, and does nothing: nobody waits for its answer any more, and the lock may have been
+-- released since. NULL is without such an end.
 --
 -- A waiter has an `id` and a channel for its pushes, and one key. When the lock is contended, `nth`
 -- is the number of the key that is, from 0, with its holder and what is left of its lease; `rank`
 -- is that of a waiter. Else `fences` has one element for each key.
 CREATE OR REPLACE FUNCTION lm1.ask(
   keys text[], tok text, ttl bigint, holders int[], fenced boolean,
-  id text, channel text, callers int, waits bigint,
+  id text, channel text, callers int, waits bigint, not_after bigint,
   OUT nth int, OUT holder text, OUT rest bigint, OUT rank int, OUT at bigint,
   OUT fences text[], OUT channels text[], OUT pushes text[]
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
@@ -265,9 +421,18 @@ DECLARE
   w lm1.waiter;
   mine boolean;
   held boolean;
+  joined boolean := false;
+  given text;
   next text;
 BEGIN
   PERFORM lm1.durable();
+  PERFORM lm1.check_arguments(tok, ttl::text, fenced::text, cardinality(keys)::text,
+    cardinality(holders)::text);
+  PERFORM lm1.check_arguments(VARIADIC keys || holders::text[]);
+  PERFORM lm1.check_lengths(cardinality(keys), cardinality(holders));
+  IF ttl < 1 OR 0 > ANY (holders) THEN
+    RAISE EXCEPTION 'a ttl or a number of holders is too small' USING ERRCODE = '22023';
+  END IF;
   FOR k IN SELECT x FROM unnest(keys) x ORDER BY x COLLATE "C" LOOP
     PERFORM lm1.lock_row(k);
   END LOOP;
@@ -275,35 +440,49 @@ BEGIN
   at := lm1.micros(t);
   channels := '{}';
   pushes := '{}';
+  IF at > not_after THEN
+    nth := -1;
+    rest := 0;
+    PERFORM set_config('synchronous_commit', 'off', true);
+    RETURN;
+  END IF;
   FOR i IN 1..cardinality(keys) LOOP
     k := keys[i];
-    mine := EXISTS (SELECT FROM lm1.lease x WHERE x.key = k AND x.token = tok AND x.ends > t)
-      OR EXISTS (SELECT FROM lm1.share x WHERE x.key = k AND x.token = tok AND x.ends > t);
+    SELECT x.fences INTO given FROM (
+      SELECT y.fences FROM lm1.lease y WHERE y.key = k AND y.token = tok AND y.ends > t
+      UNION ALL SELECT y.fences FROM lm1.share y WHERE y.key = k AND y.token = tok AND y.ends > t
+    ) x;
+    mine := FOUND;
     held := mine;
     IF NOT held THEN
       w := ROW(k, 0, tok, ttl, holders[i], fenced, id, channel, callers, t + lm1.millis(waits));
       IF id IS NOT NULL AND EXISTS (SELECT FROM lm1.waiter x WHERE x.key = k) THEN
-        rank := lm1.join_queue(w);
+        PERFORM lm1.join_queue(w, t);
+        joined := true;
       END IF;
       SELECT p.next, p.channels, p.pushes INTO next, channels, pushes
         FROM lm1.pass(k, tok, t, channels, pushes) p;
       held := next = 'own' OR next = 'none' AND lm1.admits(k, holders[i], t);
     END IF;
-    IF held THEN
-      fences[i] := lm1.next_fences(k, fenced, t);
-    END IF;
-    IF held AND fences[i] IS NULL THEN
-      IF EXISTS (SELECT FROM lm1.fence x WHERE x.key = k AND x.fence >= 9007199254740992) THEN
+    IF held AND coalesce(given, '') = '' THEN
+      given := lm1.next_fences(k, fenced, t);
+      IF given IS NULL AND EXISTS (
+        SELECT FROM lm1.fence x WHERE x.key = k AND x.fence >= 9007199254740992
+      ) THEN
         RAISE EXCEPTION 'the fence of % is at 2^53', k USING ERRCODE = 'LM001';
-      ELSIF mine THEN
+      ELSIF given IS NULL AND mine THEN
         RAISE EXCEPTION 'a transaction has locked the last fence' USING ERRCODE = '55P03';
       END IF;
     END IF;
-    IF NOT held OR fences[i] IS NULL THEN
+    fences[i] := given;
+    IF NOT held OR given IS NULL THEN
       nth := i - 1;
       fences := NULL;
       IF id IS NOT NULL THEN
-        rank := lm1.join_queue(w);
+        IF NOT joined THEN
+          PERFORM lm1.join_queue(w, t);
+        END IF;
+        rank := lm1.rank_of(k, tok);
       END IF;
       EXIT;
     END IF;
@@ -329,10 +508,12 @@ BEGIN
     END IF;
     RETURN;
   END IF;
-  rank := NULL;
   FOR i IN 1..cardinality(keys) LOOP
-    PERFORM lm1.enter(keys[i], tok, ttl, holders[i], t);
+    PERFORM lm1.enter(keys[i], tok, ttl, holders[i], fences[i], t);
     DELETE FROM lm1.waiter x WHERE x.key = keys[i] AND x.token = tok;
+    IF NOT fenced THEN
+      fences[i] := '';
+    END IF;
     IF holders[i] <> 1 THEN
       PERFORM lm1.note_sharing(keys[i], t);
       -- Those behind it may share the key, too.
@@ -341,6 +522,18 @@ BEGIN
     END IF;
   END LOOP;
 END $$;
+
+-- The same without such an end, as version 2 had it.
+CREATE OR REPLACE FUNCTION lm1.ask(
+  keys text[], tok text, ttl bigint, holders int[], fenced boolean,
+  id text, channel text, callers int, waits bigint,
+  OUT nth int, OUT holder text, OUT rest bigint, OUT rank int, OUT at bigint,
+  OUT fences text[], OUT channels text[], OUT pushes text[]
+) LANGUAGE sql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+  SELECT * FROM lm1.ask(
+    keys, tok, ttl, holders, fenced, id, channel, callers, waits, NULL
+  )
+$$;
 
 -- Releases keys, or keeps them for `keep`; hands them off to their first waiters; and removes the
 -- token from their queues. `held`: whether the token held all of them. Idempotent. By force: `tok` is
@@ -357,6 +550,8 @@ DECLARE
   kept boolean := false;
 BEGIN
   PERFORM lm1.durable();
+  PERFORM lm1.check_arguments(tok, keep::text, cardinality(keys)::text);
+  PERFORM lm1.check_arguments(VARIADIC keys);
   channels := '{}';
   pushes := '{}';
   FOR l IN SELECT * FROM lm1.lease x WHERE x.key = ANY (keys) ORDER BY x.key FOR UPDATE LOOP
@@ -378,7 +573,8 @@ BEGIN
       DELETE FROM lm1.share x WHERE x.key = k AND x.token = tok RETURNING x.ends > t INTO mine;
       UPDATE lm1.lease x SET used = t WHERE x.key = k AND mine IS NOT NULL;
       IF mine AND keep > 0 THEN
-        INSERT INTO lm1.share VALUES (k, left(tok, -32) || md5(tok), t + lm1.millis(keep));
+        INSERT INTO lm1.share (key, token, ends)
+          VALUES (k, left(tok, -32) || md5(tok), t + lm1.millis(keep));
       END IF;
     END IF;
     released := released + coalesce(mine, false)::int;
@@ -403,33 +599,65 @@ BEGIN
 END $$;
 
 -- Restarts the ttl of locks that their tokens hold, each by itself. Of several keys, the answer is
--- NULL for those whose rows are locked, so that these do not delay the others: ask for each alone.
+-- NULL for those whose rows are locked, so that these do not delay the others: ask for each key alone.
+--
+-- The rows are locked by a statement of its own: the next one then sees their last versions, and the
+-- clock that it reads is not from before a wait.
 CREATE OR REPLACE FUNCTION lm1.renew(keys text[], tokens text[], ttls bigint[]) RETURNS boolean[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 DECLARE
-  held boolean[];
+  nths bigint[];
+  renewed bigint[];
+  sharing text[];
+  i bigint;
+  held boolean[] := array_fill(false, ARRAY[cardinality(keys)]);
 BEGIN
   PERFORM lm1.durable();
-  FOR i IN 1..cardinality(keys) LOOP
-    -- Before the clock is read: a holder that shares the key has another row.
-    PERFORM FROM lm1.lease WHERE key = keys[i] FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND AND EXISTS (SELECT FROM lm1.lease WHERE key = keys[i]) THEN
-      IF cardinality(keys) > 1 THEN
-        held[i] := NULL;
-        CONTINUE;
-      END IF;
-      PERFORM FROM lm1.lease WHERE key = keys[i] FOR UPDATE;
+  PERFORM lm1.check_arguments(VARIADIC keys || tokens || ttls::text[]);
+  PERFORM lm1.check_lengths(cardinality(keys), cardinality(tokens), cardinality(ttls));
+  IF keys[1] = ALL (keys) THEN
+    PERFORM FROM lm1.lease WHERE key = keys[1] FOR UPDATE;
+    nths := ARRAY(SELECT generate_series(1, cardinality(keys)));
+  ELSE
+    SELECT array_agg(x.nth ORDER BY x.nth) INTO nths FROM (
+      SELECT a.nth FROM unnest(keys) WITH ORDINALITY AS a(k, nth), lm1.lease l
+        WHERE l.key = a.k FOR UPDATE OF l SKIP LOCKED
+    ) x;
+    IF cardinality(nths) IS DISTINCT FROM cardinality(keys) THEN
+      -- Of the others, some have no row.
+      FOR i IN SELECT generate_series(1, cardinality(keys)) EXCEPT SELECT unnest(nths) LOOP
+        held[i] := CASE WHEN NOT EXISTS (SELECT FROM lm1.lease WHERE key = keys[i]) THEN false END;
+      END LOOP;
+      SELECT array_agg(x.k), array_agg(x.tok), array_agg(x.ttl), array_agg(x.nth)
+        INTO keys, tokens, ttls, nths FROM unnest(keys, tokens, ttls)
+          WITH ORDINALITY AS x(k, tok, ttl, nth) JOIN unnest(nths) n ON n = x.nth;
     END IF;
-    UPDATE lm1.lease SET ends = greatest(ends, clock_timestamp() + lm1.millis(ttls[i]))
-      WHERE key = keys[i] AND token = tokens[i] AND ends > clock_timestamp();
-    IF NOT FOUND THEN
-      UPDATE lm1.share SET ends = greatest(ends, clock_timestamp() + lm1.millis(ttls[i]))
-        WHERE key = keys[i] AND token = tokens[i] AND ends > clock_timestamp();
-      IF FOUND THEN
-        UPDATE lm1.lease SET used = clock_timestamp() WHERE key = keys[i];
-      END IF;
-    END IF;
-    held[i] := FOUND;
+  END IF;
+  -- Two renewals of one token are one: a statement would carry out only one of them.
+  WITH asked AS (
+    SELECT x.k, x.tok, max(x.ttl) AS ttl, array_agg(x.nth) AS nths
+      FROM unnest(keys, tokens, ttls, nths) AS x(k, tok, ttl, nth) GROUP BY x.k, x.tok
+  ), exclusive AS (
+    UPDATE lm1.lease x SET ends = greatest(x.ends, clock_timestamp() + lm1.millis(a.ttl))
+      FROM asked a WHERE x.key = a.k AND x.token = a.tok AND x.ends > clock_timestamp()
+      RETURNING a.nths
+  )
+  SELECT array_agg(n) INTO renewed FROM exclusive e, unnest(e.nths) n;
+  IF cardinality(renewed) IS DISTINCT FROM cardinality(nths) THEN
+    WITH asked AS (
+      SELECT x.k, x.tok, max(x.ttl) AS ttl, array_agg(x.nth) AS nths
+        FROM unnest(keys, tokens, ttls, nths) AS x(k, tok, ttl, nth) GROUP BY x.k, x.tok
+    ), shared AS (
+      UPDATE lm1.share x SET ends = greatest(x.ends, clock_timestamp() + lm1.millis(a.ttl))
+        FROM asked a WHERE x.key = a.k AND x.token = a.tok AND x.ends > clock_timestamp()
+        RETURNING a.k, a.nths
+    )
+    SELECT renewed || array_agg(n), array_agg(s.k) INTO renewed, sharing
+      FROM shared s, unnest(s.nths) n;
+    UPDATE lm1.lease SET used = clock_timestamp() WHERE key = ANY (sharing);
+  END IF;
+  FOR i IN SELECT unnest(renewed) LOOP
+    held[i] := true;
   END LOOP;
   RETURN held;
 END $$;
@@ -470,25 +698,49 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
     ORDER BY w.place LIMIT most
 $$;
 
-CREATE OR REPLACE FUNCTION lm1.kept(k text) RETURNS text
+-- The value that was kept under a name, and what is left of its time; NULL if there is none.
+CREATE OR REPLACE FUNCTION lm1.kept(k text, of text, OUT v text, OUT rest bigint)
 LANGUAGE sql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
-  SELECT (SELECT value FROM lm1.value WHERE key = k AND ends > clock_timestamp())
+  SELECT max(value), max(lm1.left_at(clock_timestamp(), ends)) FROM lm1.value
+    WHERE key = k AND name = of AND ends > clock_timestamp()
 $$;
 
--- Keeps a value for `keep`, if the token holds the key, which stays so until the end of the call.
-CREATE OR REPLACE FUNCTION lm1.keep(k text, tok text, v text, keep bigint) RETURNS boolean
+-- Keeps a value for `keep`, or removes it if `v` is empty, if the token holds the key, which stays so
+-- until the end of the call.
+CREATE OR REPLACE FUNCTION lm1.keep(k text, tok text, v text, keep bigint, of text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
 BEGIN
   PERFORM lm1.durable();
+  PERFORM lm1.check_arguments(k, tok, v, keep::text, of);
   PERFORM lm1.lock_row(k);
   IF NOT EXISTS (SELECT FROM lm1.lease l WHERE l.key = k AND token = tok AND ends > clock_timestamp())
   THEN
     RETURN false;
   END IF;
-  INSERT INTO lm1.value VALUES (k, v, clock_timestamp() + lm1.millis(keep))
-    ON CONFLICT (key) DO UPDATE SET value = excluded.value, ends = excluded.ends;
+  DELETE FROM lm1.value WHERE key = k AND name = of;
+  IF v <> '' THEN
+    INSERT INTO lm1.value VALUES (k, v, clock_timestamp() + lm1.millis(keep), of);
+  END IF;
   RETURN true;
 END $$;
+
+-- For programs of version 2, whose functions had one value for all.
+CREATE OR REPLACE FUNCTION lm1.kept(k text) RETURNS text
+LANGUAGE sql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$ SELECT v FROM lm1.kept(k, '') $$;
+CREATE OR REPLACE FUNCTION lm1.keep(k text, tok text, v text, keep bigint) RETURNS boolean
+LANGUAGE sql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+  SELECT lm1.keep(k, tok, v, keep, '')
+$$;
+
+-- Removes values whose time is over. Returns after which time to do so again, NULL if none are left.
+CREATE OR REPLACE FUNCTION lm1.forget_values() RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+  DELETE FROM lm1.value WHERE (key, name) IN (
+    SELECT key, name FROM lm1.value WHERE ends <= clock_timestamp()
+      ORDER BY ends LIMIT 1000 FOR UPDATE SKIP LOCKED
+  );
+  SELECT greatest(lm1.left_at(clock_timestamp(), min(ends)), 0) FROM lm1.value;
+$$;
 
 -- Forgets keys that nobody has used for a minute, and their fences after `retention`, among the next
 -- ones after a key. Returns where to go on, NULL at the end.
@@ -498,6 +750,7 @@ DECLARE
   unused timestamptz := clock_timestamp() - interval '1 min';
   last_lease text COLLATE "C";
   last_fence text COLLATE "C";
+  last_recorded text COLLATE "C";
 BEGIN
   PERFORM lm1.durable();
   SELECT key INTO last_lease FROM lm1.lease WHERE key > after ORDER BY key OFFSET 999 LIMIT 1;
@@ -517,13 +770,18 @@ BEGIN
         AND NOT EXISTS (SELECT FROM lm1.lease l WHERE l.key = fence.key)
       FOR UPDATE SKIP LOCKED
   );
-  IF least(last_lease, last_fence) IS NULL THEN
+  SELECT key INTO last_recorded FROM lm1.recorded WHERE key > after ORDER BY key OFFSET 999 LIMIT 1;
+  DELETE FROM lm1.recorded WHERE key IN (
+    SELECT key FROM lm1.recorded
+      WHERE key > after AND (last_recorded IS NULL OR key <= last_recorded)
+        AND used < clock_timestamp() - lm1.millis(retention)
+      FOR UPDATE SKIP LOCKED
+  );
+  PERFORM lm1.forget_values();
+  IF least(last_lease, last_fence, last_recorded) IS NULL THEN
     DELETE FROM lm1.share WHERE ends < unused;
-    DELETE FROM lm1.value WHERE ends < unused;
     DELETE FROM lm1.call WHERE state = 'gone' AND at < clock_timestamp();
     DELETE FROM lm1.idle WHERE ends < unused;
   END IF;
-  RETURN least(last_lease, last_fence);
+  RETURN least(last_lease, last_fence, last_recorded);
 END $$;
-
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lm1 FROM PUBLIC;

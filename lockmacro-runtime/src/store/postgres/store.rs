@@ -2,13 +2,18 @@
 
 use std::fmt;
 use std::sync::Arc;
+#[cfg(feature = "reuse")]
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio_postgres::Row;
 
-use super::batch::Renewals;
-use super::connection::{CONNECTION, PUSHES, Pool};
-use super::error::unexpected;
+use super::batch::{Batch, Renewals, Unwanted};
+use super::connection::{PUSHES, Pool};
+use super::error::{READ_ONLY, unexpected};
+use super::live::CONNECTION;
+#[cfg(feature = "inspect")]
+use super::schema::present;
 use super::schema::{VERSION, install, state};
 use super::url::Deployment;
 #[cfg(any(feature = "defer", feature = "inspect", feature = "reuse"))]
@@ -32,16 +37,29 @@ use crate::value::sync::Mutex;
 use crate::value::task::spawn;
 use crate::value::time::{Instant, Moment};
 
+/// The `nth` of a request that was served after its end.
+const TOO_LATE: i32 = -1;
 /// How often unused rows are removed.
 const TIDY_EVERY: Duration = Duration::from_secs(10 * 60);
 /// How long a caller without a wait waits for a server that is lost, besides some round trips.
 const PROBE: Duration = Duration::from_millis(40);
+/// How long an installation waits for the server, and how long it tries to change tables that
+/// others use.
+#[cfg(feature = "inspect")]
+pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+#[cfg(feature = "inspect")]
+const INSTALL_WITHIN: Duration = Duration::from_secs(60);
 const ROUND_TRIPS: u32 = 5;
 
 pub(crate) struct Postgres {
     pub(super) pool: Arc<Pool>,
     pub(super) timeout: Duration,
     pub(super) renewals: Renewals,
+    /// The waiters whose places are kept together: the key and the token of each.
+    pub(super) stays: Arc<Batch<(String, String), bool>>,
+    /// Whether a task removes values whose time is over.
+    #[cfg(feature = "reuse")]
+    pub(super) forgets: Arc<AtomicBool>,
     /// When unused rows are removed next, and from which key on.
     tidy: Arc<Mutex<(Instant, String)>>,
     /// Whether callers without a wait fail at once while their server is lost.
@@ -51,18 +69,35 @@ pub(crate) struct Postgres {
 impl Postgres {
     /// Locks on this server, not connected yet. No call takes longer than `timeout`.
     pub(crate) fn new(servers: Deployment, timeout: Duration) -> Self {
-        let pool = Pool::new(servers, timeout, &Arc::default(), Arc::default());
+        let pool = Pool::new(servers, timeout, &Arc::default(), Arc::default(), Arc::default());
         let renewals = Renewals::new(timeout);
         // Random, so that short-lived processes remove rows, too.
         let first = Instant::now() + TIDY_EVERY.mul_f64(random::fraction());
         let tidy = Arc::new(Mutex::new((first, String::new())));
-        Self { pool, timeout, renewals, tidy, fails_fast: false }
+        Self {
+            pool,
+            timeout,
+            renewals,
+            stays: Batch::new(Duration::ZERO, timeout, 1, Unwanted::IsDropped),
+            #[cfg(feature = "reuse")]
+            forgets: Arc::default(),
+            tidy,
+            fails_fast: false,
+        }
     }
 
     /// The same locks, through connections of their own.
     pub(super) fn apart(&self) -> Self {
         let renewals = Renewals::new(self.timeout);
-        Self { pool: self.pool.apart(), renewals, tidy: Arc::clone(&self.tidy), ..*self }
+        Self {
+            pool: self.pool.apart(),
+            renewals,
+            stays: Batch::new(Duration::ZERO, self.timeout, 1, Unwanted::IsDropped),
+            #[cfg(feature = "reuse")]
+            forgets: Arc::clone(&self.forgets),
+            tidy: Arc::clone(&self.tidy),
+            ..*self
+        }
     }
 
     /// Calls a function of the schema until it is answered, or the budget is used up.
@@ -83,7 +118,7 @@ impl Postgres {
     pub(super) async fn connected(&self) -> Result<(), LockError> {
         let check = |budget, _| async move {
             if self.pool.servers.installs {
-                self.install(budget).await?;
+                self.install(Budget { answer: self.timeout, ..budget }).await?;
             }
             self.state(budget).await
         };
@@ -91,8 +126,22 @@ impl Postgres {
         checked.map_err(failed)
     }
 
+    /// Makes the schema, or brings it to this version. Returns the version before.
+    #[cfg(feature = "inspect")]
+    pub(crate) async fn install_schema(&self) -> Result<Option<i32>, LockError> {
+        let before = |budget, _| async move {
+            let present = present(&self.pool.servers.schema);
+            let rows = self.pool.query(PUSHES, &present, &[], budget).await?;
+            rows.first().map_or(Ok(None), |row| column(row, 0))
+        };
+        let before = Retry::new(Budget::within(self.timeout)).repeat(before).await;
+        let before = before.map_err(failed)?;
+        let budget = Budget::new(INSTALL_WITHIN, INSTALL_WITHIN);
+        let made = Retry::new(budget).repeat(|budget, _| self.install(budget)).await;
+        made.map_err(failed).map(|()| before)
+    }
+
     async fn install(&self, budget: Budget) -> Result<(), CallError> {
-        let budget = Budget { answer: self.timeout, ..budget };
         let text = install(&self.pool.servers.schema);
         let made = self.pool.query(PUSHES, &text, &[], budget).await.map(drop);
         made.map_err(|error| match error {
@@ -108,10 +157,14 @@ impl Postgres {
         let servers = &self.pool.servers;
         let rows = self.pool.query(PUSHES, &state(&servers.schema), &[], budget).await?;
         let row = only(rows)?;
-        let (version, is_replica, may_call): (i32, bool, bool) =
-            (column(&row, 0)?, column(&row, 1)?, column(&row, 2)?);
-        Err(CallError::Final(if is_replica {
-            let (server, detail) = (Some(servers.name.clone()), "connect to its primary");
+        let version: i32 = column(&row, 0)?;
+        let is_replica: bool = column(&row, 1)?;
+        let is_read_only: bool = column(&row, 2)?;
+        let may_call: bool = column(&row, 3)?;
+        self.pool.clock.note(column::<i64>(&row, 4)?.cast_unsigned());
+        Err(CallError::Final(if is_replica || is_read_only {
+            let detail = if is_replica { "connect to its primary" } else { READ_ONLY };
+            let server = Some(servers.name.clone());
             LockError::unavailable_at(server, Unavailability::ReadOnly, detail)
         } else if !may_call {
             LockError::access_denied(servers.rights())
@@ -183,7 +236,11 @@ impl Postgres {
         let sent = Moment::now();
         request.set_applied(Applied::Unknown);
         let link = Pool::link_of(request.key.as_str());
-        let row = only(self.pool.call(link, "ask", values, budget).await?)?;
+        let row = only(self.pool.call_in_time(link, "ask", values, budget).await?)?;
+        self.pool.clock.note(column::<i64>(&row, 4)?.cast_unsigned());
+        if column::<Option<i32>>(&row, 0)? == Some(TOO_LATE) {
+            return Err(CallError::late().at(|| self.pool.name()));
+        }
         // No caller waits for these pushes.
         drop(self.pool.push(column(&row, 6)?, column(&row, 7)?));
         self.tidy();

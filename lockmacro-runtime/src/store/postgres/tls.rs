@@ -26,9 +26,11 @@ impl Tls {
                 let why = "write `require` for encrypted connections, or `disable`";
                 return Err(LockError::invalid("sslmode", why));
             }
-            ("cacert" | "cert" | "key", _) => {
+            ("sslrootcert", "system") => self.is_on = true,
+            ("cacert" | "cert" | "key" | "sslrootcert" | "sslcert" | "sslkey", _) => {
                 self.is_on = true;
-                self.files.insert(name.to_owned(), decoded(value));
+                let name = name.trim_start_matches("ssl").replace("rootcert", "cacert");
+                self.files.insert(name, decoded(value));
             }
             _ => return Ok(false),
         }

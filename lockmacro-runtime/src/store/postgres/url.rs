@@ -5,21 +5,24 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
 
+use super::hosts::Hosts;
 use super::tls::Tls;
 use crate::value::error::LockError;
 use crate::value::fence::RETENTION;
 use crate::value::url::{Url, decoded, named, retention};
 
 const FORM: &str = "it is not of the form `postgres://user:password@host:port/db`";
+/// Of settings that providers print for other drivers.
+const OTHERS: &str = "it is for other drivers, and without a meaning here";
 /// Time for which a connection is idle before the system probes it.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// What one URL names.
 #[derive(Clone)]
 pub(crate) struct Deployment {
-    config: Config,
+    hosts: Hosts,
     /// For the connection that receives pushes, which no pooler may be in the way of.
-    listening: Config,
+    listening: Hosts,
     #[cfg(feature = "postgres-tls")]
     pub(super) tls: Tls,
     /// The hosts, for messages.
@@ -41,6 +44,9 @@ impl Deployment {
         let (mut schema, mut installs, mut fence_retention) = ("lm1".to_owned(), false, None);
         let (mut application, mut listens, mut tls) =
             ("lockmacro".to_owned(), None, Tls::default());
+        // Settings that the library reads.
+        let mut passed_on = String::new();
+        let is_known = |setting| format!("postgres://host?{setting}").parse::<Config>().is_ok();
         for setting in &url.settings {
             let (name, value) = named(setting);
             match name {
@@ -49,31 +55,73 @@ impl Deployment {
                 "install" => return Err(LockError::invalid("install", "write `install=1`")),
                 "fence_retention" => fence_retention = Some(retention(value)?),
                 "application_name" => application = decoded(value),
+                "options" | "connect_timeout" | "channel_binding" if is_known(setting) => {
+                    passed_on = format!("{passed_on}{setting}&");
+                }
+                "connect_timeout" => {
+                    return Err(LockError::invalid("connect_timeout", "write it in seconds"));
+                }
+                "channel_binding" => {
+                    let why = "write `require`, `prefer` or `disable`";
+                    return Err(LockError::invalid("channel_binding", why));
+                }
+                // Of several hosts it is the primary in any case.
+                "target_session_attrs" if matches!(value, "any" | "read-write" | "primary") => {}
+                "target_session_attrs" => {
+                    let why = "locks need the primary: write `read-write`";
+                    return Err(LockError::invalid("target_session_attrs", why));
+                }
                 "listen" => listens = Some(decoded(value)),
+                "ssl" => return Err(LockError::invalid("ssl", "write `sslmode=require`")),
+                // Other drivers and poolers read them.
+                "pgbouncer"
+                | "connection_limit"
+                | "pool_timeout"
+                | "pool_size"
+                | "keepalives"
+                | "gssencmode"
+                | "sslnegotiation"
+                | "client_encoding"
+                | "load_balance_hosts"
+                | "statement_cache_size"
+                | "prepareThreshold" => {
+                    return Err(LockError::invalid("url", format!("remove `{name}`: {OTHERS}")));
+                }
                 _ if tls.takes(name, value)? => {}
                 _ => return Err(url.has_no(setting)),
             }
         }
         check_schema(&schema)?;
         let login = url.login.ok_or_else(|| LockError::invalid_url(FORM))?;
-        let config = |hosts: &str| {
-            if hosts.split(',').any(str::is_empty) {
+        let config = |host: &str, is_alone: bool| {
+            if host.is_empty() {
                 return Err(LockError::invalid_url(FORM));
             }
-            let at = format!("postgres://{login}@{hosts}/{}", url.path.unwrap_or_default());
+            // To the library a login ends at its first `@`, which may be one of the password.
+            let login = login.replace('@', "%40");
+            let path = url.path.unwrap_or_default();
+            let at = format!("postgres://{login}@{host}/{path}?{passed_on}");
             // The error of the library may show a password.
             let mut config: Config = at.parse().map_err(|_| LockError::invalid_url(FORM))?;
-            if config.get_hosts().len() > 1 {
+            if !is_alone {
                 config.target_session_attrs(TargetSessionAttrs::ReadWrite);
             }
             config.application_name(&application).ssl_mode(tls.mode());
             config.keepalives_idle(IDLE).keepalives_interval(IDLE / 6).tcp_user_timeout(unsent);
             Ok(config)
         };
-        let listening = config(listens.as_deref().unwrap_or(url.hosts))?;
-        let (config, name) = (config(url.hosts)?, decoded(url.hosts).into());
+        let hosts = |hosts: &str| {
+            let is_alone = !hosts.contains(',');
+            let configs: Result<_, _> =
+                hosts.split(',').map(|host| config(host, is_alone)).collect();
+            configs.map(Hosts::new)
+        };
+        let listens = listens.map(|listens| hosts(&listens));
+        let name = decoded(url.hosts).into();
+        let hosts = hosts(url.hosts)?;
+        let listening = listens.unwrap_or_else(|| Ok(hosts.clone()))?;
         Ok(Self {
-            config,
+            hosts,
             listening,
             #[cfg(feature = "postgres-tls")]
             tls,
@@ -84,23 +132,33 @@ impl Deployment {
         })
     }
 
-    /// The settings of a connection: with `listens`, of one that receives pushes.
-    pub(super) fn config(&self, listens: bool) -> &Config {
-        if listens { &self.listening } else { &self.config }
+    /// The hosts for a connection: with `listens`, for one that receives pushes.
+    pub(super) fn hosts(&self, listens: bool) -> &Hosts {
+        if listens { &self.listening } else { &self.hosts }
+    }
+
+    /// Whether pushes come from other addresses than answers.
+    pub(super) fn listens_elsewhere(&self) -> bool {
+        !self.listening.is_same_list(&self.hosts)
     }
 
     /// Whether another server may take over at any time.
     pub(crate) fn fails_over(&self) -> bool {
-        self.config.get_hosts().len() > 1
+        self.hosts.configs().len() > 1
     }
 
     /// What gives the user its rights.
     pub(crate) fn rights(&self) -> String {
-        let (schema, user) = (&self.schema, self.config.get_user().unwrap_or_default());
+        let schema = &self.schema;
+        let user = self.user().unwrap_or_default().replace('"', "\"\"");
         format!(
             "GRANT USAGE ON SCHEMA {schema} TO \"{user}\"; \
              GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO \"{user}\""
         )
+    }
+
+    fn user(&self) -> Option<&str> {
+        self.hosts.configs().first().and_then(Config::get_user)
     }
 
     /// How long a key's last fence is kept.
@@ -122,6 +180,10 @@ pub(crate) fn check_schema(name: &str) -> Result<(), LockError> {
 
 #[cfg(test)]
 mod tests {
+    use tokio_postgres::config::ChannelBinding;
+    #[cfg(feature = "postgres-tls")]
+    use tokio_postgres::config::SslMode;
+
     use super::*;
 
     fn read(url: &str) -> Result<Deployment, LockError> {
@@ -131,17 +193,41 @@ mod tests {
     #[test]
     fn a_url_names_hosts_a_login_a_database_and_settings() {
         let url = "postgres://shop:p%40ss@one:7000,[::1],%2Frun%2Fpg/orders?schema=locks&install=1";
-        let Deployment { config, schema, installs, .. } = read(url).unwrap();
-        assert_eq!((config.get_user(), config.get_password()), (Some("shop"), Some(&b"p@ss"[..])));
-        assert_eq!(
-            (config.get_dbname(), config.get_ports()),
-            (Some("orders"), &[7000, 5432, 5432][..])
-        );
-        assert_eq!((schema.as_str(), installs), ("locks", true));
-        assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
-        let alone = read("postgresql://shop@localhost").unwrap().config;
+        let Deployment { hosts, schema, installs, .. } = read(url).unwrap();
+        for (config, port) in hosts.configs().iter().zip([7000, 5432, 5432]) {
+            assert_eq!(config.get_user(), Some("shop"));
+            assert_eq!(config.get_password(), Some(&b"p@ss"[..]));
+            assert_eq!((config.get_dbname(), config.get_ports()), (Some("orders"), &[port][..]));
+            assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+        }
+        assert_eq!((hosts.configs().len(), schema.as_str(), installs), (3, "locks", true));
+        let alone = read("postgresql://shop@localhost").unwrap().hosts;
+        let alone = &alone.configs()[0];
         assert_eq!((alone.get_user(), alone.get_password()), (Some("shop"), None));
         assert_eq!(alone.get_target_session_attrs(), TargetSessionAttrs::Any);
+    }
+
+    #[test]
+    fn a_url_may_be_as_providers_print_it() {
+        let rest = "connect_timeout=10&target_session_attrs=read-write&channel_binding=prefer\
+            &application_name=shop&options=endpoint%3Dep-1%20-c%20work_mem%3D8MB&sslmode=disable";
+        let config = read(&format!("postgres://shop:p@ss@one/orders@2?{rest}")).unwrap().hosts;
+        let config = &config.configs()[0];
+        assert_eq!((config.get_user(), config.get_password()), (Some("shop"), Some(&b"p@ss"[..])));
+        assert_eq!(config.get_dbname(), Some("orders@2"));
+        assert_eq!(config.get_options(), Some("endpoint=ep-1 -c work_mem=8MB"));
+        assert_eq!(config.get_connect_timeout(), Some(&Duration::from_secs(10)));
+        assert_eq!(config.get_channel_binding(), ChannelBinding::Prefer);
+        assert_eq!(config.get_application_name(), Some("shop"));
+    }
+
+    #[test]
+    #[cfg(feature = "postgres-tls")]
+    fn the_files_of_certificates_may_have_their_names_in_libpq() {
+        for setting in ["sslrootcert=system", "sslrootcert=a.pem", "sslcert=a.pem&sslkey=b.pem"] {
+            let hosts = read(&format!("postgres://shop@one?{setting}")).unwrap().hosts;
+            assert_eq!(hosts.configs()[0].get_ssl_mode(), SslMode::Require, "{setting}");
+        }
     }
 
     #[test]
@@ -154,6 +240,12 @@ mod tests {
             ("postgres://a:hunter2@localhost?install=yes", "`install=1`"),
             ("postgres://a:hunter2@localhost?replicated=1", "`replicated` is no setting"),
             ("postgres://a:hunter2@localhost?fence_retention=1h", "1d to 3650d"),
+            ("postgres://a:hunter2@localhost?connect_timeout=1s", "in seconds"),
+            ("postgres://a:hunter2@localhost?channel_binding=on", "write `require`"),
+            ("postgres://a:hunter2@localhost?target_session_attrs=standby", "write `read-write`"),
+            ("postgres://a:hunter2@x@?install=1", FORM),
+            ("postgres://a:hunter2@localhost?ssl=true", "`sslmode=require`"),
+            ("postgres://a:hunter2@localhost?pgbouncer=true", "remove `pgbouncer`"),
         ] {
             let error = read(url).err().map(|error| error.to_string()).unwrap();
             assert!(error.contains(why) && !error.contains("hunter2"), "{url}: {error}");

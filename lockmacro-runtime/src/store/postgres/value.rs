@@ -1,30 +1,93 @@
 //! The value that a holder keeps for others: a row beside the key's.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+use scopeguard::{ScopeGuard, guard};
+use tokio::time::sleep;
 
 use super::connection::Pool;
 use super::store::{Postgres, failed};
 use super::values::{Values, column, millis, only, stored, values};
 use crate::protocol::request::Request;
+use crate::store::backend::{KeptText, ValueOf};
 use crate::store::calls::budget::Budget;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
+use crate::value::task::spawn;
+
+/// How long after its end a value is there at most, while a process lives that has kept values.
+const FORGET_WITHIN: Duration = Duration::from_secs(30);
+/// Shortest pause between two removals, each of which removes many.
+const FORGET_AGAIN: Duration = Duration::from_millis(100);
 
 impl Postgres {
-    pub(super) async fn kept_value(&self, key: &LockKey) -> Result<Option<String>, LockError> {
-        let row = self.of_value(key, "kept", values![stored(key)]).await?;
-        column(&row, 0).map_err(failed)
+    pub(super) async fn kept_value(
+        &self,
+        ValueOf { key, name }: ValueOf<'_>,
+    ) -> Result<Option<KeptText>, LockError> {
+        let row = self.of_value(key, "kept", values![stored(key), name]).await?;
+        let text: Option<&str> = column(&row, 0).map_err(failed)?;
+        let left: Option<i64> = column(&row, 1).map_err(failed)?;
+        let kept = |(text, left): (&str, i64)| KeptText {
+            text: text.into(),
+            left: Duration::from_millis(u64::try_from(left).unwrap_or_default()),
+        };
+        Ok(text.zip(left).map(kept))
     }
 
     pub(super) async fn keep_value(
         &self,
         request: &Request,
+        ValueOf { key, name }: ValueOf<'_>,
         value: &str,
         time: Duration,
     ) -> Result<bool, LockError> {
-        let (key, token, time) = (stored(&request.key), request.token.expose(), millis(time));
-        let row = self.of_value(&request.key, "keep", values![key, token, value, time]).await?;
+        let token = request.token.expose();
+        let time = millis(time);
+        let stored = stored(key);
+        let values = values![stored, token, value, time, name];
+        let row = self.of_value(key, "keep", values).await?;
+        self.forget_values(Duration::from_millis(time.unsigned_abs()));
         column(&row, 0).map_err(failed)
+    }
+
+    /// Removes values soon after their time, while there are any: they are users' data, and the
+    /// next call that would replace one may never come.
+    fn forget_values(&self, first: Duration) {
+        if self.forgets.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        // Its task may be dropped with its runtime.
+        let ends =
+            guard(Arc::clone(&self.forgets), |forgets| forgets.store(false, Ordering::SeqCst));
+        let pool = Arc::downgrade(&self.pool);
+        let timeout = self.timeout;
+        spawn(async move {
+            let mut pause = first;
+            loop {
+                // A value that is kept meanwhile may end before the next one that is known.
+                sleep(pause.clamp(FORGET_AGAIN, FORGET_WITHIN)).await;
+                let Some(pool) = pool.upgrade().filter(|pool| !pool.is_closed()) else { return };
+                // A value that is kept from here on starts another task.
+                ends.store(false, Ordering::SeqCst);
+                let budget = Budget::within(timeout);
+                let rows = pool.call(Pool::link_of(""), "forget_values", &[], budget).await;
+                let left = rows.and_then(only).and_then(|row| column::<Option<i64>>(&row, 0));
+                pause = match left {
+                    Ok(Some(left)) => {
+                        Duration::from_millis(u64::try_from(left).unwrap_or_default())
+                    }
+                    Ok(None) => return,
+                    Err(_) => FORGET_WITHIN,
+                };
+                if ends.swap(true, Ordering::SeqCst) {
+                    ScopeGuard::into_inner(ends);
+                    return;
+                }
+            }
+        });
     }
 
     async fn of_value(

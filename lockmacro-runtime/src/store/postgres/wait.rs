@@ -3,13 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout_at;
+
+use super::connection::Pool;
 use super::store::Postgres;
+use super::values::{column, millis, only, stored, values};
 use crate::protocol::request::Request;
 use crate::store::calls::budget::Budget;
 use crate::store::calls::error::CallError;
 use crate::store::calls::reply::Reply;
-use crate::store::calls::wait::{Queue, SentRequest};
+use crate::store::calls::wait::{FAR_BACK, Queue, SentRequest};
 use crate::store::waiters::{Waiter, Waiters};
+use crate::value::limits::WAITER_TTL;
+use crate::value::time::Instant;
 
 impl Queue for Postgres {
     fn waiters(&self) -> &Arc<Waiters> {
@@ -24,6 +30,20 @@ impl Queue for Postgres {
         self.timeout
     }
 
+    /// In one statement for all of a process. A request takes the row of its key: a thousand waiters
+    /// that ask every two seconds would leave it no time for those that hand the lock on.
+    async fn stays(&self, request: &Request) -> bool {
+        let key = stored(&request.key).into_owned();
+        let token = request.token.expose().to_owned();
+        let pool = Arc::clone(&self.pool);
+        let timeout = self.timeout;
+        let stay =
+            move |waiters: Vec<(String, String)>, _| stay(Arc::clone(&pool), waiters, timeout);
+        let until = Instant::now() + 2 * self.stays.longest;
+        let stays = self.stays.send((key, token), until, stay);
+        matches!(timeout_at(until, stays).await, Ok(Ok(true)))
+    }
+
     async fn ask_queued(
         &self,
         request: &Request,
@@ -35,4 +55,16 @@ impl Queue for Postgres {
         let (reply, sent) = self.ask(request, Some(waiter), budget).await?;
         Ok((reply, SentRequest { received, ..sent }))
     }
+}
+
+/// Keeps the places of waiters, each a key and a token; false for those that have to ask.
+async fn stay(pool: Arc<Pool>, waiters: Vec<(String, String)>, timeout: Duration) -> Vec<bool> {
+    let count = waiters.len();
+    let (keys, tokens): (Vec<_>, Vec<_>) = waiters.into_iter().unzip();
+    let behind = FAR_BACK.cast_signed();
+    let waits = millis(WAITER_TTL);
+    let values = values![keys, tokens, behind, waits];
+    let rows = pool.call(Pool::link_of(""), "stay", values, Budget::brief(timeout)).await;
+    let stays = rows.and_then(only).and_then(|row| column::<Vec<bool>>(&row, 0));
+    stays.unwrap_or_else(|_| vec![false; count])
 }

@@ -20,8 +20,11 @@ macro_rules! script {
 /// The companion keys of a lock, see `queue.lua`.
 const OF_A_LOCK: [&str; 4] = ["q", "w", "f", "h"];
 
+/// The argument of both scripts with the end of the time in which they may be served.
+const NOT_AFTER: usize = 6;
+
 pub(crate) static ACQUIRE: Script =
-    script!(OF_A_LOCK, files!("queue.lua", "grant.lua", "acquire.lua"));
+    script!(OF_A_LOCK, files!("queue.lua", "grant.lua", "acquire.lua")).with_end(NOT_AFTER);
 pub(crate) static ACQUIRE_SHARED: Script =
     script!(["q", "h"], files!("acquire_shared.lua", "for_each_call.lua")).merging();
 pub(crate) static RELEASE: Script =
@@ -41,7 +44,8 @@ pub(crate) static RIGHTS: Script = script!(OF_A_LOCK, files!("check_rights.lua")
 
 /// The scripts for several locks. A script for one lock is made the function `one`.
 pub(crate) static ACQUIRE_ALL: Script =
-    script!(OF_A_LOCK, files!("several_locks.lua", "queue.lua", "grant.lua", "acquire_all.lua"));
+    script!(OF_A_LOCK, files!("several_locks.lua", "queue.lua", "grant.lua", "acquire_all.lua"))
+        .with_end(NOT_AFTER);
 pub(crate) static RELEASE_ALL: Script = script!(
     OF_A_LOCK,
     files!("several_locks.lua", "queue.lua"),
@@ -112,13 +116,16 @@ pub(crate) mod jobs {
     pub(crate) static LIST: Script = script!(COMPANIONS, files!("jobs/calls.lua", "jobs/list.lua"));
     pub(crate) static RETRY_OR_REMOVE: Script =
         script!(COMPANIONS, files!("jobs/calls.lua", "jobs/retry_or_remove.lua"));
+    pub(crate) static SUPERSEDE: Script =
+        script!(COMPANIONS, files!("jobs/calls.lua", "jobs/supersede.lua"));
     #[cfg(any(feature = "inspect", all(lockmacro_simulation, feature = "test-util")))]
-    pub(crate) static ALL: [&Script; 6] = [&PUT, &TAKE, &KEEP, &SETTLE, &LIST, &RETRY_OR_REMOVE];
+    pub(crate) static ALL: [&Script; 7] =
+        [&PUT, &TAKE, &KEEP, &SETTLE, &LIST, &RETRY_OR_REMOVE, &SUPERSEDE];
 }
 
 /// The script for the value that a holder keeps.
 #[cfg(feature = "reuse")]
-pub(crate) static VALUE: Script = script!(["v"], files!("value.lua"));
+pub(crate) static VALUE: Script = script!(["k"], files!("value.lua"));
 
 /// The scripts that read locks.
 #[cfg(feature = "inspect")]

@@ -43,7 +43,7 @@ mod inspect;
 pub(crate) mod jobs;
 mod lost;
 mod ready;
-mod release;
+pub(crate) mod release;
 mod single_node;
 #[cfg(feature = "reuse")]
 mod value;
@@ -228,7 +228,7 @@ impl Redis {
         }
         let fenced = if request.is_fenced() { "1" } else { "0" };
         let (window, retention) = (&CONFIRM_WINDOW_MS, &self.fence_retention);
-        let args = [request.token.expose(), &ttl, fenced, window, retention, &limits];
+        let args = [request.token.expose(), &ttl, fenced, window, retention, &limits, "0"];
         let script = if is_single { &ACQUIRE } else { &ACQUIRE_ALL };
         let sent = Moment::now();
         // Boxed, because most locks are free and do not need it.

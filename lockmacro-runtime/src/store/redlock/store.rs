@@ -91,7 +91,11 @@ impl Redlock {
         while !open.is_empty() {
             let nodes = &self.nodes;
             let admit = |nth: usize| async move {
-                nodes.admit(nth).await.map_err(|node_error| (node_error, false))?;
+                match nodes.admit(nth).await {
+                    // It votes later. What it is by then shows now.
+                    Err(node_error) if !node_error.is_young() => return Err((node_error, false)),
+                    _ => {}
+                }
                 nodes.all[nth].ready_to_vote().await.map_err(|node_error| (node_error, true))
             };
             let mut round = Round::new(open.iter().map(|nth| (*nth, admit(*nth))));
@@ -108,11 +112,7 @@ impl Redlock {
                     Some(error @ LockError::InvalidSetting { setting: "url", .. }) => {
                         return Err(error.clone());
                     }
-                    // The node is up, and votes later.
-                    None
-                    | Some(LockError::Unavailable { reason: Unavailability::Restarted, .. }) => {
-                        open.retain(|other| *other != nth);
-                    }
+                    None => open.retain(|other| *other != nth),
                     Some(_) => {}
                 }
                 if self.count() - open.len() >= majority(self.count()) && !last {

@@ -11,7 +11,10 @@
 //! UPDATE stock SET amount = :amount, fence = :fence WHERE id = :id AND fence <= :fence
 //! ```
 //!
-//! In Redis it is a script, [`WRITE`], and in PostgreSQL a function, [`CHECK`].
+//! In Redis it is a script, [`WRITE`]. For locks in the PostgreSQL database that is written to, the
+//! guard gives a stronger check: see [`FenceCheck`]. That database can also keep the fences of
+//! locks in another store, by `SELECT lm1.record_fence($1, $2)`, which is false where a larger
+//! fence of the key was recorded.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,25 +24,9 @@ use std::time::Duration;
 ///
 /// A Lua script for `EVAL`. Its key is the hash, with the fields `value` and `fence`. Its two
 /// arguments are the fence and the value. It returns 1 when it has written, and 0 when a larger
-/// fence was there. The server need not be the one with the locks.
+/// fence was there. It fails, and writes nothing, where the argument or the field is no whole
+/// number from 0 to 2^53. The server need not be the one with the locks.
 pub const WRITE: &str = include_str!("write.lua");
-
-/// Checks in a PostgreSQL transaction whether the holder of a fence may still write. It has to be the
-/// first statement of that transaction, and the writes follow it.
-///
-/// The statement has two parameters: the whole key of the lock, with its prefix if it has one, and
-/// the fence. Its only column is true as long as no later holder has been granted the key, or has
-/// checked its fence, and false for a late writer, which has to roll back. Until the transaction
-/// ends, no other process is granted the key, and a later holder of the same process waits at its own
-/// check. So they write after its commit, also where the lock ends before it.
-///
-/// The transaction is one of the database that has the locks: see
-/// [PostgreSQL](crate::guide::postgres). In another database with the same schema, which may be
-/// installed for this alone, the largest fence that was checked decides: there, the next holder may
-/// begin before the transaction ends.
-///
-/// Check the fences of exclusive locks: of holders that share a lock, only the last one may write.
-pub const CHECK: &str = "SELECT lm1.check_fence($1, $2)";
 
 /// The number of a grant, larger than the number of every earlier grant of the same key. See the
 /// [module](self).
@@ -60,6 +47,54 @@ pub const CHECK: &str = "SELECT lm1.check_fence($1, $2)";
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(into = "u64", try_from = "u64"))]
 pub struct Fence(u64);
+
+/// The check of a fence in a transaction of the PostgreSQL database that has the lock: a statement
+/// and its two parameters, from [`LockGuard::fence_check`](crate::LockGuard::fence_check).
+///
+/// The statement has to be the first of its transaction, and the writes follow it. Its only column
+/// is true as long as no later holder has been granted the key, or has checked its fence, and false
+/// for a late writer, which has to roll back. Until the transaction ends, nobody else is granted
+/// the key. So others write after its commit, also where the lock ends before it. A lock whose
+/// check was taken is not passed on inside its process, so that every later holder has a grant of
+/// its own. See [the guide](crate::guide::fences#what-the-check-cannot-do) for what the check
+/// cannot do.
+///
+/// The statement fails with the code `LM002` for a key that was never granted in its schema, for a
+/// fence larger than the last one of the key, and for `NULL`.
+///
+/// ```
+/// use lockmacro_runtime::{LockError, LockGuard};
+///
+/// fn print_check(lock: &LockGuard) -> Result<(), LockError> {
+///     let check = lock.fence_check()?;
+///     println!("{} with {} and {}", check.sql(), check.key(), check.fence());
+///     Ok(())
+/// }
+/// # let _ = print_check;
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FenceCheck {
+    pub(crate) sql: String,
+    pub(crate) key: String,
+    pub(crate) fence: Fence,
+}
+
+impl FenceCheck {
+    /// Returns the statement for the schema of the lock, as in `SELECT lm1.check_fence($1, $2)`.
+    pub fn sql(&self) -> &str {
+        &self.sql
+    }
+
+    /// Returns the first parameter, a `text`: the whole key as it is in the database.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Returns the second parameter, a `bigint`: the fence, as drivers take it.
+    pub fn fence(&self) -> i64 {
+        self.fence.into()
+    }
+}
 
 /// Default time for which a key's last fence is kept.
 pub(crate) const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);

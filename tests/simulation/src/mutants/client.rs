@@ -76,8 +76,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "let waker = if MUTANT { Waker::noop().clone() } else { unparks_here() };\n    let mut future = pin!(unconstrained(future));"),
     // Waiting.
     mutant("a waiter never asks again", "stuck", "store/calls/wait.rs",
-        "ControlFlow::Continue((sample, until.min(pause)))",
-        "ControlFlow::Continue((sample, until))"),
+        "Queued { rank, sample, pause: until.min(pause) }",
+        "Queued { rank, sample, pause: until }"),
     mutant("a push is not heard", "idle", "store/calls/push.rs",
         "self.grant(number, secret, hand_off)", "drop((secret, hand_off))"),
     // Releases.

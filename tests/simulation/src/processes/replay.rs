@@ -201,7 +201,7 @@ fn main(
                 _ if lines.get(4) == Some(&":-1") => Reply::Full,
                 _ => Reply::Queued,
             };
-            Some(Event::Asked { token: token.clone(), waits: !argument(7).is_empty(), reply })
+            Some(Event::Asked { token: token.clone(), waits: !argument(8).is_empty(), reply })
         }
         Some(Script::AcquireAll) if first == Some(':') || after.held.as_ref() == Some(&token) => {
             let reply = Reply::Granted(None);

@@ -160,12 +160,18 @@ fn several_locks() {
                 let record = format!("{ttl}|{fenced}|1|{number}|lm1:worker|1|{limit}");
                 let lease = one_of(&["10000", "1"]);
                 let most = one_of(&["2", "100", "0"]);
-                eval(ACQUIRE, one, &[token, ttl, fenced, confirm, kept, limit, most, lease, record])
+                let end = one_of(&["0", "0", "1", "9007199254740991"]);
+                eval(
+                    ACQUIRE,
+                    one,
+                    &[token, ttl, fenced, confirm, kept, limit, end, most, lease, record],
+                )
             }
             "all" => {
                 let other = one_of(&["1", "0", "3"]);
                 let limits = format!("{limit} {other}");
-                eval(ACQUIRE_ALL, &all, &[token, ttl, fenced, confirm, kept, limits])
+                let end = one_of(&["0", "0", "1", "9007199254740991"]);
+                eval(ACQUIRE_ALL, &all, &[token, ttl, fenced, confirm, kept, limits, end])
             }
             "release" => eval(RELEASE_ALL, &all, &[token, one_of(&["0", "500"]), confirm, kept]),
             "merged" => {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use tokio::time::sleep;
 
 use super::Held;
 use crate::engine::cleanup::timetable::{Over, Timed};
@@ -21,6 +22,11 @@ use crate::value::time::Moment;
 /// First pause before a confirmation without an answer is sent again. Each pause is twice as long
 /// as the one before, up to eight times this.
 const CONFIRM_AGAIN: Duration = Duration::from_millis(250);
+
+/// First pause before an extension is sent again whose failure may pass, and for how long it is, in
+/// times for an answer.
+const EXTEND_AGAIN: Duration = Duration::from_millis(10);
+const ANSWERS: u32 = 4;
 
 /// A renewal in flight. Dropping this records that the renewal is without an answer.
 struct Unanswered<'a>(&'a Held);
@@ -44,8 +50,20 @@ impl Held {
         let unanswered = self.sends(sent.after(ttl));
         // Checked after the renewal counts as in flight, as the lock may be passed on meanwhile.
         self.remaining()?;
-        let how = Renewing::Extended(self.request.ttl / 3);
-        let held = self.manager.store.renew(&self.request, ttl, how).await?;
+        let within = self.request.ttl / 3;
+        let until = sent.after(within.min(self.manager.answer_time() * ANSWERS));
+        let mut pauses = Backoff::new(EXTEND_AGAIN, EXTEND_AGAIN * 16);
+        let held = loop {
+            let how = Renewing::Extended(within);
+            match self.manager.store.renew(&self.request, ttl, how).await {
+                // The connection may have been closed while nobody used it.
+                Err(error) if error.is_transient() && Moment::now() < until => {
+                    sleep(pauses.step()).await;
+                    self.remaining()?;
+                }
+                answer => break answer?,
+            }
+        };
         if held {
             self.state.lock().lease.extended(sent, ttl);
         }
@@ -63,18 +81,22 @@ impl Held {
         Unanswered(self)
     }
 
-    /// Makes a call that must not arrive later than its answer. Without one the lock is not passed
-    /// on, as the next holder would have the same token.
+    /// Makes a call that must not arrive later than its answer, which tells whether the lock is
+    /// held. Without one the lock is not passed on, as the next holder would have the same token.
     #[cfg(feature = "reuse")]
-    pub(crate) async fn suspect_until_answered<T>(
+    pub(crate) async fn suspect_until_answered(
         &self,
-        call: impl Future<Output = Result<T, LockError>>,
-    ) -> Result<T, LockError> {
+        call: impl Future<Output = Result<bool, LockError>>,
+    ) -> Result<(), LockError> {
         let unanswered = self.sends(Moment::at(Duration::ZERO));
-        let answer = call.await?;
+        let held = call.await?;
         mem::forget(unanswered);
-        self.state.lock().in_flight -= 1;
-        Ok(answer)
+        if held {
+            self.state.lock().in_flight -= 1;
+            return Ok(());
+        }
+        self.answered(false, Moment::now(), Duration::ZERO);
+        self.remaining().map(drop).map_err(LockError::from)
     }
 
     /// Records an answer of the store: that it has `held` the lock since a renewal for `ttl` that
@@ -131,11 +153,13 @@ impl Timed for Held {
     fn run<'a>(self: Arc<Self>, store: &'a Store, over: &'a Over<'a>) -> BoxFuture<'a, ()> {
         async move {
             let (request, sent) = (&*self.request, Moment::now());
-            let (is_renewal, ttl) = {
+            let (is_renewal, ttl, left) = {
                 let lease = &mut self.state.lock().lease;
-                match lease.wants_renewal() {
-                    true => (true, Some(lease.allowed(request.ttl, sent))),
-                    false => (false, lease.keeps(sent)),
+                let left = lease.remaining(sent).unwrap_or_default();
+                if lease.wants_renewal() {
+                    (true, Some(lease.allowed(request.ttl, sent)), left)
+                } else {
+                    (false, lease.keeps(sent), left)
                 }
             };
             let Some(ttl) = ttl else { return over(None) };
@@ -147,9 +171,10 @@ impl Timed for Held {
             }
             // A new server may have the key without its ttl. A confirmation does not lengthen the
             // client's lease.
-            let (how, longer) = match is_renewal {
-                true => (Renewing::Acknowledged(request.ttl / 3), ttl),
-                false => (Renewing::Kept, Duration::ZERO),
+            let (how, longer) = if is_renewal {
+                (Renewing::Acknowledged { within: request.ttl / 3, left }, ttl)
+            } else {
+                (Renewing::Kept, Duration::ZERO)
             };
             let answer = store.renew(request, ttl, how).await;
             // The answer "not yours" is expected then.
@@ -248,13 +273,21 @@ mod tests {
     async fn a_lock_is_suspect_once_a_call_for_it_is_dropped_without_an_answer() {
         let held = held();
         let answer = held.suspect_until_answered(async { Ok(held.state.lock().is_suspect()) });
-        assert_eq!(answer.await, Ok(true), "while the call is in flight");
+        assert_eq!(answer.await, Ok(()), "while the call is in flight");
         assert!(!held.state.lock().is_suspect());
-        let mut call =
-            Box::pin(held.suspect_until_answered(std::future::pending::<Result<(), _>>()));
+        let mut call = Box::pin(held.suspect_until_answered(std::future::pending()));
         assert!(futures::poll!(&mut call).is_pending());
         drop(call);
         assert!(held.state.lock().is_suspect());
+    }
+
+    #[cfg(feature = "reuse")]
+    #[tokio::test]
+    async fn a_call_that_finds_the_lock_with_another_holder_tells_of_the_loss() {
+        let held = held();
+        let error = held.suspect_until_answered(async { Ok(false) }).await.unwrap_err();
+        assert!(matches!(error, LockError::Lost(_)), "{error}");
+        assert!(held.remaining().is_err());
     }
 
     #[test]

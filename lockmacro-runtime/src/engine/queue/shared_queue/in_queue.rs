@@ -137,6 +137,8 @@ impl InQueue {
         since: Option<Moment>,
         acquisition: Acquisition,
     ) {
+        // A Redlock was asked more than once: the last attempt is the one that was refused.
+        let since = since.map(|since| acquisition.request().last_attempt().unwrap_or(since));
         self.asks_no_more(Some(acquisition), |state| {
             if let Some(holder) = holder {
                 state.last = Some(Ok(Contended::of(holder, 0)));

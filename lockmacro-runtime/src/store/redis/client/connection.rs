@@ -15,12 +15,13 @@ use futures_util::future::Either;
 use futures_util::{FutureExt as _, TryFutureExt};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, Value};
+use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::yield_now;
 
-use crate::store::redis::client::script::{Script, ScriptCall};
+use crate::store::redis::client::script::{Script, ScriptCall, Sent};
 use crate::store::redis::client::subscriptions::Subscriptions;
-use crate::value::task::{JoinSet, owned, spawn};
+use crate::value::task::{JoinSet, here, owned, spawn};
 use crate::value::time::Instant;
 
 /// Calls in flight up to which a command is sent directly.
@@ -42,6 +43,8 @@ pub(crate) struct Connection {
     pub(crate) channels: Arc<Subscriptions>,
     /// When it was found that no grant can arrive on it, unless that is for good.
     pub(crate) without_pushes: Option<Instant>,
+    /// The runtime that drives it, if there is one.
+    runtime: Option<runtime::Id>,
     /// Which of the primaries that sentinels have named it leads to.
     pub(crate) generation: u64,
 }
@@ -54,8 +57,10 @@ pub(crate) struct Command {
 }
 
 impl From<ScriptCall<'_>> for Command {
-    /// A call of a script by its hash.
     fn from(call: ScriptCall<'_>) -> Self {
+        if call.sent == Sent::ByText {
+            return call.by_text().into();
+        }
         Self { cmd: call.by_hash(), merges: call.script.merges.then_some(call.script) }
     }
 }
@@ -83,7 +88,18 @@ impl Connection {
         let (in_flight, unsent, unanswered) = <(_, Arc<AtomicUsize>, _)>::default();
         // In a cluster no calls are merged.
         spawn(send_all(inner.clone(), called, Arc::clone(&unsent), channels.grants.by_slot));
-        Self { inner, calls, in_flight, unsent, unanswered, channels, without_pushes, generation }
+        let runtime = here();
+        Self {
+            inner,
+            calls,
+            in_flight,
+            unsent,
+            unanswered,
+            channels,
+            without_pushes,
+            runtime,
+            generation,
+        }
     }
 
     /// Sends a command and returns its reply. When the future is dropped, it is unknown whether the
@@ -144,6 +160,11 @@ impl Connection {
         if self.unanswered.load(Ordering::Relaxed) != 0 {
             self.unanswered.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// Whether another runtime drives it than that of the caller.
+    pub(crate) fn is_driven_elsewhere(&self) -> bool {
+        self.runtime != here()
     }
 
     /// Counts a call without an answer; returns the number of such calls in a row.

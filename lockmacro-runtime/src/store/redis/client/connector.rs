@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, SendError};
-use redis::{AsyncConnectionConfig, ConnectionAddr, ProtocolVersion, PushInfo, Value};
+use redis::{AsyncConnectionConfig, ConnectionAddr, Pipeline, ProtocolVersion, PushInfo, Value};
 use tokio::time::timeout;
 
+use crate::store::calls::clock::ServerClock;
 use crate::store::calls::error::CallError;
 use crate::store::calls::health::{Health, Monitor};
 use crate::store::redis::client::connection::Connection;
@@ -37,6 +38,7 @@ pub(crate) struct Connector {
     /// Connections in a row that were closed before grants could arrive on them.
     closed: AtomicU32,
     pub(crate) grants: Arc<Grants>,
+    pub(crate) clock: ServerClock,
 }
 
 #[derive(Clone)]
@@ -65,7 +67,9 @@ impl Connector {
         grants: &Arc<Grants>,
     ) -> Self {
         let (monitor, grants) = (Arc::clone(monitor), Arc::clone(grants));
-        Self { server, settings, timeout, monitor, closed: AtomicU32::new(0), grants }
+        let closed = AtomicU32::new(0);
+        let clock = ServerClock::default();
+        Self { server, settings, timeout, monitor, closed, grants, clock }
     }
 
     /// A connector for the same server, with other waiters.
@@ -181,7 +185,10 @@ impl Connector {
             }
             Err(error) => return Err(error),
         };
-        let inner = self.open_checked(settings, at, AsyncConnectionConfig::new()).await?;
+        // Without the time: a proxy that knows no HELLO may close the connection on that, too.
+        let greetings = redis::pipe().cmd("PING").clone();
+        let inner =
+            self.open_checked(settings, at, AsyncConnectionConfig::new(), greetings).await?;
         Ok((inner, without_pushes))
     }
 
@@ -200,7 +207,8 @@ impl Connector {
         };
         let config = AsyncConnectionConfig::new().set_push_sender(push);
         let login = settings.login.clone().set_protocol(ProtocolVersion::RESP3);
-        let opened = self.open_checked(&settings.with(login), at, config).await;
+        let greetings = redis::pipe().cmd("PING").cmd("TIME").clone();
+        let opened = self.open_checked(&settings.with(login), at, config, greetings).await;
         opened.inspect_err(|error| self.note_closed(Some(error)))
     }
 
@@ -224,12 +232,14 @@ impl Connector {
         self.closed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted_again).is_ok()
     }
 
-    /// Opens a connection and sends a PING: a server that wants a password says so in its reply.
+    /// Opens a connection and sends a PING: a server that wants a password says so in its reply. The
+    /// second greeting asks for the server's time.
     async fn open_checked(
         &self,
         settings: &Settings,
         at: &ConnectionAddr,
         config: AsyncConnectionConfig,
+        greetings: Pipeline,
     ) -> Result<MultiplexedConnection, CallError> {
         let config = config
             .set_connection_timeout(None)
@@ -239,11 +249,20 @@ impl Connector {
         let connection = stream::connection(&client, &config).await;
         let mut connection = connection.map_err(CallError::unapplied)?;
         let asked = Instant::now();
-        let greeting = connection.send_packed_command(&redis::cmd("PING")).await;
+        let replies = connection.send_packed_commands(&greetings, 0, greetings.len()).await;
         self.health().round_trip.note(asked);
-        match greeting.and_then(Value::extract_error).map_err(CallError::unapplied) {
-            Ok(_) | Err(CallError::Final(LockError::AccessDenied { .. })) => Ok(connection),
-            Err(error) => Err(error),
+        let mut replies = replies.map_err(CallError::unapplied)?.into_iter();
+        let greeting = replies.next().unwrap_or(Value::Nil).extract_error();
+        match greeting.map_err(CallError::unapplied) {
+            Ok(_) | Err(CallError::Final(LockError::AccessDenied { .. })) => {}
+            Err(error) => return Err(error),
         }
+        // Without it the first requests have no end.
+        if let Some((seconds, micros)) =
+            replies.next().and_then(|time| redis::from_redis_value::<(u64, u64)>(time).ok())
+        {
+            self.clock.note(seconds.saturating_mul(1_000_000).saturating_add(micros));
+        }
+        Ok(connection)
     }
 }

@@ -62,6 +62,8 @@ impl CallError {
     }
 }
 
+/// The code of `grant.lua` for a call that has reached the server too late.
+const LATE: &str = "LATE";
 /// Texts of denials in a script, before Redis 7.2 and since.
 const DENIED_IN_A_SCRIPT: [&str; 2] = ["The user executing the script", "ACL failure in script"];
 /// Texts of other denials without the code NOPERM, such as that of SELECT while connecting.
@@ -136,6 +138,11 @@ fn no_login(detail: String) -> LockError {
     LockError::Authentication { detail, server: None }
 }
 
+/// The server's time in microseconds, with which a script refuses a call that reached it too late.
+pub(crate) fn late(error: &RedisError) -> Option<u64> {
+    error.detail().filter(|_| error.code() == Some(LATE))?.split(' ').next()?.parse().ok()
+}
+
 /// The error for an error reply, by its code. Servers before 7.0 wrap an error of a script in a
 /// text after `ERR`, which is searched for the code.
 fn of_reply(code: &str, text: &str) -> CallError {
@@ -152,6 +159,8 @@ fn of_reply(code: &str, text: &str) -> CallError {
     let replica = |reason| CallError::broken(reason, detail.clone(), Applied::No);
     match code {
         "NOSCRIPT" => CallError::NoScript,
+        // The code of grant.lua.
+        LATE => CallError::late(),
         "WRONGTYPE" => CallError::NotALock,
         "CROSSSLOT" => CallError::CrossSlot,
         // The server accepts writes again once memory is free, a replica is back, or data is saved.

@@ -20,6 +20,7 @@ use crate::store::calls::health::Health;
 use crate::store::calls::singleflight::SingleFlight;
 use crate::store::redis::client::connection::{Command, Connection};
 use crate::store::redis::client::connector::Connector;
+use crate::store::redis::client::error::late;
 use crate::store::redis::client::script::{Script, ScriptCall};
 use crate::store::redis::client::sentinel::is_primary;
 use crate::value::applied::Applied;
@@ -292,10 +293,21 @@ impl Node {
         }
         let Some(reply) = reply else {
             let unanswered_calls = live.count_unanswered();
-            if if strict { self.may_discard() } else { unanswered_calls >= UNANSWERED_MAX } {
+            // That runtime may be blocked, and then no call would ever be answered.
+            let is_elsewhere = live.is_driven_elsewhere();
+            let discards = if strict || is_elsewhere {
+                self.may_discard()
+            } else {
+                unanswered_calls >= UNANSWERED_MAX
+            };
+            if discards {
                 self.discard(live);
             }
-            return Err(self.failed(CallError::unanswered()));
+            return Err(self.failed(if is_elsewhere {
+                CallError::unanswered_elsewhere(discards)
+            } else {
+                CallError::unanswered()
+            }));
         };
         live.answered();
         if strict {
@@ -306,7 +318,12 @@ impl Node {
                 self.health().answered(|| self.server());
                 return Ok(value);
             }
-            Err(error) => self.failed(self.connector().or_next_login(CallError::from(error))),
+            Err(error) => {
+                if let Some(now) = late(&error) {
+                    self.connector().clock.note(now);
+                }
+                self.failed(self.connector().or_next_login(CallError::from(error)))
+            }
         };
         if matches!(&error, CallError::Transient(transient) if transient.replace) {
             self.discard(live);
@@ -332,9 +349,14 @@ impl Node {
     /// Calls a script by its hash, or by its text where the server does not know the hash.
     pub(crate) async fn eval(
         &self,
-        call: ScriptCall<'_>,
+        mut call: ScriptCall<'_>,
         budget: Budget,
     ) -> Result<Value, CallError> {
+        if call.script.ends.is_some() {
+            // Not before it is connected, which may take longer than an answer.
+            self.connect(budget.until).await?;
+            call.not_after = self.connector().clock.end_of(budget.answer);
+        }
         match self.call(call, budget).await {
             // Boxed, as every rare step is: the future of a waiter stays small.
             Err(CallError::NoScript) => Box::pin(self.load_and_eval(call, budget)).await,

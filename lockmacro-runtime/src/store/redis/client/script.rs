@@ -16,16 +16,25 @@ pub(crate) struct Script {
     /// Whether calls of many callers may be merged into one: the script then returns a reply for
     /// each.
     pub(crate) merges: bool,
+    /// The argument that says until when a call may be served, by the server's clock in
+    /// microseconds; 0 is without an end.
+    pub(crate) ends: Option<usize>,
 }
 
 impl Script {
     pub(crate) const fn new(code: &'static str, companions: &'static [&'static str]) -> Self {
-        Self { code, hash: OnceLock::new(), companions, merges: false }
+        Self { code, hash: OnceLock::new(), companions, merges: false, ends: None }
     }
 
     /// The script, with calls of many callers merged into one, as `for_each_call.lua` takes them.
     pub(crate) const fn merging(mut self) -> Self {
         self.merges = true;
+        self
+    }
+
+    /// The script, of which no call is served after the time in this argument.
+    pub(crate) const fn with_end(mut self, argument: usize) -> Self {
+        self.ends = Some(argument);
         self
     }
 
@@ -48,7 +57,7 @@ impl Script {
         keys: &'a [LockKey],
         args: &'a [&'a str],
     ) -> ScriptCall<'a> {
-        ScriptCall { script: self, keys, args }
+        ScriptCall { script: self, keys, args, sent: Sent::ByHash, not_after: None }
     }
 
     /// One call made of several calls by hash: first the keys of all, then the other arguments of
@@ -73,12 +82,24 @@ impl Script {
     }
 }
 
+/// What stands for a script in a call of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// The hash first, and the text where the server does not know that.
+    ByHash,
+    /// The text at once: a call whose answer may never be read has no second message.
+    ByText,
+}
+
 /// A call of a script, by its hash or by its text.
 #[derive(Clone, Copy)]
 pub(crate) struct ScriptCall<'a> {
     pub(crate) script: &'static Script,
     pub(crate) keys: &'a [LockKey],
-    args: &'a [&'a str],
+    pub(crate) args: &'a [&'a str],
+    pub(crate) sent: Sent,
+    /// Until when it may be served, if its script takes that.
+    pub(crate) not_after: Option<u64>,
 }
 
 impl ScriptCall<'_> {
@@ -93,7 +114,7 @@ impl ScriptCall<'_> {
     }
 
     fn command(self, verb: &str, name: &str) -> Cmd {
-        let Self { script, keys, args } = self;
+        let Self { script, keys, args, not_after, .. } = self;
         let of_each = 1 + script.companions.len();
         let count = keys.len() * of_each;
         let keys_len: usize = keys.iter().map(|key| key.as_str().len() + COMPANION_MORE).sum();
@@ -107,7 +128,12 @@ impl ScriptCall<'_> {
                 cmd.arg(CompanionKey { key, kind });
             }
         }
-        cmd.arg(args);
+        for (nth, arg) in args.iter().enumerate() {
+            match not_after {
+                Some(not_after) if script.ends == Some(nth) => cmd.arg(not_after),
+                _ => cmd.arg(arg),
+            };
+        }
         cmd
     }
 }

@@ -7,10 +7,11 @@
 -- ARGV[3]  1 for a grant with a fence, else 0
 -- ARGV[4]  the confirm window in milliseconds
 -- ARGV[5]  the retention of the last fence in milliseconds
--- ARGV[6]  the limit, see queue.lua. The rest is for waiters only
--- ARGV[7]  the longest queue; 0 to be refused when contended
--- ARGV[8]  the time for which a waiter stays in the queue without asking, in milliseconds
--- ARGV[9]  the record of the waiter: "ttl|fenced|probe|id|channel|callers|limit|usual", see
+-- ARGV[6]  the limit, see queue.lua
+-- ARGV[7]  until when the call may be served, see grant.lua. The rest is for waiters only
+-- ARGV[8]  the longest queue; 0 to be refused when contended
+-- ARGV[9]  the time for which a waiter stays in the queue without asking, in milliseconds
+-- ARGV[10] the record of the waiter: "ttl|fenced|probe|id|channel|callers|limit|usual", see
 --          queue.lua
 -- returns  1 when granted, or the fences; else { time left in milliseconds, -1 without expiry; the
 --          key's value }, and for a waiter also { rank, -1 when the queue is full; the time in
@@ -19,7 +20,7 @@ local LAPSED_AT_ONCE = 64
 local DEAD_HEADS_AT_ONCE = 8
 
 local token, ttl, fenced, confirm_window, fence_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local limit, max_queue = tonumber(ARGV[6]), tonumber(ARGV[7] or 0)
+local limit, max_queue = tonumber(ARGV[6]), tonumber(ARGV[8] or 0)
 
 -- The length of the queue. In a full queue some waiters, from a random rank on, are checked first,
 -- and those whose deadline has passed are removed.
@@ -65,9 +66,9 @@ local function join_queue()
     local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
     redis.call('ZADD', KEYS[2], (tonumber(last) or 0) + 1, token)
   end
-  redis.call('HSET', KEYS[3], token, micros(now_ms() + ARGV[8]) .. '|' .. ARGV[9])
+  redis.call('HSET', KEYS[3], token, micros(now_ms() + ARGV[9]) .. '|' .. ARGV[10])
   -- Longer than the record of the last waiter: a later waiter removes the dead ones.
-  local queue_ttl = math.floor(ARGV[8] * 3 / 2)
+  local queue_ttl = math.floor(ARGV[9] * 3 / 2)
   redis.call('PEXPIRE', KEYS[2], queue_ttl)
   redis.call('PEXPIRE', KEYS[3], queue_ttl)
   return rank
@@ -76,6 +77,10 @@ end
 -- The reply to a request that is granted.
 local function granted()
   return fenced == '1' and next_fences(fence_ttl) or 1
+end
+
+if is_late(ARGV[7]) then
+  return too_late()
 end
 
 -- A token that holds the lock or is in the queue goes on, also on a full server. Both branches

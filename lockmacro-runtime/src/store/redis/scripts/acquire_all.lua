@@ -7,6 +7,7 @@
 -- ARGV[4]  the confirm window in milliseconds
 -- ARGV[5]  the retention of each last fence in milliseconds
 -- ARGV[6]  the limit of each lock, see queue.lua
+-- ARGV[7]  until when the call may be served, see grant.lua
 -- returns  1 when granted, or the fences of each; { nth } when that key, counted from 0, is not a
 --          lock;
 --          else { time left in milliseconds, -1 without expiry; the key's value; nth } of the first
@@ -16,6 +17,10 @@ local token, ttl, fenced, confirm_window, fence_ttl = ARGV[1], ARGV[2], ARGV[3],
 local limits = {}
 for limit in string.gmatch(ARGV[6], '%d+') do
   limits[#limits + 1] = tonumber(limit)
+end
+
+if is_late(ARGV[7]) then
+  return too_late()
 end
 
 -- The value of each key.

@@ -6,6 +6,18 @@ local function needs_memory()
   redis.call('ZADD', KEYS[2], 'XX', 0, '')
 end
 
+-- A call without an answer in time is repeated, and its first copy may still be on its way. One that
+-- arrives after the release would take the lock for nobody. So no call is served after the time that
+-- it says, in microseconds; 0 is without an end.
+local function is_late(not_after)
+  return not_after ~= '0' and now_us() > tonumber(not_after)
+end
+
+-- With the time, by which the call is repeated: its end may have been computed by another clock.
+local function too_late()
+  return redis.error_reply('LATE ' .. micros(now_us()))
+end
+
 local function no_fence()
   return redis.error_reply('FENCESUSEDUP the counter ' .. KEYS[4] .. ' is at 2^53')
 end

@@ -11,6 +11,8 @@ use crate::jobs::deferrer::Deferrer;
 use crate::protocol::answer::{Answer, Asked, Failed, Released};
 use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Patience, Renewing};
+#[cfg(feature = "reuse")]
+use crate::store::backend::{KeptText, ValueOf};
 use crate::store::calls;
 use crate::store::calls::budget::CALLS_PER_TIMEOUT;
 #[cfg(feature = "inspect")]
@@ -55,7 +57,7 @@ impl Backend for Redis {
         how: Renewing,
     ) -> Asked<'a, Result<bool, LockError>> {
         match how {
-            Renewing::Acknowledged(within) | Renewing::Extended(within) => {
+            Renewing::Acknowledged { within, .. } | Renewing::Extended(within) => {
                 self.renew_acknowledged(request, ttl, within)
             }
             Renewing::Alone => Redis::renew(self, request, ttl, true),
@@ -64,18 +66,19 @@ impl Backend for Redis {
     }
 
     #[cfg(feature = "reuse")]
-    fn kept<'a>(&'a self, key: &'a LockKey) -> Asked<'a, Result<Option<String>, LockError>> {
-        Box::pin(self.kept_value(key))
+    fn kept<'a>(&'a self, of: ValueOf<'a>) -> Asked<'a, Result<Option<KeptText>, LockError>> {
+        Box::pin(self.kept_value(of))
     }
 
     #[cfg(feature = "reuse")]
     fn keep<'a>(
         &'a self,
         request: &'a Request,
+        of: ValueOf<'a>,
         value: &'a str,
         time: Duration,
     ) -> Asked<'a, Result<bool, LockError>> {
-        Box::pin(self.keep_value(request, value, time))
+        Box::pin(self.keep_value(request, of, value, time))
     }
 
     /// In a cluster, those in the slot of the first one.

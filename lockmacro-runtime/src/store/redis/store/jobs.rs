@@ -17,7 +17,9 @@ use tokio::time::timeout;
 use super::Redis;
 use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions, When};
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
-use crate::jobs::limits::{ABANDONED, DEAD_MAX, WAITING_MAX, check_size, full, note_abandoned};
+use crate::jobs::limits::{
+    ABANDONED, DEAD_MAX, SIMULTANEOUS, WAITING_MAX, check_size, full, note_abandoned,
+};
 use crate::store::backend::Backend;
 use crate::store::calls::budget::Budget;
 use crate::store::redis::client::node::Node;
@@ -150,7 +152,8 @@ impl Deferrer for RedisJobs {
             let (keep, at_most) = keep.parts();
             let (delay, at_most) = (millis(delay), millis(at_most));
             let (most, attempts) = (WAITING_MAX.to_string(), attempts.to_string());
-            let args = [&id, &delay, &arguments, &key, keep, &most, &attempts, &at_most];
+            let start = (random_name() as u32 >> 2).to_string();
+            let args = [&id, &delay, &arguments, &key, keep, &most, &attempts, &at_most, &start];
             let budget = Budget::of_bytes(arguments.len(), self.redis.timeout);
             match self.redis.ask_queue(&jobs::PUT, &function, &args, budget).await? {
                 Some((Text(id), due)) => Ok(Stored { id, due: Duration::from_millis(due) }),
@@ -207,6 +210,26 @@ impl Deferrer for RedisJobs {
             let (taken, delay) = (job.claim.to_string(), millis(delay));
             let args = [&*job.id, &taken, how, &delay, &error, &DEAD_MAX.to_string()];
             self.redis.ask_queue(&jobs::SETTLE, &job.function, &args, self.redis.budget()).await
+        })
+    }
+
+    fn supersede(&self, function: Arc<str>, key: String, began: Duration) -> Answer<'_, usize> {
+        // An answer may be late, and a newer call stored meanwhile: so the older ones are named.
+        let sent = Instant::now();
+        Box::pin(async move {
+            let list = [&*key];
+            let budget = self.redis.budget();
+            let found: Vec<(String, String, u64)> =
+                self.redis.ask_queue(&jobs::SUPERSEDE, &function, &list, budget).await?;
+            let began = began + sent.elapsed().saturating_sub(SIMULTANEOUS);
+            let older = found.iter().filter(|(.., age)| Duration::from_millis(*age) >= began);
+            let mut remove = vec![&*key];
+            older.for_each(|(id, stored, _)| remove.extend([&**id, &**stored]));
+            if remove.len() == 1 {
+                return Ok(0);
+            }
+            let budget = self.redis.budget();
+            self.redis.ask_queue(&jobs::SUPERSEDE, &function, &remove, budget).await
         })
     }
 
@@ -333,9 +356,9 @@ impl Looks {
         loop {
             match self.asked.join_next().await {
                 Some(Ok(answered)) => return answered,
-                // The tasks have ended with the runtime of an earlier worker.
-                Some(Err(_)) => self.ask_all(),
-                None => pending().await,
+                None if self.functions.is_empty() => pending().await,
+                // They were given up, or have ended with the runtime of an earlier worker.
+                Some(Err(_)) | None => self.ask_all(),
             }
         }
     }
@@ -356,8 +379,8 @@ impl Looks {
             _ => self.functions.iter().all(|look| look.failing),
         };
         if is_reported {
-            // The worker pauses or ends.
-            self.ask(nth, Duration::ZERO);
+            // The worker pauses or ends. After that, what was found before it says nothing.
+            self.asked = JoinSet::new();
             return Some(error);
         }
         let function = &self.functions[nth].function;

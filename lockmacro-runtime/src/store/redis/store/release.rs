@@ -14,7 +14,7 @@ use crate::store::calls::error::{CallError, Transient};
 use crate::store::join::held_all;
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::node::Node;
-use crate::store::redis::client::script::ScriptCall;
+use crate::store::redis::client::script::{ScriptCall, Sent};
 use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::{
     RELEASE, RELEASE_ALL, RELEASE_MIGRATING, RELEASE_MIGRATING_SHARED, RELEASE_SHARED,
@@ -31,8 +31,36 @@ const RENEWAL_ANSWER_MIN: Duration = Duration::from_millis(50);
 /// of the ttl.
 const ROUND_TRIPS: u32 = 4;
 
+/// How a release is sent, and for how long its answer is waited for.
+#[derive(Clone, Copy)]
+pub(crate) struct Sending {
+    pub(super) sent: Sent,
+    pub(super) budget: Budget,
+}
+
 impl Redis {
     pub(crate) async fn release(&self, request: &Request) -> Result<Released, LockError> {
+        self.release_by(request, self.sends_first()).await
+    }
+
+    /// A first release.
+    pub(crate) fn sends_first(&self) -> Sending {
+        Sending { sent: Sent::ByHash, budget: self.brief() }
+    }
+
+    /// A release that had no answer before. The server may not know the script, and be so far away
+    /// that nobody waits until it says so; so the call has the text.
+    pub(crate) fn sends_again(&self, within: Duration) -> Sending {
+        let answer = within.max(self.brief().answer);
+        Sending { sent: Sent::ByText, budget: Budget::new(answer, answer) }
+    }
+
+    /// Releases a lock in one of these ways.
+    pub(crate) async fn release_by(
+        &self,
+        request: &Request,
+        how: Sending,
+    ) -> Result<Released, LockError> {
         let keep = request.keep();
         let mut earlier = Applied::No;
         let script = match request.key.mode().is_exclusive() {
@@ -43,15 +71,15 @@ impl Redis {
         };
         if let Some(script) = script.filter(|_| request.several().is_empty() && keep.is_zero()) {
             let args = [request.token.expose()];
-            let call = script.with(request.keys(), &args);
-            match self.own(call, self.brief(), &mut earlier).await {
+            let call = ScriptCall { sent: how.sent, ..script.with(request.keys(), &args) };
+            match self.own(call, how.budget, &mut earlier).await {
                 Ok(Some(found)) => return Ok(found),
                 Ok(None) | Err(CallError::Split(_)) => {}
                 Err(error) => return Err(error.into_error(&request.key)),
             }
         }
         // Boxed, because it is seldom needed.
-        Box::pin(self.hand_off(request, keep, earlier)).await
+        Box::pin(self.hand_off(request, how, keep, earlier)).await
     }
 
     /// Releases a lock and hands it off to the first waiter. `earlier`: whether a release before
@@ -59,14 +87,15 @@ impl Redis {
     async fn hand_off(
         &self,
         request: &Request,
+        how: Sending,
         keep: Duration,
         mut earlier: Applied,
     ) -> Result<Released, LockError> {
         let keep = keep.as_millis().to_string();
         let args = [request.token.expose(), &keep, &CONFIRM_WINDOW_MS, &self.fence_retention];
         let script = if request.several().is_empty() { &RELEASE } else { &RELEASE_ALL };
-        let call = script.with(request.keys(), &args);
-        let mut answer = self.own(call, self.brief(), &mut earlier).await;
+        let call = ScriptCall { sent: how.sent, ..script.with(request.keys(), &args) };
+        let mut answer = self.own(call, how.budget, &mut earlier).await;
         // A token that is not held may still be in the queue, where only the full script removes
         // it.
         if keep == "0" && matches!(answer, Err(CallError::Split(_))) && self.free(request).await {
@@ -208,7 +237,9 @@ impl Redis {
             && !budget.strict
         {
             *earlier = earlier.and(applied);
-            reply = self.eval(call, budget).await;
+            // The time may be used up on a connection of another runtime, which is blocked.
+            let until = budget.until.max(Instant::now() + budget.answer / 2);
+            reply = self.eval(call, Budget { until, ..budget }).await;
         }
         match reply {
             Ok(Value::Int(1)) => Ok(Some(Released::Held)),

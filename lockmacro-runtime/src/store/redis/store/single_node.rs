@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::{Cmd, InfoDict, Value};
 
+use super::release::Sending;
 use super::{CONFIRM_WINDOW_MS, Redis};
 use crate::protocol::quorum::{NodeError, NodeInfo, Vote};
 use crate::protocol::request::Request;
@@ -12,6 +13,7 @@ use crate::store::calls::error::{CallError, Transient};
 use crate::store::calls::reply::Reply;
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::node::Node;
+use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::{RAISE_FENCE, RELEASE, REPAIR};
 use crate::store::redis::topology::route::Topology;
@@ -83,9 +85,9 @@ impl Redis {
         reply.and_then(parsed).map_err(|error| node_error(error, &request.key))
     }
 
-    /// Gives the lock to the token for `ttl` if nobody has it here, and raises the node's last fence.
-    /// It is sent on the connection of this number only, as another one may lead to a server that
-    /// was restarted since.
+    /// Gives the lock to the token for `ttl` if nobody has it here, and raises the node's last
+    /// fence. It is sent on the connection of this number only, as another one may lead to a server
+    /// that was restarted since.
     pub(crate) async fn repair(
         &self,
         request: &Request,
@@ -110,9 +112,15 @@ impl Redis {
     }
 
     /// Removes a token that no later request uses.
-    pub(crate) async fn withdraw(&self, key: &LockKey, token: &Token) -> Result<(), NodeError> {
+    pub(crate) async fn withdraw(
+        &self,
+        key: &LockKey,
+        token: &Token,
+        Sending { sent, budget }: Sending,
+    ) -> Result<(), NodeError> {
         let args = [token.expose(), "0", &CONFIRM_WINDOW_MS, &self.fence_retention];
-        match self.eval(RELEASE.with(slice::from_ref(key), &args), self.brief()).await {
+        let call = ScriptCall { sent, ..RELEASE.with(slice::from_ref(key), &args) };
+        match self.eval(call, budget).await {
             Ok(_) | Err(CallError::NotALock) => Ok(()),
             Err(error) => Err(node_error(error, key)),
         }

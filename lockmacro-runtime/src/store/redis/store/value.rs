@@ -1,30 +1,41 @@
-//! The value that a holder keeps for others: a companion key of the lock.
+//! The value that a holder keeps for others: a field for each function in a companion key.
 
 use std::slice;
 use std::time::Duration;
 
 use super::Redis;
 use crate::protocol::request::Request;
+use crate::store::backend::{KeptText, ValueOf};
 use crate::store::redis::scripts::VALUE;
 use crate::value::error::LockError;
-use crate::value::key::LockKey;
 
 impl Redis {
-    pub(super) async fn kept_value(&self, key: &LockKey) -> Result<Option<String>, LockError> {
-        let read = VALUE.with(slice::from_ref(key), &[]);
-        let value = self.eval_until(read, self.budget()).await;
-        value.map_err(|error| error.into_error(key))
+    pub(super) async fn kept_value(
+        &self,
+        ValueOf { key, name }: ValueOf<'_>,
+    ) -> Result<Option<KeptText>, LockError> {
+        let args = [name];
+        let read = VALUE.with(slice::from_ref(key), &args);
+        let kept: Result<Option<(String, u64)>, _> = self.eval_until(read, self.budget()).await;
+        let kept = kept.map_err(|error| error.into_error(key))?;
+        let text = |(text, left): (String, u64)| KeptText {
+            text: text.into(),
+            left: Duration::from_millis(left),
+        };
+        Ok(kept.map(text))
     }
 
     pub(super) async fn keep_value(
         &self,
         request: &Request,
+        ValueOf { key, name }: ValueOf<'_>,
         value: &str,
         time: Duration,
     ) -> Result<bool, LockError> {
-        let args = [request.token.expose(), value, &time.as_millis().to_string()];
-        let keep = VALUE.with(slice::from_ref(&request.key), &args);
+        let time = time.as_millis().to_string();
+        let args = [name, request.token.expose(), value, &time];
+        let keep = VALUE.with(slice::from_ref(key), &args);
         let is_kept = self.eval_until(keep, self.budget()).await;
-        is_kept.map_err(|error| error.into_error(&request.key))
+        is_kept.map_err(|error| error.into_error(key))
     }
 }

@@ -79,6 +79,7 @@ impl Redis {
             &CONFIRM_WINDOW_MS,
             &self.fence_retention,
             &limit,
+            "0",
             &QUEUE_MAX.to_string(),
             &WAITER_TTL.as_millis().to_string(),
             &format!("{ttl}|{fenced}|{probe}|{id}|{channel}|{callers}|{limit}|{usual}"),
@@ -89,7 +90,11 @@ impl Redis {
         // The same connection before and after means that there was no other in between.
         let connection = before.filter(|before| node.connection() == Some(*before));
         let connection = connection.and_then(NonZeroU64::new);
-        Ok((answer(request, sent, reply)?, SentRequest { sent, connection, received }))
+        let reply = answer(request, sent, reply)?;
+        if let Reply::Contended { queued: Some((_, now)), .. } = &reply {
+            node.connector().clock.note(*now);
+        }
+        Ok((reply, SentRequest { sent, connection, received }))
     }
 }
 

@@ -7,10 +7,11 @@ use futures_util::future::join_all;
 
 use super::{Redlock, Round};
 use crate::protocol::answer::Released;
-use crate::protocol::attempts::{Attempts, Withdrawal};
+use crate::protocol::attempts::{Attempts, Release, Withdrawal};
 use crate::protocol::quorum::{majority, no_quorum};
 use crate::protocol::request::Request;
 use crate::store::backend::Backend;
+use crate::store::redis::store::release::Sending;
 use crate::store::redlock::node::Nodes;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
@@ -21,9 +22,12 @@ const BRIEF: Duration = Duration::from_millis(50);
 /// The same once a majority has answered: at least, and in round trips. The background waits for
 /// slower nodes.
 const MORE: (Duration, u32) = (Duration::from_millis(2), 4);
-/// The same where fewer nodes than a majority are left, in timeouts of a node: it may have to
-/// connect, and not know the script.
+/// The same where fewer nodes than a majority are left, in timeouts of a node, which may have to
+/// connect.
 const LAST_NODES: u32 = 5;
+/// How long a repeated release waits at least for a node that is not lost, however far away it is:
+/// it may have to connect.
+const REPEATED: Duration = Duration::from_millis(2_500);
 
 impl Redlock {
     /// Releases the token in use on all nodes, and earlier tokens where they may still be. Returns
@@ -33,23 +37,36 @@ impl Redlock {
         let attempts = request.attempts();
         // The attempts know which tokens may be left.
         request.set_applied(Applied::No);
-        attempts.close();
+        let release = attempts.release();
         let nodes = attempts.nodes();
         let majority = majority(self.count());
         // The other nodes do not have the token.
         let mut found = vec![Released::NotHeld; self.count() - nodes.len()];
         let mut errors = vec![None; self.count()];
         let are_last = found.len() >= majority;
+        let last_nodes = self.rules.node.saturating_mul(LAST_NODES);
+        // Nobody waits for that long where it would be in vain: other releases wait for their turn.
+        let is_there = |nth: &usize| !self.nodes.all[*nth].is_any_lost();
+        let longest = match release {
+            Release::Repeated if nodes.iter().any(is_there) => last_nodes.max(REPEATED),
+            _ => last_nodes,
+        };
         let mut round = Round::new(nodes.into_iter().map(|nth| {
             let attempts = &attempts;
             (nth, async move {
                 // The runtime of the request may be blocked.
                 attempts.requests_ended(nth, attempts.token(), BRIEF).await;
-                self.release_at(nth, request, attempts).await
+                let redis = &self.nodes.all[nth];
+                let sending = match release {
+                    Release::First => redis.sends_first(),
+                    Release::Repeated if is_there(&nth) => redis.sends_again(longest),
+                    Release::Repeated => redis.sends_again(last_nodes),
+                };
+                self.release_at(nth, request, attempts, sending).await
             })
         }));
         let more = match are_last {
-            true => self.rules.node.saturating_mul(LAST_NODES),
+            true => longest,
             false => self.usual_round_trip().saturating_mul(MORE.1).clamp(MORE.0, BRIEF),
         };
         let brief = Instant::now() + more;
@@ -75,15 +92,16 @@ impl Redlock {
         nth: usize,
         request: &Request,
         attempts: &Attempts,
+        sending: Sending,
     ) -> Result<Released, LockError> {
         let (redis, in_use) = (&self.nodes.all[nth], attempts.token());
         let tokens = attempts.tokens_at(nth, in_use).into_iter().map(|(token, landed)| {
             let attempt = request.attempt(token);
             async move {
                 let found = if token == in_use {
-                    redis.release(&attempt).await.map(Some)
+                    redis.release_by(&attempt, sending).await.map(Some)
                 } else {
-                    let withdrawn = redis.withdraw(&attempt.key, &attempt.token).await;
+                    let withdrawn = redis.withdraw(&attempt.key, &attempt.token, sending).await;
                     withdrawn.map(|()| None).map_err(|node_error| *node_error.error)
                 };
                 if found.is_ok() && landed {
@@ -124,7 +142,7 @@ impl Nodes {
         join_all(ended.map(|(token, _)| {
             let (key, nth_token) = (&first.key, first.token.nth(token));
             async move {
-                if redis.withdraw(key, &nth_token).await.is_ok() {
+                if redis.withdraw(key, &nth_token, redis.sends_first()).await.is_ok() {
                     attempts.gone(node, token);
                 }
             }

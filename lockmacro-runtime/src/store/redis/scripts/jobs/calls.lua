@@ -3,7 +3,8 @@
 -- KEYS[1]  the calls: a hash. A call has its arguments under its id. Further fields are id#k the
 --          key of its lock; id#n the number of tries; id#b how often it was busy; id#t how often it
 --          was taken, which tells its workers apart; id#w the request that took it; id#s the last
---          of these numbers whose end was reported; id#u set when it is the only call of its key;
+--          of these numbers whose end was reported; id#u the time when the only call of its key was
+--          stored last, or 1 from earlier versions, set for such a call alone;
 --          id#l the time until which later calls put it off, where they do; id#e its last error;
 --          id#a the number of leases that may end without a report, before one more makes it a dead
 --          letter

@@ -18,6 +18,8 @@ for _, id in ipairs(ids) do
     wait(id, 0)
   else
     forget(id)
+    -- Who stores it again means it, and has it stored.
+    redis.call('ZREM', KEYS[7], id)
   end
 end
 touch()
