@@ -73,37 +73,6 @@ impl Page {
         self.first_cells().iter().flat_map(|cell| quoted(cell)).collect()
     }
 
-    /// The sentences of the prose, each as its number of words and its text.
-    pub fn sentences(&self) -> Vec<(usize, String)> {
-        let mut paragraphs = vec![String::new()];
-        for line in self.lines() {
-            let line = line.trim();
-            let is_table = line.starts_with('|');
-            let is_definition = line.starts_with('[') && line.contains("]: ");
-            let is_item = line.starts_with("- ");
-            if line.is_empty() || line.starts_with('#') || is_table || is_definition || is_item {
-                paragraphs.push(String::new());
-            }
-            if !line.is_empty() && !line.starts_with('#') && !is_table && !is_definition {
-                let paragraph = paragraphs.last_mut().expect("one is there");
-                paragraph.push(' ');
-                paragraph.push_str(line.trim_start_matches("- "));
-            }
-        }
-        let paragraphs = paragraphs.iter().map(|paragraph| without_code(paragraph));
-        let mut sentences = Vec::new();
-        for paragraph in paragraphs {
-            for sentence in split(&paragraph) {
-                let is_word = |word: &&str| word.contains(char::is_alphanumeric);
-                let words = sentence.split_whitespace().filter(is_word).count();
-                if words > 0 {
-                    sentences.push((words, sentence));
-                }
-            }
-        }
-        sentences
-    }
-
     /// `[shown](target)` and `[shown]: target`.
     pub fn links(&self) -> Vec<Link> {
         let mut links = Vec::new();
@@ -178,34 +147,12 @@ fn without_code(text: &str) -> String {
     parts.map(|(nth, part)| if nth % 2 == 1 { "code" } else { part }).collect()
 }
 
-/// Sentences end with a `.`, `!` or `?` before a blank, or with the paragraph.
-fn split(paragraph: &str) -> Vec<String> {
-    let mut sentences = vec![String::new()];
-    for word in paragraph.split_whitespace() {
-        let sentence = sentences.last_mut().expect("one is there");
-        sentence.push(' ');
-        sentence.push_str(word);
-        if word.trim_end_matches(['*', ')', '"']).ends_with(['.', '!', '?', '…']) {
-            sentences.push(String::new());
-        }
-    }
-    sentences
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn page(text: &str) -> Page {
         Page { path: "x.md".into(), text: text.to_owned() }
-    }
-
-    #[test]
-    fn sentences_are_counted_without_code_tables_and_headings() {
-        let text = "# A b c\n\nOne two\nthree. Four `five six`!\n\n- seven: [eight](nine.md)\n\
-            - ten\n\n| a | b |\n|---|---|\n| c d | e |\n\n```rust\nno. words\n```\n";
-        let words: Vec<_> = page(text).sentences().into_iter().map(|(words, _)| words).collect();
-        assert_eq!(words, [3, 2, 2, 1]);
     }
 
     #[test]

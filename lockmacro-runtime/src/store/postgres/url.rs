@@ -13,7 +13,20 @@ use crate::value::url::{Url, decoded, named, retention};
 
 const FORM: &str = "it is not of the form `postgres://user:password@host:port/db`";
 /// Of settings that providers print for other drivers.
-const OTHERS: &str = "it is for other drivers, and without a meaning here";
+/// What other drivers and poolers read of a URL.
+const OTHERS: [&str; 11] = [
+    "pgbouncer",
+    "connection_limit",
+    "pool_timeout",
+    "pool_size",
+    "keepalives",
+    "gssencmode",
+    "sslnegotiation",
+    "client_encoding",
+    "load_balance_hosts",
+    "statement_cache_size",
+    "prepareThreshold",
+];
 /// Time for which a connection is idle before the system probes it.
 const IDLE: Duration = Duration::from_secs(30);
 
@@ -73,21 +86,13 @@ impl Deployment {
                 }
                 "listen" => listens = Some(decoded(value)),
                 "ssl" => return Err(LockError::invalid("ssl", "write `sslmode=require`")),
-                // Other drivers and poolers read them.
-                "pgbouncer"
-                | "connection_limit"
-                | "pool_timeout"
-                | "pool_size"
-                | "keepalives"
-                | "gssencmode"
-                | "sslnegotiation"
-                | "client_encoding"
-                | "load_balance_hosts"
-                | "statement_cache_size"
-                | "prepareThreshold" => {
-                    return Err(LockError::invalid("url", format!("remove `{name}`: {OTHERS}")));
-                }
                 _ if tls.takes(name, value)? => {}
+                _ if OTHERS.contains(&name) => {
+                    let why = format!(
+                        "remove `{name}`: it is for other drivers, and without a meaning here"
+                    );
+                    return Err(LockError::invalid("url", why));
+                }
                 _ => return Err(url.has_no(setting)),
             }
         }
