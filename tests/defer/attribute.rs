@@ -206,7 +206,7 @@ async fn a_call_that_gets_the_lock_is_not_followed_by_an_earlier_one(backend: &B
         assert_eq!(count(&manager, &stored_as, JobState::Waiting).await, 1);
         held.release().await.unwrap();
         // Of two calls that begin within a round trip of each other, none is the earlier one.
-        sleep(ms(300)).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
         set("two").await;
         assert_eq!(count(&manager, &stored_as, JobState::Waiting).await, 0, "{stored_as}");
     }
