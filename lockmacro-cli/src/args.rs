@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::env;
 use std::ffi::OsString;
 use std::iter;
 use std::sync::LazyLock;
@@ -11,14 +12,26 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use lockmacro_runtime::defer::JobState;
 use lockmacro_runtime::inspect::Use;
 
+/// The variables that may name the server, of which the first one counts that does.
+const VARIABLES: [&str; 3] = ["LOCKMACRO_URL", "REDIS_URL", "DATABASE_URL"];
+
 /// Inspects the locks and deferred calls on a Redis server or in a PostgreSQL database.
 #[derive(Parser)]
-#[command(name = "lockmacro", version)]
+#[command(name = "lockmacro", version, max_term_width = 100)]
 pub struct Args {
-    /// The server: `redis://user:password@host:port/db`, `rediss://…`, `redis-cluster://…`,
-    /// `redis-sentinel://…` or `postgres://user:password@host:port/database`. Other users can read
-    /// a password in the arguments, but not one in the environment.
-    #[arg(long, env = "REDIS_URL", hide_env_values = true, global = true)]
+    /// The server, by default LOCKMACRO_URL, REDIS_URL or DATABASE_URL of the environment
+    ///
+    ///   redis://[user:password@]host[:port][/db]
+    ///   redis-cluster://host[:port],…
+    ///   redis-sentinel://host[:port],…/name
+    ///   redlock://host[:port],host[:port],host[:port]
+    ///   postgres://[user:password@]host[:port]/database
+    ///
+    /// rediss://, rediss-cluster://, rediss-sentinel://, redlocks:// and
+    /// postgres://…?sslmode=require are encrypted. Other users of the machine
+    /// can read a password in the arguments, but not one in the environment.
+    /// A DATABASE_URL of another kind of database is ignored.
+    #[arg(long, global = true, verbatim_doc_comment)]
     pub url: Option<String>,
     /// Writes one JSON document instead of a table. `run` writes it as the last line on stderr.
     #[arg(long, global = true)]
@@ -102,8 +115,10 @@ pub enum Command {
 }
 
 #[derive(clap::Args)]
+#[command(override_usage = "lockmacro run [OPTIONS] KEY -- COMMAND...")]
 pub struct Run {
-    /// The lock's key.
+    /// The lock's key. One that begins with `-` comes after `--`: `run -- -k -- COMMAND`.
+    #[arg(default_value = "", hide_default_value = true)]
     pub key: String,
     /// The lease, which is renewed after a third of it. After the death of the tool the lock is
     /// free within this time.
@@ -231,7 +246,34 @@ impl From<State> for JobState {
     }
 }
 
+impl Run {
+    /// Takes the key from the words after `--`, as in `run -- KEY -- COMMAND`, if it is there.
+    pub fn named(mut self) -> Result<Self, clap::Error> {
+        if let ("", [key, dashes, _, ..]) = (&*self.key, &*self.command)
+            && dashes == "--"
+        {
+            self.key = key.to_str().unwrap_or_default().to_owned();
+            self.command.drain(..2);
+        }
+        if self.key.is_empty() {
+            return Err(missing("name the key: `lockmacro run KEY -- COMMAND`"));
+        }
+        Ok(self)
+    }
+}
+
 impl Args {
+    /// Parses the command line, and looks for a server in the environment.
+    pub fn read() -> Result<Self, clap::Error> {
+        let mut args = Self::try_parse()?;
+        let url = |name: &&str| {
+            let is_other = |url: &str| *name == "DATABASE_URL" && !url.starts_with("postgres");
+            env::var(name).ok().filter(|url| !url.is_empty() && !is_other(url))
+        };
+        args.url = args.url.or_else(|| VARIABLES.iter().find_map(url));
+        Ok(args)
+    }
+
     /// Checks what the parser cannot check. Returns the URL of the server.
     pub fn check(&self) -> Result<&str, clap::Error> {
         if let Command::Release { force: false, .. } = self.command {
@@ -242,8 +284,13 @@ impl Args {
             _ => self.url.as_deref().unwrap_or_default(),
         };
         let url = Option::Some(url).filter(|url| !url.is_empty());
-        let none = "name the server: `--url URL`, or REDIS_URL in the environment";
-        url.ok_or_else(|| missing(none))
+        if matches!(self.command, Command::Run(_))
+            && url.is_some_and(|url| url.starts_with("memory:"))
+        {
+            return Err(missing("`memory://` excludes no other process: name a server"));
+        }
+        let none = format!("name the server: `--url URL`, or {}", VARIABLES.join(", "));
+        url.ok_or_else(|| missing(&none))
     }
 }
 
