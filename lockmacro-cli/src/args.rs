@@ -12,6 +12,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use lockmacro_runtime::defer::JobState;
 use lockmacro_runtime::inspect::Use;
 
+pub const STATES: [JobState; 3] = [JobState::Waiting, JobState::Running, JobState::Dead];
 /// The variables that may name the server, of which the first one counts that does.
 const VARIABLES: [&str; 3] = ["LOCKMACRO_URL", "REDIS_URL", "DATABASE_URL"];
 
@@ -172,9 +173,9 @@ pub struct Jobs {
     pub amend: Option<Amend>,
     /// The name under which the function's calls are stored.
     pub function: Option<String>,
-    /// The state of the calls.
-    #[arg(long, value_enum, default_value_t = State::Waiting, requires = "function")]
-    pub state: State,
+    /// The state of the calls: `waiting`, `running` or `dead`.
+    #[arg(long, default_value = "waiting", value_parser = state, requires = "function")]
+    pub state: JobState,
     /// Number of calls to skip.
     #[arg(long, default_value_t = 0, requires = "function")]
     pub first: usize,
@@ -229,21 +230,9 @@ impl ValueEnum for Feature {
     }
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-pub enum State {
-    Waiting,
-    Running,
-    Dead,
-}
-
-impl From<State> for JobState {
-    fn from(state: State) -> Self {
-        match state {
-            State::Waiting => JobState::Waiting,
-            State::Running => JobState::Running,
-            State::Dead => JobState::Dead,
-        }
-    }
+fn state(text: &str) -> Result<JobState, &'static str> {
+    let named = STATES.into_iter().find(|state| state.to_string() == text);
+    named.ok_or("write `waiting`, `running` or `dead`")
 }
 
 impl Run {

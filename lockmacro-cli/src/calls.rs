@@ -7,7 +7,7 @@ use lockmacro_runtime::defer::{JobInfo, JobState, When};
 use lockmacro_runtime::{LockError, LockManager};
 use serde_json::{Value, json};
 
-use crate::args::{Amend, Jobs, Some as Calls};
+use crate::args::{Amend, Jobs, STATES, Some as Calls};
 use crate::show::{document, plain, skipped_json, skipped_lines, table, time};
 use crate::{Failure, Report, is_confirmed};
 
@@ -15,7 +15,6 @@ use crate::{Failure, Report, is_confirmed};
 const FUNCTIONS: usize = 1_000;
 /// Largest number of dead letters that one request retries or removes.
 const AT_ONCE: usize = 1_000;
-const STATES: [JobState; 3] = [JobState::Waiting, JobState::Running, JobState::Dead];
 
 pub async fn run(manager: &LockManager, jobs: Jobs, json: bool) -> Result<Report, Failure> {
     match (&jobs.amend, &jobs.function) {
@@ -80,10 +79,9 @@ async fn list(
     json: bool,
 ) -> Result<Report, Failure> {
     let [waiting, running, dead] = counts(manager, &function).await?;
-    let state = JobState::from(jobs.state);
-    let page =
-        manager.deferrer().list(Arc::clone(&function), state, jobs.first, jobs.limit).await?;
-    let end = jobs.first.saturating_add(page.jobs.len());
+    let Jobs { state, first, limit, .. } = *jobs;
+    let page = manager.deferrer().list(Arc::clone(&function), state, first, limit).await?;
+    let end = first.saturating_add(page.jobs.len());
     let truncated = end < page.total && !page.jobs.is_empty();
     let done = waiting + running + dead > 0;
     let text = if json {
@@ -94,7 +92,7 @@ async fn list(
             "running": running,
             "dead": dead,
             "state": state.to_string(),
-            "first": jobs.first,
+            "first": first,
             "calls": calls,
             "truncated": truncated,
         }))

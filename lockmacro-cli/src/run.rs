@@ -62,7 +62,9 @@ pub async fn run(url: &str, options: Run, json: bool) -> Result<u8, Failure> {
     } else if let Some(error) = report["error"].as_str() {
         complain(error);
     }
-    by.map(die_of);
+    if let Some(by) = by {
+        die_of(by);
+    }
     Ok(code)
 }
 
