@@ -3,12 +3,11 @@
 use std::env;
 use std::ffi::OsString;
 use std::iter;
-use std::sync::LazyLock;
 use std::time::Duration;
 
-use clap::builder::PossibleValue;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand};
 use lockmacro_runtime::defer::JobState;
 use lockmacro_runtime::inspect::Use;
 
@@ -80,12 +79,7 @@ pub enum Command {
         /// A pattern of keys, with the `*`, `?` and `[…]` of Redis.
         pattern: String,
         /// The features that the program uses.
-        #[arg(
-            long,
-            value_enum,
-            value_delimiter = ',',
-            default_values_t = [Feature(Option::Some(Use::Wait))],
-        )]
+        #[arg(long, value_parser = feature(), value_delimiter = ',', default_value = "wait")]
         features: Vec<Feature>,
         /// The user's name.
         #[arg(long, default_value = "shop")]
@@ -212,22 +206,13 @@ pub struct Some {
 #[derive(Clone, Copy)]
 pub struct Feature(pub Option<Use>);
 
-impl ValueEnum for Feature {
-    fn value_variants<'a>() -> &'a [Self] {
-        static ALL: LazyLock<Vec<Feature>> = LazyLock::new(|| {
-            let uses = Use::ALL.iter().map(|used| Feature(Option::Some(*used)));
-            iter::once(Feature(None)).chain(uses).collect()
-        });
-        &ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        let (name, about) = match self.0 {
-            None => ("none", "Locks that do not wait."),
-            Option::Some(used) => (used.name(), used.about()),
-        };
-        Option::Some(PossibleValue::new(name).help(about.trim_end_matches('.')))
-    }
+fn feature() -> impl TypedValueParser<Value = Feature> {
+    let none = ("none", "Locks that do not wait");
+    let uses = Use::ALL.iter().map(|used| (used.name(), used.about().trim_end_matches('.')));
+    let all = iter::once(none).chain(uses);
+    let values = all.map(|(name, about)| PossibleValue::new(name).help(about));
+    PossibleValuesParser::new(values)
+        .map(|name| Feature(Use::ALL.iter().copied().find(|used| used.name() == name)))
 }
 
 fn state(text: &str) -> Result<JobState, &'static str> {

@@ -87,14 +87,8 @@ async fn list(
     let text = if json {
         let calls: Value = page.jobs.iter().map(as_json).collect();
         document(&json!({
-            "function": &*function,
-            "waiting": waiting,
-            "running": running,
-            "dead": dead,
-            "state": state.to_string(),
-            "first": first,
-            "calls": calls,
-            "truncated": truncated,
+            "function": &*function, "waiting": waiting, "running": running, "dead": dead,
+            "state": state.to_string(), "first": first, "calls": calls, "truncated": truncated,
         }))
     } else if !done {
         format!("no call of `{}` is deferred\n", plain(&function))
@@ -141,13 +135,8 @@ fn as_json(call: &JobInfo) -> Value {
     };
     let in_ms = i64::try_from(in_ms).unwrap_or(i64::MAX);
     json!({
-        "id": call.id,
-        "key": call.key,
-        "attempts": call.attempts,
-        "busy": call.busy,
-        "in_ms": in_ms,
-        "arguments": arguments,
-        "error": call.error,
+        "id": call.id, "key": call.key, "attempts": call.attempts, "busy": call.busy,
+        "in_ms": in_ms, "arguments": arguments, "error": call.error,
     })
 }
 

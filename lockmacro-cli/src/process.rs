@@ -88,10 +88,7 @@ mod system {
 
         pub fn send(&mut self, _: &mut Child, signal: Signal) {
             match signal {
-                Signal::CHILD => {
-                    self.reap();
-                    self.attend();
-                }
+                Signal::CHILD => self.attend(),
                 Signal::TSTP | Signal::TTIN | Signal::TTOU => self.stop(),
                 signal => self.pass(signal),
             }
@@ -122,6 +119,7 @@ mod system {
         /// Lends the terminal to a command that was stopped because it needs it, as shells do, and
         /// stops together with one that was stopped otherwise.
         fn attend(&mut self) {
+            self.reap();
             let Some(by) = self.stopped(WaitIdOptions::NOWAIT) else { return };
             let asks = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&by);
             if asks && self.lend() || self.lent.is_some() && !is_continued_by_others() {

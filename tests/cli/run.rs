@@ -192,7 +192,7 @@ async fn the_lock_of_a_killed_tool_ends_with_its_lease() {
 #[on(redis, postgres)]
 async fn a_command_whose_lock_is_lost_gets_sigterm_and_then_sigkill(backend: &Backend) {
     let key = &*backend.key("order:1");
-    let held = Held::start(backend.url(), &[key, "--ttl", "2s"], STUBBORN).await;
+    let held = Held::start(backend.url(), &[key, "--ttl", "8s"], STUBBORN).await;
     let process = format!("/proc/{}", held.first);
     assert_eq!(tool(backend, &["release", key, "--force", "--yes"]).await.code, Some(0));
     let (code, lines, err) = held.ends().await;
