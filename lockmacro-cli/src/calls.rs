@@ -150,17 +150,17 @@ async fn amend(
         return amend_dead(manager, calls, done, json).await;
     }
     let (mut amended, mut missing) = (Vec::new(), Vec::new());
-    let (deferrer, function) = (manager.deferrer(), Arc::<str>::from(&*calls.function));
+    let deferrer = manager.deferrer();
     for id in &calls.ids {
-        let (function, call) = (Arc::clone(&function), id.clone());
+        let function = Arc::from(&*calls.function);
         let found = match done {
-            "retried" => deferrer.retry(function, call).await?,
-            _ => deferrer.remove(function, call).await?,
+            "retried" => deferrer.retry(function, id.clone()).await?,
+            _ => deferrer.remove(function, id.clone()).await?,
         };
         if found { &mut amended } else { &mut missing }.push(id.as_str());
     }
     let text = if json {
-        document(&json!({ "function": &*function, done: amended, "missing": missing }))
+        document(&json!({ "function": calls.function, done: amended, "missing": missing }))
     } else {
         let lines = amended.iter().map(|id| format!("{done}: {}\n", plain(id)));
         let missed = missing.iter().map(|id| format!("neither waiting nor dead: {}\n", plain(id)));

@@ -43,8 +43,6 @@ mod system {
     use std::os::unix::process::ExitStatusExt;
     use std::process::ExitStatus;
     use std::task::Poll;
-    use std::thread::sleep;
-    use std::time::Duration;
 
     use nix::sys::signal::{SigSet, Signal as Blocked};
     #[cfg(target_os = "linux")]
@@ -61,8 +59,6 @@ mod system {
 
     pub const TERM: Signal = Signal::TERM;
     pub const KILL: Signal = Signal::KILL;
-    /// A command that catches SIGTSTP has this time to stop, in the looks that are taken at it.
-    const TO_STOP: [Duration; 25] = [Duration::from_millis(10); 25];
     #[cfg(target_os = "linux")]
     const ENDED: WaitPidFlag = WaitPidFlag::WEXITED.union(WaitPidFlag::WNOHANG);
 
@@ -74,7 +70,7 @@ mod system {
 
     pub fn prepare(command: &mut Command, signals: &mut Signals) -> io::Result<()> {
         command.process_group(0);
-        signals.catch(&[Signal::CHILD, Signal::CONT, Signal::TSTP], 0)?;
+        signals.catch(&[Signal::CONT, Signal::CHILD, Signal::TSTP], 0)?;
         // Inside of another `run` these stop the tool, so that the other one sees what is asked for.
         let caught = [Signal::TTIN, Signal::TTOU];
         signals.catch(if env::var_os("LOCKMACRO_KEY").is_none() { &caught } else { &[] }, 0)
@@ -110,17 +106,13 @@ mod system {
             }
         }
 
-        /// The signal that has stopped the command, until this was asked with no options.
-        fn stopped(&self, more: WaitIdOptions) -> Option<i32> {
-            let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | more;
-            waitid(WaitId::Pid(self.id?), options).ok()??.stopping_signal()
-        }
-
         /// Lends the terminal to a command that was stopped because it needs it, as shells do, and
         /// stops together with one that was stopped otherwise.
         fn attend(&mut self) {
             self.reap();
-            let Some(by) = self.stopped(WaitIdOptions::NOWAIT) else { return };
+            let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+            let status = self.id.and_then(|id| waitid(WaitId::Pid(id), options).ok().flatten());
+            let Some(by) = status.and_then(|status| status.stopping_signal()) else { return };
             let asks = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&by);
             if asks && self.lend() || self.lent.is_some() && !is_continued_by_others() {
                 self.pass(Signal::CONT);
@@ -131,13 +123,9 @@ mod system {
             }
         }
 
-        /// Stops the command, by a signal that it cannot catch if need be, and then the tool.
+        /// Stops the command by a signal that it cannot catch, and then the tool.
         fn stop(&mut self) {
             if is_continued_by_others() {
-                // Another `run` stops its command by this, and by the other one only itself.
-                self.pass(Signal::TSTP);
-                let is_going = |_: &_| self.stopped(WaitIdOptions::empty()).is_none();
-                TO_STOP.into_iter().take_while(is_going).for_each(sleep);
                 self.pass(Signal::STOP);
                 self.take_back();
                 let _ = kill_process(getpid(), Signal::STOP);
@@ -200,7 +188,12 @@ mod system {
         pub async fn next(&mut self) -> Signal {
             poll_fn(|cx| {
                 let mut polls = self.0.iter_mut().map(|(n, one)| one.poll_recv(cx).map(|_| *n));
-                polls.find(Poll::is_ready).unwrap_or(Poll::Pending)
+                let next = polls.find(Poll::is_ready);
+                if next == Some(Poll::Ready(Signal::CONT)) {
+                    // As in the kernel, a stop before it is off: those signals are the next ones.
+                    polls.for_each(drop);
+                }
+                next.unwrap_or(Poll::Pending)
             })
             .await
         }

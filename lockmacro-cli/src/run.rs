@@ -112,7 +112,8 @@ async fn under_lock(
         }
     };
     let (status, is_stopped) = watch(&mut command, &guard, options.ttl, signals).await?;
-    let (status, by) = (code(status), fatal(&status));
+    let by = fatal(&status);
+    let status = code(status);
     report["status"] = status.into();
     report["held_ms"] = millis(Some(began.elapsed())).into();
     let released = guard.release().await;

@@ -277,6 +277,14 @@ async fn the_tool_dies_of_the_signal_that_has_ended_its_command() {
     assert_eq!(said(shell).await.out, "130\n");
 }
 
+/// Whether a process, whose id is the first number, is in the foreground of its terminal.
+fn has_terminal(ids: &str) -> bool {
+    let id = ids.split(' ').next().expect("an id");
+    let stat = read_to_string(format!("/proc/{id}/stat")).expect("it runs");
+    let fields: Vec<_> = stat.rsplit(") ").next().expect("fields").split(' ').collect();
+    fields[2] == fields[5]
+}
+
 /// A loop of three commands, which a Ctrl-C is to end.
 const LOOP: &str = "for n in 1 2 3; do \"$0\" \"$@\"; done; echo after";
 
@@ -288,14 +296,8 @@ async fn ctrl_c_ends_the_loop_that_has_called_the_tool() {
         for shell in [LOOP, &format!("exec bash -c '{LOOP}' \"$0\" \"$@\"")] {
             let (held, mut terminal) =
                 Held::at_a_terminal(&server.url(), shell, &["order:1"], script).await;
-            let has_terminal = async || {
-                let stat = read_to_string(format!("/proc/{}/stat", held.first)).expect("it runs");
-                // Its process group, and the one in the foreground of its terminal.
-                let fields: Vec<_> = stat.rsplit(") ").next().expect("fields").split(' ').collect();
-                fields[2] == fields[5]
-            };
             if script != GOES_ON {
-                eventually("it has the terminal", SOON, has_terminal).await;
+                eventually("it reads", SOON, async || has_terminal(&held.first)).await;
             }
             terminal.write_all(b"\x03").expect("typed");
             let (code, lines, err) = held.ends().await;
@@ -453,19 +455,16 @@ async fn a_command_that_was_stopped_at_its_terminal_goes_on_under_its_lock() {
 async fn a_command_inside_of_two_tools_stops_with_them_and_goes_on() {
     let server = Server::start();
     let tool = env!("CARGO_BIN_EXE_lockmacro");
-    // With the terminal, and without it.
-    for waits in ["read line < /dev/tty; echo $line", "sleep 0.5; echo one"] {
-        let script = format!(
-            "export OUTER=$PPID; exec {tool} run order:2 -- sh -c 'echo $$ $OUTER; {waits}'"
-        );
-        let (held, mut terminal) =
-            Held::at_a_terminal(&server.url(), SAYS_STATUS, &["order:1"], &script).await;
-        let outer = stop(&held, &mut terminal).await;
-        kill_process(outer, Signal::CONT).expect("it is there");
-        terminal.write_all(b"one\n").expect("typed");
-        let (_, lines, err) = held.ends().await;
-        assert_eq!(lines, ["one", "0"], "{waits}: {err}");
-    }
+    let inner = "echo $$ $OUTER; read line < /dev/tty; echo $line";
+    let script = format!("export OUTER=$PPID; exec {tool} run order:2 -- sh -c '{inner}'");
+    let (held, mut terminal) =
+        Held::at_a_terminal(&server.url(), SAYS_STATUS, &["order:1"], &script).await;
+    eventually("it has the terminal", SOON, async || has_terminal(&held.first)).await;
+    let outer = stop(&held, &mut terminal).await;
+    kill_process(outer, Signal::CONT).expect("it is there");
+    terminal.write_all(b"one\n").expect("typed");
+    let (_, lines, err) = held.ends().await;
+    assert_eq!(lines, ["one", "0"], "{err}");
 }
 
 #[tokio::test]
