@@ -1,24 +1,37 @@
 //! The command line.
 
+use std::env;
 use std::ffi::OsString;
 use std::iter;
-use std::sync::LazyLock;
 use std::time::Duration;
 
-use clap::builder::PossibleValue;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand};
 use lockmacro_runtime::defer::JobState;
 use lockmacro_runtime::inspect::Use;
 
+pub const STATES: [JobState; 3] = [JobState::Waiting, JobState::Running, JobState::Dead];
+/// The variables that may name the server, of which the first one counts that does.
+const VARIABLES: [&str; 3] = ["LOCKMACRO_URL", "REDIS_URL", "DATABASE_URL"];
+
 /// Inspects the locks and deferred calls on a Redis server or in a PostgreSQL database.
 #[derive(Parser)]
-#[command(name = "lockmacro", version)]
+#[command(name = "lockmacro", version, max_term_width = 100)]
 pub struct Args {
-    /// The server: `redis://user:password@host:port/db`, `rediss://…`, `redis-cluster://…`,
-    /// `redis-sentinel://…` or `postgres://user:password@host:port/database`. Other users can read
-    /// a password in the arguments, but not one in the environment.
-    #[arg(long, env = "REDIS_URL", hide_env_values = true, global = true)]
+    /// The server, by default LOCKMACRO_URL, REDIS_URL or DATABASE_URL of the environment
+    ///
+    ///   redis://[user:password@]host[:port][/db]
+    ///   redis-cluster://host[:port],…
+    ///   redis-sentinel://host[:port],…/name
+    ///   redlock://host[:port],host[:port],host[:port]
+    ///   postgres://[user:password@]host[:port]/database
+    ///
+    /// rediss://, rediss-cluster://, rediss-sentinel://, redlocks:// and
+    /// postgres://…?sslmode=require are encrypted. Other users of the machine
+    /// can read a password in the arguments, but not one in the environment.
+    /// A DATABASE_URL of another kind of database is ignored.
+    #[arg(long, global = true, verbatim_doc_comment)]
     pub url: Option<String>,
     /// Writes one JSON document instead of a table. `run` writes it as the last line on stderr.
     #[arg(long, global = true)]
@@ -66,12 +79,7 @@ pub enum Command {
         /// A pattern of keys, with the `*`, `?` and `[…]` of Redis.
         pattern: String,
         /// The features that the program uses.
-        #[arg(
-            long,
-            value_enum,
-            value_delimiter = ',',
-            default_values_t = [Feature(Option::Some(Use::Wait))],
-        )]
+        #[arg(long, value_parser = feature(), value_delimiter = ',', default_value = "wait")]
         features: Vec<Feature>,
         /// The user's name.
         #[arg(long, default_value = "shop")]
@@ -102,8 +110,10 @@ pub enum Command {
 }
 
 #[derive(clap::Args)]
+#[command(override_usage = "lockmacro run [OPTIONS] KEY -- COMMAND...")]
 pub struct Run {
-    /// The lock's key.
+    /// The lock's key. One that begins with `-` comes after `--`: `run -- -k -- COMMAND`.
+    #[arg(default_value = "", hide_default_value = true)]
     pub key: String,
     /// The lease, which is renewed after a third of it. After the death of the tool the lock is
     /// free within this time.
@@ -157,9 +167,9 @@ pub struct Jobs {
     pub amend: Option<Amend>,
     /// The name under which the function's calls are stored.
     pub function: Option<String>,
-    /// The state of the calls.
-    #[arg(long, value_enum, default_value_t = State::Waiting, requires = "function")]
-    pub state: State,
+    /// The state of the calls: `waiting`, `running` or `dead`.
+    #[arg(long, default_value = "waiting", value_parser = state, requires = "function")]
+    pub state: JobState,
     /// Number of calls to skip.
     #[arg(long, default_value_t = 0, requires = "function")]
     pub first: usize,
@@ -196,42 +206,48 @@ pub struct Some {
 #[derive(Clone, Copy)]
 pub struct Feature(pub Option<Use>);
 
-impl ValueEnum for Feature {
-    fn value_variants<'a>() -> &'a [Self] {
-        static ALL: LazyLock<Vec<Feature>> = LazyLock::new(|| {
-            let uses = Use::ALL.iter().map(|used| Feature(Option::Some(*used)));
-            iter::once(Feature(None)).chain(uses).collect()
-        });
-        &ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        let (name, about) = match self.0 {
-            None => ("none", "Locks that do not wait."),
-            Option::Some(used) => (used.name(), used.about()),
-        };
-        Option::Some(PossibleValue::new(name).help(about.trim_end_matches('.')))
-    }
+fn feature() -> impl TypedValueParser<Value = Feature> {
+    let none = ("none", "Locks that do not wait");
+    let uses = Use::ALL.iter().map(|used| (used.name(), used.about().trim_end_matches('.')));
+    let all = iter::once(none).chain(uses);
+    let values = all.map(|(name, about)| PossibleValue::new(name).help(about));
+    PossibleValuesParser::new(values)
+        .map(|name| Feature(Use::ALL.iter().copied().find(|used| used.name() == name)))
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-pub enum State {
-    Waiting,
-    Running,
-    Dead,
+fn state(text: &str) -> Result<JobState, &'static str> {
+    let named = STATES.into_iter().find(|state| state.to_string() == text);
+    named.ok_or("write `waiting`, `running` or `dead`")
 }
 
-impl From<State> for JobState {
-    fn from(state: State) -> Self {
-        match state {
-            State::Waiting => JobState::Waiting,
-            State::Running => JobState::Running,
-            State::Dead => JobState::Dead,
+impl Run {
+    /// Takes the key from the words after `--`, as in `run -- KEY -- COMMAND`, if it is there.
+    pub fn named(mut self) -> Result<Self, clap::Error> {
+        if let ("", [key, dashes, _, ..]) = (&*self.key, &*self.command)
+            && dashes == "--"
+        {
+            self.key = key.to_str().unwrap_or_default().to_owned();
+            self.command.drain(..2);
         }
+        if self.key.is_empty() {
+            return Err(missing("name the key: `lockmacro run KEY -- COMMAND`"));
+        }
+        Ok(self)
     }
 }
 
 impl Args {
+    /// Parses the command line, and looks for a server in the environment.
+    pub fn read() -> Result<Self, clap::Error> {
+        let mut args = Self::try_parse()?;
+        let url = |name: &&str| {
+            let is_other = |url: &str| *name == "DATABASE_URL" && !url.starts_with("postgres");
+            env::var(name).ok().filter(|url| !url.is_empty() && !is_other(url))
+        };
+        args.url = args.url.or_else(|| VARIABLES.iter().find_map(url));
+        Ok(args)
+    }
+
     /// Checks what the parser cannot check. Returns the URL of the server.
     pub fn check(&self) -> Result<&str, clap::Error> {
         if let Command::Release { force: false, .. } = self.command {
@@ -242,8 +258,13 @@ impl Args {
             _ => self.url.as_deref().unwrap_or_default(),
         };
         let url = Option::Some(url).filter(|url| !url.is_empty());
-        let none = "name the server: `--url URL`, or REDIS_URL in the environment";
-        url.ok_or_else(|| missing(none))
+        if matches!(self.command, Command::Run(_))
+            && url.is_some_and(|url| url.starts_with("memory:"))
+        {
+            return Err(missing("`memory://` excludes no other process: name a server"));
+        }
+        let none = format!("name the server: `--url URL`, or {}", VARIABLES.join(", "));
+        url.ok_or_else(|| missing(&none))
     }
 }
 

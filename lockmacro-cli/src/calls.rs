@@ -7,7 +7,7 @@ use lockmacro_runtime::defer::{JobInfo, JobState, When};
 use lockmacro_runtime::{LockError, LockManager};
 use serde_json::{Value, json};
 
-use crate::args::{Amend, Jobs, Some as Calls};
+use crate::args::{Amend, Jobs, STATES, Some as Calls};
 use crate::show::{document, plain, skipped_json, skipped_lines, table, time};
 use crate::{Failure, Report, is_confirmed};
 
@@ -15,7 +15,6 @@ use crate::{Failure, Report, is_confirmed};
 const FUNCTIONS: usize = 1_000;
 /// Largest number of dead letters that one request retries or removes.
 const AT_ONCE: usize = 1_000;
-const STATES: [JobState; 3] = [JobState::Waiting, JobState::Running, JobState::Dead];
 
 pub async fn run(manager: &LockManager, jobs: Jobs, json: bool) -> Result<Report, Failure> {
     match (&jobs.amend, &jobs.function) {
@@ -80,23 +79,16 @@ async fn list(
     json: bool,
 ) -> Result<Report, Failure> {
     let [waiting, running, dead] = counts(manager, &function).await?;
-    let state = JobState::from(jobs.state);
-    let page =
-        manager.deferrer().list(Arc::clone(&function), state, jobs.first, jobs.limit).await?;
-    let end = jobs.first.saturating_add(page.jobs.len());
+    let Jobs { state, first, limit, .. } = *jobs;
+    let page = manager.deferrer().list(Arc::clone(&function), state, first, limit).await?;
+    let end = first.saturating_add(page.jobs.len());
     let truncated = end < page.total && !page.jobs.is_empty();
     let done = waiting + running + dead > 0;
     let text = if json {
         let calls: Value = page.jobs.iter().map(as_json).collect();
         document(&json!({
-            "function": &*function,
-            "waiting": waiting,
-            "running": running,
-            "dead": dead,
-            "state": state.to_string(),
-            "first": jobs.first,
-            "calls": calls,
-            "truncated": truncated,
+            "function": &*function, "waiting": waiting, "running": running, "dead": dead,
+            "state": state.to_string(), "first": first, "calls": calls, "truncated": truncated,
         }))
     } else if !done {
         format!("no call of `{}` is deferred\n", plain(&function))
@@ -143,13 +135,8 @@ fn as_json(call: &JobInfo) -> Value {
     };
     let in_ms = i64::try_from(in_ms).unwrap_or(i64::MAX);
     json!({
-        "id": call.id,
-        "key": call.key,
-        "attempts": call.attempts,
-        "busy": call.busy,
-        "in_ms": in_ms,
-        "arguments": arguments,
-        "error": call.error,
+        "id": call.id, "key": call.key, "attempts": call.attempts, "busy": call.busy,
+        "in_ms": in_ms, "arguments": arguments, "error": call.error,
     })
 }
 
@@ -163,17 +150,17 @@ async fn amend(
         return amend_dead(manager, calls, done, json).await;
     }
     let (mut amended, mut missing) = (Vec::new(), Vec::new());
-    let (deferrer, function) = (manager.deferrer(), Arc::<str>::from(&*calls.function));
+    let deferrer = manager.deferrer();
     for id in &calls.ids {
-        let (function, call) = (Arc::clone(&function), id.clone());
+        let function = Arc::from(&*calls.function);
         let found = match done {
-            "retried" => deferrer.retry(function, call).await?,
-            _ => deferrer.remove(function, call).await?,
+            "retried" => deferrer.retry(function, id.clone()).await?,
+            _ => deferrer.remove(function, id.clone()).await?,
         };
         if found { &mut amended } else { &mut missing }.push(id.as_str());
     }
     let text = if json {
-        document(&json!({ "function": &*function, done: amended, "missing": missing }))
+        document(&json!({ "function": calls.function, done: amended, "missing": missing }))
     } else {
         let lines = amended.iter().map(|id| format!("{done}: {}\n", plain(id)));
         let missed = missing.iter().map(|id| format!("neither waiting nor dead: {}\n", plain(id)));

@@ -15,9 +15,9 @@ use std::error::Error;
 use std::io::{BufRead, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind as Misuse;
-use lockmacro_runtime::LockManager;
+use lockmacro_runtime::{LockError, LockManager};
+use serde_json::json;
 
 use self::args::{Args, Command, Postgres};
 
@@ -36,15 +36,16 @@ struct Report {
 type Failure = Box<dyn Error>;
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match Args::read() {
         Ok(args) => args,
         Err(misuse) => return refuse(&misuse),
     };
+    let json = args.json;
     match execute(args) {
         Ok(code) => ExitCode::from(code),
         Err(error) => match error.downcast_ref::<clap::Error>() {
             Some(misuse) => refuse(misuse),
-            None => fail(&*error),
+            None => fail(&*error, json),
         },
     }
 }
@@ -59,7 +60,7 @@ fn execute(args: Args) -> Result<u8, Failure> {
     let url = args.check()?.to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if let Command::Run(options) = args.command {
-        return runtime.block_on(run::run(&url, options, args.json));
+        return runtime.block_on(run::run(&url, options.named()?, args.json));
     }
     finish(runtime.block_on(async {
         if let Command::Postgres(_) = args.command {
@@ -110,18 +111,33 @@ fn is_confirmed(question: &str, name: &str) -> Result<bool, Failure> {
 
 /// Prints the help, the version, or what is wrong with the arguments.
 fn refuse(misuse: &clap::Error) -> ExitCode {
-    let text = show::without_passwords(&misuse.render().to_string());
+    let text = misuse.render().to_string();
     if matches!(misuse.kind(), Misuse::DisplayHelp | Misuse::DisplayVersion) {
-        return write(&text).map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS);
+        return write(&text).map_or_else(|error| fail(&error, false), |()| ExitCode::SUCCESS);
     }
     // There is no other place to report a failure of this.
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    let _ = std::io::stderr().write_all(show::without_passwords(&text).as_bytes());
     ExitCode::from(USAGE)
 }
 
-fn fail(error: &dyn Error) -> ExitCode {
-    complain(&error.to_string());
-    ExitCode::from(FAILED)
+fn fail(error: &(dyn Error + 'static), json: bool) -> ExitCode {
+    let (text, code) = explain(error);
+    if !json || write(&show::document(&json!({ "error": text }))).is_err() {
+        complain(&text);
+    }
+    ExitCode::from(code)
+}
+
+/// What an error says, and its exit code.
+fn explain(error: &(dyn Error + 'static)) -> (String, u8) {
+    let code = match error.downcast_ref() {
+        // The schema is that of the server.
+        Some(LockError::InvalidSetting { setting, .. }) if *setting != "schema" => USAGE,
+        Some(LockError::InvalidKey { .. }) => USAGE,
+        _ => FAILED,
+    };
+    // The features have the same names here.
+    (error.to_string().replace("lockmacro-runtime", env!("CARGO_PKG_NAME")), code)
 }
 
 /// Writes a line to stderr.

@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 
 use tokio::process::{Child, Command};
 
-pub use self::system::{KILL, Signal, Signals, TERM, code};
+pub use self::system::{KILL, Signal, Signals, TERM, code, die_of, fatal};
 
 /// A command that was started. It is killed when this is dropped before it has ended.
 pub struct Running {
@@ -24,7 +24,7 @@ impl Running {
     /// Waits for the end of the command. Nothing is lost by dropping the future.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await;
-        self.group.take_back();
+        self.group.ended(status.as_ref().ok().and_then(fatal));
         status
     }
 
@@ -36,6 +36,7 @@ impl Running {
 
 #[cfg(unix)]
 mod system {
+    use std::env;
     use std::fs::{File, read_to_string};
     use std::future::poll_fn;
     use std::io;
@@ -44,17 +45,22 @@ mod system {
     use std::task::Poll;
 
     use nix::sys::signal::{SigSet, Signal as Blocked};
+    #[cfg(target_os = "linux")]
+    use nix::sys::wait::{self, Id, WaitPidFlag};
     pub use rustix::process::Signal;
     use rustix::process::{
-        Pid, WaitId, WaitIdOptions, getpgrp, getpid, getppid, getsid, kill_current_process_group,
-        kill_process, kill_process_group, waitid,
+        Pid, Resource, Rlimit, WaitId, WaitIdOptions, getpgrp, getpid, getppid, getsid,
+        kill_current_process_group, kill_process, kill_process_group, setrlimit, waitid,
     };
     use rustix::termios::{tcgetpgrp, tcsetpgrp};
+    use signal_hook::low_level::emulate_default_handler;
     use tokio::process::{Child, Command};
     use tokio::signal::unix::{self, SignalKind, signal};
 
     pub const TERM: Signal = Signal::TERM;
     pub const KILL: Signal = Signal::KILL;
+    #[cfg(target_os = "linux")]
+    const ENDED: WaitPidFlag = WaitPidFlag::WEXITED.union(WaitPidFlag::WNOHANG);
 
     /// The command's process group, and the terminal while it is lent to it.
     pub struct Group {
@@ -64,7 +70,10 @@ mod system {
 
     pub fn prepare(command: &mut Command, signals: &mut Signals) -> io::Result<()> {
         command.process_group(0);
-        signals.catch(&[Signal::CHILD, Signal::CONT, Signal::TSTP, Signal::TTIN, Signal::TTOU], 0)
+        signals.catch(&[Signal::CONT, Signal::CHILD, Signal::TSTP], 0)?;
+        // Inside of another `run` these stop the tool, so that the other one sees what is asked for.
+        let caught = [Signal::TTIN, Signal::TTOU];
+        signals.catch(if env::var_os("LOCKMACRO_KEY").is_none() { &caught } else { &[] }, 0)
     }
 
     impl Group {
@@ -86,9 +95,21 @@ mod system {
             let _ = self.id.map(|id| kill_process_group(id, signal));
         }
 
+        /// Collects the processes that the tool inherits as the first one of a container.
+        fn reap(&self) {
+            #[cfg(target_os = "linux")]
+            while let Ok(ended) = wait::waitid(Id::All, ENDED | WaitPidFlag::WNOWAIT)
+                && let Some(id) = ended.pid()
+                && Some(id.as_raw()) != self.id.map(Pid::as_raw_pid)
+            {
+                let _ = wait::waitid(Id::Pid(id), ENDED);
+            }
+        }
+
         /// Lends the terminal to a command that was stopped because it needs it, as shells do, and
         /// stops together with one that was stopped otherwise.
         fn attend(&mut self) {
+            self.reap();
             let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
             let status = self.id.and_then(|id| waitid(WaitId::Pid(id), options).ok().flatten());
             let Some(by) = status.and_then(|status| status.stopping_signal()) else { return };
@@ -96,8 +117,9 @@ mod system {
             if asks && self.lend() || self.lent.is_some() && !is_continued_by_others() {
                 self.pass(Signal::CONT);
             } else if by != Signal::STOP.as_raw() || self.lent.is_some() {
-                // The shell is to see that the whole job has stopped. This arrives here, too.
-                let _ = kill_current_process_group(Signal::TSTP);
+                // The shell is to see that the whole job has stopped, and another `run` around this
+                // one that the terminal is asked for. This arrives here, too.
+                let _ = kill_current_process_group(if asks { Signal::TTIN } else { Signal::TSTP });
             }
         }
 
@@ -117,7 +139,16 @@ mod system {
             is_ours
         }
 
-        pub fn take_back(&mut self) {
+        /// Takes the terminal back. A script that has called the tool gets the Ctrl-C which has
+        /// ended the command, as it would have without the tool.
+        pub fn ended(&mut self, by: Option<Signal>) {
+            let is_typed = |by: &_| matches!(*by, Signal::INT | Signal::QUIT);
+            let typed = by.filter(is_typed).filter(|_| self.lent.is_some());
+            self.take_back();
+            let _ = typed.map(kill_current_process_group);
+        }
+
+        fn take_back(&mut self) {
             let Some(tty) = self.lent.take() else { return };
             // SIGTTOU stops a process that changes the terminal of another one.
             let ttou = SigSet::from(Blocked::SIGTTOU);
@@ -157,7 +188,12 @@ mod system {
         pub async fn next(&mut self) -> Signal {
             poll_fn(|cx| {
                 let mut polls = self.0.iter_mut().map(|(n, one)| one.poll_recv(cx).map(|_| *n));
-                polls.find(Poll::is_ready).unwrap_or(Poll::Pending)
+                let next = polls.find(Poll::is_ready);
+                if next == Some(Poll::Ready(Signal::CONT)) {
+                    // As in the kernel, a stop before it is off: those signals are the next ones.
+                    polls.for_each(drop);
+                }
+                next.unwrap_or(Poll::Pending)
             })
             .await
         }
@@ -167,6 +203,21 @@ mod system {
     pub fn code(status: ExitStatus) -> u8 {
         let killed = || status.signal().map(|signal| 128 + signal);
         status.code().or_else(killed).and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+    }
+
+    /// The signal that has ended the command.
+    pub fn fatal(status: &ExitStatus) -> Option<Signal> {
+        status.signal().and_then(Signal::from_named_raw)
+    }
+
+    /// Ends the tool by a signal, so that a shell sees it and ends the script or the loop.
+    pub fn die_of(signal: Signal) {
+        // The first process of a container cannot end so.
+        if !getpid().is_init() {
+            // A core dump would have the password of the server in it.
+            let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+            let _ = emulate_default_handler(signal.as_raw());
+        }
     }
 }
 
@@ -209,7 +260,7 @@ mod system {
             }
         }
 
-        pub fn take_back(&self) {}
+        pub fn ended(&self, _: Option<Signal>) {}
     }
 
     pub struct Signals;
@@ -231,4 +282,10 @@ mod system {
     pub fn code(status: ExitStatus) -> u8 {
         status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
     }
+
+    pub fn fatal(_: &ExitStatus) -> Option<Signal> {
+        None
+    }
+
+    pub fn die_of(_: Signal) {}
 }

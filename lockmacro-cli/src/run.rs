@@ -12,9 +12,9 @@ use tokio::select;
 use tokio::time::{Instant, sleep};
 
 use crate::args::Run;
-use crate::process::{KILL, Running, Signals, TERM, code};
+use crate::process::{KILL, Running, Signal, Signals, TERM, code, die_of, fatal};
 use crate::show::{document, millis};
-use crate::{FAILED, Failure, complain};
+use crate::{FAILED, Failure, complain, explain};
 
 /// Exit code when somebody else holds the lock: EX_TEMPFAIL of `sysexits.h`, as the caller may try
 /// again.
@@ -37,47 +37,63 @@ pub async fn run(url: &str, options: Run, json: bool) -> Result<u8, Failure> {
     let mut signals = Signals::new()?;
     let label = options.label.clone().unwrap_or_default();
     let ended = async {
-        let manager = LockManager::builder().label(label).connect(url).await?;
+        let connected = select! {
+            connected = LockManager::builder().label(label).connect(url) => connected,
+            signal = signals.next() => return Ok(interrupted(signal, &mut report)),
+        };
+        let manager = connected?;
         let ended = under_lock(&manager, &options, &mut signals, &mut report).await;
         // A lock that is not released by then ends with its lease.
         let _ = manager.shutdown(INTERRUPTED).await;
         ended
     };
-    let code = ended.await.unwrap_or_else(|error| {
-        report["error"] = error.to_string().into();
-        FAILED
+    let ended: Result<Ended, Failure> = ended.await;
+    let (code, by) = ended.unwrap_or_else(|error| {
+        let (text, code) = explain(&*error);
+        report["error"] = text.into();
+        (code, None)
     });
     if json {
         let line = document(&report).lines().map(str::trim).collect::<Vec<_>>().join(" ");
+        // The command may have left a line without its end.
+        let before = if report["held_ms"].is_null() { "" } else { "\n" };
         // There is no other place to report a failure of this.
-        let _ = writeln!(io::stderr(), "{line}");
+        let _ = writeln!(io::stderr(), "{before}{line}");
     } else if let Some(error) = report["error"].as_str() {
         complain(error);
+    }
+    if let Some(by) = by {
+        die_of(by);
     }
     Ok(code)
 }
 
-/// Fills in the report. Returns the exit code.
+/// The exit code, and the signal that has ended the command or the wait.
+type Ended = (u8, Option<Signal>);
+
+fn interrupted(by: Signal, report: &mut Value) -> Ended {
+    report["outcome"] = "interrupted".into();
+    (u8::try_from(128 + by.as_raw()).unwrap_or(FAILED), Some(by))
+}
+
+/// Fills in the report.
 async fn under_lock(
     manager: &LockManager,
     options: &Run,
     signals: &mut Signals,
     report: &mut Value,
-) -> Result<u8, Failure> {
+) -> Result<Ended, Failure> {
     let asked = Instant::now();
     let acquired = select! {
         acquired = acquire(manager, options) => acquired,
-        signal = signals.next() => {
-            report["outcome"] = "interrupted".into();
-            return Ok(u8::try_from(128 + signal.as_raw()).unwrap_or(BUSY));
-        }
+        signal = signals.next() => return Ok(interrupted(signal, report)),
     };
     report["waited_ms"] = millis(Some(asked.elapsed())).into();
     if let Some(busy) = acquired.as_ref().err().filter(|error| error.is_busy()) {
         report["outcome"] = "busy".into();
         report["holder"] = busy.holder().owner.clone().into();
         report["error"] = busy.to_string().into();
-        return Ok(BUSY);
+        return Ok((BUSY, None));
     }
     let (guard, fences) = acquired?;
     let began = Instant::now();
@@ -92,10 +108,11 @@ async fn under_lock(
         Err(error) => {
             let program = program.to_string_lossy();
             report["error"] = format!("cannot start `{program}`: {error}").into();
-            return Ok(if error.kind() == ErrorKind::NotFound { 127 } else { 126 });
+            return Ok((if error.kind() == ErrorKind::NotFound { 127 } else { 126 }, None));
         }
     };
     let (status, is_stopped) = watch(&mut command, &guard, options.ttl, signals).await?;
+    let by = fatal(&status);
     let status = code(status);
     report["status"] = status.into();
     report["held_ms"] = millis(Some(began.elapsed())).into();
@@ -106,7 +123,7 @@ async fn under_lock(
     let text = text.or(is_stopped.then(|| "the lease could not be renewed in time".to_owned()));
     let end = if is_stopped { "was stopped" } else { "has ended" };
     report["error"] = text.map(|text| format!("{text}; the command {end} with {status}")).into();
-    Ok(if is_lost { LOST } else { status })
+    Ok(if is_lost { (LOST, None) } else { (status, by) })
 }
 
 async fn acquire(locks: &LockManager, run: &Run) -> Result<(LockGuard, Vec<Fence>), LockError> {

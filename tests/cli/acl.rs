@@ -223,7 +223,7 @@ async fn a_pattern_with_a_tag_has_one_form_and_one_that_no_rule_can_name_is_refu
     assert!(!line.contains("&lm1:") && !line.contains("publish"), "{line}");
     for pattern in ["", "a b", "a\n+@all", "lm1:*"] {
         let said = tool_at("", &["acl", pattern]).await;
-        assert_eq!((said.code, &*said.out), (Some(1), ""), "{pattern:?}: {said:?}");
+        assert_eq!((said.code, &*said.out), (Some(2), ""), "{pattern:?}: {said:?}");
         assert!(said.err.contains("not a usable key"), "{said:?}");
     }
     let said = tool_at("", &["acl", "a", "--user", "x +@all"]).await;

@@ -16,6 +16,7 @@ mod run;
 mod scripts;
 mod why;
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ use tokio::task::JoinHandle;
 /// The output of the tool.
 #[derive(Debug)]
 struct Said {
+    /// As a shell shows it: 128 and its number for a signal.
     code: Option<i32>,
     out: String,
     err: String,
@@ -87,6 +89,9 @@ fn command(url: &str, words: &[&str]) -> Command {
     // Tests that run in the background, or under `nohup`, ignore signals that the tool passes on.
     let mut command = Command::new("env");
     command.args(["--default-signal", env!("CARGO_BIN_EXE_lockmacro")]);
+    for name in ["LOCKMACRO_URL", "DATABASE_URL"] {
+        command.env_remove(name);
+    }
     command.args(words).env("REDIS_URL", url).stdin(Stdio::null()).kill_on_drop(true);
     command
 }
@@ -98,8 +103,9 @@ async fn tool_at(url: &str, words: &[&str]) -> Said {
 async fn said(mut command: Command) -> Said {
     let output = in_time(command.output()).await.expect("it runs");
     let text = |bytes| String::from_utf8(bytes).expect("text");
-    let said =
-        Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) };
+    let signal = output.status.signal().map(|signal| 128 + signal);
+    let code = output.status.code().or(signal);
+    let said = Said { code, out: text(output.stdout), err: text(output.stderr) };
     assert!(!said.shows("panicked"), "{said:?}");
     said
 }

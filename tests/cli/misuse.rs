@@ -18,11 +18,47 @@ async fn misuse_ends_with_two_and_a_failure_with_one() {
         assert_eq!(said.code, Some(2), "{said:?}");
     }
     let said = tool_at("memory://", &["locks"]).await;
-    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(said.code, Some(2), "{said:?}");
     assert!(said.err.contains("only the locks of one server or cluster"), "{said:?}");
     let said = tool_at(nobody, &["--help"]).await;
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(!said.shows(nobody), "{said:?}");
+    assert!(said.out.lines().all(|line| line.chars().count() <= 100), "{said:?}");
+    for form in ["redis://[user:password@]host[:port][/db]", "redlock://host", "postgres://["] {
+        assert!(said.shows(form), "{form}: {said:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_a_document_too() {
+    for words in [["locks", "--json"], ["jobs", "--json"]] {
+        let said = tool_at("redis://127.0.0.1:1", &words).await;
+        assert_eq!(said.code, Some(1), "{said:?}");
+        let error = &said.json()["error"];
+        assert!(error.as_str().is_some_and(|text| text.contains("connection refused")), "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_environment_names_the_server_in_three_ways() {
+    let server = Server::start();
+    let (url, nobody) = (&*server.url(), "redis://127.0.0.1:1");
+    let mysql = "mysql://app@127.0.0.1:1/shop";
+    let cases = [
+        ([url, nobody, "postgres://app@127.0.0.1:1/shop"], Some(0)),
+        (["", url, "postgres://app@127.0.0.1:1/shop"], Some(0)),
+        (["", "", "postgres://app@127.0.0.1:1/shop"], Some(1)),
+        (["", "", mysql], Some(2)),
+    ];
+    for (urls, code) in cases {
+        let mut command = command("", &["locks"]);
+        for (name, url) in ["LOCKMACRO_URL", "REDIS_URL", "DATABASE_URL"].iter().zip(urls) {
+            command.env(name, url);
+        }
+        let said = said(command).await;
+        assert_eq!(said.code, code, "{urls:?}: {said:?}");
+        assert!(code != Some(2) || said.err.contains("DATABASE_URL"), "{said:?}");
+    }
 }
 
 #[tokio::test]
@@ -30,7 +66,7 @@ async fn keys_that_cannot_be_locks_are_refused() {
     let server = Server::start();
     for words in [["queue", "lm1:wf:{k}"], ["queue", ""]] {
         let said = tool(&server, &words).await;
-        assert_eq!(said.code, Some(1), "{said:?}");
+        assert_eq!(said.code, Some(2), "{said:?}");
         assert!(said.err.contains("not a usable key"), "{said:?}");
     }
 }

@@ -104,7 +104,7 @@ async fn what_the_tool_prints_makes_the_schema(backend: &Backend) {
     let said = tool_at(&url, &["acl", "order:*"]).await;
     assert!(said.code == Some(1) && said.err.contains("postgres install` prints"), "{said:?}");
     let said = tool_at("", &["postgres", "install", "redis://127.0.0.1:1"]).await;
-    assert!(said.code == Some(1) && said.err.contains("only a PostgreSQL database"), "{said:?}");
+    assert!(said.code == Some(2) && said.err.contains("only a PostgreSQL database"), "{said:?}");
 }
 
 #[on(postgres)]

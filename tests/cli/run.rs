@@ -19,8 +19,8 @@ const STUBBORN: &str =
     "trap 'sleep 0.1; echo TERM' TERM; echo $$; for n in $(seq 600); do sleep 0.05; done";
 
 /// A tool that runs a script, which has said its first line.
-struct Held {
-    tool: Child,
+pub struct Held {
+    pub tool: Child,
     lines: Lines<BufReader<ChildStdout>>,
     first: String,
 }
@@ -44,7 +44,7 @@ impl Held {
         (Self::of(command).await, terminal)
     }
 
-    async fn of(mut command: Command) -> Self {
+    pub async fn of(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut tool = command.spawn().expect("it starts");
         let mut lines = BufReader::new(tool.stdout.take().expect("piped")).lines();
@@ -57,8 +57,15 @@ impl Held {
         kill_process(id.expect("it runs"), signal).expect("it runs");
     }
 
+    /// The signal that has ended the tool.
+    async fn dies_of(mut self) -> Option<Signal> {
+        let end = timeout(TEST_TIMEOUT, self.tool.wait()).await;
+        let status = end.expect("before the script ends by itself").expect("it ends");
+        status.signal().and_then(Signal::from_named_raw)
+    }
+
     /// The exit code, the further lines of the script, and what the tool has said.
-    async fn ends(mut self) -> (Option<i32>, Vec<String>, String) {
+    pub async fn ends(mut self) -> (Option<i32>, Vec<String>, String) {
         let end = async {
             let mut lines = Vec::new();
             while let Some(line) = self.lines.next_line().await.expect("text") {
@@ -125,6 +132,53 @@ async fn a_waiter_runs_after_the_holder() {
     assert!(document["fence"].is_u64() && document["held_ms"].is_u64(), "{document}");
 }
 
+/// What closes the connections of a tool that waits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Closes {
+    Server,
+    IdleTime,
+    Restart,
+}
+
+/// The ids of the clients that wait for no push.
+fn clients(server: &Server) -> Vec<String> {
+    let list: String = server.admin().ask(&["CLIENT", "LIST", "TYPE", "normal"]);
+    list.lines().filter_map(|line| Some(line.split(' ').next()?.to_owned())).collect()
+}
+
+#[tokio::test]
+async fn a_waiter_whose_connections_were_closed_runs_when_its_turn_comes() {
+    for closes in [Closes::Server, Closes::IdleTime, Closes::Restart] {
+        let mut server = Server::start();
+        let locks = manager(&server, "desk").await;
+        let guard = hold(&locks, "order:1").await;
+        let words = ["run", "order:1", "--wait", "forever", "--", "echo", "ran"];
+        let waiter = tokio::spawn(said(command(&server.url(), &words)));
+        eventually("it waits", IN_TIME, async || queue_length(&locks, "order:1").await == 1).await;
+        match closes {
+            Closes::Server => {
+                for kind in ["normal", "pubsub"] {
+                    server.admin().ask::<i64>(&["CLIENT", "KILL", "TYPE", kind]);
+                }
+            }
+            Closes::IdleTime => {
+                let before = clients(&server);
+                server.admin().ask::<()>(&["CONFIG", "SET", "timeout", "1"]);
+                let is_closed = async || !clients(&server).iter().any(|id| before.contains(id));
+                eventually("the idle ones are closed", TEST_TIMEOUT, is_closed).await;
+            }
+            Closes::Restart => {
+                server.admin().ask::<()>(&["SAVE"]);
+                server.kill();
+                server.restart();
+            }
+        }
+        guard.release().await.expect("it was kept");
+        let said = in_time(waiter).await.expect("no panic");
+        assert_eq!((said.code, &*said.out, &*said.err), (Some(0), "ran\n", ""), "{closes:?}");
+    }
+}
+
 #[tokio::test]
 async fn the_lock_of_a_killed_tool_ends_with_its_lease() {
     let server = Server::start();
@@ -138,7 +192,7 @@ async fn the_lock_of_a_killed_tool_ends_with_its_lease() {
 #[on(redis, postgres)]
 async fn a_command_whose_lock_is_lost_gets_sigterm_and_then_sigkill(backend: &Backend) {
     let key = &*backend.key("order:1");
-    let held = Held::start(backend.url(), &[key, "--ttl", "2s"], STUBBORN).await;
+    let held = Held::start(backend.url(), &[key, "--ttl", "8s"], STUBBORN).await;
     let process = format!("/proc/{}", held.first);
     assert_eq!(tool(backend, &["release", key, "--force", "--yes"]).await.code, Some(0));
     let (code, lines, err) = held.ends().await;
@@ -191,20 +245,128 @@ async fn a_command_is_dead_before_a_lease_ends_that_cannot_be_renewed() {
     assert_eq!((code, &*lines), (Some(76), &["TERM".to_owned()][..]), "{err}");
 }
 
+/// The signals that are passed to the command.
+const PASSED: [Signal; 8] = [
+    Signal::INT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::USR1,
+    Signal::USR2,
+    Signal::ALARM,
+    Signal::XCPU,
+];
+
+/// A script that says its process id, and goes on until a signal ends it.
+const GOES_ON: &str = "echo $$; for n in $(seq 600); do sleep 0.05; done";
+
+#[tokio::test]
+async fn the_tool_dies_of_the_signal_that_has_ended_its_command() {
+    let server = Server::start();
+    for signal in PASSED {
+        let held = Held::start(&server.url(), &["order:1"], GOES_ON).await;
+        held.signal(signal);
+        assert_eq!(held.dies_of().await, Some(signal));
+        assert_eq!(server.admin().get("order:1"), None);
+    }
+    // A shell shows the same.
+    let tool = env!("CARGO_BIN_EXE_lockmacro");
+    let script = format!("{tool} run order:1 -- sh -c 'kill -INT $$'; echo $?");
+    let mut shell = Command::new("env");
+    shell.args(["--default-signal", "bash", "-c", &*script]).env("REDIS_URL", server.url());
+    assert_eq!(said(shell).await.out, "130\n");
+}
+
+/// Whether a process, whose id is the first number, is in the foreground of its terminal.
+fn has_terminal(ids: &str) -> bool {
+    let id = ids.split(' ').next().expect("an id");
+    let stat = read_to_string(format!("/proc/{id}/stat")).expect("it runs");
+    let fields: Vec<_> = stat.rsplit(") ").next().expect("fields").split(' ').collect();
+    fields[2] == fields[5]
+}
+
+/// A loop of three commands, which a Ctrl-C is to end.
+const LOOP: &str = "for n in 1 2 3; do \"$0\" \"$@\"; done; echo after";
+
+#[tokio::test]
+async fn ctrl_c_ends_the_loop_that_has_called_the_tool() {
+    let server = Server::start();
+    // Without the terminal, and with it.
+    for script in [GOES_ON, "echo $$; read line < /dev/tty; echo read"] {
+        for shell in [LOOP, &format!("exec bash -c '{LOOP}' \"$0\" \"$@\"")] {
+            let (held, mut terminal) =
+                Held::at_a_terminal(&server.url(), shell, &["order:1"], script).await;
+            if script != GOES_ON {
+                eventually("it reads", SOON, async || has_terminal(&held.first)).await;
+            }
+            terminal.write_all(b"\x03").expect("typed");
+            let (code, lines, err) = held.ends().await;
+            assert_eq!((code, &*lines), (None, &[][..]), "{script}: {shell}: {err}");
+            assert_eq!(server.admin().get("order:1"), None);
+        }
+    }
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_a_wait_and_the_loop_that_has_called_the_tool() {
+    let server = Server::start();
+    let locks = manager(&server, "desk").await;
+    let guard = hold(&locks, "order:1").await;
+    for name in ["sh", "bash"] {
+        let shell = format!("echo go; exec {name} -c '{LOOP}' \"$0\" \"$@\"");
+        let options = ["order:1", "--wait", "forever"];
+        let (held, mut terminal) =
+            Held::at_a_terminal(&server.url(), &shell, &options, "echo ran").await;
+        eventually("it waits", IN_TIME, async || queue_length(&locks, "order:1").await == 1).await;
+        terminal.write_all(b"\x03").expect("typed");
+        let (code, lines, err) = held.ends().await;
+        assert_eq!((code, &*lines), (None, &[][..]), "{name}: {err}");
+        assert_eq!(queue_length(&locks, "order:1").await, 0);
+    }
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_a_tool_whose_server_does_not_answer() {
+    let server = Server::start();
+    server.pause();
+    let mut tool = command(&server.url(), &["run", "order:1", "--", "true"]).spawn().unwrap();
+    let id = Pid::from_raw(tool.id().unwrap().try_into().unwrap()).unwrap();
+    // It catches the signal before it connects.
+    let is_caught = async || {
+        let status = read_to_string(format!("/proc/{}/status", id.as_raw_pid())).expect("it runs");
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask");
+        let mask = u64::from_str_radix(caught.trim(), 16).expect("a number");
+        mask >> (Signal::XCPU.as_raw() - 1) & 1 == 1
+    };
+    eventually("it catches signals", SOON, is_caught).await;
+    kill_process(id, Signal::INT).unwrap();
+    let status = in_time(tool.wait()).await.unwrap();
+    server.resume();
+    assert_eq!(status.signal(), Some(Signal::INT.as_raw()));
+}
+
+#[tokio::test]
+async fn a_command_inside_of_two_tools_gets_the_terminal_when_it_reads() {
+    let server = Server::start();
+    let tool = env!("CARGO_BIN_EXE_lockmacro");
+    let inner = "run order:2 -- sh -c 'echo go; read line < /dev/tty; echo \"command $line\"'";
+    let shell = "\"$0\" \"$@\"; read line < /dev/tty; echo \"shell $line\"";
+    // Right under the outer tool, and under a shell of its group.
+    for script in [format!("exec {tool} {inner}"), format!("{tool} {inner}; exit $?")] {
+        let (held, mut terminal) =
+            Held::at_a_terminal(&server.url(), shell, &["order:1"], &script).await;
+        terminal.write_all(b"one\ntwo\n").expect("typed");
+        let (code, lines, err) = held.ends().await;
+        assert_eq!((code, &*err), (Some(0), ""), "{script}");
+        assert_eq!(lines, ["command one", "shell two"], "{script}");
+    }
+}
+
 #[tokio::test]
 async fn signals_reach_the_command_and_the_lock_is_released_at_its_end() {
     let server = Server::start();
-    let caught = [
-        Signal::INT,
-        Signal::TERM,
-        Signal::HUP,
-        Signal::QUIT,
-        Signal::USR1,
-        Signal::USR2,
-        Signal::ALARM,
-        Signal::XCPU,
-    ];
-    for signal in caught {
+    for signal in PASSED {
         let script = "trap 'echo bye; exit 5' INT TERM HUP QUIT USR1 USR2 ALRM XCPU; echo go;
             for n in $(seq 600); do sleep 0.05; done";
         let held = Held::start(&server.url(), &["order:1"], script).await;
@@ -290,6 +452,22 @@ async fn a_command_that_was_stopped_at_its_terminal_goes_on_under_its_lock() {
 }
 
 #[tokio::test]
+async fn a_command_inside_of_two_tools_stops_with_them_and_goes_on() {
+    let server = Server::start();
+    let tool = env!("CARGO_BIN_EXE_lockmacro");
+    let inner = "echo $$ $OUTER; read line < /dev/tty; echo $line";
+    let script = format!("export OUTER=$PPID; exec {tool} run order:2 -- sh -c '{inner}'");
+    let (held, mut terminal) =
+        Held::at_a_terminal(&server.url(), SAYS_STATUS, &["order:1"], &script).await;
+    eventually("it has the terminal", SOON, async || has_terminal(&held.first)).await;
+    let outer = stop(&held, &mut terminal).await;
+    kill_process(outer, Signal::CONT).expect("it is there");
+    terminal.write_all(b"one\n").expect("typed");
+    let (_, lines, err) = held.ends().await;
+    assert_eq!(lines, ["one", "0"], "{err}");
+}
+
+#[tokio::test]
 async fn a_command_that_was_stopped_at_its_terminal_does_not_go_on_without_its_lock() {
     let server = Server::start();
     // With the terminal, and without it.
@@ -340,7 +518,8 @@ async fn an_interrupted_waiter_leaves_the_queue() {
     eventually("it waits", IN_TIME, async || queue_length(&locks, "order:1").await == 1).await;
     let id = Pid::from_raw(waiter.id().unwrap().try_into().unwrap()).unwrap();
     kill_process(id, Signal::INT).unwrap();
-    assert_eq!(in_time(waiter.wait()).await.unwrap().code(), Some(130));
+    let status = in_time(waiter.wait()).await.unwrap();
+    assert_eq!(status.signal(), Some(Signal::INT.as_raw()));
     assert_eq!(queue_length(&locks, "order:1").await, 0);
     held.release().await.unwrap();
 }
@@ -390,7 +569,66 @@ async fn others_enter_as_far_as_a_shared_lock_and_permits_allow() {
 async fn failures_of_the_tool_itself_run_nothing() {
     let said = tool_at("redis://127.0.0.1:1", &["run", "order:1", "--", "echo", "ran"]).await;
     assert_eq!((said.code, &*said.out), (Some(1), ""), "{said:?}");
-    for words in [&["run", "order:1"][..], &["run", "order:1", "--wait", "long", "--", "true"]] {
-        assert_eq!(tool_at("redis://127.0.0.1:1", words).await.code, Some(2));
+}
+
+#[tokio::test]
+async fn misuse_runs_nothing_and_ends_with_2() {
+    let server = Server::start();
+    let long = "k".repeat(1_025);
+    let words: [&[&str]; 10] = [
+        &["order:1", "--wait", "long", "--"],
+        &["order:1", "--wait", "25h", "--"],
+        &["order:1", "--ttl", "10ms", "--"],
+        &["order:1", "--permits", "0", "--"],
+        &["order:1", "--url", "memory://", "--"],
+        &["order:1", "--url", "memory://?key_prefix=shop:", "--"],
+        &["", "--"],
+        &[&long, "--"],
+        &["--"],
+        &["--", "", "--"],
+    ];
+    for options in words {
+        let said = tool(&server, &[&["run"], options, &["echo", "ran"]].concat()).await;
+        assert_eq!((said.code, &*said.out), (Some(2), ""), "{said:?}");
     }
+    let nothing = tool(&server, &["run", "order:1"]).await;
+    assert_eq!(nothing.code, Some(2), "{nothing:?}");
+    let json = tool(&server, &["run", "order:1", "--ttl", "10ms", "--json", "--", "true"]).await;
+    let document: Value = serde_json::from_str(&json.err).expect("JSON");
+    assert_eq!((json.code, &document["outcome"]), (Some(2), &"failed".into()));
+}
+
+#[tokio::test]
+async fn a_key_that_begins_with_a_dash_comes_after_two() {
+    let server = Server::start();
+    let script = "echo $LOCKMACRO_KEY \"$1\"";
+    let words = ["run", "--wait", "1s", "--", "--key", "--", "sh", "-c", script, "sh", "--"];
+    let said = tool(&server, &words).await;
+    assert_eq!((said.code, &*said.out), (Some(0), "--key --\n"), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_document_begins_on_a_line_of_its_own() {
+    let server = Server::start();
+    let words = ["run", "order:1", "--json", "--", "sh", "-c", "printf unfinished >&2"];
+    let said = tool(&server, &words).await;
+    let (before, document) = said.err.trim_end().rsplit_once('\n').expect("two lines");
+    let document: Value = serde_json::from_str(document).expect("JSON");
+    assert_eq!((before, &document["outcome"]), ("unfinished", &"ended".into()));
+}
+
+#[tokio::test]
+async fn processes_that_the_tool_inherits_are_collected() {
+    let server = Server::start();
+    // As the first process of a container gets them: Linux has a call for others, too.
+    let subreaper = "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1); \
+        os.execv(sys.argv[1], sys.argv[1:])";
+    let script = "for n in $(seq 20); do (true &); done; echo $PPID; read end";
+    let mut command = Command::new("python3");
+    command.args(["-c", subreaper, env!("CARGO_BIN_EXE_lockmacro"), "run", "order:1", "--"]);
+    command.args(["sh", "-c", script]).env("REDIS_URL", server.url()).stdin(Stdio::piped());
+    let held = Held::of(command).await;
+    let children = format!("/proc/{0}/task/{0}/children", held.first);
+    let is_alone = async || read_to_string(&children).expect("it runs").split(' ').count() <= 2;
+    eventually("only the command is left", SOON, is_alone).await;
 }
