@@ -50,11 +50,24 @@ pub struct Holder {
     /// locked the key without an expiry, or no holder can have a majority of a Redlock. For an
     /// answer to a client use [`retry_after`](crate::LockError::retry_after).
     pub free_within: Option<Duration>,
+    /// How many may hold the lock at once, as this holder has asked; `None` for a lock that is
+    /// exclusive, or shared without a limit.
+    pub permits: Option<u32>,
+    /// Whether the holder has released the lock, which its [`min_hold`](crate::Lock::min_hold) keeps
+    /// until [`free_within`](Holder::free_within) is over.
+    pub is_kept: bool,
 }
 
 impl Holder {
-    pub(crate) const UNKNOWN: Self =
-        Self { owner: None, note: None, asked: None, since: None, free_within: None };
+    pub(crate) const UNKNOWN: Self = Self {
+        owner: None,
+        note: None,
+        asked: None,
+        since: None,
+        free_within: None,
+        permits: None,
+        is_kept: false,
+    };
 
     /// Makes a holder whose other fields are not known, for tests of code that handles one.
     ///
