@@ -4,7 +4,7 @@ use std::env;
 use std::time::{Duration, SystemTime};
 
 use lockmacro_runtime::inspect::{HeldLock, QueuedWaiter};
-use lockmacro_runtime::{Holder, LockManager};
+use lockmacro_runtime::{Holder, LockError, LockManager};
 use serde_json::{Value, json};
 
 use crate::locks::{as_json, holder_as_json, holders_of};
@@ -46,7 +46,11 @@ pub async fn explain(
     if let Some(lock) = &lock {
         holders = holders_of(manager, lock).await?;
     }
-    let queue = manager.inspect_waiters(key, COUNTED).await?.items;
+    let queue = match manager.inspect_waiters(key, COUNTED).await {
+        Ok(queue) => queue.items,
+        Err(LockError::KeyNotALock { .. }) if lock.is_some() => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
     let of_environment = VARIABLES.iter().find_map(|name| env::var(name).ok());
     let url = Some(url).filter(|url| of_environment.as_deref() != Some(url));
     let (now, seen) = (SystemTime::now(), lock.as_ref());
@@ -193,6 +197,10 @@ impl Seen<'_> {
     }
 
     fn waiters(&self) -> String {
+        if self.lock.is_some_and(|lock| lock.waiters.is_none()) {
+            return "Who waits cannot be seen: its queue key holds another type of value."
+                .to_owned();
+        }
         let Some(first) = self.queue.first() else {
             return "Nobody waits in the queue, in which callers of the holder's own process and \
                     clients that poll are not seen."
@@ -244,7 +252,7 @@ impl Seen<'_> {
         let end = match (parts.len(), &suspect.note) {
             (..=2, Some(_)) => format!(
                 "If that is `lockmacro run` and hangs, end its command, and not only the tool: \
-                 `kill -9 -- -$(pgrep -P {id})`."
+                 `pkill -KILL -g $(pgrep -P {id})`."
             ),
             _ => "If it hangs, end it, and the lock is free when the lease ends.".to_owned(),
         };
@@ -301,7 +309,7 @@ mod tests {
 
     fn held(seconds: u64) -> HeldLock {
         let mut lock = HeldLock::new("order:42");
-        lock.holder = Holder::new("web-3:4711:audit");
+        (lock.holder, lock.waiters) = (Holder::new("web-3:4711:audit"), Some(0));
         (lock.holder.asked, lock.holder.since) = (ago(seconds), ago(seconds));
         lock.holder.free_within = Some(Duration::from_secs(12));
         lock
@@ -389,7 +397,7 @@ mod tests {
         lock.holder.owner = Some("web-3:4711".to_owned());
         lock.holder.note = Some("report.sh".to_owned());
         let text = told(Some(&lock), &[]);
-        assert!(text.contains("not only the tool: `kill -9 -- -$(pgrep -P 4711)`."), "{text}");
+        assert!(text.contains("not only the tool: `pkill -KILL -g $(pgrep -P 4711)`."), "{text}");
     }
 
     #[test]

@@ -119,3 +119,27 @@ async fn the_line_that_is_shown_releases_the_lock_when_the_url_was_an_argument()
     assert_eq!((said.code, said.shows("was taken away")), (Some(0), true), "{line}: {said:?}");
     assert!(locks.inspect_lock("order:1").await.expect("answered").is_none());
 }
+
+#[tokio::test]
+async fn the_line_that_ends_a_command_of_the_tool_ends_all_of_it_and_frees_the_lock() {
+    let server = Server::start();
+    let words = ["run", "job", "--", "sh", "-c", "sleep 300 & wait"];
+    let mut tool = command(&server.url(), &words).spawn().expect("it starts");
+    let is_held = async || server.admin().get("job").is_some();
+    eventually("it has the lock", IN_TIME, is_held).await;
+    // As if it had the lock since 1970.
+    let token = server.admin().get("job").expect("held");
+    let [label, _, rest] = token.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{token}") };
+    let long_ago = format!("{label} 1 {rest}");
+    server.admin().ask::<()>(&["SET", "job", &long_ago, "KEEPTTL"]);
+    let said = tool_at(&server.url(), &["why", "job"]).await;
+    server.admin().ask::<()>(&["SET", "job", &token, "KEEPTTL"]);
+    let line = said.out.split('`').find(|line| line.starts_with("pkill ")).expect("a line");
+    let is_ended = async || {
+        let ended = std::process::Command::new("sh").args(["-c", line]).output();
+        ended.expect("sh").status.success()
+    };
+    eventually("it has a command", IN_TIME, is_ended).await;
+    assert_eq!(in_time(tool.wait()).await.expect("it ends").code(), Some(137), "{line}");
+    assert_eq!(server.admin().get("job"), None);
+}

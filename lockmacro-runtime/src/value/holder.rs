@@ -124,7 +124,9 @@ mod tests {
 
     #[test]
     fn only_a_name_that_this_process_has_used_is_a_label() {
-        ["shop::audit", "audit:all"].map(|name| note_name(name, ""));
+        for name in ["shop::audit", "audit:all"] {
+            note_name(name, "");
+        }
         for (owner, function) in [
             ("web-3:4711:shop::audit", "shop::audit"),
             ("rack-1:shop::audit", "shop::audit"),
