@@ -243,7 +243,7 @@ impl Seen<'_> {
         let owner = suspect.owner.as_ref().unwrap_or(owner);
         let parts: Vec<_> = owner.split(':').collect();
         let (process, id) = match *parts {
-            [host, id, ..] if id.bytes().all(|byte| byte.is_ascii_digit()) => {
+            [host, id, ..] if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) => {
                 (format!("process {id} on {host}"), id)
             }
             _ => (owner.clone(), "PID"),
