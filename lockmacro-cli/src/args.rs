@@ -50,6 +50,9 @@ pub enum Command {
         /// Shows the strings of other programs, too, which may be no locks.
         #[arg(long)]
         all: bool,
+        /// Shows each holder of a lock that several share.
+        #[arg(long)]
+        holders: bool,
         /// Largest number of locks.
         #[arg(long, default_value_t = 1_000)]
         limit: usize,

@@ -125,9 +125,18 @@ pub async fn examine(url: &str, key: Option<String>, json: bool) -> Result<Repor
         seen.facts.as_ref().is_ok_and(|facts| !facts.settings.contains_key("no_vote"))
     };
     let (votes, nodes) = (servers.iter().filter(votes).count(), servers.len());
-    if url.starts_with("redlock") && votes <= nodes / 2 {
+    let answering = servers.iter().filter(|seen| seen.facts.is_ok()).count();
+    if url.starts_with("redlock") && votes > nodes / 2 {
+        // The others grant the locks.
+        let unreachable = found.iter_mut().filter(|(_, finding)| finding.code == "unreachable");
+        unreachable.for_each(|(_, finding)| finding.is_problem = false);
+    } else if url.starts_with("redlock") {
         let text = format!("{votes} of {nodes} nodes vote: without a majority no lock is granted");
-        let mend = "start the nodes that do not answer".to_owned();
+        let mend = match answering > nodes / 2 {
+            true => "wait until more of its nodes vote: each says why it does not",
+            false => "start the nodes that do not answer",
+        };
+        let mend = mend.to_owned();
         let finding = Finding { is_problem: true, code: "no_majority", text, mend };
         found.push(("redlock".to_owned(), finding));
     }
@@ -169,13 +178,18 @@ fn unreachable(url: &str, server: &str, error: &LockError) -> Finding {
             "a read-only replica" if error.to_string().contains("disk is full") => {
                 "free space on its disk, and reset default_transaction_read_only"
             }
-            "a read-only replica" => "the primary in the URL",
+            "a read-only replica" | "a replica without its primary" => "the primary in the URL",
+            "its cluster is not serving the key" => {
+                &*format!("{} CLUSTER INFO", redis::cli(url, server))
+            }
+            "an unexpected answer" => "a server with Redis 6.2 or later, or Valkey, in the URL",
+            "this machine is out of resources" => "raise the limits of this machine or process",
             "no secure connection" => "`cacert=` in the URL, or another certificate of the server",
             "it accepts no more clients" if url.starts_with("postgres") => {
                 "raise max_connections, or the CONNECTION LIMIT of the user or the database"
             }
             "it accepts no more clients" => "raise its maxclients, or share managers",
-            reason => &*format!("see “{reason}” in docs/trouble.md"),
+            _ => "see the log of the server",
         },
         _ => "correct the URL",
     };

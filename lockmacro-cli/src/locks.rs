@@ -2,17 +2,20 @@
 
 use std::time::SystemTime;
 
-use lockmacro_runtime::LockManager;
 use lockmacro_runtime::inspect::{HeldLock, QueuedWaiter};
+use lockmacro_runtime::{Holder, LockError, LockManager};
 use serde_json::{Value, json};
 
 use crate::show::{document, millis, plain, skipped_json, skipped_lines, table, time};
 use crate::{Failure, Report, is_confirmed};
 
+/// Most holders of a key that are shown.
+const HOLDERS_MAX: usize = 1_000;
+
 pub async fn list(
     manager: &LockManager,
     pattern: &str,
-    all: bool,
+    [all, each_holder]: [bool; 2],
     limit: usize,
     json: bool,
 ) -> Result<Report, Failure> {
@@ -20,21 +23,35 @@ pub async fn list(
         true => manager.inspect_all(pattern, limit).await?,
         false => manager.inspect_locks(pattern, limit).await?,
     };
+    let (mut locks, mut rows) = (Vec::new(), Vec::new());
+    for lock in &seen.items {
+        let mut each = Vec::new();
+        let mut seen = as_json(lock);
+        if each_holder {
+            each = holders_of(manager, lock).await?;
+            seen["holders"] = each.iter().map(holder_as_json).collect();
+        }
+        locks.push(seen);
+        let waiters = lock.waiters.map_or("?".to_owned(), |waiters| waiters.to_string());
+        let row = |holder: &Holder, shown| {
+            let (key, left) = (lock.key.to_string(), time(holder.free_within));
+            [key, shown, held_for(holder), left, waiters.clone()]
+        };
+        match &*each {
+            [] => rows.push(row(&lock.holder, holders(lock))),
+            each => rows.extend(each.iter().map(|holder| row(holder, shown(holder)))),
+        }
+    }
     let text = if json {
-        let locks: Value = seen.items.iter().map(as_json).collect();
+        let locks = Value::from(locks);
         document(
             &json!({ "locks": locks, "skipped": skipped_json(&seen.skipped), "truncated": seen.truncated }),
         )
     } else {
-        let row = |lock: &HeldLock| {
-            let waiters = lock.waiters.map_or("?".to_owned(), |waiters| waiters.to_string());
-            [lock.key.to_string(), holders(lock), time(lock.holder.free_within), waiters]
-        };
-        let rows: Vec<_> = seen.items.iter().map(row).collect();
         let mut text = match rows.is_empty() {
             true if seen.truncated => String::new(),
             true => "nothing is held\n".to_owned(),
-            false => table(["KEY", "HOLDER", "LEFT", "WAITERS"], &rows),
+            false => table(["KEY", "HOLDER", "SINCE", "LEFT", "WAITERS"], &rows),
         };
         if seen.truncated {
             text.push_str("… and more: give a pattern, or `--limit`\n");
@@ -157,13 +174,45 @@ fn held(lock: &HeldLock) -> String {
 }
 
 fn holders(lock: &HeldLock) -> String {
-    let last = &lock.holder;
-    match lock.sharing {
-        None => last.to_string(),
+    let last = shown(&lock.holder);
+    let all = match lock.sharing {
+        None => return last,
         Some(1) => format!("{last}, shared"),
         Some(2) => format!("{last} and 1 other"),
         Some(holders) => format!("{last} and {} others", holders - 1),
+    };
+    match lock.holder.permits {
+        Some(permits) => format!("{all}, of {permits} permits"),
+        None => all,
     }
+}
+
+/// A holder, and whether it has released the lock already.
+fn shown(holder: &Holder) -> String {
+    let kept = if holder.is_kept { ", kept by min_hold" } else { "" };
+    format!("{holder}{kept}")
+}
+
+/// For how long a lock is held; `<` where only the time of the request is known.
+fn held_for(Holder { since, asked, .. }: &Holder) -> String {
+    let now = SystemTime::now();
+    let ago = |at: SystemTime| time(Some(now.duration_since(at).unwrap_or_default()));
+    let asked = || asked.map_or("-".to_owned(), |asked| format!("< {}", ago(asked)));
+    since.map_or_else(asked, ago)
+}
+
+/// The holders of a lock, the one that asked first at the beginning.
+pub async fn holders_of(manager: &LockManager, lock: &HeldLock) -> Result<Vec<Holder>, LockError> {
+    if lock.sharing.is_none() {
+        return Ok(vec![lock.holder.clone()]);
+    }
+    let mut holders = manager.inspect_holders(lock.key.clone(), HOLDERS_MAX).await?.items;
+    if holders.is_empty() {
+        // They have all released it meanwhile.
+        holders.push(lock.holder.clone());
+    }
+    holders.sort_by_key(|holder| holder.asked.unwrap_or(SystemTime::UNIX_EPOCH));
+    Ok(holders)
 }
 
 /// Whole seconds since 1970.
@@ -172,14 +221,21 @@ fn seconds(time: SystemTime) -> Option<u64> {
 }
 
 pub fn as_json(lock: &HeldLock) -> Value {
+    let mut seen = holder_as_json(&lock.holder);
+    seen["key"] = lock.key.as_str().into();
+    seen["sharing"] = lock.sharing.into();
+    seen["waiters"] = lock.waiters.into();
+    seen
+}
+
+pub fn holder_as_json(holder: &Holder) -> Value {
     json!({
-        "key": lock.key.as_str(),
-        "holder": lock.holder.owner,
-        "note": lock.holder.note,
-        "asked": lock.holder.asked.and_then(seconds),
-        "since": lock.holder.since.and_then(seconds),
-        "left_ms": millis(lock.holder.free_within),
-        "sharing": lock.sharing,
-        "waiters": lock.waiters,
+        "holder": holder.owner,
+        "note": holder.note,
+        "asked": holder.asked.and_then(seconds),
+        "since": holder.since.and_then(seconds),
+        "left_ms": millis(holder.free_within),
+        "permits": holder.permits,
+        "is_kept": holder.is_kept,
     })
 }

@@ -71,11 +71,11 @@ fn execute(args: Args) -> Result<u8, Failure> {
         }
         let manager = LockManager::connect(&url).await?;
         match args.command {
-            Command::Locks { pattern, all, limit } => {
-                locks::list(&manager, &pattern, all, limit, args.json).await
+            Command::Locks { pattern, all, holders, limit } => {
+                locks::list(&manager, &pattern, [all, holders], limit, args.json).await
             }
             Command::Queue { key, limit } => locks::queue(&manager, key, limit, args.json).await,
-            Command::Why { key } => why::explain(&manager, &key, args.json).await,
+            Command::Why { key } => why::explain(&manager, &url, &key, args.json).await,
             Command::Release { key, yes, .. } => {
                 locks::release(&manager, key, yes, args.json).await
             }

@@ -1,13 +1,14 @@
 //! The command `why`: a paragraph about a key, for somebody who is called because it is stuck.
 
+use std::env;
 use std::time::{Duration, SystemTime};
 
-use lockmacro_runtime::LockManager;
 use lockmacro_runtime::inspect::{HeldLock, QueuedWaiter};
-use serde_json::json;
+use lockmacro_runtime::{Holder, LockError, LockManager};
+use serde_json::{Value, json};
 
-use crate::locks::as_json;
-use crate::show::{document, millis, plain, shell, time};
+use crate::locks::{as_json, holder_as_json, holders_of};
+use crate::show::{document, millis, plain, shell, time, without_passwords};
 use crate::{Failure, Report};
 
 /// Most places in the queue that are counted.
@@ -15,6 +16,10 @@ const COUNTED: usize = 1_000;
 /// A lock is stuck that is held for this many times its usual time, and at least this long.
 const TIMES: u32 = 10;
 const LONG: Duration = Duration::from_secs(10);
+/// Most holders that are named in the paragraph.
+const NAMED: usize = 5;
+/// The variables in which the tool looks for its URL.
+const VARIABLES: [&str; 3] = ["LOCKMACRO_URL", "REDIS_URL", "DATABASE_URL"];
 /// The same of a lock whose usual time nobody knows.
 const LONG_UNKNOWN: Duration = Duration::from_secs(60);
 
@@ -22,20 +27,41 @@ const LONG_UNKNOWN: Duration = Duration::from_secs(60);
 struct Seen<'a> {
     key: &'a str,
     lock: Option<&'a HeldLock>,
+    /// The one that asked first at the beginning.
+    holders: &'a [Holder],
     queue: &'a [QueuedWaiter],
     now: SystemTime,
+    /// The URL, where the environment has another one.
+    url: Option<&'a str>,
 }
 
-pub async fn explain(manager: &LockManager, key: &str, json: bool) -> Result<Report, Failure> {
+pub async fn explain(
+    manager: &LockManager,
+    url: &str,
+    key: &str,
+    json: bool,
+) -> Result<Report, Failure> {
     let lock = manager.inspect_lock(key).await?;
-    let queue = manager.inspect_waiters(key, COUNTED).await?.items;
-    let seen = Seen { key, lock: lock.as_ref(), queue: &queue, now: SystemTime::now() };
+    let mut holders = Vec::new();
+    if let Some(lock) = &lock {
+        holders = holders_of(manager, lock).await?;
+    }
+    let queue = match manager.inspect_waiters(key, COUNTED).await {
+        Ok(queue) => queue.items,
+        Err(LockError::KeyNotALock { .. }) if lock.is_some() => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let of_environment = VARIABLES.iter().find_map(|name| env::var(name).ok());
+    let url = Some(url).filter(|url| of_environment.as_deref() != Some(url));
+    let (now, seen) = (SystemTime::now(), lock.as_ref());
+    let seen = Seen { key, lock: seen, holders: &holders, queue: &queue, now, url };
     let text = seen.sentences().join(" ");
     let text = match json {
         true => document(&json!({
             "key": key,
             "text": text,
             "lock": lock.as_ref().map(as_json),
+            "holders": holders.iter().map(holder_as_json).collect::<Value>(),
             "held_ms": millis(seen.held()),
             "asked_ms": millis(seen.asked()),
             "usual_hold_ms": millis(seen.usual()),
@@ -65,7 +91,8 @@ impl Seen<'_> {
             let free = format!("Nothing holds `{}`.", plain(self.key));
             return vec![free, self.waiters(), next.to_owned()];
         };
-        let parts = [Some(self.holder(lock)), self.compared(), Some(self.waiters())];
+        let held = if lock.sharing.is_some() { self.shared(lock) } else { self.holder(lock) };
+        let parts = [Some(held), self.compared(), Some(self.waiters())];
         parts.into_iter().flatten().chain([self.advice(lock)]).collect()
     }
 
@@ -74,14 +101,19 @@ impl Seen<'_> {
         Some(self.now.duration_since(at?).unwrap_or_default())
     }
 
+    /// The holder that has had the lock for longest, if any still has it.
+    fn suspect(&self) -> Option<&Holder> {
+        self.holders.iter().find(|holder| !holder.is_kept)
+    }
+
     /// How long the lock is held, where that is known: not of a holder that could wait for it.
     fn held(&self) -> Option<Duration> {
-        self.since(self.lock?.holder.since)
+        self.since(self.suspect()?.since)
     }
 
     /// How long ago the holder asked for the lock.
     fn asked(&self) -> Option<Duration> {
-        self.since(self.lock?.holder.asked)
+        self.since(self.suspect()?.asked)
     }
 
     fn usual(&self) -> Option<Duration> {
@@ -95,6 +127,9 @@ impl Seen<'_> {
 
     /// `None` where it is not known how long the lock is held.
     fn is_stuck(&self) -> Option<bool> {
+        if !self.holders.is_empty() && self.suspect().is_none() {
+            return Some(false);
+        }
         match (self.held(), self.asked()) {
             (Some(held), _) => Some(held >= self.long()),
             (None, Some(asked)) if asked < self.long() => Some(false),
@@ -107,22 +142,48 @@ impl Seen<'_> {
     }
 
     fn holder(&self, lock: &HeldLock) -> String {
-        let (key, last) = (plain(self.key), plain(&lock.holder.to_string()));
-        let owner = match lock.sharing {
-            None => last,
-            Some(1) => format!("one shared holder. The last one that came is {last}"),
-            Some(holders) => format!("{holders} shared holders. The last one that came is {last}"),
-        };
-        let held = match (self.held(), self.asked()) {
-            (None, None) => String::new(),
-            (None, asked) => format!(", which asked for it {} ago", time(asked)),
-            (held, _) => format!(" for {}", time(held)),
-        };
+        let (key, owner) = (plain(self.key), plain(&lock.holder.to_string()));
+        let left = time(lock.holder.free_within);
+        if lock.holder.is_kept {
+            return format!(
+                "`{key}` was released by {owner}, and its `min_hold` keeps it for another {left}."
+            );
+        }
         let ends = match lock.holder.free_within {
             None => "It has no lease, and stays until its key is deleted.".to_owned(),
-            left => format!("Its lease ends in {}, unless it is renewed.", time(left)),
+            Some(_) => format!("Its lease ends in {left}, unless it is renewed."),
         };
-        format!("`{key}` is held by {owner}{held}. {ends}")
+        format!("`{key}` is held by {}. {ends}", self.one(&lock.holder))
+    }
+
+    fn shared(&self, lock: &HeldLock) -> String {
+        let (key, holders) = (plain(self.key), self.holders);
+        let all = lock.sharing.unwrap_or_default();
+        let count = match (all, lock.holder.permits) {
+            (count, Some(permits)) => format!("{count} of {permits} permits"),
+            (1, None) => "one shared holder".to_owned(),
+            (count, None) => format!("{count} shared holders"),
+        };
+        let named: Vec<_> = holders.iter().take(NAMED).map(|holder| self.one(holder)).collect();
+        let more = match all.saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!("; and {more} more, which `--json` lists"),
+        };
+        format!("`{key}` is held by {count}: {}{more}.", named.join("; "))
+    }
+
+    /// A holder, and for how long it has had the lock.
+    fn one(&self, holder: &Holder) -> String {
+        let owner = plain(&holder.to_string());
+        if holder.is_kept {
+            let left = time(holder.free_within);
+            return format!("{owner}, which has ended, and whose `min_hold` lasts another {left}");
+        }
+        match (self.since(holder.since), self.since(holder.asked)) {
+            (None, None) => owner,
+            (None, asked) => format!("{owner}, which asked for it {} ago", time(asked)),
+            (held, _) => format!("{owner} for {}", time(held)),
+        }
     }
 
     fn compared(&self) -> Option<String> {
@@ -136,8 +197,14 @@ impl Seen<'_> {
     }
 
     fn waiters(&self) -> String {
+        if self.lock.is_some_and(|lock| lock.waiters.is_none()) {
+            return "Who waits cannot be seen: its queue key holds another type of value."
+                .to_owned();
+        }
         let Some(first) = self.queue.first() else {
-            return "Nobody waits in other processes.".to_owned();
+            return "Nobody waits in the queue, in which callers of the holder's own process and \
+                    clients that poll are not seen."
+                .to_owned();
         };
         let owner = plain(first.owner.as_deref().unwrap_or("another program"));
         let waits = self.since(first.asked).map(|waits| format!(" for {}", time(Some(waits))));
@@ -156,6 +223,10 @@ impl Seen<'_> {
             let key = plain(self.key);
             return format!("It was not locked by lockmacro: find out who writes the key `{key}`.");
         };
+        let Some(suspect) = self.suspect() else {
+            return "There is nothing to do: after a release the next call would run too early."
+                .to_owned();
+        };
         let first = match (self.is_stuck(), self.queue) {
             (Some(false), []) => return "There is nothing to do.".to_owned(),
             (Some(false), _) => {
@@ -169,28 +240,42 @@ impl Seen<'_> {
                 format!("It may have waited itself: ask again. If it has the lock for {long}, l")
             }
         };
-        let release = match plain(self.key) == self.key {
-            true => format!("lockmacro release --force -- {}", shell(self.key)),
-            false => "lockmacro release --force -- KEY".to_owned(),
-        };
-        if lock.sharing.is_some() {
-            return format!(
-                "{first}ook at the holders. `{release}` takes the lock away from all of them: only \
-                 if they are dead."
-            );
-        }
-        let mut parts = owner.split(':');
-        let process = match (parts.next(), parts.next()) {
-            (Some(host), Some(id)) if id.bytes().all(|byte| byte.is_ascii_digit()) => {
-                format!("process {id} on {host}")
+        let owner = suspect.owner.as_ref().unwrap_or(owner);
+        let parts: Vec<_> = owner.split(':').collect();
+        let (process, id) = match *parts {
+            [host, id, ..] if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) => {
+                (format!("process {id} on {host}"), id)
             }
-            _ => owner.clone(),
+            _ => (owner.clone(), "PID"),
         };
-        format!(
-            "{first}ook at {}. If it hangs, end it, and the lock is free when the lease ends. If it \
-             is dead, do not wait: `{release}`.",
-            plain(&process)
-        )
+        // A function has a name, which comes last.
+        let end = match (parts.len(), &suspect.note) {
+            (..=2, Some(_)) => format!(
+                "If that is `lockmacro run` and hangs, end its command, and not only the tool: \
+                 `pkill -KILL -g $(pgrep -P {id})`."
+            ),
+            _ => "If it hangs, end it, and the lock is free when the lease ends.".to_owned(),
+        };
+        let dead = match lock.sharing {
+            None => format!("If it is dead, do not wait: {}", self.release()),
+            Some(_) => format!(
+                "If it is dead, its place is free in {}. All holders lose the lock by {}",
+                time(suspect.free_within),
+                self.release()
+            ),
+        };
+        format!("{first}ook at {}. {end} {dead}", plain(&process))
+    }
+
+    fn release(&self) -> String {
+        let url = self.url.map(without_passwords).unwrap_or_default();
+        let of = if url.is_empty() { url.clone() } else { format!("--url {} ", shell(&url)) };
+        let key = if plain(self.key) == self.key { shell(self.key) } else { "KEY".to_owned() };
+        let login = match self.url == Some(&*url) || url.is_empty() {
+            true => "",
+            false => ", with the login in place of `…`",
+        };
+        format!("`lockmacro {of}release --force -- {key}`{login}.")
     }
 }
 
@@ -207,13 +292,24 @@ mod tests {
     }
 
     fn told(lock: Option<&HeldLock>, queue: &[QueuedWaiter]) -> String {
+        let holders: Vec<_> = lock.iter().map(|lock| lock.holder.clone()).collect();
+        told_of("order:42", lock, &holders, queue, None)
+    }
+
+    fn told_of(
+        key: &str,
+        lock: Option<&HeldLock>,
+        holders: &[Holder],
+        queue: &[QueuedWaiter],
+        url: Option<&str>,
+    ) -> String {
         let now = SystemTime::UNIX_EPOCH + NOW;
-        Seen { key: "order:42", lock, queue, now }.sentences().join(" ")
+        Seen { key, lock, holders, queue, now, url }.sentences().join(" ")
     }
 
     fn held(seconds: u64) -> HeldLock {
         let mut lock = HeldLock::new("order:42");
-        lock.holder = Holder::new("web-3:4711:audit");
+        (lock.holder, lock.waiters) = (Holder::new("web-3:4711:audit"), Some(0));
         (lock.holder.asked, lock.holder.since) = (ago(seconds), ago(seconds));
         lock.holder.free_within = Some(Duration::from_secs(12));
         lock
@@ -265,23 +361,70 @@ mod tests {
     }
 
     #[test]
-    fn no_process_is_named_as_the_one_that_shares_a_lock() {
+    fn the_oldest_of_those_that_share_a_lock_is_the_one_to_look_at() {
+        let mut lock = held(2);
+        (lock.sharing, lock.holder.permits) = (Some(3), Some(3));
+        let mut ended = held(900).holder;
+        ended.is_kept = true;
+        let mut other = Holder::new("web-9:12:audit");
+        (other.asked, other.free_within) = (ago(840), Some(Duration::from_secs(7)));
+        other.since = other.asked;
+        let holders = [ended, other, lock.holder.clone()];
+        let text = told_of("order:42", Some(&lock), &holders, &[], None);
+        let begins = "`order:42` is held by 3 of 3 permits: web-3:4711:audit, which has ended, and \
+                      whose `min_hold` lasts another 12.0 s; web-9:12:audit for 14 min 0 s; web-3";
+        assert!(text.starts_with(begins), "{text}");
+        let ends = "Look at process 12 on web-9. If it hangs, end it, and the lock is free when the \
+                    lease ends. If it is dead, its place is free in 7.0 s. All holders lose the lock \
+                    by `lockmacro release --force -- order:42`.";
+        assert!(text.ends_with(ends), "{text}");
+    }
+
+    #[test]
+    fn a_lock_that_min_hold_keeps_is_not_stuck() {
         let mut lock = held(840);
-        lock.sharing = Some(2);
+        lock.holder.is_kept = true;
+        let text = told(Some(&lock), &[waiter(Some(300), 1)]);
+        let begins = "`order:42` was released by web-3:4711:audit, and its `min_hold` keeps it for \
+                      another 12.0 s.";
+        assert!(text.starts_with(begins) && text.contains("nothing to do"), "{text}");
+        assert!(!text.contains("--force"), "{text}");
+    }
+
+    #[test]
+    fn a_command_of_the_tool_is_ended_by_its_group() {
+        let mut lock = held(840);
+        lock.holder.owner = Some("web-3:4711".to_owned());
+        lock.holder.note = Some("report.sh".to_owned());
         let text = told(Some(&lock), &[]);
-        let begins = "`order:42` is held by 2 shared holders. The last one that came is web-3";
-        assert!(text.starts_with(begins) && text.contains("from all of them"), "{text}");
-        assert!(!text.contains("process 4711"), "{text}");
+        assert!(text.contains("not only the tool: `pkill -KILL -g $(pgrep -P 4711)`."), "{text}");
+    }
+
+    #[test]
+    fn the_line_that_releases_names_a_url_that_the_environment_does_not_have() {
+        let lock = held(840);
+        let holders = [lock.holder.clone()];
+        for (url, line) in [
+            ("redis://web-1:6379", "`lockmacro --url redis://web-1:6379 release --force -- k`."),
+            (
+                "redis://u:secret@web-1",
+                "`lockmacro --url 'redis://…@web-1' release --force -- k`, with the login in place \
+                 of `…`.",
+            ),
+        ] {
+            let text = told_of("k", Some(&lock), &holders, &[], Some(url));
+            assert!(text.ends_with(line), "{text}");
+        }
     }
 
     #[test]
     fn a_key_of_others_is_one_word_of_the_command() {
-        let (lock, now) = (held(840), SystemTime::UNIX_EPOCH + NOW);
+        let lock = held(840);
+        let holders = [lock.holder.clone()];
         for (key, word) in
             [("a'; reboot; '", r"'a'\''; reboot; '\'''"), ("a\nb", "KEY"), ("-x", "-x")]
         {
-            let seen = Seen { key, lock: Some(&lock), queue: &[], now };
-            let text = seen.sentences().join(" ");
+            let text = told_of(key, Some(&lock), &holders, &[], None);
             assert!(text.ends_with(&format!("release --force -- {word}`.")), "{text}");
         }
     }

@@ -38,6 +38,7 @@ pub use crate::store::redis::acl::Use;
 #[cfg(feature = "postgres")]
 use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
+use crate::value::holder::Holder;
 pub use crate::value::inspection::{
     HeldLock, InspectedServer, Listing, QueuedWaiter, SKIPPED_MAX, ServerFacts, Skipped,
 };
@@ -184,6 +185,31 @@ impl LockManager {
         let key = key.into();
         key.check()?;
         self.inspection()?.holder(&key).await
+    }
+
+    /// Returns the holders of a key: at most `limit`, and at most 1,000. Shared callers of one
+    /// manager that asked together are one. What a [`min_hold`](crate::Lock::min_hold) keeps
+    /// [is told apart](Holder::is_kept).
+    ///
+    /// ```no_run
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # async fn inspect(locks: LockManager) -> Result<(), LockError> {
+    /// for holder in locks.inspect_holders("gpu", 100).await?.items {
+    ///     println!("{holder}, since {:?}, one of {:?}", holder.asked, holder.permits);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Also [`LockError::InvalidKey`], and [`LockError::KeyNotALock`] for another type of value.
+    pub async fn inspect_holders(
+        &self,
+        key: impl Into<LockKey>,
+        limit: usize,
+    ) -> Result<Listing<Holder>, LockError> {
+        let key = key.into();
+        key.check()?;
+        self.inspection()?.holders(&key, limit).await
     }
 
     /// Returns the waiters of a key, the next one first: at most `limit`, and at most 1,000.

@@ -1,11 +1,13 @@
 //! Servers that are each broken in one way, and what the tool says of them.
 
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Instant, SystemTime};
 
-use lockmacro_tests::{Clock, Postgres};
+use lockmacro_tests::{Clock, Cluster, Postgres};
 
 use super::*;
 
@@ -89,6 +91,49 @@ async fn the_rights_of_a_user_of_some_keys_are_checked_on_a_key() {
     assert!(is_well(&url, &["order:7"]).await);
     let locks = LockManager::connect(&url).await.expect("there");
     hold(&locks, "order:7").await.release().await.expect("allowed");
+}
+
+/// Not even to ask for the rights.
+#[tokio::test]
+async fn a_user_who_may_call_no_script_lacks_that() {
+    let server = Server::start();
+    let url = user(&server, "~* &* +@all -eval -evalsha -acl");
+    let line = mend(&url, &[], "rights").await;
+    assert!(line.ends_with(" ACL SETUSER shop +evalsha +eval"), "{line}");
+    run(&line);
+    assert!(is_well(&url, &[]).await);
+}
+
+#[tokio::test]
+async fn the_right_to_a_key_is_no_right_to_others_and_that_of_a_pattern_is_for_all_of_it() {
+    let server = Server::start();
+    let locks = async |url: &str, key: &'static str| {
+        let locks = LockManager::connect(url).await.expect("there");
+        hold(&locks, key).await.release().await.expect("allowed");
+        Lock::new("order1").manager(&locks).acquire().await.expect_err("not allowed");
+    };
+    let url = user(&server, "~report:* &lm1:* +@all");
+    let line = mend(&url, &["order[1]"], "rights").await;
+    assert!(line.contains(r" '~order\[1\]' "), "{line}");
+    run(&line);
+    locks(&url, "order[1]").await;
+    let url = user(&server, "~order:* &lm1:* +@all");
+    let line = mend(&url, &["order:7"], "rights").await;
+    let printed = tool_at("", &["acl", "order:*"]).await.out;
+    let keys = printed.split_whitespace().filter(|word| word.starts_with('~'));
+    let keys: Vec<_> = keys.map(|word| format!("'{word}'")).collect();
+    assert!(line.ends_with(&format!(" ACL SETUSER shop {}", keys.join(" "))), "{line}");
+    run(&line);
+    assert!(is_well(&url, &["order:8"]).await);
+    locks(&url, "order:9").await;
+}
+
+#[tokio::test]
+async fn pushes_arrive_at_each_node_of_a_cluster() {
+    let cluster = Cluster::start(3, 0).await;
+    let (found, is_ill) = examined(&cluster.url(), &[]).await;
+    let pushes = found.iter().filter(|(code, _)| code == "no_pushes").count();
+    assert_eq!((pushes, is_ill), (0, false), "{found:?}");
 }
 
 #[tokio::test]
@@ -237,12 +282,20 @@ async fn the_nodes_of_a_redlock_are_in_one_table() {
     // They are too young.
     let (found, _) = examined(&durable.replace("?durable", ""), &[]).await;
     assert_eq!((count("no_majority", &found), count("no_vote", &found)), (1, 3), "{found:?}");
+    let of_young = found.iter().find(|(code, _)| code == "no_majority").expect("it is there");
+    assert!(of_young.1.starts_with("wait until"), "{of_young:?}");
     three.kill();
     let said = tool_at(&durable, &["doctor"]).await;
     for port in &ports {
         assert!(said.out.lines().any(|line| line.starts_with(port)), "{said:?}");
     }
-    assert!(said.shows("1 problem was found"), "{said:?}");
+    // The others are a majority.
+    assert!(said.shows("no problem was found") && said.shows("hint: "), "{said:?}");
+    two.pause();
+    let (found, is_ill) = examined(&durable, &[]).await;
+    assert!(is_ill && count("unreachable", &found) == 2, "{found:?}");
+    assert!(found.contains(&("no_majority".into(), "start the nodes that do not answer".into())));
+    two.resume();
 }
 
 #[tokio::test]
@@ -317,6 +370,50 @@ async fn a_database_is_examined_by_a_user_without_rights_on_statistics() {
     let latin = admin.replace("/postgres?", "/latin?");
     assert_eq!(tool_at(&latin, &["postgres", "install"]).await.code, Some(0));
     assert!(hint(&latin, &[], "encoding").await.contains("UTF8"));
+}
+
+/// As fakeredis does: the text that a script returns arrives as a status, and it tells no rights.
+#[tokio::test]
+async fn a_server_that_is_half_a_redis_is_told_by_what_it_lacks() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}", listener.local_addr().expect("its port"));
+    let serve = |mut stream: TcpStream| {
+        let mut request = [0; 65_536];
+        while let Ok(read @ 1..) = stream.read(&mut request) {
+            let text = String::from_utf8_lossy(&request[..read]);
+            for command in text.split("\r\n*") {
+                let mut words = command.split("\r\n").skip(1).skip(1).step_by(2);
+                let (name, first) = (words.next().unwrap_or_default(), words.next());
+                let reply = match (name, first) {
+                    ("HELLO", _) => "%1\r\n$5\r\nproto\r\n:3\r\n".to_owned(),
+                    ("TIME", _) => "*2\r\n$1\r\n1\r\n$1\r\n1\r\n".to_owned(),
+                    ("PING", _) => "+PONG\r\n".to_owned(),
+                    ("EVAL", Some("return 'text'")) => "+text\r\n".to_owned(),
+                    ("EVAL" | "EVALSHA", _) => "*3\r\n:1\r\n*0\r\n_\r\n".to_owned(),
+                    ("COMMAND", _) => {
+                        let known = words.map(|name| match name {
+                            "getex" => "_\r\n".to_owned(),
+                            name => format!("*1\r\n${}\r\n{name}\r\n", name.len()),
+                        });
+                        let known: Vec<_> = known.collect();
+                        format!("*{}\r\n{}", known.len(), known.concat())
+                    }
+                    _ => format!("-ERR unknown command '{name}'\r\n"),
+                };
+                let _ = stream.write_all(reply.as_bytes());
+            }
+        }
+    };
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || serve(stream));
+        }
+    });
+    assert_eq!(mend(&url, &[], "half_server").await, "use Redis 6.2 or later, or Valkey");
+    let said = tool_at(&url, &["doctor", "order:1"]).await;
+    let lacks = "lacks getex, scripts that return a text";
+    assert!(said.shows(lacks) && said.shows("does not answer INFO"), "{said:?}");
+    assert!(!said.shows("doctor KEY") && !said.shows("may not call INFO"), "{said:?}");
 }
 
 async fn mend_of(url: &str) -> String {

@@ -18,8 +18,8 @@ async fn a_table_shows_holder_time_and_waiters() {
     let said = tool(&server, &["locks"]).await;
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(said.out.lines().count(), 3, "{said:?}");
-    assert_eq!(said.rows()[0], ["KEY", "HOLDER", "LEFT", "WAITERS"]);
-    let [key, holder, left, "s", "2"] = said.rows()[1][..] else { panic!("{said:?}") };
+    assert_eq!(said.rows()[0], ["KEY", "HOLDER", "SINCE", "LEFT", "WAITERS"]);
+    let [key, holder, _, "s", left, "s", "2"] = said.rows()[1][..] else { panic!("{said:?}") };
     assert_eq!((key, holder), ("order:42", "desk-1"));
     assert!((1.0..=60.0).contains(&left.parse::<f64>().unwrap()), "{said:?}");
     assert_eq!(said.rows()[2][..2], ["report:7", "night"]);
@@ -31,7 +31,7 @@ async fn a_table_shows_holder_time_and_waiters() {
     assert_eq!(said.rows()[3][..3], ["1", "desk-1", "1"]);
 
     let said = tool(&server, &["locks", "--all"]).await;
-    let foreign = ["session:1", "a", "foreign", "client", "-", "0"];
+    let foreign = ["session:1", "a", "foreign", "client", "-", "-", "0"];
     assert_eq!(said.rows()[3], foreign, "{said:?}");
     assert!(!said.shows("hush"));
     one.abort();

@@ -32,6 +32,9 @@ async fn odd_keys_are_reported_and_skipped() {
     assert!(said.out.contains("evil\\u{1b}[2J\\nkey  a\\u{7}b"), "{said:?}");
     assert!(said.out.contains("! order:1: its queue key holds another type of value"), "{said:?}");
 
+    let said = tool(&server, &["why", "order:1"]).await;
+    assert!(said.shows("is held by desk") && said.shows("cannot be seen"), "{said:?}");
+
     for words in [["queue", "order:list"], ["queue", "order:1"]] {
         let said = tool(&server, &words).await;
         assert_eq!(said.code, Some(1), "{said:?}");

@@ -32,3 +32,114 @@ async fn a_stuck_holder_is_found_by_one_command(backend: &Backend) {
     let said = tool(backend, &["why", key]).await;
     assert!(said.out.starts_with(&format!("Nothing holds `{key}`. Nobody waits")), "{said:?}");
 }
+
+/// The job would run twice.
+#[on(redis, postgres)]
+async fn a_lock_that_min_hold_keeps_is_no_reason_to_release_it(backend: &Backend) {
+    let job = manager(backend, "web-3:4711").await;
+    let [one, shared] = ["job:1", "job:2"].map(|key| backend.key(key));
+    for lock in [Lock::new(&*one), Lock::new(&*shared).permits(2)] {
+        let lock = lock.ttl(LONG_TTL).min_hold(LONG_TTL).name("daily").manager(&job);
+        lock.acquire().await.expect("free").release().await.expect("held");
+    }
+    let said = tool(backend, &["why", &one]).await;
+    let begins = format!("`{one}` was released by web-3:4711:daily, and its `min_hold` keeps it");
+    assert!(said.out.starts_with(&begins), "{said:?}");
+    let of_two = tool(backend, &["why", &shared]).await;
+    let begins =
+        format!("`{shared}` is held by 1 of 2 permits: web-3:4711:daily, which has ended,");
+    assert!(of_two.out.starts_with(&begins), "{of_two:?}");
+    for said in [said, of_two] {
+        assert!(said.shows("nothing to do") && !said.shows("--force"), "{said:?}");
+    }
+    let report = tool(backend, &["why", &one, "--json"]).await.json();
+    assert_eq!((&report["is_stuck"], &report["lock"]["is_kept"]), (&false.into(), &true.into()));
+    let said = tool(backend, &["locks", &one]).await;
+    assert!(said.shows("daily, kept by min_hold"), "{said:?}");
+    let busy = Lock::new(&*one).manager(&job).acquire().await.expect_err("it is kept");
+    assert!(busy.holder().is_kept, "{busy:?}");
+    // The tool takes them all the same.
+    for key in [one, shared] {
+        let said = tool(backend, &["release", &key, "--force", "--yes"]).await;
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let next = Lock::new(key).permits(2).manager(&job);
+        next.acquire().await.expect("free").release().await.expect("held");
+    }
+}
+
+#[on(redis, postgres)]
+async fn the_holders_of_a_shared_lock_are_listed_with_the_number_of_permits(backend: &Backend) {
+    let (gpu, all) = (&*backend.key("gpu"), &*backend.key("*"));
+    let mut held = Vec::new();
+    for label in ["web-1:11", "web-2:22"] {
+        let manager = manager(backend, label).await;
+        let lock = Lock::new(gpu).ttl(LONG_TTL).permits(3).name("render").manager(&manager);
+        held.push(lock.acquire().await.expect("there is a permit"));
+    }
+    let other = manager(backend, "web-3:33").await;
+    held.push(hold(&other, &backend.key("alone")).await);
+    let owners = ["web-1:11:render", "web-2:22:render"];
+    let said = tool(backend, &["why", gpu]).await;
+    let begins = format!("`{gpu}` is held by 2 of 3 permits: ");
+    assert!(said.out.starts_with(&begins), "{said:?}");
+    assert!(owners.iter().all(|owner| said.out.contains(owner)), "{said:?}");
+    for words in [&["why", gpu, "--json"][..], &["locks", gpu, "--holders", "--json"]] {
+        let report = tool(backend, words).await.json();
+        let seen = report["locks"].get(0).unwrap_or(&report);
+        let mut found: Vec<_> = seen["holders"].as_array().expect("a list").iter().collect();
+        found.sort_by_key(|holder| holder["holder"].to_string());
+        for (holder, owner) in found.iter().zip(owners) {
+            assert_eq!((&holder["holder"], &holder["permits"]), (&owner.into(), &3.into()));
+            assert_eq!((&holder["is_kept"], holder["since"].is_u64()), (&false.into(), true));
+            assert!(holder["left_ms"].as_u64().is_some_and(|left| left <= 60_000), "{report}");
+        }
+        assert_eq!(found.len(), 2, "{report}");
+    }
+    let said = tool(backend, &["locks", all, "--holders"]).await;
+    assert_eq!(said.rows().len(), 4, "{said:?}");
+    assert!(owners.iter().all(|owner| said.out.contains(owner)), "{said:?}");
+    let said = tool(backend, &["locks", gpu]).await;
+    assert!(said.shows("and 1 other, of 3 permits"), "{said:?}");
+    let seen = other.inspect_holders(gpu, 1).await.expect("answered");
+    assert_eq!((seen.items.len(), seen.truncated, seen.items[0].permits), (1, true, Some(3)));
+}
+
+#[tokio::test]
+async fn the_line_that_is_shown_releases_the_lock_when_the_url_was_an_argument() {
+    let server = Server::start();
+    let locks = manager(&server, "web-3:4711").await;
+    // As long ago as a stuck holder.
+    let held = format!("web-3:4711:audit 1/{:032x}", u128::MAX);
+    server.admin().ask::<()>(&["SET", "order:1", &held, "PX", "60000"]);
+    let said = tool_at("", &["why", "order:1", "--url", &server.url()]).await;
+    let line = said.out.split('`').find(|line| line.starts_with("lockmacro ")).expect("a line");
+    let confirmed = line.replace("--force", "--force --yes");
+    let words: Vec<_> = confirmed.split(' ').skip(1).collect();
+    let said = tool_at("", &words).await;
+    assert_eq!((said.code, said.shows("was taken away")), (Some(0), true), "{line}: {said:?}");
+    assert!(locks.inspect_lock("order:1").await.expect("answered").is_none());
+}
+
+#[tokio::test]
+async fn the_line_that_ends_a_command_of_the_tool_ends_all_of_it_and_frees_the_lock() {
+    let server = Server::start();
+    let words = ["run", "job", "--", "sh", "-c", "sleep 300 & wait"];
+    let mut tool = command(&server.url(), &words).spawn().expect("it starts");
+    let is_held = async || server.admin().get("job").is_some();
+    eventually("it has the lock", IN_TIME, is_held).await;
+    // As if it had the lock since 1970.
+    let token = server.admin().get("job").expect("held");
+    let [label, _, rest] = token.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{token}") };
+    let long_ago = format!("{label} 1 {rest}");
+    server.admin().ask::<()>(&["SET", "job", &long_ago, "KEEPTTL"]);
+    let said = tool_at(&server.url(), &["why", "job"]).await;
+    server.admin().ask::<()>(&["SET", "job", &token, "KEEPTTL"]);
+    let line = said.out.split('`').find(|line| line.starts_with("pkill ")).expect("a line");
+    let is_ended = async || {
+        let ended = std::process::Command::new("sh").args(["-c", line]).output();
+        ended.expect("sh").status.success()
+    };
+    eventually("it has a command", IN_TIME, is_ended).await;
+    assert_eq!(in_time(tool.wait()).await.expect("it ends").code(), Some(137), "{line}");
+    assert_eq!(server.admin().get("job"), None);
+}

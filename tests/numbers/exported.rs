@@ -133,6 +133,38 @@ async fn a_server_is_lost_until_each_manager_that_lost_it_has_it_back_or_is_drop
     eventually("nobody uses it", SOON, async || lost() == 0.0).await;
 }
 
+/// An alert on `increase` does not see a counter that appears at 1.
+#[tokio::test]
+async fn what_alerts_are_about_is_0_before_its_first_event() {
+    let locks = LockManager::isolated_memory();
+    let guard = lock(&locks, "k", "calm").acquire().await.expect("free");
+    let calm = |(_,): (u64,)| ready(Ok::<_, LockError>(()));
+    let calm = DeferredFn::new("calm", (argument("id"),), calm).manager(&locks);
+    let _worker = Worker::new(&locks).register(calm);
+    let alerts = include_str!("../../docs/alerts.yml");
+    let counters = alerts.split("increase(").skip(1).map(|rest| {
+        let end = rest.find(['[', '{']).expect("a range");
+        &rest[..end]
+    });
+    let counters: BTreeSet<_> = counters.collect();
+    assert_eq!(counters.len(), 4, "{counters:?}");
+    let text = EXPORTER.render();
+    for counter in counters {
+        let of_calm = text.lines().filter(|line| {
+            line.starts_with(&format!("{counter}{{")) && line.contains("name=\"calm\"")
+        });
+        let of_calm: Vec<_> = of_calm.collect();
+        assert!(!of_calm.is_empty(), "{counter} is not there: {text}");
+        assert!(of_calm.iter().all(|line| line.ends_with(" 0")), "{of_calm:?}");
+    }
+    for cause in ["expired", "not_renewed", "taken"] {
+        let label = format!("cause=\"{cause}\"");
+        let is_there = |line: &str| line.contains("calm") && line.contains(&label);
+        assert!(text.lines().any(is_there), "{cause}: {text}");
+    }
+    guard.release().await.expect("ours");
+}
+
 #[tokio::test]
 async fn the_dashboard_and_the_alerts_name_metrics_that_an_exporter_shows() {
     on_a_server().await;

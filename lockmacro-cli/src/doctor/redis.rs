@@ -5,8 +5,6 @@ use crate::show::shell;
 
 /// The first version with the commands of the scripts.
 const FIRST: (u64, u64) = (6, 2);
-/// The first version that tells the rights of a user.
-const TELLS_RIGHTS: (u64, u64) = (7, 0);
 /// A replica that was silent for longer, in seconds, is reported.
 const LAG_MAX: f64 = 5.0;
 /// The share of its memory from which on a server is nearly full.
@@ -17,13 +15,27 @@ const OF_WAITERS: [&str; 4] = ["&", "subscribe", "publish", "pubsub"];
 impl Patient<'_> {
     pub(super) fn look_at_redis(&mut self) {
         let cli = cli(self.url, self.server);
-        let user = self.facts.user.clone().unwrap_or_else(|| "USER".to_owned());
+        let user = self.facts.user.clone().unwrap_or_else(|| user_of(self.url).to_owned());
         let no_vote = self.text("no_vote").to_owned();
         if !no_vote.is_empty() {
             let mend = "wait, or `?durable` in the URL where all nodes write to disk";
             self.hint("no_vote", format!("it does not vote: {no_vote}"), mend);
         }
         self.look_at_rights(&cli, &user);
+        if !self.text("lacks").is_empty() {
+            let text = format!("it is only in part like Redis, and lacks {}", self.text("lacks"));
+            self.problem("half_server", text, "use Redis 6.2 or later, or Valkey");
+        }
+        let no_info = self.text("no_info");
+        if !no_info.is_empty() {
+            let text = format!(
+                "it does not answer INFO, so that memory, role and more were not \
+                                examined: {no_info}"
+            );
+            let mend =
+                "where it hides INFO, ask its provider; where it knows none, use Redis or Valkey";
+            return self.hint("no_info", text, mend);
+        }
         if self.text("redis_version").is_empty() {
             let text = "the user may not call INFO: memory, role and more were not examined";
             return self.hint("no_info", text, format!("{cli} ACL SETUSER {} +info", shell(&user)));
@@ -37,7 +49,7 @@ impl Patient<'_> {
 
     fn look_at_rights(&mut self, cli: &str, user: &str) {
         let Some(missing) = &self.facts.missing_rights else {
-            let is_old = self.version() < TELLS_RIGHTS && !self.text("redis_version").is_empty();
+            let is_old = self.facts.settings.contains_key("tells_no_rights");
             let text = format!("the rights of `{user}` were not checked");
             return match is_old {
                 true if user == "default" => {}
@@ -156,6 +168,13 @@ impl Patient<'_> {
             self.hint("not_durable", text, format!("{cli} CONFIG SET appendonly yes"));
         }
     }
+}
+
+/// The user of a URL.
+fn user_of(url: &str) -> &str {
+    let login = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
+    let user = login.and_then(|(login, _)| login.split(':').next());
+    user.filter(|user| !user.is_empty()).unwrap_or("default")
 }
 
 /// The command line of a server, without a login.

@@ -18,6 +18,7 @@ use crate::jobs::call::TakeOptions;
 use crate::manager::lock_manager::LockManager;
 use crate::value::backoff::jittered;
 use crate::value::error::LockError;
+use crate::value::metrics;
 use crate::value::random::HashMap;
 use crate::value::task::{JoinSet, owned};
 
@@ -107,6 +108,7 @@ impl Worker {
     /// ```
     pub fn register<A>(mut self, function: DeferredFn<A>) -> Self {
         let name = Arc::clone(&function.function.name);
+        metrics::works_for(&name);
         if self.functions.insert(Arc::clone(&name), function.function).is_some() {
             self.twice = Some(name);
         }

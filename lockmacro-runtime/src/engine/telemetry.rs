@@ -10,9 +10,9 @@ use std::time::Duration;
 use crate::engine::observer;
 use crate::protocol::request::Request;
 use crate::value::error::LockError;
-use crate::value::holder::Holder;
+use crate::value::holder::{Holder, note_name};
 use crate::value::key::Listed;
-use crate::value::loss::Lost;
+use crate::value::loss::{LossCause, Lost};
 use crate::value::metrics::tell;
 use crate::value::time::{Moment, wall_clock};
 
@@ -45,6 +45,19 @@ impl<R: Borrow<Request>, const HELD: bool> Drop for Counted<R, HELD> {
 pub(crate) fn span(request: &Request) -> tracing::Span {
     let (name, template, key) = shown(request);
     tracing::debug_span!("lock", %name, template, %key)
+}
+
+/// Counts nothing yet of what alerts are about when a lock is asked for under its name for the first
+/// time. A counter that would appear with its first event would not have increased by that.
+pub(crate) fn asked_for(request: &Request) {
+    if !note_name(&request.name, request.first_given().made_of()) {
+        return;
+    }
+    for cause in [LossCause::Expired, LossCause::NotRenewed, LossCause::Taken] {
+        count("lockmacro_lost_total", request, "cause", cause.label(), 0);
+    }
+    count("lockmacro_released_late_total", request, "cause", "taken", 0);
+    count_unreported(&request.name, 0);
 }
 
 /// Whom a caller has waited for that has its lock now: the outcome of its request, and the name of
@@ -100,7 +113,7 @@ pub(crate) fn refused(request: &Request, error: &LockError, known: bool) {
 }
 
 fn asked(request: &Request, outcome: &'static str) {
-    count("lockmacro_acquisitions_total", request, "outcome", outcome);
+    count("lockmacro_acquisitions_total", request, "outcome", outcome, 1);
     record("lockmacro_wait_seconds", request, request.asked);
 }
 
@@ -122,20 +135,20 @@ pub(crate) fn renewed(request: &Request, answer: Result<bool, &LockError>) {
             "error"
         }
     };
-    count("lockmacro_renewals_total", request, "outcome", outcome);
+    count("lockmacro_renewals_total", request, "outcome", outcome, 1);
 }
 
 pub(crate) fn lost(request: &Request, lost: &Lost) {
     let (name, _, key) = shown(request);
     tracing::warn!(%name, %key, cause = %lost.cause(), "lock lost");
-    count("lockmacro_lost_total", request, "cause", lost.cause().label());
+    count("lockmacro_lost_total", request, "cause", lost.cause().label(), 1);
 }
 
 /// Reports a release of a lock that was lost before, when no renewal had found the loss.
 pub(crate) fn released_late(request: &Request) {
     let (name, _, key) = shown(request);
     tracing::warn!(%name, %key, "lock was taken away before its release");
-    count("lockmacro_released_late_total", request, "cause", "taken");
+    count("lockmacro_released_late_total", request, "cause", "taken", 1);
 }
 
 /// Reports a release without an answer. `known`: the outage of its servers was logged already.
@@ -163,7 +176,11 @@ pub(crate) fn unreported(name: &str, key: Option<Listed<'_>>, error: &LockError)
     let key = key.map(tracing::field::display);
     tracing::error!(%name, key, %error, "lock failed in a function that cannot return an error");
     observer::observe(error, true);
-    tell!(counter, "lockmacro_unreported_total", [("name", name.to_owned())], increment(1));
+    count_unreported(name, 1);
+}
+
+fn count_unreported(name: &str, by: u64) {
+    tell!(counter, "lockmacro_unreported_total", [("name", name.to_owned())], increment(by));
 }
 
 /// The name, template and keys of a lock in the log.
@@ -195,8 +212,14 @@ fn record(histogram: &'static str, request: &Request, since: Moment) {
     tell!(histogram, histogram, labels(request), record(since.elapsed()));
 }
 
-fn count(counter: &'static str, request: &Request, label: &'static str, value: &'static str) {
-    tell!(counter, counter, labels_and(request, label, value), increment(1));
+fn count(
+    counter: &'static str,
+    request: &Request,
+    label: &'static str,
+    value: &'static str,
+    by: u64,
+) {
+    tell!(counter, counter, labels_and(request, label, value), increment(by));
 }
 
 /// Records how long a caller has waited for the holder with this name.

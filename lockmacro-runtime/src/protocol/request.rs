@@ -481,7 +481,9 @@ mod tests {
     fn outside_of_a_queue_the_last_holder_is_the_one_that_was_waited_for() {
         use crate::value::holder::note_name;
 
-        ["first", "second"].into_iter().for_each(note_name);
+        for name in ["first", "second"] {
+            note_name(name, "");
+        }
         let new = || Request::new("k".into(), Token::new("", "", "").unwrap(), WAITER_TTL);
         let (request, part) = (new(), new());
         part.contended(&Holder::new("web-3:4711:first"), 1);

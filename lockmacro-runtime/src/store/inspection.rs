@@ -8,6 +8,7 @@ use tokio::time::sleep;
 use crate::protocol::answer::Asked;
 use crate::store::calls::error::CallError;
 use crate::value::error::LockError;
+use crate::value::holder::Holder;
 use crate::value::inspection::{HeldLock, Listing, QueuedWaiter, ServerFacts};
 use crate::value::key::LockKey;
 use crate::value::time::{Moment, wall_clock};
@@ -31,6 +32,13 @@ pub(crate) trait Inspection: Send + Sync {
 
     /// The lock on one key.
     fn holder<'a>(&'a self, key: &'a LockKey) -> Asked<'a, Result<Option<HeldLock>, LockError>>;
+
+    /// The holders of a key, those first whose leases end first, or that came first.
+    fn holders<'a>(
+        &'a self,
+        key: &'a LockKey,
+        limit: usize,
+    ) -> Asked<'a, Result<Listing<Holder>, LockError>>;
 
     /// The first waiters in the queue of a key.
     fn queue<'a>(

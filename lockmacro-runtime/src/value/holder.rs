@@ -1,7 +1,7 @@
 //! The holder of a busy lock. It is read from the value of the key: see [`token`](super::token).
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
@@ -50,11 +50,24 @@ pub struct Holder {
     /// locked the key without an expiry, or no holder can have a majority of a Redlock. For an
     /// answer to a client use [`retry_after`](crate::LockError::retry_after).
     pub free_within: Option<Duration>,
+    /// How many may hold the lock at once, as this holder has asked; `None` for a lock that is
+    /// exclusive, or shared without a limit.
+    pub permits: Option<u32>,
+    /// Whether the holder has released the lock, which its [`min_hold`](crate::Lock::min_hold) keeps
+    /// until [`free_within`](Holder::free_within) is over.
+    pub is_kept: bool,
 }
 
 impl Holder {
-    pub(crate) const UNKNOWN: Self =
-        Self { owner: None, note: None, asked: None, since: None, free_within: None };
+    pub(crate) const UNKNOWN: Self = Self {
+        owner: None,
+        note: None,
+        asked: None,
+        since: None,
+        free_within: None,
+        permits: None,
+        is_kept: false,
+    };
 
     /// Makes a holder whose other fields are not known, for tests of code that handles one.
     ///
@@ -75,19 +88,27 @@ impl Holder {
         let owner = self.owner.as_deref().unwrap_or_default();
         let names = NAMES.read().unwrap_or_else(PoisonError::into_inner);
         let mut parts = owner.match_indices(':').map(|(at, _)| &owner[at + 1..]);
-        parts.find_map(|name| names.get(name)).cloned().unwrap_or_default().into()
+        let known = parts.find_map(|name| names.get_key_value(name));
+        known.map_or("".into(), |(name, _)| name.clone().into())
     }
 }
 
-/// The names of the locks that this process has asked for: as many as the labels `name`.
-static NAMES: RwLock<BTreeSet<String>> = RwLock::new(BTreeSet::new());
+/// The names of the locks that this process has asked for, each with the templates of its keys: as
+/// many as the labels `name` and `template`.
+static NAMES: RwLock<BTreeMap<String, BTreeSet<String>>> = RwLock::new(BTreeMap::new());
 
-/// Makes the name of a lock known to [`Holder::function`], with the feature `metrics`.
-pub(crate) fn note_name(name: &str) {
-    let knows = || NAMES.read().unwrap_or_else(PoisonError::into_inner).contains(name);
-    if cfg!(feature = "metrics") && !knows() {
-        NAMES.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+/// Makes the name of a lock known to [`Holder::function`], with the feature `metrics`. Returns
+/// whether it is new with this template.
+pub(crate) fn note_name(name: &str, template: &str) -> bool {
+    let knows = || {
+        let names = NAMES.read().unwrap_or_else(PoisonError::into_inner);
+        names.get(name).is_some_and(|templates| templates.contains(template))
+    };
+    if cfg!(not(feature = "metrics")) || knows() {
+        return false;
     }
+    let mut names = NAMES.write().unwrap_or_else(PoisonError::into_inner);
+    names.entry(name.to_owned()).or_default().insert(template.to_owned())
 }
 
 impl fmt::Display for Holder {
@@ -103,7 +124,9 @@ mod tests {
 
     #[test]
     fn only_a_name_that_this_process_has_used_is_a_label() {
-        ["shop::audit", "audit:all"].into_iter().for_each(note_name);
+        for name in ["shop::audit", "audit:all"] {
+            note_name(name, "");
+        }
         for (owner, function) in [
             ("web-3:4711:shop::audit", "shop::audit"),
             ("rack-1:shop::audit", "shop::audit"),

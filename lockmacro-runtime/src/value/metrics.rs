@@ -85,6 +85,18 @@ fn reason(error: &LockError) -> &'static str {
 /// Counts what became of a call of a deferred function.
 #[cfg(feature = "defer")]
 pub(crate) fn deferred(name: &Arc<str>, event: &'static str) {
+    count_deferred(name, event, 1);
+}
+
+/// Counts no dead call yet of a function that this process works for: one that would appear with
+/// its first call would not have increased by that.
+#[cfg(feature = "defer")]
+pub(crate) fn works_for(name: &Arc<str>) {
+    count_deferred(name, "dead", 0);
+}
+
+#[cfg(feature = "defer")]
+fn count_deferred(name: &Arc<str>, event: &'static str, by: u64) {
     let labels = || [("name", Cow::Owned(name.to_string())), ("event", event.into())];
-    tell!(counter, "lockmacro_deferred_calls_total", labels(), increment(1));
+    tell!(counter, "lockmacro_deferred_calls_total", labels(), increment(by));
 }

@@ -25,6 +25,14 @@ impl Mode {
         self == Mode::Exclusive
     }
 
+    /// The number of permits, if the key has one.
+    pub(crate) fn permits(self) -> Option<u32> {
+        match self {
+            Mode::Permits(permits) => Some(permits),
+            Mode::Exclusive | Mode::Shared => None,
+        }
+    }
+
     /// The number of holders at which a caller has to wait, as the scripts take it; 0 for none.
     pub(crate) fn limit(self) -> u32 {
         match self {

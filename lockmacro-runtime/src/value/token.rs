@@ -1,6 +1,9 @@
 //! Tokens: the value of a lock key, `label asked note/random` or `label/random`. Every acquisition
 //! has its own. The value of a key that holders share is `label asked note/shared`, with the label
 //! of the holder that came last.
+//!
+//! `asked` is a time in base 36, after `~` where the holder could wait, and before `*3` where it asked
+//! for one of three permits.
 
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::time::{Duration, SystemTime};
@@ -17,11 +20,13 @@ const LABEL_MAX: usize = 128;
 /// Longest note, in bytes.
 const NOTE_MAX: usize = 64;
 /// Longest part of a token with the time and the note, in bytes.
-const ABOUT_MAX: usize = " ~3w5e11264sgsf ".len() + NOTE_MAX;
+const ABOUT_MAX: usize = " ~3w5e11264sgsf*10000 ".len() + NOTE_MAX;
 /// Hexadecimal digits of the 128 random bits.
 const RANDOM_DIGITS: usize = 32;
 /// The sign before the time of a holder that could wait.
 const COULD_WAIT: char = '~';
+/// The sign before the number of permits.
+const OF_PERMITS: char = '*';
 /// The end of a shared key's value, as in `queue.lua`.
 const SHARED: &str = "shared";
 /// Longest token, in bytes.
@@ -34,13 +39,14 @@ pub(crate) struct Token(Box<str>);
 
 impl Token {
     /// A token for the lock `name` of a manager with `label`, which is asked for now, with the
-    /// holder's note. A holder that could wait was granted it later. It is not sent: one with
-    /// [another](Token::another) random part is.
+    /// holder's note and its number of permits, if it has one. A holder that could wait was granted
+    /// it later. It is not sent: one with [another](Token::another) random part is.
     pub(crate) fn draft(
         label: &str,
         name: &str,
         asked: Option<SystemTime>,
         could_wait: bool,
+        permits: Option<u32>,
         note: Option<&str>,
     ) -> Self {
         // The exact length of most tokens, so that the box needs no second allocation.
@@ -53,7 +59,7 @@ impl Token {
             extend(&mut text, ":");
             extend(&mut text, name);
         }
-        push_about(&mut text, asked, could_wait, note);
+        push_about(&mut text, asked, could_wait, permits, note);
         text.push('/');
         push_random(&mut text, 0);
         Self(text.into())
@@ -62,7 +68,7 @@ impl Token {
     /// The first token that is sent.
     #[cfg(test)]
     pub(crate) fn new(label: &str, name: &str, note: &str) -> Result<Self, LockError> {
-        Self::draft(label, name, None, false, Some(note)).another()
+        Self::draft(label, name, None, false, None, Some(note)).another()
     }
 
     /// A token read from a server; `None` for a value of another format.
@@ -133,11 +139,16 @@ impl Holder {
     /// The holder that wrote this value of a key, as far as the value tells.
     pub(crate) fn of(value: &[u8], free_within: Option<Duration>) -> Self {
         let shown = label_of(value);
-        let unread = |owner| Self { owner, free_within, ..Self::default() };
+        let is_kept = value.ends_with(&[b'0'; RANDOM_DIGITS]);
+        let unread = |owner| Self { owner, free_within, is_kept, ..Self::default() };
         let Some((owner, about)) = shown.as_deref().and_then(|shown| shown.split_once(' ')) else {
             return unread(shown);
         };
         let (time, note) = about.split_once(' ').unwrap_or((about, ""));
+        let (time, permits) = match time.split_once(OF_PERMITS) {
+            Some((time, permits)) => (time, permits.parse().ok()),
+            None => (time, None),
+        };
         let (digits, could_wait) = match time.strip_prefix(COULD_WAIT) {
             Some(digits) => (digits, true),
             None => (time, false),
@@ -149,19 +160,29 @@ impl Holder {
         let asked = asked.and_then(|asked| SystemTime::UNIX_EPOCH.checked_add(asked));
         let since = asked.filter(|_| !could_wait);
         let note = Some(note).filter(|note| !note.is_empty()).map(str::to_owned);
-        Self { owner: Some(owner.to_owned()), note, asked, since, free_within }
+        Self { owner: Some(owner.to_owned()), note, asked, since, free_within, permits, is_kept }
     }
 }
 
 /// Writes the part of a token after the label: nothing, or ` <asked> <note>`. It begins at the
 /// first space, as a label has none. An unknown time is `-`.
-fn push_about(text: &mut String, asked: Option<SystemTime>, could_wait: bool, note: Option<&str>) {
+fn push_about(
+    text: &mut String,
+    asked: Option<SystemTime>,
+    could_wait: bool,
+    permits: Option<u32>,
+    note: Option<&str>,
+) {
     let note = note.map(cut).filter(|note| !note.is_empty());
     match asked.and_then(|asked| asked.duration_since(SystemTime::UNIX_EPOCH).ok()) {
         Some(asked) => {
             text.push(' ');
             text.extend(could_wait.then_some(COULD_WAIT));
             push_in_36(text, asked.as_secs());
+            if let Some(permits) = permits {
+                text.push(OF_PERMITS);
+                text.push_str(&permits.to_string());
+            }
         }
         None if note.is_none() => return,
         None => text.push_str(" -"),
@@ -297,7 +318,7 @@ mod tests {
 
     fn about(asked: Option<SystemTime>, note: Option<&str>) -> String {
         let mut text = String::new();
-        push_about(&mut text, asked, false, note);
+        push_about(&mut text, asked, false, None, note);
         text
     }
 
@@ -313,12 +334,15 @@ mod tests {
         for (asked, waits) in times.into_iter().flat_map(|at| [(at, false), (at, true)]) {
             for note in [None, Some("Ann Example"), Some("-"), Some("~1"), Some("a/b 7 订单 /3f")]
             {
-                let token = Token::draft("web-3:4711", "audit", asked, waits, note);
+                let permits = waits.then_some(10_000).filter(|_| asked.is_some());
+                let token = Token::draft("web-3:4711", "audit", asked, waits, permits, note);
                 let (token, left) = (token.another().unwrap(), Some(Duration::from_secs(9)));
                 let holder = Holder::of(token.expose().as_bytes(), left);
                 assert_eq!(holder.owner.as_deref(), Some("web-3:4711:audit"));
                 assert_eq!((holder.note.as_deref(), holder.asked), (note, asked));
-                assert_eq!(holder.since, asked.filter(|_| !waits));
+                assert_eq!((holder.since, holder.permits), (asked.filter(|_| !waits), permits));
+                let kept = Holder::of(token.spent().expose().as_bytes(), left);
+                assert_eq!((holder.is_kept, kept.is_kept), (false, true));
                 assert_eq!((holder.free_within, token.holder().free_within), (left, None));
             }
         }

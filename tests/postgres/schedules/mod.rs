@@ -145,7 +145,7 @@ impl Schedule<'_> {
         };
         let holders = keys.iter().map(|_| [1, 1, 1, 0, 0, 2, 3][rng.usize(..7)]).collect();
         let waits = keys.len() == 1 && rng.u8(..5) > 0;
-        let (token, ttl) = (format!("c{nth}/{nth:032}"), TTLS[rng.usize(..TTLS.len())]);
+        let (token, ttl) = (format!("c{nth}/f{nth:031}"), TTLS[rng.usize(..TTLS.len())]);
         let (fenced, callers) = (rng.bool(), rng.i32(1..4));
         let channel = waits.then(|| format!("channel{}", nth % 3));
         let (id, waiting) = (None, 60_000);

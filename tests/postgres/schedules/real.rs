@@ -10,8 +10,8 @@ const SCHEMA: &str = concat!(
     include_str!("../../../lockmacro-runtime/src/store/postgres/jobs.sql")
 );
 
-/// In the order of `Real::calls`. A lock that is kept has a token that only the server knows, and
-/// those of the clients begin with zeros.
+/// In the order of `Real::calls`. A lock that is kept has a token that only the server knows, which
+/// begins with zeros.
 const CALLS: [&str; 10] = [
     "SELECT * FROM lm1.ask($1, $2, $3, $4, $5, $6, $7, $8, $9, NULL)",
     "SELECT * FROM lm1.release($1, $2, $3)",
@@ -30,10 +30,10 @@ const CALLS: [&str; 10] = [
     "SELECT kind, key, what, lm1.micros(greatest(ends, 'epoch')), lm1.micros(used) FROM (
             SELECT 'fence' AS kind, key, 0 AS place, concat_ws(' ', first, fence, checked) AS what,
                 'epoch'::timestamptz AS ends, 'epoch'::timestamptz AS used FROM lm1.fence
-            UNION ALL SELECT 'lease', key, 0, coalesce(CASE WHEN token LIKE '%/0000000000%' THEN token
-                ELSE left(token, -32) || 'kept' END, '-'), ends, used FROM lm1.lease
-            UNION ALL SELECT 'share', key, 0, CASE WHEN token LIKE '%/0000000000%' THEN token
-                ELSE left(token, -32) || 'kept' END, ends, 'epoch' FROM lm1.share
+            UNION ALL SELECT 'lease', key, 0, coalesce(CASE WHEN token LIKE '%/0000000000000000%'
+                THEN left(token, -32) || 'kept' ELSE token END, '-'), ends, used FROM lm1.lease
+            UNION ALL SELECT 'share', key, 0, CASE WHEN token LIKE '%/0000000000000000%'
+                THEN left(token, -32) || 'kept' ELSE token END, ends, 'epoch' FROM lm1.share
             UNION ALL SELECT 'waiter', key, place, concat_ws(
                 ' ', token, ttl, holders, fenced, id, channel, callers), ends, 'epoch' FROM lm1.waiter
             UNION ALL SELECT 'z', ($1::text[])[1], 0, '', clock_timestamp(), 'epoch'

@@ -188,7 +188,10 @@ impl Key {
     fn contended(&self, holders: i32, t: i64) -> (Vec<String>, i64) {
         let lease = self.lease.as_ref().filter(|lease| lease.ends > t);
         let live: Vec<_> = self.shares.iter().filter(|(_, ends)| **ends > t).collect();
-        let shown = |token: &str| format!("{}/shared", label(token));
+        let shown = |token: &str| match token.ends_with("/kept") {
+            true => format!("{}/{:032}", label(token), 0),
+            false => format!("{}/shared", label(token)),
+        };
         let left = |ends: i64| (ends - t + 999) / 1_000;
         if let Some(Lease { token, ends, .. }) = lease {
             return (token.iter().map(|token| shown(token)).collect(), left(*ends));

@@ -21,12 +21,11 @@ use crate::engine::observer::observe;
 use crate::engine::queue::shared_queue::in_queue::{Arrived, InQueue, Waited};
 use crate::engine::queue::shared_queue::waiting::{Waiting, decided, released};
 use crate::engine::queue::shared_queue::{SharedQueue, unanswered};
-use crate::engine::telemetry::WaitingGauge;
+use crate::engine::telemetry::{self, WaitingGauge};
 use crate::protocol::answer::{Answer, Grant};
 use crate::protocol::request::Request;
 use crate::store::handle::Store;
 use crate::value::error::LockError;
-use crate::value::holder::note_name;
 use crate::value::metrics;
 use crate::value::random::secret;
 use crate::value::time::Moment;
@@ -137,7 +136,7 @@ fn begin(
     if let Err(error) = drawn {
         return ControlFlow::Break(wanted.refused(&manager, &request, Refusal::Failed(error)));
     }
-    note_name(&request.name);
+    telemetry::asked_for(&request);
     // The runtime of a blocked thread may be blocked with it.
     let store = if blocks { &manager.background.store } else { &manager.store };
     ControlFlow::Continue(Caller { store: store.clone(), manager, request, wanted, has_queue })

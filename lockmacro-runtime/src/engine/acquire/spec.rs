@@ -105,7 +105,13 @@ impl LockSpec {
         }
         let (asked, could_wait) = (Some(wall_clock()), !wait.is_zero());
         let note = self.holder_note.as_deref();
-        let token = Token::draft(label, &self.name, asked, could_wait, note);
+        // Keys with different numbers have none in common.
+        let permits = keys
+            .iter()
+            .map(|key| key.mode().permits())
+            .reduce(|one, other| one.filter(|_| one == other));
+        let permits = permits.flatten();
+        let token = Token::draft(label, &self.name, asked, could_wait, permits, note);
         let (first, given) = match several.first() {
             Some(first) => (first.clone(), Some(key)),
             None => (key, None),

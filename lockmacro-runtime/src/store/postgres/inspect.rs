@@ -17,8 +17,8 @@ use crate::value::inspection::{HeldLock, Listing, QueuedWaiter};
 use crate::value::key::LockKey;
 use crate::value::token::Token;
 
-/// Most waiters of a queue that are returned.
-const WAITERS_MAX: usize = 1_000;
+/// Most waiters or holders of a key that are returned.
+const LISTED_MAX: usize = 1_000;
 
 impl Inspection for Postgres {
     fn held<'a>(
@@ -45,13 +45,26 @@ impl Inspection for Postgres {
         })
     }
 
+    fn holders<'a>(
+        &'a self,
+        key: &'a LockKey,
+        limit: usize,
+    ) -> Asked<'a, Result<Listing<Holder>, LockError>> {
+        Box::pin(async move {
+            let limit = limit.clamp(1, LISTED_MAX);
+            let (name, most) = (stored(key), one_more(limit));
+            let values = values![name, most];
+            Ok(listing(self.look("look_at_holders", values, key.as_str(), holder).await?, limit))
+        })
+    }
+
     fn queue<'a>(
         &'a self,
         key: &'a LockKey,
         limit: usize,
     ) -> Asked<'a, Result<Listing<QueuedWaiter>, LockError>> {
         Box::pin(async move {
-            let limit = limit.clamp(1, WAITERS_MAX);
+            let limit = limit.clamp(1, LISTED_MAX);
             let (name, most) = (stored(key), one_more(limit));
             let values = values![name, most];
             Ok(listing(self.look("look_behind", values, key.as_str(), waiter).await?, limit))
@@ -111,6 +124,10 @@ fn lock(row: &Row) -> Result<Option<HeldLock>, CallError> {
         waiters: usize::try_from(waiters).ok(),
         token: Token::found(token.as_bytes()),
     }))
+}
+
+fn holder(row: &Row) -> Result<Holder, CallError> {
+    Ok(Holder::of(column::<&str>(row, 0)?.as_bytes(), left(row, 1)?))
 }
 
 fn waiter(row: &Row) -> Result<QueuedWaiter, CallError> {

@@ -112,9 +112,21 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT ceil(extract(epoch FROM ends - t) * 1000)::b
 CREATE OR REPLACE FUNCTION lm1.micros(t timestamptz) RETURNS bigint
 LANGUAGE sql STABLE AS $$ SELECT (extract(epoch FROM t) * 1000000)::bigint $$;
 
+-- The token of what `release` keeps for a time: nobody's, so that a renewal in flight finds nothing to
+-- renew. It begins with zeros, as by chance no token does.
+CREATE OR REPLACE FUNCTION lm1.kept_by(tok text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$ SELECT left(tok, -32) || repeat('0', 16) || left(md5(tok), 16) $$;
+
+-- A holder's token with another end in place of its secret: zeros where the key is only kept.
+CREATE OR REPLACE FUNCTION lm1.without_secret(tok text, instead text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT left(tok, -32)
+    || CASE WHEN left(right(tok, 32), 16) = repeat('0', 16) THEN repeat('0', 32) ELSE instead END
+$$;
+
 -- A holder's token as others see it, without its secret. `release` takes it from them.
 CREATE OR REPLACE FUNCTION lm1.shown(tok text) RETURNS text
-LANGUAGE sql IMMUTABLE AS $$ SELECT left(tok, -32) || md5('shown/' || tok) $$;
+LANGUAGE sql IMMUTABLE AS $$ SELECT lm1.without_secret(tok, md5('shown/' || tok)) $$;
 
 -- A grant or a renewal that a crash forgets is two holders, whatever the role's settings. A call that
 -- waits longer for a row is repeated, and does not stay behind where nobody waits for it any more.
@@ -501,7 +513,7 @@ BEGIN
       rest := coalesce(rest, 100);
     END IF;
     -- The label, and not the secret.
-    holder := left(holder, -32) || 'shared';
+    holder := lm1.without_secret(holder, 'shared');
     IF cardinality(pushes) = 0 THEN
       -- Nobody was granted anything that a crash must not forget.
       PERFORM set_config('synchronous_commit', 'off', true);
@@ -562,7 +574,7 @@ BEGIN
       mine := l.ends > t;
       -- A renewal in flight finds nothing to renew.
       UPDATE lm1.lease x SET
-        token = CASE WHEN mine AND keep > 0 THEN left(tok, -32) || md5(tok) END,
+        token = CASE WHEN mine AND keep > 0 THEN lm1.kept_by(tok) END,
         ends = CASE WHEN mine AND keep > 0 THEN t + lm1.millis(keep) ELSE '-infinity' END
         WHERE x.key = k;
     ELSIF right(tok, 7) = '/shared' THEN
@@ -574,7 +586,7 @@ BEGIN
       UPDATE lm1.lease x SET used = t WHERE x.key = k AND mine IS NOT NULL;
       IF mine AND keep > 0 THEN
         INSERT INTO lm1.share (key, token, ends)
-          VALUES (k, left(tok, -32) || md5(tok), t + lm1.millis(keep));
+          VALUES (k, lm1.kept_by(tok), t + lm1.millis(keep));
       END IF;
     END IF;
     released := released + coalesce(mine, false)::int;
@@ -677,6 +689,17 @@ LANGUAGE sql STABLE ROWS 1 SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
         WHERE s.key = k AND s.ends > statement_timestamp() ORDER BY s.came DESC LIMIT 1
     )
   ) l
+$$;
+
+-- The holders of a key, in the order in which they came.
+CREATE OR REPLACE FUNCTION lm1.look_at_holders(k text, most bigint)
+RETURNS TABLE (token text, rest bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = lm1, pg_temp AS $$
+  SELECT lm1.shown(l.token), lm1.left_at(statement_timestamp(), l.ends) FROM (
+    SELECT x.token, x.ends, x.used AS came FROM lm1.lease x WHERE x.key = k
+    UNION ALL SELECT s.token, s.ends, s.came FROM lm1.share s WHERE s.key = k
+  ) l
+  WHERE l.ends > statement_timestamp() ORDER BY l.came LIMIT most
 $$;
 
 -- The locks whose keys match a regular expression, by key.

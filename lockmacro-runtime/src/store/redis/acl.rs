@@ -102,6 +102,18 @@ pub(crate) fn keys(pattern: &str) -> Vec<String> {
     iter::once(format!("~{pattern}")).chain(companions).collect()
 }
 
+/// The pattern that matches a key and nothing else.
+pub(crate) fn escaped(key: &str) -> String {
+    let mut pattern = String::with_capacity(key.len());
+    for c in key.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
 /// The patterns of the companion keys of all keys that match a pattern, one for each form of
 /// [`write_companion`].
 ///

@@ -134,7 +134,9 @@ pub(crate) mod inspect {
 
     pub(crate) static LOCKS: Script = script!(["q", "h"], files!("inspect/locks.lua"));
     pub(crate) static QUEUE: Script = script!(["q", "w"], files!("inspect/queue.lua"));
-    pub(crate) static ALL: [&Script; 2] = [&LOCKS, &QUEUE];
+    pub(crate) static HOLDERS: Script = script!(["h"], files!("inspect/holders.lua"));
+    pub(crate) static MAY_WRITE: Script = script!([], files!("inspect/may_write.lua"));
+    pub(crate) static ALL: [&Script; 3] = [&LOCKS, &QUEUE, &HOLDERS];
 }
 
 /// The hashes and the texts of the scripts, for the trace of a simulation.

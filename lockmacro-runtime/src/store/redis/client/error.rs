@@ -215,7 +215,9 @@ pub(crate) fn unexpected(reply: &Value) -> CallError {
     let kind = match reply {
         Value::Nil => "nil",
         Value::Int(_) => "an integer",
-        Value::Okay | Value::SimpleString(_) => "a status",
+        Value::Okay | Value::SimpleString(_) => {
+            "a status, as it may if it is only in part like Redis: see `lockmacro doctor`"
+        }
         Value::BulkString(_) => "a string",
         Value::Array(_) => "an array",
         _ => "something else",

@@ -5,15 +5,17 @@ use std::slice;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redis::cmd;
+use redis::{Value, cmd};
 
 use super::Redis;
 use super::ready::Rights;
 use crate::store::calls::error::CallError;
 use crate::store::inspection::clock_facts;
-use crate::store::redis::acl::keys;
+use crate::store::redis::acl::{escaped, keys};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::parsed;
+use crate::store::redis::scripts::inspect;
+use crate::value::error::LockError;
 use crate::value::inspection::{InspectedServer, ServerFacts};
 use crate::value::key::LockKey;
 
@@ -62,11 +64,20 @@ impl Redis {
             command.arg(&words[1..]);
             node.call(command, self.brief()).await.ok()
         };
-        let info = ask(&["INFO"]).await.and_then(|reply| parsed::<String>(reply).ok());
+        let info = match node.call(cmd("INFO"), self.brief()).await {
+            Ok(reply) => parsed::<String>(reply),
+            Err(error) => Err(error),
+        };
         let lines = info.iter().flat_map(|info| info.lines());
         let lines = lines.filter_map(|line| line.split_once(':'));
         let mut settings: BTreeMap<String, String> =
             lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        if let Err(error) = info
+            && let error = error.into_error(&LockKey::from(""))
+            && !matches!(error, LockError::AccessDenied { .. })
+        {
+            settings.insert("no_info".to_owned(), error.to_string());
+        }
         for name in CONFIG {
             let reply = ask(&["CONFIG", "GET", name]).await;
             let read: Option<BTreeMap<_, _>> = reply.and_then(|reply| parsed(reply).ok());
@@ -77,15 +88,59 @@ impl Redis {
         let needed = self.needed(receives);
         let rights = node.rights(&[], &needed, self.brief()).await?;
         let Rights { every_key, missing, evicts } = rights;
-        let is_known = evicts.is_some() && (every_key || !missing.is_empty());
+        // A user who may call no script is known to lack that.
+        let is_known = evicts.is_some() && every_key || !missing.is_empty();
+        if !is_known && evicts.is_none() {
+            settings.insert("tells_no_rights".to_owned(), String::new());
+            settings.insert("lacks".to_owned(), self.lacking(node, &needed).await.join(", "));
+        }
         let mut missing_rights = is_known.then_some(missing);
         if let (None, Some(_), Some(key)) = (&missing_rights, evicts, key.filter(is_here)) {
             let on_key = node.rights(slice::from_ref(key), &needed, self.brief()).await?;
             // A script is denied whose keys are.
             let is_denied = on_key.missing.iter().any(|right| right == "+eval");
-            missing_rights = Some(if is_denied { keys(key.as_str()) } else { on_key.missing });
+            missing_rights = Some(match is_denied {
+                true => keys(&self.pattern_around(node, key.as_str()).await),
+                false => on_key.missing,
+            });
         }
-        let gets_pushes = !receives || node.listen(0, self.brief()).await.unwrap_or(false);
+        // A node of a cluster without slots has no waiters.
+        let gets_pushes = match self.nodes.slot_at(node) {
+            Some(slot) if receives => node.listen(slot, self.brief()).await.unwrap_or(false),
+            _ => true,
+        };
         Ok(ServerFacts { user, missing_rights, gets_pushes, settings, ..clock })
+    }
+
+    /// What a server lacks that is only in part like Redis.
+    async fn lacking(&self, node: &Node, needed: &[String]) -> Vec<String> {
+        // The first one is a pattern of channels.
+        let names = needed.iter().skip(1).filter(|name| !name.contains('|'));
+        let names: Vec<_> = names.map(String::as_str).collect();
+        let mut info = cmd("COMMAND");
+        info.arg("INFO").arg(&names);
+        let known = node.call(info, self.brief()).await.and_then(parsed::<Vec<Value>>);
+        let known = known.unwrap_or_default();
+        let unknown = names.iter().zip(known).filter(|(_, about)| *about == Value::Nil);
+        let mut lacks: Vec<_> = unknown.map(|(name, _)| (*name).to_owned()).collect();
+        let mut script = cmd("EVAL");
+        script.arg("return 'text'").arg(0);
+        let text = node.call(script, self.brief()).await;
+        if let Ok(Value::SimpleString(_)) = text {
+            lacks.push("scripts that return a text, which arrives as a status".to_owned());
+        }
+        lacks
+    }
+
+    /// A pattern for the key, and for all keys with the same beginning if the user may write these.
+    async fn pattern_around(&self, node: &Node, key: &str) -> String {
+        let starts = key.char_indices().filter(|(_, c)| !c.is_alphanumeric());
+        let starts: Vec<_> = starts.map(|(at, c)| &key[..at + c.len_utf8()]).collect();
+        let call = inspect::MAY_WRITE.with(&[], &starts).by_text();
+        let first = node.call(call, self.brief()).await.and_then(parsed::<usize>).unwrap_or(0);
+        match starts.get(first.wrapping_sub(1)) {
+            Some(start) => escaped(start) + "*",
+            None => escaped(key),
+        }
     }
 }

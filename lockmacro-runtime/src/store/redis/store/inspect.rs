@@ -31,8 +31,8 @@ use crate::value::token::{TOKEN_MAX, Token};
 const KEYS_PER_CALL: usize = 100;
 /// Keys that the server scans for one reply.
 const SCAN_COUNT: &str = "1000";
-/// Most waiters of a queue that are returned.
-const WAITERS_MAX: usize = 1_000;
+/// Most waiters or holders of a key that are returned.
+const LISTED_MAX: usize = 1_000;
 
 impl Inspection for Redis {
     fn held<'a>(
@@ -71,13 +71,32 @@ impl Inspection for Redis {
         })
     }
 
+    fn holders<'a>(
+        &'a self,
+        key: &'a LockKey,
+        limit: usize,
+    ) -> Asked<'a, Result<Listing<Holder>, LockError>> {
+        Box::pin(async move {
+            let limit = limit.clamp(1, LISTED_MAX);
+            let (keys, args) = (slice::from_ref(key), [&*(limit + 1).to_string()]);
+            let reply: Result<Vec<(Vec<u8>, i64)>, _> =
+                self.eval_until(inspect::HOLDERS.with(keys, &args), self.budget()).await;
+            let holders = reply.map_err(|error| error.into_error(key))?.into_iter();
+            let mut items: Vec<_> =
+                holders.map(|(value, left)| Holder::of(&value, lease(left))).collect();
+            let truncated = items.len() > limit;
+            items.truncate(limit);
+            Ok(Listing { items, skipped: Vec::new(), truncated })
+        })
+    }
+
     fn queue<'a>(
         &'a self,
         key: &'a LockKey,
         limit: usize,
     ) -> Asked<'a, Result<Listing<QueuedWaiter>, LockError>> {
         Box::pin(async move {
-            let limit = limit.clamp(1, WAITERS_MAX);
+            let limit = limit.clamp(1, LISTED_MAX);
             let (keys, args) = (slice::from_ref(key), [&*limit.to_string()]);
             let reply: Result<(usize, Vec<WaiterReply>), _> =
                 self.eval_until(inspect::QUEUE.with(keys, &args), self.budget()).await;
@@ -201,11 +220,14 @@ fn read(
         note(skipped, key.as_str().as_bytes(), "its queue key holds another type of value");
     }
     let token = Token::found(&value);
-    // It is negative for a key that does not expire.
-    let left = u64::try_from(left).ok().map(Duration::from_millis);
-    let (key, holder) = (key.clone(), Holder::of(&value, left));
+    let (key, holder) = (key.clone(), Holder::of(&value, lease(left)));
     let sharing = Some(sharing).filter(|sharing| *sharing > 0);
     Some(HeldLock { key, holder, sharing, waiters, token })
+}
+
+/// The rest of a lease. It is negative for a key that does not expire.
+fn lease(left: i64) -> Option<Duration> {
+    u64::try_from(left).ok().map(Duration::from_millis)
 }
 
 fn note(skipped: &mut Vec<Skipped>, key: &[u8], reason: &str) {
