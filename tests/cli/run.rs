@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use lockmacro_tests::times::{SOON, TEST_TIMEOUT, ms};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getsid, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 use tokio::time::timeout;
@@ -423,10 +423,6 @@ async fn a_command_gets_the_terminal_when_it_reads_and_the_shell_has_it_afterwar
 /// Returns the id of the tool.
 async fn stop(held: &Held, terminal: &mut File) -> Pid {
     let (command, tool) = held.first.split_once(' ').expect("two numbers");
-    let state = |id: &str| {
-        let stat = read_to_string(format!("/proc/{id}/stat")).expect("it is there");
-        stat.rsplit_once(") ").and_then(|(_, state)| state.chars().next()).expect("a state")
-    };
     terminal.write_all(b"\x1a").expect("typed");
     // A shell is in the state D that waits for a child which was stopped before it had begun.
     let both = async || matches!(state(command), 'T' | 'D') && state(tool) == 'T';
@@ -465,6 +461,50 @@ async fn a_command_inside_of_two_tools_stops_with_them_and_goes_on() {
     terminal.write_all(b"one\n").expect("typed");
     let (_, lines, err) = held.ends().await;
     assert_eq!(lines, ["one", "0"], "{err}");
+}
+
+/// The state of a process: `T` when it has stopped.
+fn state(id: &str) -> char {
+    let stat = read_to_string(format!("/proc/{id}/stat")).expect("it is there");
+    stat.rsplit_once(") ").and_then(|(_, state)| state.chars().next()).expect("a state")
+}
+
+#[tokio::test]
+async fn no_command_inside_of_another_one_goes_on_while_its_tool_is_stopped() {
+    let tool = env!("CARGO_BIN_EXE_lockmacro");
+    let works = "trap \"\" TERM TSTP; echo $$ $OUTER; for n in $(seq 600); do sleep 0.05; done";
+    let works = format!("export OUTER=$PPID; {tool} run order:2 --ttl 2s -- sh -c '{works}'");
+    let reads = "read line < /dev/tty";
+    // In the background another tool asks for the terminal, or a command beside the tool does, and
+    // in the foreground somebody types Ctrl-Z.
+    let background = "set -m; \"$0\" \"$@\" & read end";
+    let asks = format!("{tool} run order:3 -- sh -c '{reads}'");
+    let cases = [(background, &*asks), (background, reads), (SAYS_STATUS, "cat")];
+    let works = [works.clone(), format!("({works} &)")];
+    let cases = cases.iter().flat_map(|case| works.each_ref().map(|works| (*case, works)));
+    for ((shell, other), works) in cases {
+        let server = Server::start();
+        // After the command has begun.
+        let script = format!("{works} | {{ read ids; echo $ids; {other}; }}");
+        let (held, mut terminal) =
+            Held::at_a_terminal(&server.url(), shell, &["order:1"], &script).await;
+        let (command, outer) = held.first.split_once(' ').expect("two numbers");
+        if shell == SAYS_STATUS {
+            terminal.write_all(b"\x1a").expect("typed");
+        }
+        eventually("the outer tool stops", SOON, async || state(outer) == 'T').await;
+        let is_free = async || server.admin().get("order:2").is_none();
+        eventually("the lease has ended", IN_TIME, is_free).await;
+        assert!(matches!(state(command), 'T' | 'D'), "{script}");
+        let process = format!("/proc/{command}");
+        let outer = outer.parse().ok().and_then(Pid::from_raw).expect("a number");
+        let session = getsid(Some(outer)).expect("it is there").as_raw_pid().to_string();
+        kill_process(outer, Signal::CONT).expect("it is there");
+        let is_gone = async || !Path::new(&process).exists() || state(command) == 'Z';
+        eventually("it is killed", SOON, is_gone).await;
+        let all = Command::new("pkill").args(["-KILL", "-s", &session]).status().await;
+        assert!(all.is_ok_and(|status| status.success()));
+    }
 }
 
 #[tokio::test]

@@ -140,6 +140,6 @@ async fn the_line_that_ends_a_command_of_the_tool_ends_all_of_it_and_frees_the_l
         ended.expect("sh").status.success()
     };
     eventually("it has a command", IN_TIME, is_ended).await;
-    assert_eq!(in_time(tool.wait()).await.expect("it ends").code(), Some(137), "{line}");
+    assert_eq!(in_time(tool.wait()).await.expect("it ends").signal(), Some(9), "{line}");
     assert_eq!(server.admin().get("job"), None);
 }
