@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use lockmacro_tests::times::{SOON, TEST_TIMEOUT, ms};
+use lockmacro_tests::{Fault, Proxy};
 use rustix::process::{Pid, Signal, getsid, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
@@ -176,6 +177,44 @@ async fn a_waiter_whose_connections_were_closed_runs_when_its_turn_comes() {
         guard.release().await.expect("it was kept");
         let said = in_time(waiter).await.expect("no panic");
         assert_eq!((said.code, &*said.out, &*said.err), (Some(0), "ran\n", ""), "{closes:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_when_the_turn_comes_does_not_end_the_waiter() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let locks = manager(&server, "desk").await;
+    let guard = hold(&locks, "order:1").await;
+    let words = ["run", "order:1", "--wait", "forever", "--", "echo", "ran"];
+    let waiter = tokio::spawn(said(command(&proxy.url(), &words)));
+    eventually("it waits", IN_TIME, async || queue_length(&locks, "order:1").await == 1).await;
+    // The push arrives, and nothing can be asked for.
+    proxy.refuse(true);
+    proxy.on_next("order:1", Fault::CutCommand);
+    guard.release().await.expect("it was kept");
+    eventually("the first try has failed", IN_TIME, async || proxy.orders_are_done()).await;
+    // For most of the time that the lock is kept for it.
+    tokio::time::sleep(ms(3_000)).await;
+    proxy.refuse(false);
+    let said = in_time(waiter).await.expect("no panic");
+    assert_eq!((said.code, &*said.out), (Some(0), "ran\n"), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_closed_stdout_is_the_affair_of_the_command() {
+    let server = Server::start();
+    // A reader that has gone away, and no stdout from the start.
+    let cases = [
+        ("{ \"$@\"; echo $? >&2; } | true", "yes", "141\n"),
+        ("\"$@\" >&-", "out=$(readlink /proc/$$/fd/1); echo $out >&2", "/dev/null\n"),
+    ];
+    for (shell, script, err) in cases {
+        let mut command = Command::new("env");
+        command.args(["--default-signal", "sh", "-c", shell, "sh"]);
+        command.args([env!("CARGO_BIN_EXE_lockmacro"), "run", "order:1", "--", "sh", "-c", script]);
+        command.env("REDIS_URL", server.url()).stdin(Stdio::null()).kill_on_drop(true);
+        assert_eq!(said(command).await.err, err, "{shell}");
     }
 }
 
@@ -615,7 +654,7 @@ async fn failures_of_the_tool_itself_run_nothing() {
 async fn misuse_runs_nothing_and_ends_with_2() {
     let server = Server::start();
     let long = "k".repeat(1_025);
-    let words: [&[&str]; 10] = [
+    let words: [&[&str]; 13] = [
         &["order:1", "--wait", "long", "--"],
         &["order:1", "--wait", "25h", "--"],
         &["order:1", "--ttl", "10ms", "--"],
@@ -626,10 +665,18 @@ async fn misuse_runs_nothing_and_ends_with_2() {
         &[&long, "--"],
         &["--"],
         &["--", "", "--"],
+        // The words after the first `--` are a command, and no key.
+        &["", "--", "env", "--"],
+        &["", "--", "-k", "--"],
+        &["--", "env", "--"],
     ];
     for options in words {
-        let said = tool(&server, &[&["run"], options, &["echo", "ran"]].concat()).await;
-        assert_eq!((said.code, &*said.out), (Some(2), ""), "{said:?}");
+        let words = [&["run"], options, &["echo", "ran"]].concat();
+        // Also while the server is down.
+        for url in [&*server.url(), "redis://127.0.0.1:1"] {
+            let said = tool_at(url, &words).await;
+            assert_eq!((said.code, &*said.out), (Some(2), ""), "{words:?}: {said:?}");
+        }
     }
     let nothing = tool(&server, &["run", "order:1"]).await;
     assert_eq!(nothing.code, Some(2), "{nothing:?}");
@@ -661,7 +708,7 @@ async fn a_document_begins_on_a_line_of_its_own() {
 async fn processes_that_the_tool_inherits_are_collected() {
     let server = Server::start();
     // As the first process of a container gets them: Linux has a call for others, too.
-    let subreaper = "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1); \
+    let subreaper = "import ctypes, os, sys; assert ctypes.CDLL(None).prctl(36, 1) == 0; \
         os.execv(sys.argv[1], sys.argv[1:])";
     let script = "for n in $(seq 20); do (true &); done; echo $PPID; read end";
     let mut command = Command::new("python3");
