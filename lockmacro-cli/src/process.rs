@@ -73,20 +73,18 @@ mod system {
     }
 
     pub fn start(command: &mut Command, signals: &mut Signals) -> io::Result<Child> {
+        // Before it is caught: it takes off what is blocked, and was for others.
+        kill_process(getpid(), Signal::CONT)?;
         signals.catch(&[Signal::CONT, Signal::CHILD, Signal::TSTP], 0)?;
-        command.process_group(0);
         if !is_first_inside() {
             signals.catch(&[Signal::TTIN, Signal::TTOU], 0)?;
-            return command.spawn();
         }
-        // By these the tool asks the one around it, which sees them only if they are not caught.
-        let asking = asking();
-        asking.thread_block()?;
-        // What has come meanwhile was for others.
-        kill_process(getpid(), Signal::CONT)?;
-        with_mask(SigmaskHow::SIG_UNBLOCK, asking, || command.spawn())
+        command.process_group(0);
+        with_mask(SigmaskHow::SIG_UNBLOCK, asking(), || command.spawn())
     }
 
+    /// The signals by which a tool asks the one around it for the terminal, which sees them only if
+    /// they are not caught.
     fn asking() -> SigSet {
         [Blocked::SIGTTIN, Blocked::SIGTTOU].into_iter().collect()
     }
@@ -180,8 +178,9 @@ mod system {
                 return;
             }
             // Tools among the processes of the command stop their own commands first.
-            self.pass(Signal::TSTP);
             for _ in 0..LOOKS {
+                // Again and again: one that comes right after a SIGCONT may count as before it.
+                self.pass(Signal::TSTP);
                 if !self.has_working_tools() {
                     break;
                 }
@@ -244,6 +243,10 @@ mod system {
 
     impl Signals {
         pub fn new() -> io::Result<Self> {
+            if is_first_inside() {
+                // Before there are other threads, which get the same mask.
+                asking().thread_block()?;
+            }
             // Signals that are ignored, as under `nohup`, are so by the command, too. Elsewhere than on
             // Linux this cannot be read.
             let status = read_to_string("/proc/self/status").unwrap_or_default();
