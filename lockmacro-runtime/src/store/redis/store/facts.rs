@@ -9,8 +9,8 @@ use redis::{Value, cmd};
 
 use super::Redis;
 use super::ready::Rights;
+use crate::store::calls::clock_facts::clock_facts;
 use crate::store::calls::error::CallError;
-use crate::store::inspection::clock_facts;
 use crate::store::redis::acl::{escaped, keys};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::parsed;
