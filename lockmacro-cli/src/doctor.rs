@@ -6,7 +6,8 @@ mod redis;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lockmacro_runtime::inspect::{InspectedServer, ServerFacts, Unavailability as Reason};
+use lockmacro_runtime::__private::Unavailability as Reason;
+use lockmacro_runtime::inspect::{InspectedServer, ServerFacts};
 use lockmacro_runtime::{LockError, LockKey, LockManager};
 use serde_json::{Value, json};
 
@@ -89,8 +90,8 @@ impl<'a> Patient<'a> {
             let text = format_args!("it is {away} away, and a lock takes two round trips");
             self.hint("round_trip", text, "run the program near its lock server");
         }
-        let is_here = ["/", "127.", "localhost", "[::1]"].iter();
-        if !is_encrypted(self.url) && !is_here.into_iter().any(|it| self.server.starts_with(it)) {
+        let here = ["/", "127.", "localhost", "[::1]"];
+        if !is_encrypted(self.url) && !here.iter().any(|it| self.server.starts_with(it)) {
             let text = "passwords and the tokens of locks cross the network in the clear";
             let mend = "`rediss://…` in the URL, or `sslmode=require` for PostgreSQL";
             self.hint("not_encrypted", text, mend);
@@ -172,11 +173,10 @@ fn findings(url: &str, seen: &InspectedServer) -> Vec<Finding> {
 
 /// A server that did not answer the first questions.
 fn unreachable(url: &str, server: &str, error: &LockError) -> Finding {
-    let is_postgres = url.starts_with("postgres");
     let cli = redis::cli(url, server);
     let mend = match error {
         LockError::Authentication { .. } => "`user:password@` in the URL",
-        LockError::AccessDenied { .. } if is_postgres => {
+        LockError::AccessDenied { .. } if url.starts_with("postgres") => {
             "the GRANT that it names, as the owner of the schema or the database"
         }
         LockError::AccessDenied { .. } => "the line that `lockmacro acl` prints, for this user",
@@ -195,10 +195,9 @@ fn unreachable(url: &str, server: &str, error: &LockError) -> Finding {
             Reason::Protocol => "a server with Redis 6.2 or later, or Valkey, in the URL",
             Reason::Local => "raise the limits of this machine or process",
             Reason::Tls => "`cacert=` in the URL, or another certificate of the server",
-            Reason::ConnectionLimit if is_postgres => {
-                "raise max_connections, or the CONNECTION LIMIT of the user or the database"
+            Reason::ConnectionLimit => {
+                "raise its max_connections or maxclients, or a CONNECTION LIMIT, or share managers"
             }
-            Reason::ConnectionLimit => "raise its maxclients, or share managers",
             _ => "see the log of the server",
         },
         _ => "correct the URL",

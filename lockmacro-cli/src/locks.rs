@@ -27,10 +27,9 @@ pub async fn list(
     let mut locks = Vec::new();
     let mut rows = Vec::new();
     for lock in &seen.items {
-        let waiters = lock.waiters.map_or("?".to_owned(), |waiters| waiters.to_string());
         let row = |holder: &Holder, shown| {
             let left = time(holder.free_within);
-            [lock.key.to_string(), shown, held_for(holder), left, waiters.clone()]
+            [lock.key.to_string(), shown, held_for(holder), left, waiters(lock)]
         };
         let mut seen = as_json(lock);
         if each_holder {
@@ -163,19 +162,18 @@ fn outcome(key: &str, lock: Option<&HeldLock>, taken: bool, json: bool) -> Repor
 
 /// A sentence about the holder of a lock.
 fn held(lock: &HeldLock) -> String {
-    let (key, owner) = (plain(lock.key.as_str()), plain(&holders(lock)));
+    let key = plain(lock.key.as_str());
+    let owner = plain(&holders(lock));
     let left = match lock.holder.free_within {
         None => "without an expiry".to_owned(),
         left => format!("for another {}", time(left)),
     };
-    // The holder's process needs no place in the queue for its own callers.
-    let waiters = match lock.waiters {
-        Some(0) => "nobody waits in other processes".to_owned(),
-        Some(1) => "1 waits in the queue".to_owned(),
-        Some(waiters) => format!("{waiters} wait in the queue"),
-        None => "its queue is broken".to_owned(),
-    };
-    format!("`{key}` is held by {owner} {left}, and {waiters}")
+    format!("`{key}` is held by {owner} {left}, with {} in its queue", waiters(lock))
+}
+
+/// The holder's process needs no place in the queue for its own callers.
+fn waiters(lock: &HeldLock) -> String {
+    lock.waiters.map_or("?".to_owned(), |waiters| waiters.to_string())
 }
 
 fn holders(lock: &HeldLock) -> String {

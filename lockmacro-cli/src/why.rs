@@ -16,10 +16,12 @@ const COUNTED: usize = 1_000;
 /// A lock is stuck that is held for this many times its usual time, and at least this long.
 const TIMES: u32 = 10;
 const LONG: Duration = Duration::from_secs(10);
-/// Most holders that are named in the paragraph.
-const NAMED: usize = 5;
 /// The same of a lock whose usual time nobody knows.
 const LONG_UNKNOWN: Duration = Duration::from_secs(60);
+/// Most holders that are named in the paragraph.
+const NAMED: usize = 5;
+/// A login in a URL has one of these.
+const OF_LOGINS: [&str; 3] = ["@", "pass", "user="];
 
 /// A key, as far as it is known.
 struct Seen<'a> {
@@ -228,15 +230,12 @@ impl Seen<'_> {
                 .to_owned();
         };
         let is_stuck = self.is_stuck();
-        if is_stuck == Some(false) {
-            let next = match self.queue {
-                [] => "There is nothing to do.",
-                _ => {
-                    "It is only busy: if that is too slow, hold it for a shorter time, or lock \
-                     smaller keys."
-                }
-            };
-            return next.to_owned();
+        if is_stuck == Some(false) && self.queue.is_empty() {
+            return "There is nothing to do.".to_owned();
+        } else if is_stuck == Some(false) {
+            return "It is only busy: if that is too slow, hold it for a shorter time, or lock \
+                    smaller keys."
+                .to_owned();
         }
         let owner = suspect.owner.as_ref().unwrap_or(owner);
         let parts: Vec<_> = owner.split(':').collect();
@@ -245,17 +244,12 @@ impl Seen<'_> {
             [host, id, ..] if is_number(id) => (format!("process {id} on {host}"), host, id),
             _ => (owner.clone(), "its host", "PID"),
         };
-        let process = plain(&process);
-        let first = match is_stuck {
-            Some(_) => format!("Look at {process}."),
-            None => {
-                let long = time(Some(self.long()));
-                format!(
-                    "It may have waited itself: ask again. Look at {process} if it has the lock \
-                     for {long}."
-                )
-            }
-        };
+        let mut first = format!("Look at {}.", plain(&process));
+        if is_stuck.is_none() {
+            let again = time(Some(self.long()));
+            let asks = "It may have waited itself: ask again in";
+            first = format!("{asks} {again}, and go on if it still has the lock. {first}");
+        }
         // A function has a name, which comes last.
         let end = match (parts.len(), &suspect.note) {
             (..=2, Some(_)) if id == "1" => {
@@ -285,8 +279,7 @@ impl Seen<'_> {
         let line = format!("release --force -- {key}`");
         match self.url {
             None => format!("`lockmacro {line}."),
-            // A login is in one of these.
-            Some(url) if url.contains('@') || url.contains("pass") => {
+            Some(url) if OF_LOGINS.iter().any(|it| url.contains(it)) => {
                 format!("`lockmacro --url … {line}, with the URL in place of `…`.")
             }
             Some(url) => format!("`lockmacro --url {} {line}.", shell(url)),
@@ -370,7 +363,7 @@ mod tests {
         assert!(text.contains("usually held for 0.3 s. One caller"), "{text}");
         assert!(
             text.contains(
-                "ask again. Look at process 4711 on web-3 if it has the lock for 10.0 s."
+                "ask again in 10.0 s, and go on if it still has the lock. Look at process"
             ),
             "{text}"
         );

@@ -38,9 +38,6 @@ pub use crate::store::redis::acl::Use;
 #[cfg(feature = "postgres")]
 use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
-/// For the tool, which advises on each.
-#[doc(hidden)]
-pub use crate::value::error::Unavailability;
 use crate::value::holder::Holder;
 pub use crate::value::inspection::{
     HeldLock, InspectedServer, Listing, QueuedWaiter, SKIPPED_MAX, ServerFacts, Skipped,

@@ -112,14 +112,11 @@ impl Patient<'_> {
             }
             _ => {}
         }
-        for nth in 0.. {
-            let replica = self.text(&format!("slave{nth}"));
-            let field = |name: &str| {
-                replica.split(',').find_map(|it| it.strip_prefix(name)?.strip_prefix('='))
-            };
-            let (Some(ip), Some(state)) = (field("ip"), field("state")) else { break };
-            let lag = field("lag").and_then(|lag| lag.parse().ok()).unwrap_or(0.0);
-            if state != "online" || lag > LAG_MAX {
+        for (name, replica) in &self.facts.settings {
+            let field = |name| replica.split(',').find_map(|it| it.strip_prefix(name));
+            let (Some(ip), Some(state)) = (field("ip="), field("state=")) else { continue };
+            let lag = field("lag=").and_then(|lag| lag.parse().ok()).unwrap_or(0.0);
+            if name.starts_with("slave") && (state != "online" || lag > LAG_MAX) {
                 let text = format_args!("its replica {ip} is {state}, and {lag} s behind");
                 self.hint("replica_behind", text, &info);
             }
