@@ -75,17 +75,14 @@ pub async fn queue(
     let queue = manager.inspect_waiters(&*key, limit).await?;
     let text = if json {
         let waiters = queue.items.iter().enumerate().map(|(nth, waiter)| {
-            let left = millis(waiter.left);
-            let QueuedWaiter { owner, note, callers, .. } = waiter;
+            let QueuedWaiter { owner, note, callers, left, .. } = waiter;
+            let left = millis(*left);
             json!({
-                "rank": nth,
-                "waiter": owner,
-                "note": note,
-                "callers": callers,
-                "left_ms": left,
+                "rank": nth, "waiter": owner, "note": note, "callers": callers, "left_ms": left,
             })
         });
-        let (holder, waiters) = (holder.as_ref().map(as_json), waiters.collect::<Value>());
+        let waiters: Value = waiters.collect();
+        let holder = holder.as_ref().map(as_json);
         document(
             &json!({ "key": key, "lock": holder, "queue": waiters, "truncated": queue.truncated }),
         )
