@@ -116,8 +116,7 @@ pub enum Command {
 #[command(override_usage = "lockmacro run [OPTIONS] KEY -- COMMAND...")]
 pub struct Run {
     /// The lock's key. One that begins with `-` comes after `--`: `run -- -k -- COMMAND`.
-    #[arg(default_value = "", hide_default_value = true)]
-    pub key: String,
+    pub key: Option<String>,
     /// The lease, which is renewed after a third of it. After the death of the tool the lock is
     /// free within this time.
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration)]
@@ -224,18 +223,17 @@ fn state(text: &str) -> Result<JobState, &'static str> {
 }
 
 impl Run {
-    /// Takes the key from the words after `--`, as in `run -- KEY -- COMMAND`, if it is there.
-    pub fn named(mut self) -> Result<Self, clap::Error> {
-        if let ("", [key, dashes, _, ..]) = (&*self.key, &*self.command)
+    /// Takes out the key, which is the first word after `--` in `run -- -KEY -- COMMAND`.
+    pub fn take_key(&mut self) -> Result<String, clap::Error> {
+        let mut key = self.key.take();
+        if let (None, [first, dashes, _, ..]) = (&key, &*self.command)
             && dashes == "--"
         {
-            self.key = key.to_str().unwrap_or_default().to_owned();
+            key = first.to_str().filter(|first| first.starts_with('-')).map(str::to_owned);
             self.command.drain(..2);
         }
-        if self.key.is_empty() {
-            return Err(missing("name the key: `lockmacro run KEY -- COMMAND`"));
-        }
-        Ok(self)
+        let none = || missing("name the key: `lockmacro run KEY -- COMMAND`");
+        key.filter(|key| !key.is_empty()).ok_or_else(none)
     }
 }
 

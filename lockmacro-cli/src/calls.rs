@@ -7,7 +7,7 @@ use lockmacro_runtime::defer::{JobInfo, JobState, When};
 use lockmacro_runtime::{LockError, LockManager};
 use serde_json::{Value, json};
 
-use crate::args::{Amend, Jobs, STATES, Some as Calls};
+use crate::args::{Amend, Jobs, STATES};
 use crate::show::{document, plain, skipped_json, skipped_lines, table, time};
 use crate::{Failure, Report, is_confirmed};
 
@@ -18,8 +18,7 @@ const AT_ONCE: usize = 1_000;
 
 pub async fn run(manager: &LockManager, jobs: Jobs, json: bool) -> Result<Report, Failure> {
     match (&jobs.amend, &jobs.function) {
-        (Some(Amend::Retry(calls)), _) => amend(manager, calls, "retried", json).await,
-        (Some(Amend::Remove(calls)), _) => amend(manager, calls, "removed", json).await,
+        (Some(calls), _) => amend(manager, calls, json).await,
         (None, Some(function)) => list(manager, Arc::from(&**function), &jobs, json).await,
         (None, None) => overview(manager, json).await,
     }
@@ -140,22 +139,47 @@ fn as_json(call: &JobInfo) -> Value {
     })
 }
 
-async fn amend(
-    manager: &LockManager,
-    calls: &Calls,
-    done: &str,
-    json: bool,
-) -> Result<Report, Failure> {
+async fn amend(manager: &LockManager, amend: &Amend, json: bool) -> Result<Report, Failure> {
+    let (calls, done, what) = match amend {
+        Amend::Retry(calls) => (calls, "retried", "tried again"),
+        Amend::Remove(calls) => (calls, "removed", "removed for good"),
+    };
+    let (deferrer, function) = (manager.deferrer(), Arc::<str>::from(&*calls.function));
+    let name = plain(&function);
     if calls.all_dead {
-        return amend_dead(manager, calls, done, json).await;
+        // As many dead letters as there are at the start.
+        let [_, _, dead] = counts(manager, &function).await?;
+        let question =
+            || format!("{dead} dead letters of `{name}` are {what}.\nType the function's name");
+        if dead > 0 && !calls.yes && !is_confirmed(&question(), &function)? {
+            return Err("that is not the function: nothing was done".into());
+        }
+        let mut count = 0;
+        while count < dead {
+            let (function, limit) = (Arc::clone(&function), AT_ONCE.min(dead - count));
+            let amended = match amend {
+                Amend::Retry(_) => deferrer.retry_dead(function, limit).await?,
+                Amend::Remove(_) => deferrer.remove_dead(function, limit).await?,
+            };
+            if amended == 0 {
+                break;
+            }
+            count += amended;
+        }
+        let letters = if count == 1 { "dead letter" } else { "dead letters" };
+        let text = if json {
+            document(&json!({ "function": &*function, done: count }))
+        } else {
+            format!("{done}: {count} {letters} of {name}\n")
+        };
+        return Ok(Report { text, done: true });
     }
     let (mut amended, mut missing) = (Vec::new(), Vec::new());
-    let deferrer = manager.deferrer();
     for id in &calls.ids {
-        let function = Arc::from(&*calls.function);
-        let found = match done {
-            "retried" => deferrer.retry(function, id.clone()).await?,
-            _ => deferrer.remove(function, id.clone()).await?,
+        let function = Arc::clone(&function);
+        let found = match amend {
+            Amend::Retry(_) => deferrer.retry(function, id.clone()).await?,
+            Amend::Remove(_) => deferrer.remove(function, id.clone()).await?,
         };
         if found { &mut amended } else { &mut missing }.push(id.as_str());
     }
@@ -167,46 +191,4 @@ async fn amend(
         lines.chain(missed).collect()
     };
     Ok(Report { text, done: missing.is_empty() })
-}
-
-/// Retries or removes as many dead letters as there are at the start.
-async fn amend_dead(
-    manager: &LockManager,
-    calls: &Calls,
-    done: &str,
-    json: bool,
-) -> Result<Report, Failure> {
-    let (deferrer, function) = (manager.deferrer(), Arc::<str>::from(&*calls.function));
-    let [_, _, dead] = counts(manager, &function).await?;
-    if dead > 0 && !calls.yes {
-        let name = plain(&function);
-        let what = match done {
-            "retried" => format!("{dead} dead letters of `{name}` are tried again"),
-            _ => format!("{dead} dead letters of `{name}` are removed for good"),
-        };
-        if !is_confirmed(&format!("{what}.\nType the function's name"), &function)? {
-            return Err("that is not the function: nothing was done".into());
-        }
-    }
-    let mut left = dead;
-    while left > 0 {
-        let function = Arc::clone(&function);
-        let limit = left.min(AT_ONCE);
-        let amended = match done {
-            "retried" => deferrer.retry_dead(function, limit).await?,
-            _ => deferrer.remove_dead(function, limit).await?,
-        };
-        if amended == 0 {
-            break;
-        }
-        left = left.saturating_sub(amended);
-    }
-    let count = dead - left;
-    let text = if json {
-        document(&json!({ "function": &*function, done: count }))
-    } else {
-        let letters = if count == 1 { "dead letter" } else { "dead letters" };
-        format!("{done}: {count} {letters} of {}\n", plain(&function))
-    };
-    Ok(Report { text, done: true })
 }

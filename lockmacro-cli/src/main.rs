@@ -16,7 +16,7 @@ use std::io::{BufRead, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind as Misuse;
-use lockmacro_runtime::{LockError, LockManager};
+use lockmacro_runtime::{Lock, LockError, LockManager};
 use serde_json::json;
 
 use self::args::{Args, Command, Postgres};
@@ -59,8 +59,9 @@ fn execute(args: Args) -> Result<u8, Failure> {
     }
     let url = args.check()?.to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    if let Command::Run(options) = args.command {
-        return runtime.block_on(run::run(&url, options.named()?, args.json));
+    if let Command::Run(mut options) = args.command {
+        let key = options.take_key()?;
+        return runtime.block_on(run::run(&url, key, options, args.json));
     }
     finish(runtime.block_on(async {
         if let Command::Postgres(_) = args.command {
@@ -68,6 +69,11 @@ fn execute(args: Args) -> Result<u8, Failure> {
         }
         if let Command::Doctor { key } = args.command {
             return doctor::examine(&url, key, args.json).await;
+        }
+        if let Command::Queue { key, .. } | Command::Why { key } | Command::Release { key, .. } =
+            &args.command
+        {
+            check(Lock::new(&**key)).await?;
         }
         let manager = LockManager::connect(&url).await?;
         match args.command {
@@ -87,6 +93,11 @@ fn execute(args: Args) -> Result<u8, Failure> {
             | Command::Run(_) => Err("no server is needed".into()),
         }
     })?)
+}
+
+/// Refuses a lock that no server would take: one in memory refuses the same, without a connection.
+async fn check(lock: Lock) -> Result<(), LockError> {
+    lock.manager(&LockManager::isolated_memory()).acquire().await?.release().await
 }
 
 /// Writes a report, and returns the exit code.
@@ -136,8 +147,15 @@ fn explain(error: &(dyn Error + 'static)) -> (String, u8) {
         Some(LockError::InvalidKey { .. }) => USAGE,
         _ => FAILED,
     };
-    // The features have the same names here.
-    (error.to_string().replace("lockmacro-runtime", env!("CARGO_PKG_NAME")), code)
+    (with_own_features(error.to_string()), code)
+}
+
+/// Names the tool's feature in an error about a missing one, which has the same name here.
+fn with_own_features(text: String) -> String {
+    match text.strip_suffix("` of lockmacro-runtime") {
+        Some(text) => format!("{text}` of {}", env!("CARGO_PKG_NAME")),
+        None => text,
+    }
 }
 
 /// Writes a line to stderr.
@@ -152,5 +170,19 @@ fn write(text: &str) -> std::io::Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_a_feature_of_the_tool_and_leaves_the_words_of_a_user() {
+        let named = |text: &str| with_own_features(text.to_owned());
+        let text = "TLS needs the feature `tls` of lockmacro-";
+        assert_eq!(named(&format!("{text}runtime")), format!("{text}cli"));
+        let key = "`a` of lockmacro-runtime` is not a lock";
+        assert_eq!(named(key), key);
     }
 }

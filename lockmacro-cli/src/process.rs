@@ -16,8 +16,7 @@ pub struct Running {
 impl Running {
     /// Starts the command. From then on `signals` also has those that stop it and let it go on.
     pub fn start(mut command: Command, signals: &mut Signals) -> io::Result<Self> {
-        system::prepare(&mut command, signals)?;
-        let child = command.kill_on_drop(true).spawn()?;
+        let child = system::start(command.kill_on_drop(true), signals)?;
         Ok(Self { group: system::Group::of(&child), child })
     }
 
@@ -37,14 +36,16 @@ impl Running {
 #[cfg(unix)]
 mod system {
     use std::env;
-    use std::fs::{File, read_to_string};
+    use std::fs::{File, read_dir, read_to_string};
     use std::future::poll_fn;
     use std::io;
     use std::os::unix::process::ExitStatusExt;
     use std::process::ExitStatus;
     use std::task::Poll;
+    use std::thread;
+    use std::time::Duration;
 
-    use nix::sys::signal::{SigSet, Signal as Blocked};
+    use nix::sys::signal::{SigSet, SigmaskHow, Signal as Blocked};
     #[cfg(target_os = "linux")]
     use nix::sys::wait::{self, Id, WaitPidFlag};
     pub use rustix::process::Signal;
@@ -61,6 +62,9 @@ mod system {
     pub const KILL: Signal = Signal::KILL;
     #[cfg(target_os = "linux")]
     const ENDED: WaitPidFlag = WaitPidFlag::WEXITED.union(WaitPidFlag::WNOHANG);
+    /// How often, and after what time, it is looked whether the tools of a command have stopped.
+    const LOOKS: u32 = 500;
+    const LOOK: Duration = Duration::from_millis(2);
 
     /// The command's process group, and the terminal while it is lent to it.
     pub struct Group {
@@ -68,12 +72,42 @@ mod system {
         lent: Option<File>,
     }
 
-    pub fn prepare(command: &mut Command, signals: &mut Signals) -> io::Result<()> {
-        command.process_group(0);
+    pub fn start(command: &mut Command, signals: &mut Signals) -> io::Result<Child> {
+        // Before it is caught: it takes off what is blocked, and was for others.
+        kill_process(getpid(), Signal::CONT)?;
         signals.catch(&[Signal::CONT, Signal::CHILD, Signal::TSTP], 0)?;
-        // Inside of another `run` these stop the tool, so that the other one sees what is asked for.
-        let caught = [Signal::TTIN, Signal::TTOU];
-        signals.catch(if env::var_os("LOCKMACRO_KEY").is_none() { &caught } else { &[] }, 0)
+        if !is_first_inside() {
+            signals.catch(&[Signal::TTIN, Signal::TTOU], 0)?;
+        }
+        command.process_group(0);
+        with_mask(SigmaskHow::SIG_UNBLOCK, asking(), || command.spawn())
+    }
+
+    /// The signals by which a tool asks the one around it for the terminal, which sees them only if
+    /// they are not caught.
+    fn asking() -> SigSet {
+        [Blocked::SIGTTIN, Blocked::SIGTTOU].into_iter().collect()
+    }
+
+    fn with_mask<T>(
+        how: SigmaskHow,
+        signals: SigSet,
+        act: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        let before = signals.thread_swap_mask(how)?;
+        let done = act();
+        before.thread_set_mask()?;
+        done
+    }
+
+    /// Whether another `run` is around this one.
+    fn is_inside() -> bool {
+        env::var_os("LOCKMACRO_KEY").is_some()
+    }
+
+    /// Whether another `run`, or a shell inside of it, sees this tool stop.
+    fn is_first_inside() -> bool {
+        is_inside() && getpgrp() == getpid()
     }
 
     impl Group {
@@ -85,7 +119,10 @@ mod system {
         pub fn send(&mut self, _: &mut Child, signal: Signal) {
             match signal {
                 Signal::CHILD => self.attend(),
-                Signal::TSTP | Signal::TTIN | Signal::TTOU => self.stop(),
+                Signal::TSTP => self.stop(Signal::STOP),
+                // Inside of another `run` these are for a process beside the tool, which stops.
+                Signal::TTIN | Signal::TTOU if is_inside() => {}
+                Signal::TTIN | Signal::TTOU => self.stop(Signal::STOP),
                 signal => self.pass(signal),
             }
         }
@@ -116,20 +153,59 @@ mod system {
             let asks = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&by);
             if asks && self.lend() || self.lent.is_some() && !is_continued_by_others() {
                 self.pass(Signal::CONT);
+            } else if asks && is_inside() {
+                self.ask();
             } else if by != Signal::STOP.as_raw() || self.lent.is_some() {
-                // The shell is to see that the whole job has stopped, and another `run` around this
-                // one that the terminal is asked for. This arrives here, too.
+                // The shell is to see that the whole job has stopped. This arrives here, too.
                 let _ = kill_current_process_group(if asks { Signal::TTIN } else { Signal::TSTP });
             }
         }
 
-        /// Stops the command by a signal that it cannot catch, and then the tool.
-        fn stop(&mut self) {
-            if is_continued_by_others() {
-                self.pass(Signal::STOP);
-                self.take_back();
-                let _ = kill_process(getpid(), Signal::STOP);
+        /// Asks the `run` around this one for the terminal: it sees its command stop. Nobody else
+        /// stops by that: another tool there could not stop its own command.
+        fn ask(&mut self) {
+            if is_first_inside() {
+                self.stop(Signal::TTIN);
+            } else if kill_process(getpgrp(), Signal::TTIN).is_err() {
+                // The command of the other one has ended.
+                self.stop(Signal::STOP);
             }
+        }
+
+        /// Stops the command by a signal that it cannot catch, and then the tool.
+        fn stop(&mut self, by: Signal) {
+            if !is_continued_by_others() {
+                return;
+            }
+            // Tools among the processes of the command stop their own commands first.
+            for _ in 0..LOOKS {
+                // Again and again: one that comes right after a SIGCONT may count as before it.
+                self.pass(Signal::TSTP);
+                if !self.has_working_tools() {
+                    break;
+                }
+                thread::sleep(LOOK);
+            }
+            self.pass(Signal::STOP);
+            self.take_back();
+            // It stops here, and goes on by SIGCONT.
+            let stop = || Ok(kill_process(getpid(), by)?);
+            let _ = with_mask(SigmaskHow::SIG_UNBLOCK, asking(), stop);
+        }
+
+        /// Whether a tool in the command's group has not stopped yet. Elsewhere than on Linux this
+        /// cannot be seen.
+        fn has_working_tools(&self) -> bool {
+            let Ok(processes) = read_dir("/proc") else { return true };
+            let group = self.id.map_or(0, Pid::as_raw_pid).to_string();
+            let mut all = processes.flatten().map(|process| process.path().join("stat"));
+            all.any(|stat| {
+                let stat = read_to_string(stat).unwrap_or_default();
+                let Some((name, fields)) = stat.rsplit_once(") ") else { return false };
+                let mut fields = fields.split(' ');
+                let is_working = !matches!(fields.next(), None | Some("T" | "Z" | "X"));
+                is_working && fields.nth(1) == Some(&group) && name.ends_with("(lockmacro")
+            })
         }
 
         fn lend(&mut self) -> bool {
@@ -151,15 +227,15 @@ mod system {
         fn take_back(&mut self) {
             let Some(tty) = self.lent.take() else { return };
             // SIGTTOU stops a process that changes the terminal of another one.
-            let ttou = SigSet::from(Blocked::SIGTTOU);
-            let _ = ttou.thread_block().map(|()| tcsetpgrp(&tty, getpgrp()));
-            let _ = ttou.thread_unblock();
+            let _ = with_mask(SigmaskHow::SIG_BLOCK, asking(), || Ok(tcsetpgrp(&tty, getpgrp())?));
         }
     }
 
-    /// Whether a shell of the same terminal can let the tool go on that has stopped.
+    /// Whether a shell of the same terminal can let the tool go on that has stopped, or the `run`
+    /// around it, with the other processes of its group.
     fn is_continued_by_others() -> bool {
-        getppid().is_some_and(|parent| getsid(Some(parent)) == getsid(None))
+        is_inside() && !is_first_inside()
+            || getppid().is_some_and(|parent| getsid(Some(parent)) == getsid(None))
     }
 
     /// Signals that are caught: those that end a program are passed to the command instead.
@@ -167,6 +243,10 @@ mod system {
 
     impl Signals {
         pub fn new() -> io::Result<Self> {
+            if is_first_inside() {
+                // Before there are other threads, which get the same mask.
+                asking().thread_block()?;
+            }
             // Signals that are ignored, as under `nohup`, are so by the command, too. Elsewhere than on
             // Linux this cannot be read.
             let status = read_to_string("/proc/self/status").unwrap_or_default();
@@ -188,12 +268,14 @@ mod system {
         pub async fn next(&mut self) -> Signal {
             poll_fn(|cx| {
                 let mut polls = self.0.iter_mut().map(|(n, one)| one.poll_recv(cx).map(|_| *n));
-                let next = polls.find(Poll::is_ready);
-                if next == Some(Poll::Ready(Signal::CONT)) {
-                    // As in the kernel, a stop before it is off: those signals are the next ones.
-                    polls.for_each(drop);
+                let next = polls.find(Poll::is_ready).unwrap_or(Poll::Pending);
+                if next == Poll::Ready(Signal::CONT) {
+                    // As in the kernel, a stop before it is off.
+                    let stops = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
+                    let off = self.0.iter_mut().filter(|(n, _)| stops.contains(n));
+                    off.for_each(|(_, one)| _ = one.poll_recv(cx));
                 }
-                next.unwrap_or(Poll::Pending)
+                next
             })
             .await
         }
@@ -244,8 +326,8 @@ mod system {
 
     pub struct Group;
 
-    pub fn prepare(_: &mut Command, _: &mut Signals) -> std::io::Result<()> {
-        Ok(())
+    pub fn start(command: &mut Command, _: &mut Signals) -> std::io::Result<Child> {
+        command.spawn()
     }
 
     impl Group {

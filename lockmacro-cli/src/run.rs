@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::args::Run;
 use crate::process::{KILL, Running, Signal, Signals, TERM, code, die_of, fatal};
 use crate::show::{document, millis};
-use crate::{FAILED, Failure, complain, explain};
+use crate::{FAILED, Failure, check, complain, explain};
 
 /// Exit code when somebody else holds the lock: EX_TEMPFAIL of `sysexits.h`, as the caller may try
 /// again.
@@ -26,32 +26,35 @@ const GRACE_MAX: Duration = Duration::from_secs(10);
 /// Longest time between two looks at the lease: timers stop while the machine sleeps, and the lease
 /// does not.
 const CHECK: Duration = Duration::from_secs(1);
+/// The time until a lease that was handed off is extended once more.
+const AGAIN: Duration = Duration::from_millis(100);
 /// How long the releases are waited for of what was acquired, or asked for, and dropped.
 const INTERRUPTED: Duration = Duration::from_millis(500);
 
 /// Runs a command under a lock, and says how that has ended. Returns the exit code.
-pub async fn run(url: &str, options: Run, json: bool) -> Result<u8, Failure> {
-    let mut report = json!({ "key": options.key, "outcome": "failed", "error": null, "holder": null,
+pub async fn run(url: &str, key: String, options: Run, json: bool) -> Result<u8, Failure> {
+    let mut report = json!({ "key": key, "outcome": "failed", "error": null, "holder": null,
         "fence": null, "waited_ms": null, "held_ms": null, "status": null });
     // Before the request, so that no signal leaves a lock behind.
     let mut signals = Signals::new()?;
     let label = options.label.clone().unwrap_or_default();
     let ended = async {
+        check(lock(&key, &options)).await?;
         let connected = select! {
             connected = LockManager::builder().label(label).connect(url) => connected,
             signal = signals.next() => return Ok(interrupted(signal, &mut report)),
         };
         let manager = connected?;
-        let ended = under_lock(&manager, &options, &mut signals, &mut report).await;
+        let ended = under_lock(&manager, &key, &options, &mut signals, &mut report).await;
         // A lock that is not released by then ends with its lease.
         let _ = manager.shutdown(INTERRUPTED).await;
         ended
     };
     let ended: Result<Ended, Failure> = ended.await;
-    let (code, by) = ended.unwrap_or_else(|error| {
+    let Ended { code, by } = ended.unwrap_or_else(|error| {
         let (text, code) = explain(&*error);
         report["error"] = text.into();
-        (code, None)
+        code.into()
     });
     if json {
         let line = document(&report).lines().map(str::trim).collect::<Vec<_>>().join(" ");
@@ -68,24 +71,35 @@ pub async fn run(url: &str, options: Run, json: bool) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// The exit code, and the signal that has ended the command or the wait.
-type Ended = (u8, Option<Signal>);
+/// How the tool ends.
+struct Ended {
+    code: u8,
+    /// The signal that has ended the command or the wait.
+    by: Option<Signal>,
+}
+
+impl From<u8> for Ended {
+    fn from(code: u8) -> Self {
+        Self { code, by: None }
+    }
+}
 
 fn interrupted(by: Signal, report: &mut Value) -> Ended {
     report["outcome"] = "interrupted".into();
-    (u8::try_from(128 + by.as_raw()).unwrap_or(FAILED), Some(by))
+    Ended { code: u8::try_from(128 + by.as_raw()).unwrap_or(FAILED), by: Some(by) }
 }
 
 /// Fills in the report.
 async fn under_lock(
     manager: &LockManager,
+    key: &str,
     options: &Run,
     signals: &mut Signals,
     report: &mut Value,
 ) -> Result<Ended, Failure> {
     let asked = Instant::now();
     let acquired = select! {
-        acquired = acquire(manager, options) => acquired,
+        acquired = acquire(manager, key, options) => acquired,
         signal = signals.next() => return Ok(interrupted(signal, report)),
     };
     report["waited_ms"] = millis(Some(asked.elapsed())).into();
@@ -93,7 +107,7 @@ async fn under_lock(
         report["outcome"] = "busy".into();
         report["holder"] = busy.holder().owner.clone().into();
         report["error"] = busy.to_string().into();
-        return Ok((BUSY, None));
+        return Ok(BUSY.into());
     }
     let (guard, fences) = acquired?;
     let began = Instant::now();
@@ -101,14 +115,14 @@ async fn under_lock(
     let [fence] = *fences else { return Err("no fence".into()) };
     report["fence"] = u64::from(fence).into();
     let mut command = Command::new(program);
-    command.args(arguments).env("LOCKMACRO_KEY", &options.key);
+    command.args(arguments).env("LOCKMACRO_KEY", key);
     command.env("LOCKMACRO_FENCE", fence.to_string());
     let mut command = match Running::start(command, signals) {
         Ok(command) => command,
         Err(error) => {
             let program = program.to_string_lossy();
             report["error"] = format!("cannot start `{program}`: {error}").into();
-            return Ok((if error.kind() == ErrorKind::NotFound { 127 } else { 126 }, None));
+            return Ok(if error.kind() == ErrorKind::NotFound { 127 } else { 126 }.into());
         }
     };
     let (status, is_stopped) = watch(&mut command, &guard, options.ttl, signals).await?;
@@ -123,12 +137,12 @@ async fn under_lock(
     let text = text.or(is_stopped.then(|| "the lease could not be renewed in time".to_owned()));
     let end = if is_stopped { "was stopped" } else { "has ended" };
     report["error"] = text.map(|text| format!("{text}; the command {end} with {status}")).into();
-    Ok(if is_lost { (LOST, None) } else { (status, by) })
+    Ok(if is_lost { LOST.into() } else { Ended { code: status, by } })
 }
 
-async fn acquire(locks: &LockManager, run: &Run) -> Result<(LockGuard, Vec<Fence>), LockError> {
+fn lock(key: &str, run: &Run) -> Lock {
     // Set here also where the URL has a default, as the help says.
-    let lock = Lock::new(&*run.key).ttl(run.ttl).renew().wait(run.wait);
+    let lock = Lock::new(key).ttl(run.ttl).renew().wait(run.wait);
     let lock = match run.permits {
         Some(permits) => lock.permits(permits),
         None if run.shared => lock.shared(),
@@ -136,11 +150,22 @@ async fn acquire(locks: &LockManager, run: &Run) -> Result<(LockGuard, Vec<Fence
     };
     // Without the arguments, which may be secret.
     let program = run.command.first().and_then(|program| Path::new(program).file_name());
-    let note = program.unwrap_or_default().to_string_lossy();
-    let (guard, fences) = lock.holder_note(note).manager(locks).acquire_fenced().await?;
+    lock.holder_note(program.unwrap_or_default().to_string_lossy())
+}
+
+async fn acquire(
+    locks: &LockManager,
+    key: &str,
+    run: &Run,
+) -> Result<(LockGuard, Vec<Fence>), LockError> {
+    let (guard, fences) = lock(key, run).manager(locks).acquire_fenced().await?;
     // The lease of a lock that was handed off is short until it is renewed for the first time.
-    if guard.remaining() < run.ttl / 2 {
-        guard.extend(run.ttl).await?;
+    while guard.remaining() < run.ttl / 2 {
+        let Err(error) = guard.extend(run.ttl).await else { break };
+        if guard.check().is_err() {
+            return Err(error);
+        }
+        sleep(AGAIN).await;
     }
     Ok((guard, fences))
 }

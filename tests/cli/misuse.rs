@@ -64,11 +64,23 @@ async fn the_environment_names_the_server_in_three_ways() {
 #[tokio::test]
 async fn keys_that_cannot_be_locks_are_refused() {
     let server = Server::start();
-    for words in [["queue", "lm1:wf:{k}"], ["queue", ""]] {
-        let said = tool(&server, &words).await;
-        assert_eq!(said.code, Some(2), "{said:?}");
-        assert!(said.err.contains("not a usable key"), "{said:?}");
+    for words in [["queue", "lm1:wf:{k}"], ["queue", ""], ["why", ""]] {
+        // Also while the server is down.
+        for url in [&*server.url(), "redis://127.0.0.1:1"] {
+            let said = tool_at(url, &words).await;
+            assert_eq!(said.code, Some(2), "{said:?}");
+            assert!(said.err.contains("not a usable key"), "{said:?}");
+        }
     }
+}
+
+#[tokio::test]
+async fn an_error_leaves_the_words_of_its_user() {
+    let server = Server::start();
+    let key = "` of lockmacro-runtime";
+    server.admin().ask::<()>(&["RPUSH", key, "x"]);
+    let said = tool(&server, &["release", key, "--force", "--yes"]).await;
+    assert!(said.err.contains(key), "{said:?}");
 }
 
 #[tokio::test]

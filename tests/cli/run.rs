@@ -6,7 +6,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use lockmacro_tests::times::{SOON, TEST_TIMEOUT, ms};
-use rustix::process::{Pid, Signal, kill_process};
+use lockmacro_tests::{Fault, Proxy};
+use rustix::process::{Pid, Signal, getsid, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 use tokio::time::timeout;
@@ -176,6 +177,44 @@ async fn a_waiter_whose_connections_were_closed_runs_when_its_turn_comes() {
         guard.release().await.expect("it was kept");
         let said = in_time(waiter).await.expect("no panic");
         assert_eq!((said.code, &*said.out, &*said.err), (Some(0), "ran\n", ""), "{closes:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_when_the_turn_comes_does_not_end_the_waiter() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let locks = manager(&server, "desk").await;
+    let guard = hold(&locks, "order:1").await;
+    let words = ["run", "order:1", "--wait", "forever", "--", "echo", "ran"];
+    let waiter = tokio::spawn(said(command(&proxy.url(), &words)));
+    eventually("it waits", IN_TIME, async || queue_length(&locks, "order:1").await == 1).await;
+    // The push arrives, and nothing can be asked for.
+    proxy.refuse(true);
+    proxy.on_next("order:1", Fault::CutCommand);
+    guard.release().await.expect("it was kept");
+    eventually("the first try has failed", IN_TIME, async || proxy.orders_are_done()).await;
+    // For most of the time that the lock is kept for it.
+    tokio::time::sleep(ms(3_000)).await;
+    proxy.refuse(false);
+    let said = in_time(waiter).await.expect("no panic");
+    assert_eq!((said.code, &*said.out), (Some(0), "ran\n"), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_closed_stdout_is_the_affair_of_the_command() {
+    let server = Server::start();
+    // A reader that has gone away, and no stdout from the start.
+    let cases = [
+        ("{ \"$@\"; echo $? >&2; } | true", "yes", "141\n"),
+        ("\"$@\" >&-", "out=$(readlink /proc/$$/fd/1); echo $out >&2", "/dev/null\n"),
+    ];
+    for (shell, script, err) in cases {
+        let mut command = Command::new("env");
+        command.args(["--default-signal", "sh", "-c", shell, "sh"]);
+        command.args([env!("CARGO_BIN_EXE_lockmacro"), "run", "order:1", "--", "sh", "-c", script]);
+        command.env("REDIS_URL", server.url()).stdin(Stdio::null()).kill_on_drop(true);
+        assert_eq!(said(command).await.err, err, "{shell}");
     }
 }
 
@@ -423,10 +462,6 @@ async fn a_command_gets_the_terminal_when_it_reads_and_the_shell_has_it_afterwar
 /// Returns the id of the tool.
 async fn stop(held: &Held, terminal: &mut File) -> Pid {
     let (command, tool) = held.first.split_once(' ').expect("two numbers");
-    let state = |id: &str| {
-        let stat = read_to_string(format!("/proc/{id}/stat")).expect("it is there");
-        stat.rsplit_once(") ").and_then(|(_, state)| state.chars().next()).expect("a state")
-    };
     terminal.write_all(b"\x1a").expect("typed");
     // A shell is in the state D that waits for a child which was stopped before it had begun.
     let both = async || matches!(state(command), 'T' | 'D') && state(tool) == 'T';
@@ -465,6 +500,50 @@ async fn a_command_inside_of_two_tools_stops_with_them_and_goes_on() {
     terminal.write_all(b"one\n").expect("typed");
     let (_, lines, err) = held.ends().await;
     assert_eq!(lines, ["one", "0"], "{err}");
+}
+
+/// The state of a process: `T` when it has stopped.
+fn state(id: &str) -> char {
+    let stat = read_to_string(format!("/proc/{id}/stat")).expect("it is there");
+    stat.rsplit_once(") ").and_then(|(_, state)| state.chars().next()).expect("a state")
+}
+
+#[tokio::test]
+async fn no_command_inside_of_another_one_goes_on_while_its_tool_is_stopped() {
+    let tool = env!("CARGO_BIN_EXE_lockmacro");
+    let works = "trap \"\" TERM TSTP; echo $$ $OUTER; for n in $(seq 600); do sleep 0.05; done";
+    let works = format!("export OUTER=$PPID; {tool} run order:2 --ttl 2s -- sh -c '{works}'");
+    let reads = "read line < /dev/tty";
+    // In the background another tool asks for the terminal, or a command beside the tool does, and
+    // in the foreground somebody types Ctrl-Z.
+    let background = "set -m; \"$0\" \"$@\" & read end";
+    let asks = format!("{tool} run order:3 -- sh -c '{reads}'");
+    let cases = [(background, &*asks), (background, reads), (SAYS_STATUS, "cat")];
+    let works = [works.clone(), format!("({works} &)")];
+    let cases = cases.iter().flat_map(|case| works.each_ref().map(|works| (*case, works)));
+    for ((shell, other), works) in cases {
+        let server = Server::start();
+        // After the command has begun.
+        let script = format!("{works} | {{ read ids; echo $ids; {other}; }}");
+        let (held, mut terminal) =
+            Held::at_a_terminal(&server.url(), shell, &["order:1"], &script).await;
+        let (command, outer) = held.first.split_once(' ').expect("two numbers");
+        if shell == SAYS_STATUS {
+            terminal.write_all(b"\x1a").expect("typed");
+        }
+        eventually("the outer tool stops", SOON, async || state(outer) == 'T').await;
+        let is_free = async || server.admin().get("order:2").is_none();
+        eventually("the lease has ended", IN_TIME, is_free).await;
+        assert!(matches!(state(command), 'T' | 'D'), "{script}");
+        let process = format!("/proc/{command}");
+        let outer = outer.parse().ok().and_then(Pid::from_raw).expect("a number");
+        let session = getsid(Some(outer)).expect("it is there").as_raw_pid().to_string();
+        kill_process(outer, Signal::CONT).expect("it is there");
+        let is_gone = async || !Path::new(&process).exists() || state(command) == 'Z';
+        eventually("it is killed", SOON, is_gone).await;
+        let all = Command::new("pkill").args(["-KILL", "-s", &session]).status().await;
+        assert!(all.is_ok_and(|status| status.success()));
+    }
 }
 
 #[tokio::test]
@@ -575,7 +654,7 @@ async fn failures_of_the_tool_itself_run_nothing() {
 async fn misuse_runs_nothing_and_ends_with_2() {
     let server = Server::start();
     let long = "k".repeat(1_025);
-    let words: [&[&str]; 10] = [
+    let words: [&[&str]; 13] = [
         &["order:1", "--wait", "long", "--"],
         &["order:1", "--wait", "25h", "--"],
         &["order:1", "--ttl", "10ms", "--"],
@@ -586,10 +665,18 @@ async fn misuse_runs_nothing_and_ends_with_2() {
         &[&long, "--"],
         &["--"],
         &["--", "", "--"],
+        // The words after the first `--` are a command, and no key.
+        &["", "--", "env", "--"],
+        &["", "--", "-k", "--"],
+        &["--", "env", "--"],
     ];
     for options in words {
-        let said = tool(&server, &[&["run"], options, &["echo", "ran"]].concat()).await;
-        assert_eq!((said.code, &*said.out), (Some(2), ""), "{said:?}");
+        let words = [&["run"], options, &["echo", "ran"]].concat();
+        // Also while the server is down.
+        for url in [&*server.url(), "redis://127.0.0.1:1"] {
+            let said = tool_at(url, &words).await;
+            assert_eq!((said.code, &*said.out), (Some(2), ""), "{words:?}: {said:?}");
+        }
     }
     let nothing = tool(&server, &["run", "order:1"]).await;
     assert_eq!(nothing.code, Some(2), "{nothing:?}");
@@ -621,7 +708,7 @@ async fn a_document_begins_on_a_line_of_its_own() {
 async fn processes_that_the_tool_inherits_are_collected() {
     let server = Server::start();
     // As the first process of a container gets them: Linux has a call for others, too.
-    let subreaper = "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1); \
+    let subreaper = "import ctypes, os, sys; assert ctypes.CDLL(None).prctl(36, 1) == 0; \
         os.execv(sys.argv[1], sys.argv[1:])";
     let script = "for n in $(seq 20); do (true &); done; echo $PPID; read end";
     let mut command = Command::new("python3");

@@ -108,7 +108,8 @@ async fn the_container_of_the_page_ends_by_sigterm_and_with_its_number() {
     let mut command = Command::new("unshare");
     command.args(container).arg("true").stderr(Stdio::null());
     if !command.status().await.is_ok_and(|status| status.success()) {
-        eprintln!("this system lets nobody make a container: not tested");
+        let is_allowed = std::env::var_os("WITHOUT_CONTAINERS").is_some();
+        assert!(is_allowed, "`unshare` is refused: allow it, or set WITHOUT_CONTAINERS=1");
         return;
     }
     let file = blocks("dockerfile").next().expect("a file");
