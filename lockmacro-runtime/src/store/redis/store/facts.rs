@@ -97,7 +97,7 @@ impl Redis {
         }
         // A node of a cluster without slots has no waiters.
         let gets_pushes = match self.nodes.slot_at(node) {
-            Some(slot) if receives => node.listen(slot, self.brief()).await.unwrap_or(false),
+            Some(slot) if receives => node.listen(slot, self.budget()).await.unwrap_or(false),
             _ => true,
         };
         Ok(ServerFacts {
