@@ -241,11 +241,7 @@ impl Args {
     /// Parses the command line, and looks for a server in the environment.
     pub fn read() -> Result<Self, clap::Error> {
         let mut args = Self::try_parse()?;
-        let url = |name: &&str| {
-            let is_other = |url: &str| *name == "DATABASE_URL" && !url.starts_with("postgres");
-            env::var(name).ok().filter(|url| !url.is_empty() && !is_other(url))
-        };
-        args.url = args.url.or_else(|| VARIABLES.iter().find_map(url));
+        args.url = args.url.or_else(url_of_environment);
         Ok(args)
     }
 
@@ -267,6 +263,15 @@ impl Args {
         let none = format!("name the server: `--url URL`, or {}", VARIABLES.join(", "));
         url.ok_or_else(|| missing(&none))
     }
+}
+
+/// The server that the environment names.
+pub fn url_of_environment() -> Option<String> {
+    let url = |name: &&str| {
+        let is_other = |url: &str| *name == "DATABASE_URL" && !url.starts_with("postgres");
+        env::var(name).ok().filter(|url| !url.is_empty() && !is_other(url))
+    };
+    VARIABLES.iter().find_map(url)
 }
 
 pub fn missing(what: &str) -> clap::Error {

@@ -6,6 +6,7 @@ mod redis;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lockmacro_runtime::__private::Unavailability as Reason;
 use lockmacro_runtime::inspect::{InspectedServer, ServerFacts};
 use lockmacro_runtime::{LockError, LockKey, LockManager};
 use serde_json::{Value, json};
@@ -34,6 +35,12 @@ struct Finding {
     mend: String,
 }
 
+impl Finding {
+    fn new(is_problem: bool, code: &'static str, text: impl ToString, mend: impl ToString) -> Self {
+        Self { is_problem, code, text: text.to_string(), mend: mend.to_string() }
+    }
+}
+
 /// A server, and what was found.
 struct Patient<'a> {
     url: &'a str,
@@ -42,18 +49,16 @@ struct Patient<'a> {
     found: Vec<Finding>,
 }
 
-impl Patient<'_> {
-    fn problem(&mut self, code: &'static str, text: impl Into<String>, mend: impl Into<String>) {
-        let (text, mend) = (text.into(), mend.into());
-        self.found.push(Finding { is_problem: true, code, text, mend });
+impl<'a> Patient<'a> {
+    fn problem(&mut self, code: &'static str, text: impl ToString, mend: impl ToString) {
+        self.found.push(Finding::new(true, code, text, mend));
     }
 
-    fn hint(&mut self, code: &'static str, text: impl Into<String>, mend: impl Into<String>) {
-        let (text, mend) = (text.into(), mend.into());
-        self.found.push(Finding { is_problem: false, code, text, mend });
+    fn hint(&mut self, code: &'static str, text: impl ToString, mend: impl ToString) {
+        self.found.push(Finding::new(false, code, text, mend));
     }
 
-    fn text(&self, name: &str) -> &str {
+    fn text(&self, name: &str) -> &'a str {
         self.facts.settings.get(name).map_or("", String::as_str)
     }
 
@@ -66,34 +71,39 @@ impl Patient<'_> {
         let ServerFacts { round_trip, clock_ahead, clock_rate, .. } = *self.facts;
         let rate = clock_rate.unwrap_or(1.0);
         if (rate - 1.0).abs() > RATE_MAX {
-            let text = format!("its clock counts {rate:.3} s in a second of this machine");
-            self.problem("clock_rate", text + ": leases do not hold", "chronyc tracking");
+            let text = format_args!(
+                "its clock counts {rate:.3} s in a second of this machine: leases do not hold"
+            );
+            self.problem("clock_rate", text, "chronyc tracking");
         }
         let ahead = clock_ahead.unwrap_or_default();
         if ahead.abs() > AHEAD_MAX {
             let wrong = time(Duration::try_from_secs_f64(ahead.abs()).ok());
             let than = if ahead > 0.0 { "ahead of" } else { "behind" };
-            let text = format!("its date is {wrong} {than} that of this machine");
-            self.hint("clock_ahead", text + ", and fences may follow it", "chronyc tracking");
+            let text = format_args!(
+                "its date is {wrong} {than} that of this machine, and fences may follow it"
+            );
+            self.hint("clock_ahead", text, "chronyc tracking");
         }
         if round_trip > FAR {
             let away = milliseconds(round_trip);
-            let text = format!("it is {away} away, and a lock takes two round trips");
+            let text = format_args!("it is {away} away, and a lock takes two round trips");
             self.hint("round_trip", text, "run the program near its lock server");
         }
-        let is_here = ["/", "127.", "localhost", "[::1]"].iter();
-        if !is_encrypted(self.url) && !is_here.into_iter().any(|it| self.server.starts_with(it)) {
+        let here = ["/", "127.", "localhost", "[::1]"];
+        if !is_encrypted(self.url) && !here.iter().any(|it| self.server.starts_with(it)) {
             let text = "passwords and the tokens of locks cross the network in the clear";
             let mend = "`rediss://…` in the URL, or `sslmode=require` for PostgreSQL";
             self.hint("not_encrypted", text, mend);
         }
     }
 
-    fn look_at_connections(&mut self, used: &str, most: &str, mend: &str) {
-        let (used, most) = (self.number(used), self.number(most));
+    fn look_at_connections(&mut self, used: &str, most: &str, mend: impl ToString) {
+        let used = self.number(used);
+        let most = self.number(most);
         if most > 0.0 && used > most * FULL {
             let text =
-                format!("it has {used} of at most {most} connections, and then refuses more");
+                format_args!("it has {used} of at most {most} connections, and then refuses more");
             self.hint("connections", text, mend);
         }
     }
@@ -121,24 +131,24 @@ pub async fn examine(url: &str, key: Option<String>, json: bool) -> Result<Repor
         findings(url, seen).into_iter().map(move |finding| (server.clone(), finding))
     };
     let mut found: Vec<_> = servers.iter().flat_map(of).collect();
-    let votes = |seen: &&InspectedServer| {
-        seen.facts.as_ref().is_ok_and(|facts| !facts.settings.contains_key("no_vote"))
-    };
-    let (votes, nodes) = (servers.iter().filter(votes).count(), servers.len());
+    let votes =
+        |seen: &&InspectedServer| seen.facts.as_ref().is_ok_and(|facts| facts.no_vote.is_none());
+    let votes = servers.iter().filter(votes).count();
+    let nodes = servers.len();
     let answering = servers.iter().filter(|seen| seen.facts.is_ok()).count();
     if url.starts_with("redlock") && votes > nodes / 2 {
         // The others grant the locks.
         let unreachable = found.iter_mut().filter(|(_, finding)| finding.code == "unreachable");
         unreachable.for_each(|(_, finding)| finding.is_problem = false);
     } else if url.starts_with("redlock") {
-        let text = format!("{votes} of {nodes} nodes vote: without a majority no lock is granted");
-        let mend = match answering > nodes / 2 {
-            true => "wait until more of its nodes vote: each says why it does not",
-            false => "start the nodes that do not answer",
+        let text =
+            format_args!("{votes} of {nodes} nodes vote: without a majority no lock is granted");
+        let mend = if answering > nodes / 2 {
+            "wait until more of its nodes vote: each says why it does not"
+        } else {
+            "start the nodes that do not answer"
         };
-        let mend = mend.to_owned();
-        let finding = Finding { is_problem: true, code: "no_majority", text, mend };
-        found.push(("redlock".to_owned(), finding));
+        found.push(("redlock".to_owned(), Finding::new(true, "no_majority", text, mend)));
     }
     found.sort_by_key(|(_, finding)| !finding.is_problem);
     let done = !found.iter().any(|(_, finding)| finding.is_problem);
@@ -152,9 +162,10 @@ fn findings(url: &str, seen: &InspectedServer) -> Vec<Finding> {
         Err(error) => return vec![unreachable(url, &seen.server, error)],
     };
     let mut patient = Patient { url, server: &seen.server, facts, found: Vec::new() };
-    match url.starts_with("postgres") {
-        true => patient.look_at_postgres(),
-        false => patient.look_at_redis(),
+    if url.starts_with("postgres") {
+        patient.look_at_postgres();
+    } else {
+        patient.look_at_redis();
     }
     patient.look_from_here();
     patient.found
@@ -162,6 +173,7 @@ fn findings(url: &str, seen: &InspectedServer) -> Vec<Finding> {
 
 /// A server that did not answer the first questions.
 fn unreachable(url: &str, server: &str, error: &LockError) -> Finding {
+    let cli = redis::cli(url, server);
     let mend = match error {
         LockError::Authentication { .. } => "`user:password@` in the URL",
         LockError::AccessDenied { .. } if url.starts_with("postgres") => {
@@ -169,32 +181,28 @@ fn unreachable(url: &str, server: &str, error: &LockError) -> Finding {
         }
         LockError::AccessDenied { .. } => "the line that `lockmacro acl` prints, for this user",
         LockError::InvalidSetting { setting: "schema", .. } => "lockmacro postgres install",
-        LockError::Unavailable { reason, .. } => match reason.to_string().as_str() {
-            "connection refused" | "disconnected" | "no answer in time" => {
+        LockError::Unavailable { reason, .. } => match reason {
+            Reason::Refused | Reason::Disconnected | Reason::Timeout => {
                 "start the server, or correct its host and port in the URL"
             }
-            "busy with a script" => &*format!("{} SCRIPT KILL", redis::cli(url, server)),
-            "loading its data" => "wait until it has loaded its data",
-            "a read-only replica" if error.to_string().contains("disk is full") => {
+            Reason::BusyScript => &*format!("{cli} SCRIPT KILL"),
+            Reason::Loading => "wait until it has loaded its data",
+            Reason::ReadOnly if error.to_string().contains("disk is full") => {
                 "free space on its disk, and reset default_transaction_read_only"
             }
-            "a read-only replica" | "a replica without its primary" => "the primary in the URL",
-            "its cluster is not serving the key" => {
-                &*format!("{} CLUSTER INFO", redis::cli(url, server))
+            Reason::ReadOnly | Reason::PrimaryDown => "the primary in the URL",
+            Reason::ClusterDown => &*format!("{cli} CLUSTER INFO"),
+            Reason::Protocol => "a server with Redis 6.2 or later, or Valkey, in the URL",
+            Reason::Local => "raise the limits of this machine or process",
+            Reason::Tls => "`cacert=` in the URL, or another certificate of the server",
+            Reason::ConnectionLimit => {
+                "raise its max_connections or maxclients, or a CONNECTION LIMIT, or share managers"
             }
-            "an unexpected answer" => "a server with Redis 6.2 or later, or Valkey, in the URL",
-            "this machine is out of resources" => "raise the limits of this machine or process",
-            "no secure connection" => "`cacert=` in the URL, or another certificate of the server",
-            "it accepts no more clients" if url.starts_with("postgres") => {
-                "raise max_connections, or the CONNECTION LIMIT of the user or the database"
-            }
-            "it accepts no more clients" => "raise its maxclients, or share managers",
             _ => "see the log of the server",
         },
         _ => "correct the URL",
     };
-    let (text, mend) = (error.to_string(), mend.to_owned());
-    Finding { is_problem: true, code: "unreachable", text, mend }
+    Finding::new(true, "unreachable", error, mend)
 }
 
 fn as_text(servers: &[InspectedServer], found: &[(String, Finding)]) -> String {

@@ -10,7 +10,7 @@ use crate::show::{document, millis, plain, skipped_json, skipped_lines, table, t
 use crate::{Failure, Report, is_confirmed};
 
 /// Most holders of a key that are shown.
-const HOLDERS_MAX: usize = 1_000;
+pub const HOLDERS_MAX: usize = 1_000;
 
 pub async fn list(
     manager: &LockManager,
@@ -19,28 +19,32 @@ pub async fn list(
     limit: usize,
     json: bool,
 ) -> Result<Report, Failure> {
-    let seen = match all {
-        true => manager.inspect_all(pattern, limit).await?,
-        false => manager.inspect_locks(pattern, limit).await?,
+    let seen = if all {
+        manager.inspect_all(pattern, limit).await?
+    } else {
+        manager.inspect_locks(pattern, limit).await?
     };
-    let (mut locks, mut rows) = (Vec::new(), Vec::new());
+    let mut locks = Vec::new();
+    let mut rows = Vec::new();
     for lock in &seen.items {
-        let mut each = Vec::new();
+        let row = |holder: &Holder, shown| {
+            let left = time(holder.free_within);
+            [lock.key.to_string(), shown, held_for(holder), left, waiters(lock)]
+        };
         let mut seen = as_json(lock);
         if each_holder {
-            each = holders_of(manager, lock).await?;
+            let (each, truncated) = holders_of(manager, lock).await?;
             seen["holders"] = each.iter().map(holder_as_json).collect();
+            seen["holders_truncated"] = truncated.into();
+            rows.extend(each.iter().map(|holder| row(holder, shown(holder))));
+            if truncated {
+                let more = lock.sharing.unwrap_or_default().saturating_sub(each.len());
+                rows.push(row(&lock.holder, format!("… and {more} more")));
+            }
+        } else {
+            rows.push(row(&lock.holder, holders(lock)));
         }
         locks.push(seen);
-        let waiters = lock.waiters.map_or("?".to_owned(), |waiters| waiters.to_string());
-        let row = |holder: &Holder, shown| {
-            let (key, left) = (lock.key.to_string(), time(holder.free_within));
-            [key, shown, held_for(holder), left, waiters.clone()]
-        };
-        match &*each {
-            [] => rows.push(row(&lock.holder, holders(lock))),
-            each => rows.extend(each.iter().map(|holder| row(holder, shown(holder)))),
-        }
     }
     let text = if json {
         let locks = Value::from(locks);
@@ -48,10 +52,10 @@ pub async fn list(
             &json!({ "locks": locks, "skipped": skipped_json(&seen.skipped), "truncated": seen.truncated }),
         )
     } else {
-        let mut text = match rows.is_empty() {
-            true if seen.truncated => String::new(),
-            true => "nothing is held\n".to_owned(),
-            false => table(["KEY", "HOLDER", "SINCE", "LEFT", "WAITERS"], &rows),
+        let mut text = match &*rows {
+            [] if seen.truncated => String::new(),
+            [] => "nothing is held\n".to_owned(),
+            rows => table(["KEY", "HOLDER", "SINCE", "LEFT", "WAITERS"], rows),
         };
         if seen.truncated {
             text.push_str("… and more: give a pattern, or `--limit`\n");
@@ -71,17 +75,14 @@ pub async fn queue(
     let queue = manager.inspect_waiters(&*key, limit).await?;
     let text = if json {
         let waiters = queue.items.iter().enumerate().map(|(nth, waiter)| {
-            let left = millis(waiter.left);
-            let QueuedWaiter { owner, note, callers, .. } = waiter;
+            let QueuedWaiter { owner, note, callers, left, .. } = waiter;
+            let left = millis(*left);
             json!({
-                "rank": nth,
-                "waiter": owner,
-                "note": note,
-                "callers": callers,
-                "left_ms": left,
+                "rank": nth, "waiter": owner, "note": note, "callers": callers, "left_ms": left,
             })
         });
-        let (holder, waiters) = (holder.as_ref().map(as_json), waiters.collect::<Value>());
+        let waiters: Value = waiters.collect();
+        let holder = holder.as_ref().map(as_json);
         document(
             &json!({ "key": key, "lock": holder, "queue": waiters, "truncated": queue.truncated }),
         )
@@ -158,19 +159,18 @@ fn outcome(key: &str, lock: Option<&HeldLock>, taken: bool, json: bool) -> Repor
 
 /// A sentence about the holder of a lock.
 fn held(lock: &HeldLock) -> String {
-    let (key, owner) = (plain(lock.key.as_str()), plain(&holders(lock)));
+    let key = plain(lock.key.as_str());
+    let owner = plain(&holders(lock));
     let left = match lock.holder.free_within {
         None => "without an expiry".to_owned(),
         left => format!("for another {}", time(left)),
     };
-    // The holder's process needs no place in the queue for its own callers.
-    let waiters = match lock.waiters {
-        Some(0) => "nobody waits in other processes".to_owned(),
-        Some(1) => "1 waits in the queue".to_owned(),
-        Some(waiters) => format!("{waiters} wait in the queue"),
-        None => "its queue is broken".to_owned(),
-    };
-    format!("`{key}` is held by {owner} {left}, and {waiters}")
+    format!("`{key}` is held by {owner} {left}, with {} in its queue", waiters(lock))
+}
+
+/// The holder's process needs no place in the queue for its own callers.
+fn waiters(lock: &HeldLock) -> String {
+    lock.waiters.map_or("?".to_owned(), |waiters| waiters.to_string())
 }
 
 fn holders(lock: &HeldLock) -> String {
@@ -201,18 +201,22 @@ fn held_for(Holder { since, asked, .. }: &Holder) -> String {
     since.map_or_else(asked, ago)
 }
 
-/// The holders of a lock, the one that asked first at the beginning.
-pub async fn holders_of(manager: &LockManager, lock: &HeldLock) -> Result<Vec<Holder>, LockError> {
+/// The holders of a lock, the one that asked first at the beginning, and whether there are more.
+pub async fn holders_of(
+    manager: &LockManager,
+    lock: &HeldLock,
+) -> Result<(Vec<Holder>, bool), LockError> {
     if lock.sharing.is_none() {
-        return Ok(vec![lock.holder.clone()]);
+        return Ok((vec![lock.holder.clone()], false));
     }
-    let mut holders = manager.inspect_holders(lock.key.clone(), HOLDERS_MAX).await?.items;
+    let seen = manager.inspect_holders(lock.key.clone(), HOLDERS_MAX).await?;
+    let mut holders = seen.items;
     if holders.is_empty() {
         // They have all released it meanwhile.
         holders.push(lock.holder.clone());
     }
-    holders.sort_by_key(|holder| holder.asked.unwrap_or(SystemTime::UNIX_EPOCH));
-    Ok(holders)
+    holders.sort_by_key(|holder| (holder.asked.is_none(), holder.asked));
+    Ok((holders, seen.truncated))
 }
 
 /// Whole seconds since 1970.

@@ -106,10 +106,10 @@ pub fn plain(text: &str) -> String {
 /// A word as a shell takes it.
 pub fn shell(word: &str) -> String {
     let is_safe = |c: char| c.is_alphanumeric() || "_-./:=+@,".contains(c);
-    match !word.is_empty() && word.chars().all(is_safe) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    if !word.is_empty() && word.chars().all(is_safe) {
+        return word.to_owned();
     }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// Whether a character controls a terminal, ends a line, changes the direction of the text, or is
@@ -146,20 +146,13 @@ pub fn millis(time: Option<Duration>) -> Option<u64> {
     time.and_then(|time| u64::try_from(time.as_millis()).ok())
 }
 
-/// Removes everything between `://` and an `@`.
+/// Cuts what a paragraph says from a URL on: there is no telling where a password in it ends.
 pub fn without_passwords(text: &str) -> String {
-    let mut parts = text.split("://");
-    let mut safe = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let end = part.find(char::is_whitespace).unwrap_or(part.len());
-        let host = part[..end].rfind('@').unwrap_or(0);
-        safe.push_str("://");
-        if host > 0 {
-            safe.push('…');
-        }
-        safe.push_str(&part[host..]);
-    }
-    safe
+    let safe = |paragraph: &str| match paragraph.split_once("://") {
+        Some((before, _)) => format!("{before}://…"),
+        None => paragraph.to_owned(),
+    };
+    text.split("\n\n").map(safe).collect::<Vec<_>>().join("\n\n")
 }
 
 #[cfg(test)]
@@ -168,9 +161,12 @@ mod tests {
 
     #[test]
     fn no_password_is_shown() {
-        let text = "error: unrecognized subcommand 'redis://u:p@ss@host/0'\n\nUsage: a://b c@d";
-        let safe = "error: unrecognized subcommand 'redis://…@host/0'\n\nUsage: a://b c@d";
-        assert_eq!(without_passwords(text), safe);
+        for url in ["redis://u:p@s s@host/0", "redis+unix:///tmp/u.sock?pass=pss"] {
+            let text = format!("error: unrecognized subcommand '{url}'\n\nUsage: lockmacro");
+            let scheme = url.split("://").next().expect("a scheme");
+            let safe = format!("error: unrecognized subcommand '{scheme}://…\n\nUsage: lockmacro");
+            assert_eq!(without_passwords(&text), safe);
+        }
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! The command `why`: a paragraph about a key, for somebody who is called because it is stuck.
 
-use std::env;
 use std::time::{Duration, SystemTime};
 
 use lockmacro_runtime::inspect::{HeldLock, QueuedWaiter};
 use lockmacro_runtime::{Holder, LockError, LockManager};
 use serde_json::{Value, json};
 
-use crate::locks::{as_json, holder_as_json, holders_of};
-use crate::show::{document, millis, plain, shell, time, without_passwords};
+use crate::args::url_of_environment;
+use crate::locks::{HOLDERS_MAX, as_json, holder_as_json, holders_of};
+use crate::show::{document, millis, plain, shell, time};
 use crate::{Failure, Report};
 
 /// Most places in the queue that are counted.
@@ -16,12 +16,12 @@ const COUNTED: usize = 1_000;
 /// A lock is stuck that is held for this many times its usual time, and at least this long.
 const TIMES: u32 = 10;
 const LONG: Duration = Duration::from_secs(10);
-/// Most holders that are named in the paragraph.
-const NAMED: usize = 5;
-/// The variables in which the tool looks for its URL.
-const VARIABLES: [&str; 3] = ["LOCKMACRO_URL", "REDIS_URL", "DATABASE_URL"];
 /// The same of a lock whose usual time nobody knows.
 const LONG_UNKNOWN: Duration = Duration::from_secs(60);
+/// Most holders that are named in the paragraph.
+const NAMED: usize = 5;
+/// A login in a URL has one of these.
+const OF_LOGINS: [&str; 3] = ["@", "pass", "user="];
 
 /// A key, as far as it is known.
 struct Seen<'a> {
@@ -29,6 +29,8 @@ struct Seen<'a> {
     lock: Option<&'a HeldLock>,
     /// The one that asked first at the beginning.
     holders: &'a [Holder],
+    /// There are more of them, and one of those may have asked earlier.
+    truncated: bool,
     queue: &'a [QueuedWaiter],
     now: SystemTime,
     /// The URL, where the environment has another one.
@@ -42,26 +44,27 @@ pub async fn explain(
     json: bool,
 ) -> Result<Report, Failure> {
     let lock = manager.inspect_lock(key).await?;
-    let mut holders = Vec::new();
-    if let Some(lock) = &lock {
-        holders = holders_of(manager, lock).await?;
-    }
+    let (holders, truncated) = match &lock {
+        Some(lock) => holders_of(manager, lock).await?,
+        None => (Vec::new(), false),
+    };
     let queue = match manager.inspect_waiters(key, COUNTED).await {
         Ok(queue) => queue.items,
         Err(LockError::KeyNotALock { .. }) if lock.is_some() => Vec::new(),
         Err(error) => return Err(error.into()),
     };
-    let of_environment = VARIABLES.iter().find_map(|name| env::var(name).ok());
-    let url = Some(url).filter(|url| of_environment.as_deref() != Some(url));
-    let (now, seen) = (SystemTime::now(), lock.as_ref());
-    let seen = Seen { key, lock: seen, holders: &holders, queue: &queue, now, url };
+    let url = Some(url).filter(|url| url_of_environment().as_deref() != Some(url));
+    let now = SystemTime::now();
+    let seen =
+        Seen { key, lock: lock.as_ref(), holders: &holders, truncated, queue: &queue, now, url };
     let text = seen.sentences().join(" ");
-    let text = match json {
-        true => document(&json!({
+    let text = if json {
+        document(&json!({
             "key": key,
             "text": text,
             "lock": lock.as_ref().map(as_json),
             "holders": holders.iter().map(holder_as_json).collect::<Value>(),
+            "holders_truncated": truncated,
             "held_ms": millis(seen.held()),
             "asked_ms": millis(seen.asked()),
             "usual_hold_ms": millis(seen.usual()),
@@ -69,8 +72,9 @@ pub async fn explain(
             "processes": queue.len(),
             "callers": seen.callers(),
             "first_waits_ms": millis(queue.first().and_then(|first| seen.since(first.asked))),
-        })),
-        false => text + "\n",
+        }))
+    } else {
+        text + "\n"
     };
     Ok(Report { text, done: true })
 }
@@ -142,34 +146,32 @@ impl Seen<'_> {
     }
 
     fn holder(&self, lock: &HeldLock) -> String {
-        let (key, owner) = (plain(self.key), plain(&lock.holder.to_string()));
-        let left = time(lock.holder.free_within);
-        if lock.holder.is_kept {
-            return format!(
-                "`{key}` was released by {owner}, and its `min_hold` keeps it for another {left}."
-            );
+        let held = format!("`{}` is held by {}.", plain(self.key), self.one(&lock.holder));
+        match lock.holder.free_within {
+            _ if lock.holder.is_kept => held,
+            None => held + " It has no lease, and stays until its key is deleted.",
+            left => held + &format!(" Its lease ends in {}, unless it is renewed.", time(left)),
         }
-        let ends = match lock.holder.free_within {
-            None => "It has no lease, and stays until its key is deleted.".to_owned(),
-            Some(_) => format!("Its lease ends in {left}, unless it is renewed."),
-        };
-        format!("`{key}` is held by {}. {ends}", self.one(&lock.holder))
     }
 
     fn shared(&self, lock: &HeldLock) -> String {
-        let (key, holders) = (plain(self.key), self.holders);
         let all = lock.sharing.unwrap_or_default();
         let count = match (all, lock.holder.permits) {
             (count, Some(permits)) => format!("{count} of {permits} permits"),
             (1, None) => "one shared holder".to_owned(),
             (count, None) => format!("{count} shared holders"),
         };
-        let named: Vec<_> = holders.iter().take(NAMED).map(|holder| self.one(holder)).collect();
+        let named: Vec<_> =
+            self.holders.iter().take(NAMED).map(|holder| self.one(holder)).collect();
         let more = match all.saturating_sub(NAMED) {
             0 => String::new(),
+            more if self.truncated => format!(
+                "; and {more} more. Only the {HOLDERS_MAX} holders whose leases end first were \
+                 compared"
+            ),
             more => format!("; and {more} more, which `--json` lists"),
         };
-        format!("`{key}` is held by {count}: {}{more}.", named.join("; "))
+        format!("`{}` is held by {count}: {}{more}.", plain(self.key), named.join("; "))
     }
 
     /// A holder, and for how long it has had the lock.
@@ -227,32 +229,37 @@ impl Seen<'_> {
             return "There is nothing to do: after a release the next call would run too early."
                 .to_owned();
         };
-        let first = match (self.is_stuck(), self.queue) {
-            (Some(false), []) => return "There is nothing to do.".to_owned(),
-            (Some(false), _) => {
-                return "It is only busy: if that is too slow, hold it for a shorter time, or lock \
-                        smaller keys."
-                    .to_owned();
-            }
-            (Some(true), _) => "L".to_owned(),
-            (None, _) => {
-                let long = time(Some(self.long()));
-                format!("It may have waited itself: ask again. If it has the lock for {long}, l")
-            }
-        };
+        let is_stuck = self.is_stuck();
+        if is_stuck == Some(false) && self.queue.is_empty() {
+            return "There is nothing to do.".to_owned();
+        } else if is_stuck == Some(false) {
+            return "It is only busy: if that is too slow, hold it for a shorter time, or lock \
+                    smaller keys."
+                .to_owned();
+        }
         let owner = suspect.owner.as_ref().unwrap_or(owner);
         let parts: Vec<_> = owner.split(':').collect();
-        let (process, id) = match *parts {
-            [host, id, ..] if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) => {
-                (format!("process {id} on {host}"), id)
-            }
-            _ => (owner.clone(), "PID"),
+        let is_number = |id: &str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+        let (process, host, id) = match *parts {
+            [host, id, ..] if is_number(id) => (format!("process {id} on {host}"), host, id),
+            _ => (owner.clone(), "its host", "PID"),
         };
+        let mut first = format!("Look at {}.", plain(&process));
+        if is_stuck.is_none() {
+            let again = time(Some(self.long()));
+            let asks = "It may have waited itself: ask again in";
+            first = format!("{asks} {again}, and go on if it still has the lock. {first}");
+        }
         // A function has a name, which comes last.
         let end = match (parts.len(), &suspect.note) {
+            (..=2, Some(_)) if id == "1" => {
+                "If that is `lockmacro run` and hangs, end its container, as by `docker kill`."
+                    .to_owned()
+            }
             (..=2, Some(_)) => format!(
-                "If that is `lockmacro run` and hangs, end its command, and not only the tool: \
-                 `pkill -KILL -g $(pgrep -P {id})`."
+                "If that is `lockmacro run` and hangs, end its command on {}, and not only the \
+                 tool: `pkill -KILL -g $(pgrep -d, -P {id})`.",
+                plain(host)
             ),
             _ => "If it hangs, end it, and the lock is free when the lease ends.".to_owned(),
         };
@@ -264,18 +271,19 @@ impl Seen<'_> {
                 self.release()
             ),
         };
-        format!("{first}ook at {}. {end} {dead}", plain(&process))
+        format!("{first} {end} {dead}")
     }
 
     fn release(&self) -> String {
-        let url = self.url.map(without_passwords).unwrap_or_default();
-        let of = if url.is_empty() { url.clone() } else { format!("--url {} ", shell(&url)) };
         let key = if plain(self.key) == self.key { shell(self.key) } else { "KEY".to_owned() };
-        let login = match self.url == Some(&*url) || url.is_empty() {
-            true => "",
-            false => ", with the login in place of `…`",
-        };
-        format!("`lockmacro {of}release --force -- {key}`{login}.")
+        let line = format!("release --force -- {key}`");
+        match self.url {
+            None => format!("`lockmacro {line}."),
+            Some(url) if OF_LOGINS.iter().any(|it| url.contains(it)) => {
+                format!("`lockmacro --url … {line}, with the URL in place of `…`.")
+            }
+            Some(url) => format!("`lockmacro --url {} {line}.", shell(url)),
+        }
     }
 }
 
@@ -304,7 +312,8 @@ mod tests {
         url: Option<&str>,
     ) -> String {
         let now = SystemTime::UNIX_EPOCH + NOW;
-        Seen { key, lock, holders, queue, now, url }.sentences().join(" ")
+        let seen = Seen { key, lock, holders, truncated: false, queue, now, url };
+        seen.sentences().join(" ")
     }
 
     fn held(seconds: u64) -> HeldLock {
@@ -353,7 +362,9 @@ mod tests {
         assert!(text.contains("audit, which asked for it 14 min 0 s ago."), "{text}");
         assert!(text.contains("usually held for 0.3 s. One caller"), "{text}");
         assert!(
-            text.contains("ask again. If it has the lock for 10.0 s, look at process"),
+            text.contains(
+                "ask again in 10.0 s, and go on if it still has the lock. Look at process"
+            ),
             "{text}"
         );
         lock.holder.asked = ago(9);
@@ -385,8 +396,8 @@ mod tests {
         let mut lock = held(840);
         lock.holder.is_kept = true;
         let text = told(Some(&lock), &[waiter(Some(300), 1)]);
-        let begins = "`order:42` was released by web-3:4711:audit, and its `min_hold` keeps it for \
-                      another 12.0 s.";
+        let begins = "`order:42` is held by web-3:4711:audit, which has ended, and whose \
+                      `min_hold` lasts another 12.0 s. ";
         assert!(text.starts_with(begins) && text.contains("nothing to do"), "{text}");
         assert!(!text.contains("--force"), "{text}");
     }
@@ -397,23 +408,29 @@ mod tests {
         lock.holder.owner = Some("web-3:4711".to_owned());
         lock.holder.note = Some("report.sh".to_owned());
         let text = told(Some(&lock), &[]);
-        assert!(text.contains("not only the tool: `pkill -KILL -g $(pgrep -P 4711)`."), "{text}");
+        let line = "end its command on web-3, and not only the tool: `pkill -KILL -g $(pgrep -d, -P \
+                    4711)`.";
+        assert!(text.contains(line), "{text}");
+        // Its children are all processes of its container.
+        lock.holder.owner = Some("web-3:1".to_owned());
+        let text = told(Some(&lock), &[]);
+        assert!(text.contains("`docker kill`.") && !text.contains("pkill"), "{text}");
     }
 
     #[test]
     fn the_line_that_releases_names_a_url_that_the_environment_does_not_have() {
         let lock = held(840);
         let holders = [lock.holder.clone()];
+        let of_login = "`lockmacro --url … release --force -- k`, with the URL in place of `…`.";
         for (url, line) in [
             ("redis://web-1:6379", "`lockmacro --url redis://web-1:6379 release --force -- k`."),
-            (
-                "redis://u:secret@web-1",
-                "`lockmacro --url 'redis://…@web-1' release --force -- k`, with the login in place \
-                 of `…`.",
-            ),
+            ("redis://u:secret@web-1", of_login),
+            ("redis://u:my secret@web-1", of_login),
+            ("redis+unix:///tmp/u.sock?pass=secret", of_login),
+            ("redis-sentinel://web-1/main?sentinel_password=secret", of_login),
         ] {
             let text = told_of("k", Some(&lock), &holders, &[], Some(url));
-            assert!(text.ends_with(line), "{text}");
+            assert!(text.ends_with(line) && !text.contains("secret"), "{text}");
         }
     }
 

@@ -140,7 +140,7 @@ pub mod __private {
     pub use crate::expansion::constant_key;
     pub use crate::outcome::outcome;
     use crate::run_policy::AnyResult;
-    // For tests of this project: what `reason` says in words.
+    // For tests of this project, and for its tool: what `reason` says in words.
     pub use crate::value::error::Unavailability;
     pub use crate::value::policy::checked;
     // For `crate = path`: a wrong path gives one error message, at the path.

@@ -372,28 +372,30 @@ async fn a_database_is_examined_by_a_user_without_rights_on_statistics() {
     assert!(hint(&latin, &[], "encoding").await.contains("UTF8"));
 }
 
-/// As fakeredis does: the text that a script returns arrives as a status, and it tells no rights.
-#[tokio::test]
-async fn a_server_that_is_half_a_redis_is_told_by_what_it_lacks() {
+/// A server that is only in part like Redis: the URL of one that lacks some commands, tells no
+/// rights, and answers so to a script that returns a text.
+fn half_a_redis(lacks: &'static [&str], text: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("redis://{}", listener.local_addr().expect("its port"));
-    let serve = |mut stream: TcpStream| {
+    let serve = move |mut stream: TcpStream| {
         let mut request = [0; 65_536];
         while let Ok(read @ 1..) = stream.read(&mut request) {
-            let text = String::from_utf8_lossy(&request[..read]);
-            for command in text.split("\r\n*") {
+            let request = String::from_utf8_lossy(&request[..read]);
+            for command in request.split("\r\n*") {
                 let mut words = command.split("\r\n").skip(1).skip(1).step_by(2);
                 let (name, first) = (words.next().unwrap_or_default(), words.next());
                 let reply = match (name, first) {
                     ("HELLO", _) => "%1\r\n$5\r\nproto\r\n:3\r\n".to_owned(),
                     ("TIME", _) => "*2\r\n$1\r\n1\r\n$1\r\n1\r\n".to_owned(),
                     ("PING", _) => "+PONG\r\n".to_owned(),
-                    ("EVAL", Some("return 'text'")) => "+text\r\n".to_owned(),
+                    ("EVAL", Some("return 'text'")) => text.to_owned(),
                     ("EVAL" | "EVALSHA", _) => "*3\r\n:1\r\n*0\r\n_\r\n".to_owned(),
                     ("COMMAND", _) => {
-                        let known = words.map(|name| match name {
-                            "getex" => "_\r\n".to_owned(),
-                            name => format!("*1\r\n${}\r\n{name}\r\n", name.len()),
+                        let known = words.map(|name| {
+                            if lacks.contains(&name) {
+                                return "_\r\n".to_owned();
+                            }
+                            format!("*1\r\n${}\r\n{name}\r\n", name.len())
                         });
                         let known: Vec<_> = known.collect();
                         format!("*{}\r\n{}", known.len(), known.concat())
@@ -409,11 +411,49 @@ async fn a_server_that_is_half_a_redis_is_told_by_what_it_lacks() {
             thread::spawn(move || serve(stream));
         }
     });
+    url
+}
+
+/// As fakeredis does: the text that a script returns arrives as a status, and it tells no rights.
+#[tokio::test]
+async fn a_server_that_is_half_a_redis_is_told_by_what_it_lacks() {
+    let url = half_a_redis(&["getex"], "+text\r\n");
     assert_eq!(mend(&url, &[], "half_server").await, "use Redis 6.2 or later, or Valkey");
     let said = tool_at(&url, &["doctor", "order:1"]).await;
     let lacks = "lacks getex, scripts that return a text";
     assert!(said.shows(lacks) && said.shows("does not answer INFO"), "{said:?}");
-    assert!(!said.shows("doctor KEY") && !said.shows("may not call INFO"), "{said:?}");
+    assert!(!said.shows("doctor KEY") && !said.shows("+info"), "{said:?}");
+}
+
+/// As some proxies: waiters poll behind them.
+#[tokio::test]
+async fn a_server_without_pushes_is_not_half_a_redis() {
+    let url = half_a_redis(&["subscribe", "publish"], "$4\r\ntext\r\n");
+    // Its clock stands still.
+    let (found, _) = examined(&url, &[]).await;
+    let codes: Vec<_> = found.iter().map(|(code, _)| &**code).collect();
+    assert_eq!(codes, ["clock_rate", "no_pushes", "no_info", "clock_ahead"]);
+}
+
+/// The server does not tell it.
+#[tokio::test]
+async fn the_user_is_the_one_that_the_library_logs_in_with() {
+    let directory = tempfile::tempdir().expect("a directory for the socket");
+    let socket = directory.path().join("redis.sock").to_string_lossy().into_owned();
+    let server = Server::with(&["--unixsocket", &socket]);
+    let rights = ["reset", "on", ">pass@word", "~*", "&*", "+@all", "-info", "-acl"];
+    for user in ["a%b", "shop"] {
+        server.admin().ask::<()>(&[&["ACL", "SETUSER", user], &rights[..]].concat());
+    }
+    for (url, name) in [
+        (server.url_as("a%25b", "pass%40word"), "'a%b'"),
+        (format!("redis+unix://{socket}?user=shop&pass=pass%40word"), "shop"),
+    ] {
+        let line = hint(&url, &[], "no_info").await;
+        assert!(line.ends_with(&format!(" ACL SETUSER {name} +info")), "{line}");
+        run(&line);
+        assert!(is_well(&url, &[]).await);
+    }
 }
 
 async fn mend_of(url: &str) -> String {

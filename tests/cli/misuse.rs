@@ -89,17 +89,21 @@ async fn no_password_is_shown() {
     let url = server.url();
     let wrong = server.url_as("clerk", "hunter3");
     let misplaced = [&*url, "locks"];
+    let socket = "redis+unix:///nowhere?user=clerk&pass=hunter2";
+    let sentinel = "redis-sentinel://127.0.0.1:1/main?sentinel_password=hunter2";
     let said = [
         tool_at(&url, &["locks"]).await,
         tool_at(&url, &["--help"]).await,
         tool_at(&url, &["nonsense"]).await,
         tool_at("", &misplaced).await,
+        tool_at("", &[socket, "locks"]).await,
+        tool_at("", &[sentinel, "locks"]).await,
+        tool_at("", &["redis://clerk:my hunter2@host", "locks"]).await,
         tool_at("", &["--url", &wrong, "locks"]).await,
+        tool_at("", &["--url", socket, "locks"]).await,
     ];
-    assert_eq!(
-        said.each_ref().map(|said| said.code),
-        [Some(0), Some(0), Some(2), Some(2), Some(1)]
-    );
+    let codes = said.each_ref().map(|said| said.code);
+    assert_eq!(codes, [0, 0, 2, 2, 2, 2, 2, 1, 1].map(Some));
     for said in said {
         assert!(!said.shows("hunter"), "{said:?}");
     }

@@ -50,7 +50,7 @@ async fn a_shared_lock_is_taken_away_from_a_number_of_holders(backend: &Backend)
     let question = format!("`{key}` is held by door and 2 others for another ");
     assert!(said.err.contains(&question), "{said:?}");
     // Callers of the holders' processes may wait there, and are not seen.
-    assert!(said.err.contains(", and nobody waits in other processes. Its body"), "{said:?}");
+    assert!(said.err.contains(", with 0 in its queue. Its body"), "{said:?}");
     let said = tool(backend, &["release", key, "--force", "--yes"]).await;
     let expected = format!("`{key}` was taken away from 3 holders, of which door came last\n");
     assert_eq!((said.code, said.out), (Some(0), expected));

@@ -43,7 +43,7 @@ async fn a_lock_that_min_hold_keeps_is_no_reason_to_release_it(backend: &Backend
         lock.acquire().await.expect("free").release().await.expect("held");
     }
     let said = tool(backend, &["why", &one]).await;
-    let begins = format!("`{one}` was released by web-3:4711:daily, and its `min_hold` keeps it");
+    let begins = format!("`{one}` is held by web-3:4711:daily, which has ended, and whose `min_");
     assert!(said.out.starts_with(&begins), "{said:?}");
     let of_two = tool(backend, &["why", &shared]).await;
     let begins =
@@ -104,13 +104,75 @@ async fn the_holders_of_a_shared_lock_are_listed_with_the_number_of_permits(back
     assert_eq!((seen.items.len(), seen.truncated, seen.items[0].permits), (1, true, Some(3)));
 }
 
+/// Makes a lock that is held since 1970.
+fn make_stuck(server: &Server) {
+    let held = format!("web-3:4711:audit 1/{:032x}", u128::MAX);
+    server.admin().ask::<()>(&["SET", "order:1", &held, "PX", "60000"]);
+}
+
+#[tokio::test]
+async fn the_line_that_is_shown_has_no_password_and_no_url_that_the_environment_has() {
+    let directory = tempfile::tempdir().expect("a directory for the socket");
+    let socket = directory.path().join("redis.sock").to_string_lossy().into_owned();
+    let server = Server::with(&["--unixsocket", &socket, "--requirepass", "hunter2"]);
+    make_stuck(&server);
+    for url in [server.url(), format!("redis+unix://{socket}?pass=hunter2")] {
+        let said = tool_at("", &["why", "order:1", "--url", &url]).await;
+        let line = "`lockmacro --url … release --force -- order:1`, with the URL in place of `…`.";
+        assert!(said.shows(line) && !said.shows("hunter2"), "{said:?}");
+        // An empty variable names nothing, and the next one counts.
+        let mut command = command(&url, &["why", "order:1"]);
+        command.env("LOCKMACRO_URL", "");
+        let said = super::said(command).await;
+        assert!(said.shows("`lockmacro release --force -- order:1`."), "{said:?}");
+    }
+}
+
+/// Redis lists the first thousand, and the oldest may be another one.
+#[tokio::test]
+async fn a_list_of_holders_that_was_cut_is_said_to_be() {
+    let server = Server::start();
+    let fill = "local now = redis.call('TIME')[1] * 1000
+    redis.call('SET', 'gpu', 'web-1:7 1/shared', 'PX', 60000)
+    for nth = 1, 1001 do
+        local token = string.format('web-1:7 1/%032x', nth)
+        redis.call('ZADD', 'lm1:wh:{gpu}', now + 60000, token)
+    end";
+    server.admin().ask::<()>(&["EVAL", fill, "0"]);
+    let said = tool(&server, &["why", "gpu"]).await;
+    let cut = "Only the 1000 holders whose leases end first were compared.";
+    assert!(said.shows("and 996 more") && said.shows(cut), "{said:?}");
+    let report = tool(&server, &["why", "gpu", "--json"]).await.json();
+    assert_eq!(report["holders_truncated"], true);
+    let said = tool(&server, &["locks", "gpu", "--holders"]).await;
+    assert!(said.out.lines().last().expect("lines").contains("… and 1 more"), "{said:?}");
+    let report = tool(&server, &["locks", "gpu", "--holders", "--json"]).await.json();
+    assert_eq!(report["locks"][0]["holders_truncated"], true);
+}
+
+/// As of a program of an earlier version.
+#[tokio::test]
+async fn a_holder_whose_time_nobody_knows_does_not_hide_a_stuck_one() {
+    let server = Server::start();
+    let fill = "local ends = redis.call('TIME')[1] * 1000 + 60000
+    redis.call('SET', 'gpu', 'web-1:7 1/shared', 'PX', 60000)
+    for nth, label in ipairs({ 'web-1:7 1/', 'web-2:8/' }) do
+        redis.call('ZADD', 'lm1:wh:{gpu}', ends, label .. string.format('%032x', nth))
+    end";
+    server.admin().ask::<()>(&["EVAL", fill, "0"]);
+    let report = tool(&server, &["why", "gpu", "--json"]).await.json();
+    assert_eq!(report["is_stuck"], true, "{report}");
+    assert_eq!(report["holders"][1]["holder"], "web-2:8");
+    assert!(
+        report["text"].as_str().is_some_and(|text| text.contains("Look at process 7 on web-1"))
+    );
+}
+
 #[tokio::test]
 async fn the_line_that_is_shown_releases_the_lock_when_the_url_was_an_argument() {
     let server = Server::start();
     let locks = manager(&server, "web-3:4711").await;
-    // As long ago as a stuck holder.
-    let held = format!("web-3:4711:audit 1/{:032x}", u128::MAX);
-    server.admin().ask::<()>(&["SET", "order:1", &held, "PX", "60000"]);
+    make_stuck(&server);
     let said = tool_at("", &["why", "order:1", "--url", &server.url()]).await;
     let line = said.out.split('`').find(|line| line.starts_with("lockmacro ")).expect("a line");
     let confirmed = line.replace("--force", "--force --yes");

@@ -169,6 +169,22 @@ fn the_features_are_those_of_the_manifest() {
 }
 
 #[test]
+fn the_features_that_messages_name_exist() {
+    let features = code::features(&root().join("lockmacro-runtime/Cargo.toml"));
+    let mut named = BTreeSet::new();
+    for folder in ["lockmacro/src", "lockmacro-runtime/src"] {
+        for file in code::sources(&root().join(folder)) {
+            let text = code::read(&file);
+            let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+            let after = code.flat_map(|line| line.split("feature `").skip(1).collect::<Vec<_>>());
+            named.extend(after.filter_map(|rest| Some(rest.split_once('`')?.0.to_owned())));
+        }
+    }
+    assert!(named.contains("tls"), "{named:?}");
+    assert!(named.is_subset(&features), "{named:?}");
+}
+
+#[test]
 fn the_settings_of_a_url_are_those_that_the_runtime_reads() {
     let files = [
         "store/postgres/tls.rs",

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 use std::future::{pending, ready};
+use std::io::{ErrorKind, Write as _};
 use std::path::Path;
+use std::process::Command;
 
 use lockmacro_runtime::defer::{DeferredFn, Worker, argument};
 use lockmacro_runtime::{LockError, LockManager};
@@ -163,6 +165,21 @@ async fn what_alerts_are_about_is_0_before_its_first_event() {
         assert!(text.lines().any(is_there), "{cause}: {text}");
     }
     guard.release().await.expect("ours");
+}
+
+/// By Prometheus itself, which not every machine has.
+#[test]
+fn the_alerts_fire_and_resolve_as_alerts_yml_here_says() {
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/numbers/alerts.yml");
+    match Command::new("promtool").args(["test", "rules", rules]).output() {
+        Ok(told) => assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            // Not through the capture of the tests, which would hide it.
+            let why = "the alerts were NOT tested: there is no `promtool` (Debian: `prometheus`)";
+            writeln!(std::io::stderr(), "{why}").expect("it can be said");
+        }
+        Err(error) => panic!("promtool: {error}"),
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The findings that a PostgreSQL database may have.
 
-use super::Patient;
+use super::{Finding, Patient};
 
 /// A transaction that is open for longer, in seconds, makes locks slow.
 const OPEN_MAX: f64 = 3_600.0;
@@ -13,14 +13,15 @@ impl Patient<'_> {
         let on = |name: &str| format!("ALTER SYSTEM SET {name} = on; SELECT pg_reload_conf();");
         for name in ["fsync", "full_page_writes"] {
             if self.text(name) == "off" {
-                let text = format!("{name} is off: a crash may forget locks that were granted");
+                let text =
+                    format_args!("{name} is off: a crash may forget locks that were granted");
                 self.problem("not_durable", text, on(name));
             }
         }
-        if !self.text("foreign_parts").is_empty() {
-            let text = format!(
-                "{} belong to another user than their schema: calls fail, or act as that user",
-                self.text("foreign_parts")
+        let foreign = self.text("foreign_parts");
+        if !foreign.is_empty() {
+            let text = format_args!(
+                "{foreign} belong to another user than their schema: calls fail, or act as that user"
             );
             self.problem("owners", text, "`lockmacro postgres install` names the statements");
         }
@@ -35,8 +36,9 @@ impl Patient<'_> {
         }
         let open = self.number("oldest_transaction_seconds");
         if open > OPEN_MAX {
-            let text = format!("a transaction is open for {open} s: locks become slow meanwhile");
             let mend = "SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start;";
+            let text =
+                format_args!("a transaction is open for {open} s: locks become slow meanwhile");
             self.hint("long_transaction", text, mend);
         }
         if !self.facts.gets_pushes {
@@ -45,27 +47,27 @@ impl Patient<'_> {
         }
         let encoding = self.text("server_encoding");
         if !matches!(encoding, "UTF8" | "SQL_ASCII" | "") {
-            let text = format!("its encoding is {encoding}: keys with other characters fail");
+            let text = format_args!("its encoding is {encoding}: keys with other characters fail");
             self.hint("encoding", text, "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0");
         }
         let allowed = self.number("connections_allowed");
         if allowed < CONNECTIONS_MAX {
-            let text = format!(
+            let text = format_args!(
                 "this user may have {allowed} connections to it, and a manager uses up to \
                  {CONNECTIONS_MAX}: six, and its background thread six"
             );
             let mend = "raise max_connections, or the CONNECTION LIMIT of the user or database";
-            if allowed < CONNECTIONS_MIN {
-                self.problem("few_connections", text, mend);
-            } else {
-                self.hint("few_connections", text, mend);
-            }
+            let is_problem = allowed < CONNECTIONS_MIN;
+            self.found.push(Finding::new(is_problem, "few_connections", text, mend));
         }
         if self.text("connections").is_empty() {
             let text = "the connections and open transactions of others were not examined";
             let user = self.facts.user.as_deref().unwrap_or_default().replace('"', "\"\"");
-            let mend = format!("GRANT pg_read_all_stats TO \"{user}\";");
-            self.hint("no_statistics", text, mend);
+            self.hint(
+                "no_statistics",
+                text,
+                format_args!("GRANT pg_read_all_stats TO \"{user}\";"),
+            );
         }
         let mend = "raise max_connections and restart the server, or use a pooler";
         self.look_at_connections("connections", "max_connections", mend);

@@ -1,6 +1,8 @@
 //! The findings that a Redis server may have.
 
-use super::{Patient, is_encrypted};
+use lockmacro_runtime::LockError;
+
+use super::{Finding, Patient, is_encrypted};
 use crate::show::shell;
 
 /// The first version with the commands of the scripts.
@@ -15,97 +17,94 @@ const OF_WAITERS: [&str; 4] = ["&", "subscribe", "publish", "pubsub"];
 impl Patient<'_> {
     pub(super) fn look_at_redis(&mut self) {
         let cli = cli(self.url, self.server);
-        let user = self.facts.user.clone().unwrap_or_else(|| user_of(self.url).to_owned());
-        let no_vote = self.text("no_vote").to_owned();
-        if !no_vote.is_empty() {
+        let facts = self.facts;
+        let user = facts.user.as_deref().unwrap_or("default");
+        if let Some(error) = &facts.no_vote {
             let mend = "wait, or `?durable` in the URL where all nodes write to disk";
-            self.hint("no_vote", format!("it does not vote: {no_vote}"), mend);
+            self.hint("no_vote", format_args!("it does not vote: {error}"), mend);
         }
-        self.look_at_rights(&cli, &user);
-        if !self.text("lacks").is_empty() {
-            let text = format!("it is only in part like Redis, and lacks {}", self.text("lacks"));
+        self.look_at_rights(&cli, user);
+        if !facts.lacks.is_empty() {
+            let lacks = facts.lacks.join(", ");
+            let text = format_args!("it is only in part like Redis, and lacks {lacks}");
             self.problem("half_server", text, "use Redis 6.2 or later, or Valkey");
         }
-        let no_info = self.text("no_info");
-        if !no_info.is_empty() {
-            let text = format!(
-                "it does not answer INFO, so that memory, role and more were not \
-                                examined: {no_info}"
+        if let Some(error) = &facts.no_info {
+            let text = format_args!(
+                "it does not answer INFO, so memory, role and more were not examined: {error}"
             );
-            let mend =
-                "where it hides INFO, ask its provider; where it knows none, use Redis or Valkey";
+            let mend = match error {
+                LockError::AccessDenied { .. } => {
+                    &*format!("{cli} ACL SETUSER {} +info", shell(user))
+                }
+                _ => {
+                    "where it hides INFO, ask its provider; where it knows none, use Redis or Valkey"
+                }
+            };
             return self.hint("no_info", text, mend);
-        }
-        if self.text("redis_version").is_empty() {
-            let text = "the user may not call INFO: memory, role and more were not examined";
-            return self.hint("no_info", text, format!("{cli} ACL SETUSER {} +info", shell(&user)));
         }
         self.look_at_server(&cli);
         self.look_at_memory(&cli);
         self.look_at_disk(&cli);
-        let mend = format!("{cli} CONFIG SET maxclients {}", self.number("maxclients") * 2.0);
-        self.look_at_connections("connected_clients", "maxclients", &mend);
+        let twice = self.number("maxclients") * 2.0;
+        let mend = format_args!("{cli} CONFIG SET maxclients {twice}");
+        self.look_at_connections("connected_clients", "maxclients", mend);
     }
 
     fn look_at_rights(&mut self, cli: &str, user: &str) {
-        let Some(missing) = &self.facts.missing_rights else {
-            let is_old = self.facts.settings.contains_key("tells_no_rights");
-            let text = format!("the rights of `{user}` were not checked");
-            return match is_old {
-                true if user == "default" => {}
-                true => self.hint("rights_unknown", text, "compare them with `lockmacro acl`"),
-                false => {
-                    let mend = "lockmacro doctor KEY, with a key that it may lock";
-                    self.hint("rights_unknown", text, mend);
-                }
-            };
-        };
+        let facts = self.facts;
+        let unknown = format_args!("the rights of `{user}` were not checked");
+        if !facts.tells_rights && user != "default" {
+            self.hint("rights_unknown", unknown, "compare them with `lockmacro acl`");
+        } else if facts.tells_rights && facts.missing_rights.is_none() {
+            let mend = "lockmacro doctor KEY, with a key that it may lock";
+            self.hint("rights_unknown", unknown, mend);
+        }
         let is_of_waiters = |right: &&String| OF_WAITERS.iter().any(|it| right.contains(it));
-        let (of_waiters, of_locks): (Vec<_>, Vec<_>) = missing.iter().partition(is_of_waiters);
+        let (of_waiters, of_locks): (Vec<_>, Vec<_>) =
+            facts.missing_rights.iter().flatten().partition(is_of_waiters);
         let line = |rights: &[&String]| {
             let rights: Vec<_> = rights.iter().map(|right| shell(right)).collect();
             format!("{cli} ACL SETUSER {} {}", shell(user), rights.join(" "))
         };
         if !of_locks.is_empty() {
-            let text = format!("`{user}` lacks rights that locks need");
+            let text = format_args!("`{user}` lacks rights that locks need");
             self.problem("rights", text, line(&of_locks));
         }
         if !of_waiters.is_empty() {
-            let text = format!("`{user}` lacks rights that waiters need, and so they poll");
+            let text = format_args!("`{user}` lacks rights that waiters need, and so they poll");
             self.hint("rights_of_waiters", text, line(&of_waiters));
-        } else if !self.facts.gets_pushes {
+        } else if !facts.gets_pushes {
             let text = "pushes do not arrive, as behind some proxies, and so waiters poll";
             self.hint("no_pushes", text, "the server itself in the URL, with RESP3");
         }
     }
 
-    fn version(&self) -> (u64, u64) {
-        let mut parts = self.text("redis_version").split('.').map(|part| part.parse().unwrap_or(0));
-        (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
-    }
-
     fn look_at_server(&mut self, cli: &str) {
-        if self.version() < FIRST {
-            let version = self.text("redis_version");
-            let text = format!("it is Redis {version}, and scripts need 6.2 or later");
+        let version = self.text("redis_version");
+        let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
+        let known = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+        if !version.is_empty() && known < FIRST {
+            let text = format_args!("it is Redis {version}, and scripts need 6.2 or later");
             self.problem("version", text, "upgrade the server");
         }
         if self.text("role") == "slave" {
             let primary = format!("{}:{}", self.text("master_host"), self.text("master_port"));
-            let text = format!("it is a replica of {primary}, and grants no lock");
-            self.problem("replica", text, format!("the primary, {primary}, in the URL"));
+            let text = format_args!("it is a replica of {primary}, and grants no lock");
+            self.problem("replica", text, format_args!("the primary, {primary}, in the URL"));
         }
         if self.text("cluster_enabled") == "1" && !self.url.contains("-cluster://") {
             let text = "it is a node of a cluster, and refuses the keys of other nodes";
             self.problem("cluster", text, "`redis-cluster://` or `rediss-cluster://` in the URL");
         }
         let acks = self.url.split(['?', '&']).find_map(|it| it.strip_prefix("replicated="));
-        let (replicas, info) = (self.number("connected_slaves"), format!("{cli} INFO replication"));
+        let replicas = self.number("connected_slaves");
+        let info = format!("{cli} INFO replication");
         match acks {
             Some(acks) if replicas < acks.parse().unwrap_or_default() => {
                 let text =
-                    format!("it has {replicas} replicas, and `replicated={acks}` needs more");
-                self.problem("too_few_replicas", text, info.clone());
+                    format_args!("it has {replicas} replicas, and `replicated={acks}` needs more");
+                self.problem("too_few_replicas", text, &info);
             }
             None if replicas > 0.0 => {
                 let text = "its replicas are asynchronous: a failover may forget the last locks";
@@ -113,68 +112,65 @@ impl Patient<'_> {
             }
             _ => {}
         }
-        for nth in 0.. {
-            let replica = self.text(&format!("slave{nth}")).to_owned();
-            let field = |name: &str| {
-                replica.split(',').find_map(|it| it.strip_prefix(name)?.strip_prefix('='))
-            };
-            let (Some(ip), Some(state)) = (field("ip"), field("state")) else { break };
-            let lag = field("lag").and_then(|lag| lag.parse().ok()).unwrap_or(0.0);
-            if state != "online" || lag > LAG_MAX {
-                let text = format!("its replica {ip} is {state}, and {lag} s behind");
-                self.hint("replica_behind", text, info.clone());
+        for (name, replica) in &self.facts.settings {
+            let field = |name| replica.split(',').find_map(|it| it.strip_prefix(name));
+            let (Some(ip), Some(state)) = (field("ip="), field("state=")) else { continue };
+            let lag = field("lag=").and_then(|lag| lag.parse().ok()).unwrap_or(0.0);
+            if name.starts_with("slave") && (state != "online" || lag > LAG_MAX) {
+                let text = format_args!("its replica {ip} is {state}, and {lag} s behind");
+                self.hint("replica_behind", text, &info);
             }
         }
     }
 
     fn look_at_memory(&mut self, cli: &str) {
-        let (policy, most) = (self.text("maxmemory_policy").to_owned(), self.number("maxmemory"));
+        let policy = self.text("maxmemory_policy");
+        let most = self.number("maxmemory");
         let share = self.number("used_memory") / most.max(1.0);
         let room = "raise its maxmemory, or keep other data elsewhere";
         if !policy.is_empty() && policy != "noeviction" {
-            let mend = format!("{cli} CONFIG SET maxmemory-policy noeviction");
-            let text = format!("its maxmemory-policy is {policy}");
-            if most > 0.0 {
-                self.problem("eviction", text + ": when it is full, it evicts held locks", mend);
+            let is_problem = most > 0.0;
+            let when = if is_problem {
+                "when it is full, it evicts held locks"
             } else {
-                self.hint("eviction", text + ": with a maxmemory, it would evict held locks", mend);
-            }
+                "with a maxmemory, it would evict held locks"
+            };
+            let text = format_args!("its maxmemory-policy is {policy}: {when}");
+            let mend = format_args!("{cli} CONFIG SET maxmemory-policy noeviction");
+            self.found.push(Finding::new(is_problem, "eviction", text, mend));
         } else if most > 0.0 && share >= 1.0 {
             self.problem("full", "its memory is full, and it refuses new locks", room);
         } else if most > 0.0 && share >= NEARLY_FULL {
-            let text = format!("{:.0} % of its memory is used", share * 100.0);
-            self.hint("nearly_full", text + ", and a full server refuses new locks", room);
+            let used = share * 100.0;
+            let text = format_args!(
+                "{used:.0} % of its memory is used, and a full server refuses new locks"
+            );
+            self.hint("nearly_full", text, room);
         }
     }
 
     fn look_at_disk(&mut self, cli: &str) {
         let states = ["rdb_last_bgsave_status", "aof_last_write_status"];
         if let Some(failed) = states.into_iter().find(|it| self.text(it) == "err") {
-            let text = format!("it could not save its data ({failed}), and may refuse writes");
-            self.problem("not_saved", text, format!("free its disk, and then {cli} BGSAVE"));
+            let text = format_args!("it could not save its data ({failed}), and may refuse writes");
+            self.problem("not_saved", text, format_args!("free its disk, and then {cli} BGSAVE"));
         }
         // Without the right to CONFIG these are not known.
         let setting = |name: &str| self.facts.settings.get(name).map(String::as_str);
-        let (saves, syncs) = (setting("save"), setting("appendfsync"));
-        let (appends, saves_nothing) = (self.text("aof_enabled") == "1", saves == Some(""));
-        let always = format!("{cli} CONFIG SET appendonly yes appendfsync always");
+        let saves = setting("save");
+        let syncs = setting("appendfsync");
+        let appends = self.text("aof_enabled") == "1";
         if self.url.contains("durable") && (!appends || syncs.is_some_and(|it| it != "always")) {
             let text = "it may forget locks in a restart, which `durable` in the URL denies: a lock \
                         may be granted twice";
-            self.problem("not_durable", text, always);
-        } else if !appends && saves.is_some() {
-            let lost = if saves_nothing { "all" } else { "since its last snapshot" };
-            let text = format!("a restart forgets locks and fences: {lost}");
-            self.hint("not_durable", text, format!("{cli} CONFIG SET appendonly yes"));
+            let mend = format_args!("{cli} CONFIG SET appendonly yes appendfsync always");
+            self.problem("not_durable", text, mend);
+        } else if !appends && let Some(saves) = saves {
+            let lost = if saves.is_empty() { "all" } else { "since its last snapshot" };
+            let text = format_args!("a restart forgets locks and fences: {lost}");
+            self.hint("not_durable", text, format_args!("{cli} CONFIG SET appendonly yes"));
         }
     }
-}
-
-/// The user of a URL.
-fn user_of(url: &str) -> &str {
-    let login = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
-    let user = login.and_then(|(login, _)| login.split(':').next());
-    user.filter(|user| !user.is_empty()).unwrap_or("default")
 }
 
 /// The command line of a server, without a login.

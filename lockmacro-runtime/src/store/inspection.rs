@@ -1,24 +1,10 @@
-//! The trait of a store whose locks can be inspected from outside, and the measure of its servers'
-//! clocks.
-
-use std::time::{Duration, SystemTime};
-
-use tokio::time::sleep;
+//! The trait of a store whose locks can be inspected from outside.
 
 use crate::protocol::answer::Asked;
-use crate::store::calls::error::CallError;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
-use crate::value::inspection::{HeldLock, Listing, QueuedWaiter, ServerFacts};
+use crate::value::inspection::{HeldLock, Listing, QueuedWaiter};
 use crate::value::key::LockKey;
-use crate::value::time::{Moment, wall_clock};
-
-/// How long a clock is watched.
-const WATCHED: Duration = Duration::from_secs(1);
-/// A rate that may be wrong by more than this is not told.
-const DOUBT_MAX: f64 = 0.002;
-/// How often a clock is read for one reading: the fastest answer counts.
-const READ: u32 = 8;
 
 /// Reads the locks of all processes. No answer changes anything.
 pub(crate) trait Inspection: Send + Sync {
@@ -50,83 +36,4 @@ pub(crate) trait Inspection: Send + Sync {
     /// The functions that have deferred calls.
     #[cfg(feature = "defer")]
     fn functions(&self, limit: usize) -> Asked<'_, Result<Listing<String>, LockError>>;
-}
-
-/// The facts about a server's clock, and nothing else: asks for the time, and once more a second
-/// later. Nothing is known if there is no answer, and no rate where the round trips take too long.
-pub(crate) async fn clock_facts<F>(ask: impl Fn() -> F) -> ServerFacts
-where
-    F: Future<Output = Result<Duration, CallError>>,
-{
-    let readings = async {
-        let first = Reading::by(&ask).await?;
-        sleep(WATCHED).await;
-        Some((first, Reading::by(&ask).await?))
-    };
-    readings.await.map(|(first, last)| between(first, last)).unwrap_or_default()
-}
-
-fn between(first: Reading, last: Reading) -> ServerFacts {
-    let watched = last.at.since(first.at).as_secs_f64();
-    let doubt = (first.round_trip + last.round_trip).as_secs_f64() / 2.0 / watched;
-    let counted = last.shown.as_secs_f64() - first.shown.as_secs_f64();
-    ServerFacts {
-        round_trip: first.round_trip.min(last.round_trip),
-        clock_ahead: Some(last.shown.as_secs_f64() - last.here.as_secs_f64()),
-        clock_rate: (doubt <= DOUBT_MAX).then_some(counted / watched),
-        ..ServerFacts::default()
-    }
-}
-
-/// The time that a clock has shown in the middle of a round trip.
-#[derive(Clone, Copy)]
-struct Reading {
-    at: Moment,
-    round_trip: Duration,
-    /// Since 1970.
-    shown: Duration,
-    here: Duration,
-}
-
-impl Reading {
-    async fn by<F>(ask: impl Fn() -> F) -> Option<Self>
-    where
-        F: Future<Output = Result<Duration, CallError>>,
-    {
-        let mut best: Option<Self> = None;
-        for _ in 0..READ {
-            let (sent, here) = (Moment::now(), wall_clock());
-            let shown = ask().await.ok()?;
-            let round_trip = sent.elapsed();
-            let here = here.duration_since(SystemTime::UNIX_EPOCH).ok()? + round_trip / 2;
-            if best.is_none_or(|best| round_trip < best.round_trip) {
-                best = Some(Self { at: sent.after(round_trip / 2), round_trip, shown, here });
-            }
-        }
-        best
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn reading(at_ms: u64, round_trip_ms: u64, shown_ms: u64) -> Reading {
-        let [at, round_trip, shown] = [at_ms, round_trip_ms, shown_ms].map(Duration::from_millis);
-        Reading { at: Moment::at(at), round_trip, shown, here: at }
-    }
-
-    #[test]
-    fn a_clock_that_runs_fast_and_is_ahead_is_noticed() {
-        let facts = between(reading(0, 1, 5_000), reading(2_000, 0, 7_020));
-        assert_eq!(facts.round_trip, Duration::ZERO);
-        let (rate, ahead) = (facts.clock_rate.unwrap(), facts.clock_ahead.unwrap());
-        assert!((rate - 1.01).abs() < 1e-6 && (ahead - 5.02).abs() < 1e-6, "{rate} {ahead}");
-    }
-
-    #[test]
-    fn slow_answers_tell_no_rate() {
-        let facts = between(reading(0, 3, 0), reading(1_000, 2, 1_000));
-        assert_eq!(facts.clock_rate, None);
-    }
 }

@@ -135,15 +135,23 @@ pub struct ServerFacts {
     /// Seconds that its clock counts in one second of this machine; `None` when that is not known.
     /// Leases allow for 0.995 to 1.005.
     pub clock_rate: Option<f64>,
-    /// The user that this program is to the server.
+    /// The user that this program is to the server: by its login where the server does not tell it.
     pub user: Option<String>,
     /// The rights that the user lacks for locks with waiters, in the form that `ACL SETUSER` takes.
     /// `None` for a user of some keys only, whose rights can be asked for with a given key, and
-    /// before Redis 7, which does not tell them.
+    /// where the server does not [tell](ServerFacts::tells_rights) them.
     pub missing_rights: Option<Vec<String>>,
+    /// Whether the server tells the rights of its users, as Redis does since 7.0.
+    pub tells_rights: bool,
+    /// What locks need of Redis and the server lacks, which is only in part like it.
+    pub lacks: Vec<String>,
     /// Whether waiters get their grants by pushes. Otherwise they poll.
     pub gets_pushes: bool,
-    /// The fields of INFO, and `save` and `appendfsync` of CONFIG, as far as the user may read them; of a PostgreSQL
-    /// database those of its settings that matter to locks.
+    /// Why this node of a Redlock does not vote.
+    pub no_vote: Option<LockError>,
+    /// Why a Redis server did not answer INFO.
+    pub no_info: Option<LockError>,
+    /// The fields of INFO, and `save` and `appendfsync` of CONFIG, as far as the user may read
+    /// them; of a PostgreSQL database those of its settings that matter to locks.
     pub settings: BTreeMap<String, String>,
 }

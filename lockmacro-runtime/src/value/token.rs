@@ -139,7 +139,7 @@ impl Holder {
     /// The holder that wrote this value of a key, as far as the value tells.
     pub(crate) fn of(value: &[u8], free_within: Option<Duration>) -> Self {
         let shown = label_of(value);
-        let is_kept = value.ends_with(&[b'0'; RANDOM_DIGITS]);
+        let is_kept = shown.is_some() && value.ends_with(&[b'0'; RANDOM_DIGITS]);
         let unread = |owner| Self { owner, free_within, is_kept, ..Self::default() };
         let Some((owner, about)) = shown.as_deref().and_then(|shown| shown.split_once(' ')) else {
             return unread(shown);
@@ -360,7 +360,9 @@ mod tests {
 
     #[test]
     fn the_value_of_another_program_is_not_shown() {
-        assert_eq!(Holder::of(b"a secret", None), Holder::default());
+        for foreign in ["a secret", "a lock\u{1}00000000000000000000000000000000"] {
+            assert_eq!(Holder::of(foreign.as_bytes(), None), Holder::default());
+        }
         assert_eq!(Holder::default().to_string(), "a foreign client");
     }
 

@@ -10,8 +10,8 @@ use super::schema::foreign_parts;
 use super::store::Postgres;
 use super::values::{column, only};
 use crate::store::calls::budget::Budget;
+use crate::store::calls::clock_facts::clock_facts;
 use crate::store::calls::error::CallError;
-use crate::store::inspection::clock_facts;
 use crate::value::inspection::ServerFacts;
 use crate::value::time::Instant;
 
@@ -57,6 +57,7 @@ impl Postgres {
         Ok(ServerFacts {
             user: settings.remove("user"),
             missing_rights: Some(Vec::new()),
+            tells_rights: true,
             // Longer than for other facts: where pushes do not arrive, that is waited for.
             gets_pushes: self.pool.listen(Instant::now() + self.timeout).await?,
             settings,

@@ -12,7 +12,6 @@ use crate::value::fence::RETENTION;
 use crate::value::url::{Url, decoded, named, retention};
 
 const FORM: &str = "it is not of the form `postgres://user:password@host:port/db`";
-/// Of settings that providers print for other drivers.
 /// What other drivers and poolers read of a URL.
 const OTHERS: [&str; 11] = [
     "pgbouncer",

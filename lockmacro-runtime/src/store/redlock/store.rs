@@ -265,7 +265,7 @@ impl Backend for Redlock {
             for InspectedServer { server, facts } in &mut servers {
                 server.clone_from(&self.nodes.names[nth]);
                 if let (Ok(facts), Err(node_error)) = (facts, &vote) {
-                    facts.settings.insert("no_vote".to_owned(), node_error.error.to_string());
+                    facts.no_vote = Some((*node_error.error).clone());
                 }
             }
             servers

@@ -104,6 +104,13 @@ impl Connector {
         last.map_or_else(|| self.server.to_string(), |at| at.to_string())
     }
 
+    /// The user that logs in; `None` where a provider names it.
+    #[cfg(feature = "inspect")]
+    pub(crate) fn user(&self) -> Option<&str> {
+        let is_named = self.settings.credentials.is_none();
+        is_named.then(|| self.settings.login.username().unwrap_or("default"))
+    }
+
     /// The health of the server. Servers that follow one another under one name share it.
     pub(crate) fn health(&self) -> Arc<Health> {
         self.monitor.health_of(&self.server.to_string())

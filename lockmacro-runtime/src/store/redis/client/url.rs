@@ -17,7 +17,7 @@ const SENTINEL_FORM: &str =
 const SENTINEL_PORT: u16 = 26379;
 /// Default timeout for replicas.
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// Longest timeout for replicas.
+/// Shortest and longest timeout for replicas.
 const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
 

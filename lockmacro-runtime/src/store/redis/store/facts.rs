@@ -9,13 +9,12 @@ use redis::{Value, cmd};
 
 use super::Redis;
 use super::ready::Rights;
+use crate::store::calls::clock_facts::clock_facts;
 use crate::store::calls::error::CallError;
-use crate::store::inspection::clock_facts;
 use crate::store::redis::acl::{escaped, keys};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::inspect;
-use crate::value::error::LockError;
 use crate::value::inspection::{InspectedServer, ServerFacts};
 use crate::value::key::LockKey;
 
@@ -64,56 +63,59 @@ impl Redis {
             command.arg(&words[1..]);
             node.call(command, self.brief()).await.ok()
         };
-        let info = match node.call(cmd("INFO"), self.brief()).await {
-            Ok(reply) => parsed::<String>(reply),
-            Err(error) => Err(error),
-        };
+        let info = node.call(cmd("INFO"), self.brief()).await.and_then(parsed::<String>);
         let lines = info.iter().flat_map(|info| info.lines());
-        let lines = lines.filter_map(|line| line.split_once(':'));
+        let pairs = lines.filter_map(|line| line.split_once(':'));
         let mut settings: BTreeMap<String, String> =
-            lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        if let Err(error) = info
-            && let error = error.into_error(&LockKey::from(""))
-            && !matches!(error, LockError::AccessDenied { .. })
-        {
-            settings.insert("no_info".to_owned(), error.to_string());
-        }
+            pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let no_info = info.err().map(|error| error.into_error(&LockKey::from("")));
         for name in CONFIG {
             let reply = ask(&["CONFIG", "GET", name]).await;
             let read: Option<BTreeMap<_, _>> = reply.and_then(|reply| parsed(reply).ok());
             settings.extend(read.unwrap_or_default());
         }
         let user = ask(&["ACL", "WHOAMI"]).await.and_then(|reply| parsed(reply).ok());
+        let user = user.or_else(|| node.connector().user().map(str::to_owned));
         let is_here = |key: &&LockKey| self.nodes.node_of(key).is_some_and(|has| has.is(node));
         let needed = self.needed(receives);
         let rights = node.rights(&[], &needed, self.brief()).await?;
         let Rights { every_key, missing, evicts } = rights;
         // A user who may call no script is known to lack that.
+        let tells_rights = evicts.is_some() || !missing.is_empty();
+        let lacks = if tells_rights { Vec::new() } else { self.lacking(node).await };
         let is_known = evicts.is_some() && every_key || !missing.is_empty();
-        if !is_known && evicts.is_none() {
-            settings.insert("tells_no_rights".to_owned(), String::new());
-            settings.insert("lacks".to_owned(), self.lacking(node, &needed).await.join(", "));
-        }
         let mut missing_rights = is_known.then_some(missing);
         if let (None, Some(_), Some(key)) = (&missing_rights, evicts, key.filter(is_here)) {
             let on_key = node.rights(slice::from_ref(key), &needed, self.brief()).await?;
             // A script is denied whose keys are.
             let is_denied = on_key.missing.iter().any(|right| right == "+eval");
-            missing_rights = Some(match is_denied {
-                true => keys(&self.pattern_around(node, key.as_str()).await),
-                false => on_key.missing,
+            missing_rights = Some(if is_denied {
+                keys(&self.pattern_around(node, key.as_str()).await)
+            } else {
+                on_key.missing
             });
         }
         // A node of a cluster without slots has no waiters.
         let gets_pushes = match self.nodes.slot_at(node) {
-            Some(slot) if receives => node.listen(slot, self.brief()).await.unwrap_or(false),
+            Some(slot) if receives => node.listen(slot, self.budget()).await.unwrap_or(false),
             _ => true,
         };
-        Ok(ServerFacts { user, missing_rights, gets_pushes, settings, ..clock })
+        Ok(ServerFacts {
+            user,
+            missing_rights,
+            tells_rights,
+            lacks,
+            gets_pushes,
+            no_info,
+            settings,
+            ..clock
+        })
     }
 
-    /// What a server lacks that is only in part like Redis.
-    async fn lacking(&self, node: &Node, needed: &[String]) -> Vec<String> {
+    /// What a server lacks that is only in part like Redis. Where waiters only lack something, they
+    /// poll.
+    async fn lacking(&self, node: &Node) -> Vec<String> {
+        let needed = self.needed(false);
         // The first one is a pattern of channels.
         let names = needed.iter().skip(1).filter(|name| !name.contains('|'));
         let names: Vec<_> = names.map(String::as_str).collect();
