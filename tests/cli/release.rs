@@ -132,7 +132,9 @@ async fn a_person_at_a_terminal_is_asked_for_the_key() {
         let said = at_a_terminal(&server, &words, wrong).await;
         assert_eq!(said.code, Some(1), "{said:?}");
         assert!(said.err.contains("`order:1` is held by desk for another "), "{said:?}");
-        assert!(said.err.contains("nothing was done"), "{said:?}");
+        let ends =
+            "Its body is not stopped, but `lockmacro run` ends its command at its next renewal.";
+        assert!(said.err.contains(ends) && said.err.contains("nothing was done"), "{said:?}");
     }
     held.check().expect("held");
     assert!(server.admin().get("order:1").is_some());
