@@ -111,11 +111,9 @@ impl<'a> Patient<'a> {
 
 /// Whether the connections to the servers of a URL are encrypted.
 fn is_encrypted(url: &str) -> bool {
-    let scheme = url.split("://").next().unwrap_or_default();
+    let schemes = ["rediss", "valkeys", "redlocks"];
     let settings = ["sslmode=require", "sslmode=verify", "cert="];
-    scheme.starts_with("rediss")
-        || matches!(scheme, "valkeys" | "redlocks")
-        || settings.iter().any(|setting| url.contains(setting))
+    schemes.iter().any(|it| url.starts_with(it)) || settings.iter().any(|it| url.contains(it))
 }
 
 /// Examines the servers of a URL. A manager need not be able to connect to them.

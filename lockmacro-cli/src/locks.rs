@@ -147,9 +147,7 @@ fn outcome(key: &str, lock: Option<&HeldLock>, taken: bool, json: bool) -> Repor
         let (key, owner) = (plain(key), owner.map(plain));
         match owner {
             Some(owner) if taken && holders > 1 => {
-                format!(
-                    "`{key}` was taken away from {holders} holders, of which {owner} came last\n"
-                )
+                format!("`{key}` was taken away from {holders} holders; {owner} came last\n")
             }
             Some(owner) if taken => format!("`{key}` was taken away from {owner}\n"),
             Some(owner) => format!("`{key}` was gone meanwhile: {owner} does not hold it\n"),

@@ -52,7 +52,7 @@ async fn a_shared_lock_is_taken_away_from_a_number_of_holders(backend: &Backend)
     // Callers of the holders' processes may wait there, and are not seen.
     assert!(said.err.contains(", with 0 in its queue. Its body"), "{said:?}");
     let said = tool(backend, &["release", key, "--force", "--yes"]).await;
-    let expected = format!("`{key}` was taken away from 3 holders, of which door came last\n");
+    let expected = format!("`{key}` was taken away from 3 holders; door came last\n");
     assert_eq!((said.code, said.out), (Some(0), expected));
     assert!(backend.is_free(key).await);
 }

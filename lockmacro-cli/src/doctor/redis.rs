@@ -118,7 +118,7 @@ impl Patient<'_> {
         let least = self.number("min-replicas-to-write").max(1.0);
         if good < least {
             let text =
-                format_args!("{good} good replicas of {least}, and so it refuses all writes");
+                format_args!("it has {good} good replicas of {least}, and refuses all writes");
             let set = format!("start more, or {cli} CONFIG SET min-replicas-to-write {good}");
             self.problem("too_few_replicas", text, set);
         }
@@ -148,8 +148,7 @@ impl Patient<'_> {
             self.problem("full", "its memory is full, and it refuses new locks", room);
         } else if most > 0.0 && share >= NEARLY_FULL {
             let used = share * 100.0;
-            let text =
-                format_args!("{used:.0} % of its memory is used: a full server grants no lock");
+            let text = format_args!("{used:.0} % of its memory is used: full, it grants no lock");
             self.hint("nearly_full", text, room);
         }
     }
