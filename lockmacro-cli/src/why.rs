@@ -85,10 +85,7 @@ impl Seen<'_> {
                     "A caller that is refused all the same uses another key, key_prefix, server or \
                      database: compare it with `lockmacro locks`."
                 }
-                _ => {
-                    "The first one has it within some seconds. If this stays so, see what \
-                     `lockmacro doctor` says."
-                }
+                _ => "The first one has it within seconds, or see what `lockmacro doctor` says.",
             };
             let free = format!("Nothing holds `{}`.", plain(self.key));
             return vec![free, self.waiters(), next.to_owned()];
@@ -249,16 +246,12 @@ impl Seen<'_> {
             first = format!("{asks} {again}, and go on if it still has the lock. {first}");
         }
         // A function has a name, which comes last.
+        let hangs = "If that is `lockmacro run` and hangs, end";
         let end = match (parts.len(), &suspect.note) {
-            (..=2, Some(_)) if id == "1" => {
-                "If that is `lockmacro run` and hangs, end its container, as by `docker kill`."
-                    .to_owned()
+            (..=2, Some(_)) if id == "1" => format!("{hangs} its container, as by `docker kill`."),
+            (..=2, Some(_)) => {
+                format!("{hangs} it on {} by `kill {id}`: its command gets that too.", plain(host))
             }
-            (..=2, Some(_)) => format!(
-                "If that is `lockmacro run` and hangs, end it on {} by `kill {id}`, which it passes \
-                 on to its command.",
-                plain(host)
-            ),
             _ => "If it hangs, end it, and the lock is free when the lease ends.".to_owned(),
         };
         let dead = match lock.sharing {
@@ -400,7 +393,7 @@ mod tests {
         lock.holder.owner = Some("web-3:4711".to_owned());
         lock.holder.note = Some("report.sh".to_owned());
         let text = told(Some(&lock), &[]);
-        let line = "end it on web-3 by `kill 4711`, which it passes on to its command.";
+        let line = "end it on web-3 by `kill 4711`: its command gets that too.";
         assert!(text.contains(line), "{text}");
         // Its children are all processes of its container.
         lock.holder.owner = Some("web-3:1".to_owned());
