@@ -5,15 +5,19 @@ use std::ffi::OsString;
 use std::iter;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use lockmacro_runtime::defer::JobState;
 use lockmacro_runtime::inspect::Use;
 
+use crate::show::shell;
+
 pub const STATES: [JobState; 3] = [JobState::Waiting, JobState::Running, JobState::Dead];
 /// The variables that may name the server, of which the first one counts that does.
 const VARIABLES: [&str; 3] = ["LOCKMACRO_URL", "REDIS_URL", "DATABASE_URL"];
+/// A login in a URL has one of these.
+const OF_LOGINS: [&str; 3] = ["@", "pass", "user="];
 
 /// Inspects the locks and deferred calls on a Redis server or in a PostgreSQL database.
 #[derive(Parser)]
@@ -54,7 +58,7 @@ pub enum Command {
         #[arg(long)]
         holders: bool,
         /// Largest number of locks.
-        #[arg(long, default_value_t = 1_000)]
+        #[arg(long, default_value_t = 1_000, value_parser = Limit::new().range(1..))]
         limit: usize,
     },
     /// The holder and the waiters of a lock. The next waiter is first, and has rank 0.
@@ -62,7 +66,7 @@ pub enum Command {
         /// The lock's key.
         key: String,
         /// Largest number of waiters, up to 1,000.
-        #[arg(long, default_value_t = 100)]
+        #[arg(long, default_value_t = 100, value_parser = Limit::new().range(1..=1_000))]
         limit: usize,
     },
     /// Examines the servers: what is wrong with them, and what mends it. Changes nothing.
@@ -204,6 +208,8 @@ pub struct Some {
     pub yes: bool,
 }
 
+type Limit = RangedU64ValueParser<usize>;
+
 /// A feature that needs rights of its own, or `none`.
 #[derive(Clone, Copy)]
 pub struct Feature(pub Option<Use>);
@@ -266,12 +272,29 @@ impl Args {
 }
 
 /// The server that the environment names.
-pub fn url_of_environment() -> Option<String> {
+fn url_of_environment() -> Option<String> {
     let url = |name: &&str| {
         let is_other = |url: &str| *name == "DATABASE_URL" && !url.starts_with("postgres");
         env::var(name).ok().filter(|url| !url.is_empty() && !is_other(url))
     };
     VARIABLES.iter().find_map(url)
+}
+
+/// A command line of the tool, for a shell, and what to say after it. The URL is not in it where the
+/// environment has the same one, or where a password may be in it.
+pub fn line(url: Option<&str>, words: &str) -> (String, &'static str) {
+    match url {
+        None => (format!("lockmacro {words}"), ""),
+        Option::Some(url) if OF_LOGINS.iter().any(|it| url.contains(it)) => {
+            (format!("lockmacro --url … {words}"), ", with the URL in place of `…`")
+        }
+        Option::Some(url) => (format!("lockmacro --url {} {words}", shell(url)), ""),
+    }
+}
+
+/// The URL, where the environment has another one.
+pub fn url_of_arguments(url: &str) -> Option<&str> {
+    Option::Some(url).filter(|url| url_of_environment().as_deref() != Option::Some(url))
 }
 
 pub fn missing(what: &str) -> clap::Error {

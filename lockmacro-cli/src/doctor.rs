@@ -4,6 +4,7 @@ mod postgres;
 mod redis;
 
 use std::collections::BTreeMap;
+use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
 use lockmacro_runtime::__private::Unavailability as Reason;
@@ -22,6 +23,10 @@ const RATE_MAX: f64 = 0.005;
 const AHEAD_MAX: f64 = 60.0;
 /// A longer round trip is reported: a lock takes two.
 const FAR: Duration = Duration::from_millis(50);
+/// What mends a server that is down.
+const START: &str = "start the server, or correct its host and port in the URL";
+/// How long a server that does not answer may take to accept a connection.
+const ACCEPTS_WITHIN: Duration = Duration::from_secs(1);
 /// The share of its connections from which on a server is short of them.
 const FULL: f64 = 0.8;
 
@@ -71,18 +76,14 @@ impl<'a> Patient<'a> {
         let ServerFacts { round_trip, clock_ahead, clock_rate, .. } = *self.facts;
         let rate = clock_rate.unwrap_or(1.0);
         if (rate - 1.0).abs() > RATE_MAX {
-            let text = format_args!(
-                "its clock counts {rate:.3} s in a second of this machine: leases do not hold"
-            );
+            let text = format_args!("its clock counts {rate:.3} s in a second: leases do not hold");
             self.problem("clock_rate", text, "chronyc tracking");
         }
         let ahead = clock_ahead.unwrap_or_default();
         if ahead.abs() > AHEAD_MAX {
             let wrong = time(Duration::try_from_secs_f64(ahead.abs()).ok());
             let than = if ahead > 0.0 { "ahead of" } else { "behind" };
-            let text = format_args!(
-                "its date is {wrong} {than} that of this machine, and fences may follow it"
-            );
+            let text = format_args!("its date is {wrong} {than} ours, and fences may follow it");
             self.hint("clock_ahead", text, "chronyc tracking");
         }
         if round_trip > FAR {
@@ -102,8 +103,7 @@ impl<'a> Patient<'a> {
         let used = self.number(used);
         let most = self.number(most);
         if most > 0.0 && used > most * FULL {
-            let text =
-                format_args!("it has {used} of at most {most} connections, and then refuses more");
+            let text = format_args!("it has {used} of its {most} connections, and refuses more");
             self.hint("connections", text, mend);
         }
     }
@@ -111,18 +111,16 @@ impl<'a> Patient<'a> {
 
 /// Whether the connections to the servers of a URL are encrypted.
 fn is_encrypted(url: &str) -> bool {
-    let scheme = url.split("://").next().unwrap_or_default();
+    let schemes = ["rediss", "valkeys", "redlocks"];
     let settings = ["sslmode=require", "sslmode=verify", "cert="];
-    scheme.starts_with("rediss")
-        || matches!(scheme, "valkeys" | "redlocks")
-        || settings.iter().any(|setting| url.contains(setting))
+    schemes.iter().any(|it| url.starts_with(it)) || settings.iter().any(|it| url.contains(it))
 }
 
 /// Examines the servers of a URL. A manager need not be able to connect to them.
 pub async fn examine(url: &str, key: Option<String>, json: bool) -> Result<Report, Failure> {
     let manager = LockManager::builder().lazy().connect(url).await?;
     let key = key.map(LockKey::from);
-    let servers = manager.inspect_servers(key.as_ref()).await;
+    let servers = manager.inspect_servers(key.as_ref()).await?;
     if servers.is_empty() {
         return Err("`memory://` has no server to examine".into());
     }
@@ -131,8 +129,7 @@ pub async fn examine(url: &str, key: Option<String>, json: bool) -> Result<Repor
         findings(url, seen).into_iter().map(move |finding| (server.clone(), finding))
     };
     let mut found: Vec<_> = servers.iter().flat_map(of).collect();
-    let votes =
-        |seen: &&InspectedServer| seen.facts.as_ref().is_ok_and(|facts| facts.no_vote.is_none());
+    let votes = |seen: &&InspectedServer| matches!(&seen.facts, Ok(it) if it.no_vote.is_none());
     let votes = servers.iter().filter(votes).count();
     let nodes = servers.len();
     let answering = servers.iter().filter(|seen| seen.facts.is_ok()).count();
@@ -141,9 +138,10 @@ pub async fn examine(url: &str, key: Option<String>, json: bool) -> Result<Repor
         let unreachable = found.iter_mut().filter(|(_, finding)| finding.code == "unreachable");
         unreachable.for_each(|(_, finding)| finding.is_problem = false);
     } else if url.starts_with("redlock") {
-        let text =
-            format_args!("{votes} of {nodes} nodes vote: without a majority no lock is granted");
-        let mend = if answering > nodes / 2 {
+        let text = format_args!("only {votes} of {nodes} nodes vote: no lock is granted");
+        let mend = if found.iter().any(|(_, finding)| finding.code == "one_server") {
+            redis::ONCE
+        } else if answering > nodes / 2 {
             "wait until more of its nodes vote: each says why it does not"
         } else {
             "start the nodes that do not answer"
@@ -180,11 +178,12 @@ fn unreachable(url: &str, server: &str, error: &LockError) -> Finding {
             "the GRANT that it names, as the owner of the schema or the database"
         }
         LockError::AccessDenied { .. } => "the line that `lockmacro acl` prints, for this user",
-        LockError::InvalidSetting { setting: "schema", .. } => "lockmacro postgres install",
+        LockError::InvalidSetting { setting: "schema", .. } => &*postgres::install(url),
         LockError::Unavailable { reason, .. } => match reason {
-            Reason::Refused | Reason::Disconnected | Reason::Timeout => {
-                "start the server, or correct its host and port in the URL"
+            Reason::Timeout if accepts(server) => {
+                "it accepts connections and does not answer: see its log and disk, or CLIENT PAUSE"
             }
+            Reason::Refused | Reason::Disconnected | Reason::Timeout => START,
             Reason::BusyScript => &*format!("{cli} SCRIPT KILL"),
             Reason::Loading => "wait until it has loaded its data",
             Reason::ReadOnly if error.to_string().contains("disk is full") => {
@@ -195,9 +194,7 @@ fn unreachable(url: &str, server: &str, error: &LockError) -> Finding {
             Reason::Protocol => "a server with Redis 6.2 or later, or Valkey, in the URL",
             Reason::Local => "raise the limits of this machine or process",
             Reason::Tls => "`cacert=` in the URL, or another certificate of the server",
-            Reason::ConnectionLimit => {
-                "raise its max_connections or maxclients, or a CONNECTION LIMIT, or share managers"
-            }
+            Reason::ConnectionLimit => "raise max_connections, maxclients or the CONNECTION LIMIT",
             _ => "see the log of the server",
         },
         _ => "correct the URL",
@@ -205,16 +202,20 @@ fn unreachable(url: &str, server: &str, error: &LockError) -> Finding {
     Finding::new(true, "unreachable", error, mend)
 }
 
+/// Whether a server accepts connections. A socket that does not is no timeout.
+fn accepts(server: &str) -> bool {
+    let opens = |at| TcpStream::connect_timeout(&at, ACCEPTS_WITHIN).is_ok();
+    server.starts_with('/') || server.to_socket_addrs().is_ok_and(|mut all| all.any(opens))
+}
+
 fn as_text(servers: &[InspectedServer], found: &[(String, Finding)]) -> String {
     let unknown = ServerFacts::default();
     let row = |seen: &InspectedServer| {
         let facts = seen.facts.as_ref().unwrap_or(&unknown);
-        let setting = |name: &str| facts.settings.get(name).map_or("-", String::as_str);
-        let clients = match (setting("connected_clients"), setting("connections")) {
-            ("-", "-") => "-".to_owned(),
-            ("-", used) => format!("{used} of {}", setting("max_connections")),
-            (used, _) => format!("{used} of {}", setting("maxclients")),
-        };
+        let setting = |name| facts.settings.get(name);
+        let of = |used, most| Some(format!("{} of {}", setting(used)?, setting(most)?));
+        let clients = of("connected_clients", "maxclients");
+        let clients = clients.or_else(|| of("connections", "max_connections"));
         // Without the sign of zero.
         let seconds = |ahead: f64| format!("{:+.2} s", (ahead * 100.0).round() / 100.0 + 0.0);
         [
@@ -223,7 +224,7 @@ fn as_text(servers: &[InspectedServer], found: &[(String, Finding)]) -> String {
             role(&facts.settings).to_owned(),
             seen.facts.as_ref().map_or("-".to_owned(), |facts| milliseconds(facts.round_trip)),
             facts.clock_ahead.map_or("-".to_owned(), seconds),
-            clients,
+            clients.unwrap_or_else(|| "-".to_owned()),
         ]
     };
     let rows: Vec<_> = servers.iter().map(row).collect();

@@ -15,15 +15,22 @@ pub const HOLDERS_MAX: usize = 1_000;
 pub async fn list(
     manager: &LockManager,
     pattern: &str,
-    [all, each_holder]: [bool; 2],
+    all: bool,
+    each_holder: bool,
     limit: usize,
     json: bool,
 ) -> Result<Report, Failure> {
     let seen = if all {
-        manager.inspect_all(pattern, limit).await?
+        manager.inspect_all(pattern, limit).await
     } else {
-        manager.inspect_locks(pattern, limit).await?
+        manager.inspect_locks(pattern, limit).await
     };
+    let seen = seen.map_err(|error| match error {
+        LockError::AccessDenied { keys: Some(_), .. } if pattern == "*" => {
+            format!("{error}; name a pattern of keys that this user may read").into()
+        }
+        error => Failure::from(error),
+    })?;
     let mut locks = Vec::new();
     let mut rows = Vec::new();
     for lock in &seen.items {
@@ -94,13 +101,9 @@ pub async fn queue(
             [nth.to_string(), owner.to_owned() + &note, callers, time(waiter.left)]
         });
         let rows: Vec<[String; 4]> = rows.collect();
-        let mut text = match &holder {
-            Some(lock) => format!("{}\n", held(lock)),
-            None if rows.is_empty() => {
-                format!("nothing holds `{}`, and nobody waits\n", plain(&key))
-            }
-            None => format!("nothing holds `{}`\n", plain(&key)),
-        };
+        let nobody = if rows.is_empty() { ", and nobody waits" } else { "" };
+        let none = || format!("nothing holds `{}`{nobody}", plain(&key));
+        let mut text = holder.as_ref().map_or_else(none, held) + "\n";
         if !rows.is_empty() {
             text.push_str(&table(["RANK", "WAITER", "CALLERS", "KEPT FOR"], &rows));
         }
@@ -123,11 +126,10 @@ pub async fn release(
     };
     if lock.holder.owner.is_none() {
         let key = plain(&key);
-        let what = format!("`{key}` is not a lock of lockmacro");
-        return Err(format!("{what}: another client wrote it, and it is not released").into());
+        return Err(format!("`{key}` is not a lock of lockmacro, and is not released").into());
     }
-    let question =
-        || format!("{}. Its body is not stopped.\nType the key to take it away", held(&lock));
+    let ends = "Its body is not stopped, but `lockmacro run` ends its command at its next renewal.";
+    let question = || format!("{}. {ends}\nType the key to take it away", held(&lock));
     if !yes && !is_confirmed(&question(), &key)? {
         return Err("that is not the key: nothing was done".into());
     }
@@ -145,9 +147,7 @@ fn outcome(key: &str, lock: Option<&HeldLock>, taken: bool, json: bool) -> Repor
         let (key, owner) = (plain(key), owner.map(plain));
         match owner {
             Some(owner) if taken && holders > 1 => {
-                format!(
-                    "`{key}` was taken away from {holders} holders, of which {owner} came last\n"
-                )
+                format!("`{key}` was taken away from {holders} holders; {owner} came last\n")
             }
             Some(owner) if taken => format!("`{key}` was taken away from {owner}\n"),
             Some(owner) => format!("`{key}` was gone meanwhile: {owner} does not hold it\n"),

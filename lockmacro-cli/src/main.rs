@@ -78,7 +78,7 @@ fn execute(args: Args) -> Result<u8, Failure> {
         let manager = LockManager::connect(&url).await?;
         match args.command {
             Command::Locks { pattern, all, holders, limit } => {
-                locks::list(&manager, &pattern, [all, holders], limit, args.json).await
+                locks::list(&manager, &pattern, all, holders, limit, args.json).await
             }
             Command::Queue { key, limit } => locks::queue(&manager, key, limit, args.json).await,
             Command::Why { key } => why::explain(&manager, &url, &key, args.json).await,

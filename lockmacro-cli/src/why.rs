@@ -6,7 +6,7 @@ use lockmacro_runtime::inspect::{HeldLock, QueuedWaiter};
 use lockmacro_runtime::{Holder, LockError, LockManager};
 use serde_json::{Value, json};
 
-use crate::args::url_of_environment;
+use crate::args::{line, url_of_arguments};
 use crate::locks::{HOLDERS_MAX, as_json, holder_as_json, holders_of};
 use crate::show::{document, millis, plain, shell, time};
 use crate::{Failure, Report};
@@ -20,8 +20,6 @@ const LONG: Duration = Duration::from_secs(10);
 const LONG_UNKNOWN: Duration = Duration::from_secs(60);
 /// Most holders that are named in the paragraph.
 const NAMED: usize = 5;
-/// A login in a URL has one of these.
-const OF_LOGINS: [&str; 3] = ["@", "pass", "user="];
 
 /// A key, as far as it is known.
 struct Seen<'a> {
@@ -53,7 +51,7 @@ pub async fn explain(
         Err(LockError::KeyNotALock { .. }) if lock.is_some() => Vec::new(),
         Err(error) => return Err(error.into()),
     };
-    let url = Some(url).filter(|url| url_of_environment().as_deref() != Some(url));
+    let url = url_of_arguments(url);
     let now = SystemTime::now();
     let seen =
         Seen { key, lock: lock.as_ref(), holders: &holders, truncated, queue: &queue, now, url };
@@ -87,10 +85,7 @@ impl Seen<'_> {
                     "A caller that is refused all the same uses another key, key_prefix, server or \
                      database: compare it with `lockmacro locks`."
                 }
-                _ => {
-                    "The first one has it within some seconds. If this stays so, see what \
-                     `lockmacro doctor` says."
-                }
+                _ => "The first one has it within seconds, or see what `lockmacro doctor` says.",
             };
             let free = format!("Nothing holds `{}`.", plain(self.key));
             return vec![free, self.waiters(), next.to_owned()];
@@ -251,16 +246,12 @@ impl Seen<'_> {
             first = format!("{asks} {again}, and go on if it still has the lock. {first}");
         }
         // A function has a name, which comes last.
+        let hangs = "If that is `lockmacro run` and hangs, end";
         let end = match (parts.len(), &suspect.note) {
-            (..=2, Some(_)) if id == "1" => {
-                "If that is `lockmacro run` and hangs, end its container, as by `docker kill`."
-                    .to_owned()
+            (..=2, Some(_)) if id == "1" => format!("{hangs} its container, as by `docker kill`."),
+            (..=2, Some(_)) => {
+                format!("{hangs} it on {} by `kill {id}`: its command gets that too.", plain(host))
             }
-            (..=2, Some(_)) => format!(
-                "If that is `lockmacro run` and hangs, end its command on {}, and not only the \
-                 tool: `pkill -KILL -g $(pgrep -d, -P {id})`.",
-                plain(host)
-            ),
             _ => "If it hangs, end it, and the lock is free when the lease ends.".to_owned(),
         };
         let dead = match lock.sharing {
@@ -276,14 +267,8 @@ impl Seen<'_> {
 
     fn release(&self) -> String {
         let key = if plain(self.key) == self.key { shell(self.key) } else { "KEY".to_owned() };
-        let line = format!("release --force -- {key}`");
-        match self.url {
-            None => format!("`lockmacro {line}."),
-            Some(url) if OF_LOGINS.iter().any(|it| url.contains(it)) => {
-                format!("`lockmacro --url … {line}, with the URL in place of `…`.")
-            }
-            Some(url) => format!("`lockmacro --url {} {line}.", shell(url)),
-        }
+        let (line, rest) = line(self.url, &format!("release --force -- {key}"));
+        format!("`{line}`{rest}.")
     }
 }
 
@@ -403,18 +388,17 @@ mod tests {
     }
 
     #[test]
-    fn a_command_of_the_tool_is_ended_by_its_group() {
+    fn a_command_of_the_tool_is_ended_by_the_tool() {
         let mut lock = held(840);
         lock.holder.owner = Some("web-3:4711".to_owned());
         lock.holder.note = Some("report.sh".to_owned());
         let text = told(Some(&lock), &[]);
-        let line = "end its command on web-3, and not only the tool: `pkill -KILL -g $(pgrep -d, -P \
-                    4711)`.";
+        let line = "end it on web-3 by `kill 4711`: its command gets that too.";
         assert!(text.contains(line), "{text}");
         // Its children are all processes of its container.
         lock.holder.owner = Some("web-3:1".to_owned());
         let text = told(Some(&lock), &[]);
-        assert!(text.contains("`docker kill`.") && !text.contains("pkill"), "{text}");
+        assert!(text.contains("`docker kill`.") && !text.contains("`kill "), "{text}");
     }
 
     #[test]

@@ -35,6 +35,7 @@ use crate::store::postgres::{
     url::{Deployment, check_schema},
 };
 pub use crate::store::redis::acl::Use;
+use crate::store::redis::acl::{self, is_refused};
 #[cfg(feature = "postgres")]
 use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
@@ -63,11 +64,11 @@ use crate::value::url::Url;
 /// with blanks or control characters), and for the engine's own keys, `lm1:`.
 pub fn rights(pattern: &str, uses: &[Use]) -> Result<String, LockError> {
     LockKey::from(pattern).check()?;
-    if pattern.contains(|c: char| c.is_whitespace() || c.is_control()) {
+    if pattern.contains(is_refused) {
         let detail = "an ACL rule cannot have blanks or control characters: write `?` for each";
         return Err(LockError::InvalidKey { detail: detail.to_owned() });
     }
-    Ok(crate::store::redis::acl::rights(pattern, uses).join(" "))
+    Ok(acl::rights(pattern, uses).join(" "))
 }
 
 /// Returns the SQL that makes the schema of the locks in a PostgreSQL database, with the feature
@@ -281,14 +282,14 @@ impl LockManager {
     /// The rights of a user of some keys only are checked on `key`, which is not written.
     ///
     /// A manager that cannot connect can be made with
-    /// [`lazy`](crate::LockManagerBuilder::lazy). The result is empty for locks in memory. It never
-    /// fails as a whole: the error of a server is in the place of its facts.
+    /// [`lazy`](crate::LockManagerBuilder::lazy). The result is empty for locks in memory. The error
+    /// of a server is in the place of its facts.
     ///
     /// ```no_run
     /// # use lockmacro_runtime::{LockError, LockManager};
     /// # async fn inspect() -> Result<(), LockError> {
     /// let locks = LockManager::builder().lazy().connect("redis://localhost").await?;
-    /// for server in locks.inspect_servers(None).await {
+    /// for server in locks.inspect_servers(None).await? {
     ///     match server.facts {
     ///         Ok(facts) => println!("{} is {:?} away", server.server, facts.round_trip),
     ///         Err(error) => println!("{error}"),
@@ -297,10 +298,17 @@ impl LockManager {
     /// # Ok(()) }
     /// ```
     ///
+    /// # Errors
+    /// [`LockError::InvalidKey`] and nothing else.
+    ///
     /// # Cancellation
     /// The future can be dropped at any time.
-    pub async fn inspect_servers(&self, key: Option<&LockKey>) -> Vec<InspectedServer> {
-        self.core().store.servers(key).await
+    pub async fn inspect_servers(
+        &self,
+        key: Option<&LockKey>,
+    ) -> Result<Vec<InspectedServer>, LockError> {
+        key.map_or(Ok(()), LockKey::check)?;
+        Ok(self.core().store.servers(key).await)
     }
 
     fn inspection(&self) -> Result<&dyn Inspection, LockError> {

@@ -85,5 +85,6 @@ async fn keys_that_a_user_may_not_see_are_no_free_locks() {
     let said = tool_at(&url, &["locks"]).await;
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.err.contains("refuses access"), "{said:?}");
+    assert!(said.err.contains("name a pattern of keys that this user may read"), "{said:?}");
     assert_eq!(tool_at(&url, &["locks", "order:*"]).await.code, Some(0));
 }

@@ -128,6 +128,61 @@ async fn the_right_to_a_key_is_no_right_to_others_and_that_of_a_pattern_is_for_a
     locks(&url, "order:9").await;
 }
 
+/// As the page says: `lockmacro acl` prints all that a user needs.
+#[tokio::test]
+async fn a_user_with_the_rights_that_are_printed_has_no_problem() {
+    let server = Server::start();
+    for (pattern, features) in [
+        ("o:*", "none"),
+        ("o:*", "wait,fence"),
+        ("o:*", "wait,several,defer,inspect"),
+        ("*", "none"),
+        ("*", "wait,fence"),
+    ] {
+        let printed = tool_at("", &["acl", pattern, "--features", features]).await.out;
+        let rights = printed.trim().split_once(">password ").expect("rights").1;
+        let url = user(&server, rights);
+        let (found, is_ill) = examined(&url, &["o:1"]).await;
+        assert!(!is_ill, "{pattern} {features}: {found:?}");
+        let polls = found.iter().any(|(code, _)| code == "rights_of_waiters");
+        assert_eq!(polls, features == "none", "{pattern} {features}: {found:?}");
+    }
+}
+
+/// ACL SETUSER refuses blanks.
+#[tokio::test]
+async fn the_right_to_a_key_with_blanks_has_a_wildcard_for_each() {
+    let server = Server::start();
+    for key in ["a b", "a\tb\u{a0}c"] {
+        let url = user(&server, "~report:* &lm1:* +@all");
+        run(&mend(&url, &[key], "rights").await);
+        assert!(is_well(&url, &[key]).await);
+        let locks = LockManager::connect(&url).await.expect("there");
+        hold(&locks, key).await.release().await.expect("allowed");
+    }
+}
+
+#[tokio::test]
+async fn a_user_with_few_rights_gets_all_of_them_by_the_lines_that_are_shown() {
+    let server = Server::start();
+    let url = user(&server, "resetkeys &lm1:* +@all -subscribe -del");
+    let (found, _) = examined(&url, &[]).await;
+    let codes: Vec<_> = found.iter().map(|(code, _)| &**code).collect();
+    assert_eq!(codes, ["rights_unknown", "rights_of_waiters", "not_durable"]);
+    let url = user(&server, "resetkeys resetchannels +ping");
+    for round in 0.. {
+        let (found, is_ill) = examined(&url, &["order:7"]).await;
+        assert!(!found.iter().any(|(code, _)| code == "no_pushes"), "{found:?}");
+        if !is_ill && round > 0 {
+            break;
+        }
+        assert!(is_ill && round < 4, "{found:?}");
+        found.iter().filter(|(code, _)| code.starts_with("rights")).for_each(|(_, line)| run(line));
+    }
+    let locks = LockManager::connect(&url).await.expect("let in");
+    hold(&locks, "order:7").await.release().await.expect("allowed");
+}
+
 #[tokio::test]
 async fn pushes_arrive_at_each_node_of_a_cluster() {
     let cluster = Cluster::start(3, 0).await;
@@ -169,6 +224,26 @@ async fn a_replica_names_its_primary_and_the_primary_a_replica_that_is_behind() 
     assert!(hint(&acked, &[], "replica_behind").await.ends_with("INFO replication"));
     mend(&acked.replace("=1", "=2"), &[], "too_few_replicas").await;
     replica.resume();
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_writes_for_want_of_replicas_is_found() {
+    let server = Server::with(&["--min-replicas-to-write", "2"]);
+    let line = mend(&server.url(), &[], "too_few_replicas").await;
+    run(line.strip_prefix("start more, or ").expect("a command"));
+    assert!(is_well(&server.url(), &[]).await);
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_and_does_not_answer_is_told_from_one_that_is_down() {
+    let mut server = Server::start();
+    server.pause();
+    let said = tool_at(&server.url(), &["doctor"]).await;
+    assert!(said.shows("it accepts connections and does not answer"), "{said:?}");
+    server.resume();
+    server.kill();
+    let said = tool_at(&server.url(), &["doctor"]).await;
+    assert!(!said.shows("it accepts") && said.shows("start the server"), "{said:?}");
 }
 
 #[tokio::test]
@@ -299,10 +374,29 @@ async fn the_nodes_of_a_redlock_are_in_one_table() {
 }
 
 #[tokio::test]
+async fn a_redlock_that_names_a_server_twice_is_told_so() {
+    let (one, two) = (Server::start(), Server::start());
+    let [twice, other] = [&one, &two].map(Server::port);
+    let url = format!("redlock://127.0.0.1:{twice},localhost:{twice},127.0.0.1:{other}?durable");
+    let (found, is_ill) = examined(&url, &[]).await;
+    assert!(is_ill, "{found:?}");
+    let named = "name each server once in the URL";
+    assert!(found.iter().any(|(code, mend)| code == "one_server" && mend == named), "{found:?}");
+    assert!(!found.iter().any(|(_, mend)| mend.starts_with("wait")), "{found:?}");
+    // The others are too young.
+    let (found, _) = examined(&url.replace("?durable", ""), &[]).await;
+    assert!(found.contains(&("no_majority".into(), named.into())), "{found:?}");
+}
+
+#[tokio::test]
 async fn a_database_without_the_schema_and_with_unsafe_settings_is_found() {
     let database = Postgres::with(&[]).await;
     let url = database.url_of("postgres", "schema=doctor");
     assert_eq!(mend(&url, &[], "unreachable").await, "lockmacro postgres install");
+    // Not the schema of another URL.
+    let said = tool_at("", &["--url", &url, "doctor", "--json"]).await.json();
+    let line = "lockmacro --url … postgres install, with the URL in place of `…`";
+    assert_eq!(said["findings"][0]["mend"], line);
     assert_eq!(tool_at(&url, &["postgres", "install"]).await.code, Some(0));
     assert_eq!(examined(&url, &[]).await, (vec![], false));
     let client = database.connect().await;

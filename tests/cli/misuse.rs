@@ -17,6 +17,16 @@ async fn misuse_ends_with_two_and_a_failure_with_one() {
         let said = tool_at(nobody, words).await;
         assert_eq!(said.code, Some(2), "{said:?}");
     }
+    for (words, range) in [
+        (&["locks", "--limit", "0"][..], "1.."),
+        (&["queue", "k", "--limit", "0"], "1..=1000"),
+        (&["queue", "k", "--limit", "1001"], "1..=1000"),
+        (&["doctor", ""], "it is empty"),
+        (&["doctor", &"x".repeat(2_000)], "1024 are allowed"),
+    ] {
+        let said = tool_at(nobody, words).await;
+        assert!(said.code == Some(2) && said.err.contains(range), "{said:?}");
+    }
     let said = tool_at("memory://", &["locks"]).await;
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(said.err.contains("only the locks of one server or cluster"), "{said:?}");

@@ -1,5 +1,7 @@
 //! The paragraph about a key that is busy.
 
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
 use super::*;
 
 /// A waiter knows how long its key is usually held.
@@ -182,26 +184,35 @@ async fn the_line_that_is_shown_releases_the_lock_when_the_url_was_an_argument()
     assert!(locks.inspect_lock("order:1").await.expect("answered").is_none());
 }
 
+/// Also where the command is the tool itself, which could not pass on SIGKILL.
 #[tokio::test]
 async fn the_line_that_ends_a_command_of_the_tool_ends_all_of_it_and_frees_the_lock() {
-    let server = Server::start();
-    let words = ["run", "job", "--", "sh", "-c", "sleep 300 & wait"];
-    let mut tool = command(&server.url(), &words).spawn().expect("it starts");
-    let is_held = async || server.admin().get("job").is_some();
-    eventually("it has the lock", IN_TIME, is_held).await;
-    // As if it had the lock since 1970.
-    let token = server.admin().get("job").expect("held");
-    let [label, _, rest] = token.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{token}") };
-    let long_ago = format!("{label} 1 {rest}");
-    server.admin().ask::<()>(&["SET", "job", &long_ago, "KEEPTTL"]);
-    let said = tool_at(&server.url(), &["why", "job"]).await;
-    server.admin().ask::<()>(&["SET", "job", &token, "KEEPTTL"]);
-    let line = said.out.split('`').find(|line| line.starts_with("pkill ")).expect("a line");
-    let is_ended = async || {
-        let ended = std::process::Command::new("sh").args(["-c", line]).output();
-        ended.expect("sh").status.success()
-    };
-    eventually("it has a command", IN_TIME, is_ended).await;
-    assert_eq!(in_time(tool.wait()).await.expect("it ends").signal(), Some(9), "{line}");
-    assert_eq!(server.admin().get("job"), None);
+    let work = ["sh", "-c", "echo begun; sleep 300 & wait"];
+    let inner = [&[env!("CARGO_BIN_EXE_lockmacro"), "run", "inner", "--"], &work[..]].concat();
+    for command in [&work[..], &inner] {
+        let server = Server::start();
+        let words = [&["run", "job", "--"], command].concat();
+        let mut tool = super::command(&server.url(), &words);
+        let mut tool = tool.stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut lines = BufReader::new(tool.stdout.take().expect("a pipe")).lines();
+        assert_eq!(in_time(lines.next_line()).await.expect("a line").as_deref(), Some("begun"));
+        // As if it had the lock since 1970.
+        let token = server.admin().get("job").expect("held");
+        let [label, _, rest] = token.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+            panic!("{token}")
+        };
+        let long_ago = format!("{label} 1 {rest}");
+        server.admin().ask::<()>(&["SET", "job", &long_ago, "KEEPTTL"]);
+        let said = tool_at(&server.url(), &["why", "job"]).await;
+        server.admin().ask::<()>(&["SET", "job", &token, "KEEPTTL"]);
+        let line = said.out.split('`').find(|line| line.starts_with("kill ")).expect("a line");
+        let run = || std::process::Command::new("sh").args(["-c", line]).output().expect("sh");
+        assert!(run().status.success(), "{line}");
+        assert_eq!(in_time(tool.wait()).await.expect("it ends").signal(), Some(15), "{line}");
+        // Nobody has the other end of the pipe.
+        assert_eq!(in_time(lines.next_line()).await.expect("the end"), None);
+        assert_eq!((server.admin().get("job"), server.admin().get("inner")), (None, None));
+        let again = String::from_utf8_lossy(&run().stderr).into_owned();
+        assert!(again.contains("No such process"), "{line}: {again}");
+    }
 }

@@ -1,6 +1,7 @@
 //! The findings that a PostgreSQL database may have.
 
 use super::{Finding, Patient};
+use crate::args::{line, url_of_arguments};
 
 /// A transaction that is open for longer, in seconds, makes locks slow.
 const OPEN_MAX: f64 = 3_600.0;
@@ -8,22 +9,25 @@ const OPEN_MAX: f64 = 3_600.0;
 const CONNECTIONS_MAX: f64 = 12.0;
 const CONNECTIONS_MIN: f64 = 2.0;
 
+/// The line that makes the schema of a URL.
+pub(super) fn install(url: &str) -> String {
+    let (line, rest) = line(url_of_arguments(url), "postgres install");
+    line + rest
+}
+
 impl Patient<'_> {
     pub(super) fn look_at_postgres(&mut self) {
         let on = |name: &str| format!("ALTER SYSTEM SET {name} = on; SELECT pg_reload_conf();");
         for name in ["fsync", "full_page_writes"] {
             if self.text(name) == "off" {
-                let text =
-                    format_args!("{name} is off: a crash may forget locks that were granted");
+                let text = format_args!("{name} is off: a crash may forget granted locks");
                 self.problem("not_durable", text, on(name));
             }
         }
         let foreign = self.text("foreign_parts");
         if !foreign.is_empty() {
-            let text = format_args!(
-                "{foreign} belong to another user than their schema: calls fail, or act as that user"
-            );
-            self.problem("owners", text, "`lockmacro postgres install` names the statements");
+            let text = format_args!("{foreign} belong to another user than their schema");
+            self.problem("owners", text, install(self.url) + ": it names the statements");
         }
         if self.text("autovacuum") == "off" {
             let text = "autovacuum is off: the tables of the locks grow, and locks become slow";
@@ -37,8 +41,7 @@ impl Patient<'_> {
         let open = self.number("oldest_transaction_seconds");
         if open > OPEN_MAX {
             let mend = "SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start;";
-            let text =
-                format_args!("a transaction is open for {open} s: locks become slow meanwhile");
+            let text = format_args!("a transaction is open for {open} s: locks become slow");
             self.hint("long_transaction", text, mend);
         }
         if !self.facts.gets_pushes {
@@ -53,8 +56,7 @@ impl Patient<'_> {
         let allowed = self.number("connections_allowed");
         if allowed < CONNECTIONS_MAX {
             let text = format_args!(
-                "this user may have {allowed} connections to it, and a manager uses up to \
-                 {CONNECTIONS_MAX}: six, and its background thread six"
+                "this user may have {allowed} connections, and a manager uses {CONNECTIONS_MAX}"
             );
             let mend = "raise max_connections, or the CONNECTION LIMIT of the user or database";
             let is_problem = allowed < CONNECTIONS_MIN;
@@ -63,11 +65,8 @@ impl Patient<'_> {
         if self.text("connections").is_empty() {
             let text = "the connections and open transactions of others were not examined";
             let user = self.facts.user.as_deref().unwrap_or_default().replace('"', "\"\"");
-            self.hint(
-                "no_statistics",
-                text,
-                format_args!("GRANT pg_read_all_stats TO \"{user}\";"),
-            );
+            let mend = format_args!("GRANT pg_read_all_stats TO \"{user}\";");
+            self.hint("no_statistics", text, mend);
         }
         let mend = "raise max_connections and restart the server, or use a pooler";
         self.look_at_connections("connections", "max_connections", mend);

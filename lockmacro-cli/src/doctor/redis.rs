@@ -11,6 +11,8 @@ const FIRST: (u64, u64) = (6, 2);
 const LAG_MAX: f64 = 5.0;
 /// The share of its memory from which on a server is nearly full.
 const NEARLY_FULL: f64 = 0.9;
+/// What mends a Redlock with one server under two names.
+pub(super) const ONCE: &str = "name each server once in the URL";
 /// Parts of the names of rights without which waiters poll.
 const OF_WAITERS: [&str; 4] = ["&", "subscribe", "publish", "pubsub"];
 
@@ -20,26 +22,29 @@ impl Patient<'_> {
         let facts = self.facts;
         let user = facts.user.as_deref().unwrap_or("default");
         if let Some(error) = &facts.no_vote {
-            let mend = "wait, or `?durable` in the URL where all nodes write to disk";
-            self.hint("no_vote", format_args!("it does not vote: {error}"), mend);
+            let text = format_args!("it does not vote: {error}");
+            if let LockError::InvalidSetting { .. } = error {
+                self.problem("one_server", text, ONCE);
+            } else {
+                let mend = "wait, or `?durable` in the URL where all nodes write to disk";
+                self.hint("no_vote", text, mend);
+            }
         }
-        self.look_at_rights(&cli, user);
+        let line = |rights: &[String]| {
+            let rights: Vec<_> = rights.iter().map(|right| shell(right)).collect();
+            format!("{cli} ACL SETUSER {} {}", shell(user), rights.join(" "))
+        };
+        self.look_at_rights(user, line);
         if !facts.lacks.is_empty() {
             let lacks = facts.lacks.join(", ");
             let text = format_args!("it is only in part like Redis, and lacks {lacks}");
             self.problem("half_server", text, "use Redis 6.2 or later, or Valkey");
         }
         if let Some(error) = &facts.no_info {
-            let text = format_args!(
-                "it does not answer INFO, so memory, role and more were not examined: {error}"
-            );
+            let text = format_args!("it does not answer INFO, and little was examined: {error}");
             let mend = match error {
-                LockError::AccessDenied { .. } => {
-                    &*format!("{cli} ACL SETUSER {} +info", shell(user))
-                }
-                _ => {
-                    "where it hides INFO, ask its provider; where it knows none, use Redis or Valkey"
-                }
+                LockError::AccessDenied { .. } => line(&["+info".to_owned()]),
+                _ => "ask its provider for INFO, or use Redis or Valkey".to_owned(),
             };
             return self.hint("no_info", text, mend);
         }
@@ -51,22 +56,19 @@ impl Patient<'_> {
         self.look_at_connections("connected_clients", "maxclients", mend);
     }
 
-    fn look_at_rights(&mut self, cli: &str, user: &str) {
+    fn look_at_rights(&mut self, user: &str, line: impl Fn(&[String]) -> String) {
         let facts = self.facts;
         let unknown = format_args!("the rights of `{user}` were not checked");
-        if !facts.tells_rights && user != "default" {
+        let is_told = facts.missing_rights.is_some() || user == "default";
+        if !is_told {
             self.hint("rights_unknown", unknown, "compare them with `lockmacro acl`");
-        } else if facts.tells_rights && facts.missing_rights.is_none() {
+        } else if facts.needs_key {
             let mend = "lockmacro doctor KEY, with a key that it may lock";
             self.hint("rights_unknown", unknown, mend);
         }
-        let is_of_waiters = |right: &&String| OF_WAITERS.iter().any(|it| right.contains(it));
+        let is_of_waiters = |right: &String| OF_WAITERS.iter().any(|it| right.contains(it));
         let (of_waiters, of_locks): (Vec<_>, Vec<_>) =
-            facts.missing_rights.iter().flatten().partition(is_of_waiters);
-        let line = |rights: &[&String]| {
-            let rights: Vec<_> = rights.iter().map(|right| shell(right)).collect();
-            format!("{cli} ACL SETUSER {} {}", shell(user), rights.join(" "))
-        };
+            facts.missing_rights.iter().flatten().cloned().partition(is_of_waiters);
         if !of_locks.is_empty() {
             let text = format_args!("`{user}` lacks rights that locks need");
             self.problem("rights", text, line(&of_locks));
@@ -74,7 +76,7 @@ impl Patient<'_> {
         if !of_waiters.is_empty() {
             let text = format_args!("`{user}` lacks rights that waiters need, and so they poll");
             self.hint("rights_of_waiters", text, line(&of_waiters));
-        } else if !facts.gets_pushes {
+        } else if is_told && of_locks.is_empty() && !facts.gets_pushes {
             let text = "pushes do not arrive, as behind some proxies, and so waiters poll";
             self.hint("no_pushes", text, "the server itself in the URL, with RESP3");
         }
@@ -102,8 +104,7 @@ impl Patient<'_> {
         let info = format!("{cli} INFO replication");
         match acks {
             Some(acks) if replicas < acks.parse().unwrap_or_default() => {
-                let text =
-                    format_args!("it has {replicas} replicas, and `replicated={acks}` needs more");
+                let text = format_args!("{replicas} replicas are too few for `replicated={acks}`");
                 self.problem("too_few_replicas", text, &info);
             }
             None if replicas > 0.0 => {
@@ -111,6 +112,15 @@ impl Patient<'_> {
                 self.hint("asynchronous", text, "`?replicated=1` in the URL");
             }
             _ => {}
+        }
+        // The server tells this where it refuses writes without some, also to who may not ask how many.
+        let good = self.text("min_slaves_good_slaves").parse().unwrap_or(f64::INFINITY);
+        let least = self.number("min-replicas-to-write").max(1.0);
+        if good < least {
+            let text =
+                format_args!("it has {good} good replicas of {least}, and refuses all writes");
+            let set = format!("start more, or {cli} CONFIG SET min-replicas-to-write {good}");
+            self.problem("too_few_replicas", text, set);
         }
         for (name, replica) in &self.facts.settings {
             let field = |name| replica.split(',').find_map(|it| it.strip_prefix(name));
@@ -130,21 +140,15 @@ impl Patient<'_> {
         let room = "raise its maxmemory, or keep other data elsewhere";
         if !policy.is_empty() && policy != "noeviction" {
             let is_problem = most > 0.0;
-            let when = if is_problem {
-                "when it is full, it evicts held locks"
-            } else {
-                "with a maxmemory, it would evict held locks"
-            };
-            let text = format_args!("its maxmemory-policy is {policy}: {when}");
+            let when = if is_problem { "it evicts" } else { "with a maxmemory it would evict" };
+            let text = format_args!("its maxmemory-policy is {policy}: {when} held locks");
             let mend = format_args!("{cli} CONFIG SET maxmemory-policy noeviction");
             self.found.push(Finding::new(is_problem, "eviction", text, mend));
         } else if most > 0.0 && share >= 1.0 {
             self.problem("full", "its memory is full, and it refuses new locks", room);
         } else if most > 0.0 && share >= NEARLY_FULL {
             let used = share * 100.0;
-            let text = format_args!(
-                "{used:.0} % of its memory is used, and a full server refuses new locks"
-            );
+            let text = format_args!("{used:.0} % of its memory is used: full, it grants no lock");
             self.hint("nearly_full", text, room);
         }
     }
@@ -157,15 +161,13 @@ impl Patient<'_> {
         }
         // Without the right to CONFIG these are not known.
         let setting = |name: &str| self.facts.settings.get(name).map(String::as_str);
-        let saves = setting("save");
         let syncs = setting("appendfsync");
         let appends = self.text("aof_enabled") == "1";
         if self.url.contains("durable") && (!appends || syncs.is_some_and(|it| it != "always")) {
-            let text = "it may forget locks in a restart, which `durable` in the URL denies: a lock \
-                        may be granted twice";
+            let text = "its restart may forget locks, which `durable` denies, and grant one twice";
             let mend = format_args!("{cli} CONFIG SET appendonly yes appendfsync always");
             self.problem("not_durable", text, mend);
-        } else if !appends && let Some(saves) = saves {
+        } else if !appends && let Some(saves) = setting("save") {
             let lost = if saves.is_empty() { "all" } else { "since its last snapshot" };
             let text = format_args!("a restart forgets locks and fences: {lost}");
             self.hint("not_durable", text, format_args!("{cli} CONFIG SET appendonly yes"));

@@ -138,11 +138,11 @@ pub struct ServerFacts {
     /// The user that this program is to the server: by its login where the server does not tell it.
     pub user: Option<String>,
     /// The rights that the user lacks for locks with waiters, in the form that `ACL SETUSER` takes.
-    /// `None` for a user of some keys only, whose rights can be asked for with a given key, and
-    /// where the server does not [tell](ServerFacts::tells_rights) them.
+    /// `None` where the server does not tell them, as Redis does since 7.0.
     pub missing_rights: Option<Vec<String>>,
-    /// Whether the server tells the rights of its users, as Redis does since 7.0.
-    pub tells_rights: bool,
+    /// Whether the user may use some keys only, so that more rights can be known with a key, and
+    /// none was given.
+    pub needs_key: bool,
     /// What locks need of Redis and the server lacks, which is only in part like it.
     pub lacks: Vec<String>,
     /// Whether waiters get their grants by pushes. Otherwise they poll.
@@ -151,7 +151,7 @@ pub struct ServerFacts {
     pub no_vote: Option<LockError>,
     /// Why a Redis server did not answer INFO.
     pub no_info: Option<LockError>,
-    /// The fields of INFO, and `save` and `appendfsync` of CONFIG, as far as the user may read
-    /// them; of a PostgreSQL database those of its settings that matter to locks.
+    /// The fields of INFO, and `save`, `appendfsync` and `min-replicas-to-write` of CONFIG, as far as
+    /// the user may read them; of a PostgreSQL database those of its settings that matter to locks.
     pub settings: BTreeMap<String, String>,
 }

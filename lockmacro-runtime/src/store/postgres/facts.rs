@@ -57,7 +57,6 @@ impl Postgres {
         Ok(ServerFacts {
             user: settings.remove("user"),
             missing_rights: Some(Vec::new()),
-            tells_rights: true,
             // Longer than for other facts: where pushes do not arrive, that is waited for.
             gets_pushes: self.pool.listen(Instant::now() + self.timeout).await?,
             settings,

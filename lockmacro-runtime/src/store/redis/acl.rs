@@ -2,7 +2,6 @@
 
 use std::iter;
 
-use crate::store::redis::client::script::Script;
 use crate::store::redis::scripts::{self, OF_WAITERS, needed_by};
 #[cfg(feature = "defer")]
 use crate::store::redis::store::jobs::CALLS;
@@ -61,11 +60,7 @@ pub(crate) fn rights(pattern: &str, uses: &[Use]) -> Vec<String> {
     // A server refuses to add a channel or a key to all of them, which a user may have already.
     let mut rights = vec!["resetchannels".to_owned(), "resetkeys".to_owned()];
     rights.extend(keys(pattern));
-    // Where only some keys are allowed, the whole script is called in place of this one.
-    let is_called = |script: &&'static Script| {
-        pattern == EVERY_KEY || !std::ptr::eq(*script, &scripts::ACQUIRE_SHARED)
-    };
-    let mut called: Vec<_> = scripts::ALL.into_iter().filter(is_called).collect();
+    let mut called: Vec<_> = scripts::called(pattern == EVERY_KEY).collect();
     #[cfg(feature = "defer")]
     if has(Use::Defer) {
         if pattern != EVERY_KEY {
@@ -102,10 +97,20 @@ pub(crate) fn keys(pattern: &str) -> Vec<String> {
     iter::once(format!("~{pattern}")).chain(companions).collect()
 }
 
-/// The pattern that matches a key and nothing else.
+/// Whether a rule cannot have the character.
+pub(crate) fn is_refused(c: char) -> bool {
+    c.is_whitespace() || c.is_control()
+}
+
+/// The pattern that matches a key, and others only where it has what a rule cannot have.
 pub(crate) fn escaped(key: &str) -> String {
     let mut pattern = String::with_capacity(key.len());
     for c in key.chars() {
+        if is_refused(c) {
+            // A wildcard is for a byte.
+            pattern.extend(iter::repeat_n('?', c.len_utf8()));
+            continue;
+        }
         if matches!(c, '*' | '?' | '[' | ']' | '\\') {
             pattern.push('\\');
         }

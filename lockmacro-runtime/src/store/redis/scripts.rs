@@ -79,6 +79,14 @@ pub(crate) static ALL: [&Script; 12] = [
     &RENEW_ALL,
 ];
 
+/// Those of them for a user who may use every key, or some keys only.
+pub(crate) fn called(every_key: bool) -> impl Iterator<Item = &'static Script> {
+    // Of some keys only, the whole script is called in place of this one.
+    let is_called =
+        move |script: &&'static Script| every_key || !std::ptr::eq(*script, &ACQUIRE_SHARED);
+    ALL.into_iter().filter(is_called)
+}
+
 /// The commands for pushed grants, on one server and in a cluster. Without them waiters poll.
 pub(crate) const OF_WAITERS: [[&str; 3]; 2] =
     [["subscribe", "publish", "pubsub|numsub"], ["ssubscribe", "spublish", "pubsub|shardnumsub"]];

@@ -19,7 +19,7 @@ use crate::value::inspection::{InspectedServer, ServerFacts};
 use crate::value::key::LockKey;
 
 /// Settings that INFO does not have.
-const CONFIG: [&str; 2] = ["save", "appendfsync"];
+const CONFIG: [&str; 3] = ["save", "appendfsync", "min-replicas-to-write"];
 
 impl Redis {
     /// Asks all primaries. The rights of the user are checked on the key if one is given.
@@ -77,23 +77,20 @@ impl Redis {
         let user = ask(&["ACL", "WHOAMI"]).await.and_then(|reply| parsed(reply).ok());
         let user = user.or_else(|| node.connector().user().map(str::to_owned));
         let is_here = |key: &&LockKey| self.nodes.node_of(key).is_some_and(|has| has.is(node));
-        let needed = self.needed(receives);
-        let rights = node.rights(&[], &needed, self.brief()).await?;
-        let Rights { every_key, missing, evicts } = rights;
+        let rights = node.rights(&[], &self.needed(receives, true), self.brief()).await?;
+        let Rights { every_key, mut missing, evicts } = rights;
         // A user who may call no script is known to lack that.
         let tells_rights = evicts.is_some() || !missing.is_empty();
         let lacks = if tells_rights { Vec::new() } else { self.lacking(node).await };
-        let is_known = evicts.is_some() && every_key || !missing.is_empty();
-        let mut missing_rights = is_known.then_some(missing);
-        if let (None, Some(_), Some(key)) = (&missing_rights, evicts, key.filter(is_here)) {
-            let on_key = node.rights(slice::from_ref(key), &needed, self.brief()).await?;
+        if let (false, Some(_), Some(key)) = (every_key, evicts, key.filter(is_here)) {
+            let needed = self.needed(receives, every_key);
+            let on_key = node.rights(slice::from_ref(key), &needed, self.brief()).await?.missing;
             // A script is denied whose keys are.
-            let is_denied = on_key.missing.iter().any(|right| right == "+eval");
-            missing_rights = Some(if is_denied {
-                keys(&self.pattern_around(node, key.as_str()).await)
+            if on_key.iter().any(|right| right == "+eval") {
+                missing.extend(keys(&self.pattern_around(node, key.as_str()).await));
             } else {
-                on_key.missing
-            });
+                missing = on_key;
+            }
         }
         // A node of a cluster without slots has no waiters.
         let gets_pushes = match self.nodes.slot_at(node) {
@@ -102,8 +99,8 @@ impl Redis {
         };
         Ok(ServerFacts {
             user,
-            missing_rights,
-            tells_rights,
+            missing_rights: tells_rights.then_some(missing),
+            needs_key: tells_rights && !every_key && key.is_none(),
             lacks,
             gets_pushes,
             no_info,
@@ -115,7 +112,7 @@ impl Redis {
     /// What a server lacks that is only in part like Redis. Where waiters only lack something, they
     /// poll.
     async fn lacking(&self, node: &Node) -> Vec<String> {
-        let needed = self.needed(false);
+        let needed = self.needed(false, true);
         // The first one is a pattern of channels.
         let names = needed.iter().skip(1).filter(|name| !name.contains('|'));
         let names: Vec<_> = names.map(String::as_str).collect();

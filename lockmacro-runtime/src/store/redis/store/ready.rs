@@ -78,7 +78,7 @@ impl Redis {
         budget: Budget,
     ) -> Result<bool, CallError> {
         let nodes = self.nodes.all(budget.until).await?;
-        let needed = &self.needed(receives);
+        let needed = &self.needed(receives, true);
         let ask = |node: Node| async move {
             let rights = node.rights(&[], needed, budget).await;
             let checked = rights.and_then(|rights| rights.of_waiters().map(drop).map(|()| rights));
@@ -112,15 +112,15 @@ impl Redis {
     }
 
     /// The pattern of the channels of grants, if the manager `receives` any, and the commands that
-    /// locks need.
-    pub(super) fn needed(&self, receives: bool) -> Vec<String> {
+    /// locks need of a user who may use `every_key`, or some keys only.
+    pub(super) fn needed(&self, receives: bool, every_key: bool) -> Vec<String> {
         let is_cluster = matches!(self.nodes, Topology::Cluster(_));
         let channels = if receives { self.grants.pattern() } else { String::new() };
         let of_waiters: &[_] = if receives { &OF_WAITERS[usize::from(is_cluster)] } else { &[] };
         let more = [(self.is_replicated(), "wait"), (is_cluster, "asking")];
         let more = more.into_iter().filter_map(|(is_used, name)| is_used.then_some(name));
         let more = of_waiters.iter().copied().chain(more).map(str::to_owned);
-        iter::once(channels).chain(needed_by(scripts::ALL)).chain(more).collect()
+        iter::once(channels).chain(needed_by(scripts::called(every_key))).chain(more).collect()
     }
 
     /// The same error, with the commands that the user lacks: most servers say only that the script
