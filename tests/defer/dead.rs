@@ -31,11 +31,14 @@ async fn arguments_that_a_worker_cannot_read_are_left_to_one_that_can(backend: &
     // The stored arguments must not appear in logs.
     assert!(error.contains("`number`: what is stored is no ") && !error.contains("42"), "{error}");
     assert_eq!(count(&locks, &name, JobState::Dead).await, 0);
-    let knowing = start(&locks, &before);
+    // Whoever is first takes it when it is due, which is later each time.
+    let knowing = [start(&locks, &before), start(&locks, &before), start(&locks, &before)];
     calls.reach(1).await;
     nothing_is_left(&locks, &name).await;
     ends(&locks, working).await;
-    knowing.await.unwrap().unwrap();
+    for knowing in knowing {
+        knowing.await.unwrap().unwrap();
+    }
     forget(backend).await;
 }
 
