@@ -150,6 +150,12 @@ async fn a_queue_deleted_under_its_waiters_is_joined_again() {
     }
 }
 
+/// Makes a list of the key at once, so that no waiter gets the lock in between.
+fn become_a_list(admin: &mut Admin) {
+    let script = "redis.call('DEL', KEYS[1]) redis.call('RPUSH', KEYS[1], 'not a lock')";
+    admin.ask::<()>(&["EVAL", script, "1", KEY]);
+}
+
 #[tokio::test]
 async fn a_key_of_another_type_ends_the_wait() {
     let server = Server::start();
@@ -163,8 +169,7 @@ async fn a_key_of_another_type_ends_the_wait() {
     let holder = crate::manager(&server).await;
     let guard = lock(&holder, KEY).acquire().await.expect("free");
     let waiter = Queue::at(&server, KEY).join(waiting(&manager, KEY).acquire()).await;
-    admin.ask::<()>(&["DEL", KEY]);
-    admin.ask::<()>(&["RPUSH", KEY, "not a lock"]);
+    become_a_list(&mut admin);
     let asked: Locked<()> = timeout(POLLED, waiter).await.expect("within a tick").map(drop);
     assert!(matches!(asked, Err(LockError::KeyNotALock { .. })), "{asked:?}");
     drop(guard);
@@ -187,8 +192,7 @@ async fn a_waiter_that_leaves_while_the_key_is_of_another_type_is_never_granted(
     let mut queue = Queue::at(&server, KEY);
     let leaves = queue.join(waiting(&theirs, KEY).acquire()).await;
     let stays = tokio::spawn(queue.join(waiting(&ours, KEY).acquire()).await);
-    admin.ask::<i64>(&["DEL", KEY]);
-    admin.ask::<i64>(&["RPUSH", KEY, "not a lock"]);
+    become_a_list(&mut admin);
     drop(leaves);
     queue.reaches(1).await;
     admin.ask::<i64>(&["DEL", KEY]);
