@@ -205,8 +205,7 @@ async fn a_call_that_gets_the_lock_is_not_followed_by_an_earlier_one(backend: &B
         set("one").await;
         assert_eq!(count(&manager, &stored_as, JobState::Waiting).await, 1);
         held.release().await.unwrap();
-        // Of two calls that begin within a round trip of each other, none is the earlier one.
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        apart().await;
         set("two").await;
         assert_eq!(count(&manager, &stored_as, JobState::Waiting).await, 0, "{stored_as}");
     }
@@ -230,6 +229,7 @@ async fn a_call_that_a_worker_has_taken_does_not_run_after_a_newer_one(backend: 
         manager.deferrer().put(job).await.unwrap();
     };
     put("older").await;
+    apart().await;
     let held = hold(&manager, &key).await;
     let working = tokio::spawn(Worker::new(&manager).register(set_price::deferred()).run());
     let is_taken = async || count(&manager, &name, JobState::Running).await == 1;

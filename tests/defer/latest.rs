@@ -197,6 +197,7 @@ async fn a_call_that_has_the_lock_supersedes_those_that_were_stored_before_it(ba
     assert_eq!(now("k", HOUR).await, Ok(0), "it is newer than the one with the lock");
     assert_eq!(now("other", Duration::ZERO).await, Ok(0));
     assert_eq!(waiting(&locks, &name).await.len(), 2);
+    apart().await;
     assert_eq!(now("k", Duration::ZERO).await, Ok(1));
     // As after an answer that was lost.
     assert_eq!(now("k", Duration::ZERO).await, Ok(0));
@@ -206,6 +207,7 @@ async fn a_call_that_has_the_lock_supersedes_those_that_were_stored_before_it(ba
     click(deferrer, &name, ("b", 2), Duration::ZERO).await;
     let taken = take(&locks, &name, LONG_TTL).await;
     click(deferrer, &name, ("c", 3), HOUR).await;
+    apart().await;
     assert_eq!(now("k", Duration::ZERO).await, Ok(2));
     assert!(!deferrer.keep(taken.clone(), LONG_TTL).await.unwrap(), "it must not run");
     let pause = Settled::Again { delay: Duration::ZERO, error: "no".into() };

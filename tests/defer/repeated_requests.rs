@@ -68,6 +68,7 @@ async fn a_call_is_superseded_though_the_answer_is_lost() {
     let mut job = NewJob::new("f", "id", "[1]", "k");
     job.keep = Keep::Latest { at_most: None };
     locks.deferrer().put(job).await.unwrap();
+    apart().await;
     proxy.on_next(CALLS, Fault::CutReply);
     supersede().await.expect("it is repeated");
     assert!(proxy.orders_are_done());
