@@ -1,6 +1,6 @@
 //! With `DATABASE_URL`: a desk that writes orders to the database that has the locks. Each write is
-//! a transaction that begins with the check of the lock's fence. So a desk that was paused, and does
-//! not know that its lock has ended, cannot write over what the next desk has written.
+//! a transaction that begins with the check of the lock's fence. So a desk that was paused, and
+//! does not know that its lock has ended, cannot write over what the next desk has written.
 
 use std::time::Duration;
 

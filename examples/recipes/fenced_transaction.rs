@@ -12,8 +12,8 @@ use tokio_postgres::{Client, Error, NoTls};
 pub const TABLE: &str = "CREATE TABLE stock (id BIGINT PRIMARY KEY, amount BIGINT NOT NULL);
     INSERT INTO stock VALUES (7, 100)";
 
-/// Sells under the lock `stock:7`. `false`: somebody else holds the lock by now. Until the end of the
-/// transaction nobody else is granted it.
+/// Sells under the lock `stock:7`. `false`: somebody else holds the lock by now. Until the end of
+/// the transaction nobody else is granted it.
 pub async fn sell(db: &mut Client, sold: i64, check: &FenceCheck) -> Result<bool, Error> {
     let write = db.transaction().await?;
     let in_time =

@@ -168,8 +168,8 @@ async fn the_snippets_of_the_page_write_in_time_and_are_refused_when_late() {
     assert!(run.status().expect("cargo").success());
 }
 
-/// Bodies that outlive their leases, before their transaction and in it. Returns how many bodies have
-/// written, and how many of them after a later holder.
+/// Bodies that outlive their leases, before their transaction and in it. Returns how many bodies
+/// have written, and how many of them after a later holder.
 async fn late_writes(checks: bool) -> (usize, usize) {
     const TASKS: u64 = 12;
     const BODIES: u64 = 15;

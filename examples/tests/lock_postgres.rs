@@ -232,9 +232,9 @@ const TASKS: usize = 3;
 const PROCESSES: usize = 2;
 const CALLERS: usize = TASKS + PROCESSES;
 
-/// What bodies read and write outside of their lock. `most` is how many were inside at once. `visits`
-/// loses those that overlap, as each is written from what was read. `turns` counts the changes of
-/// the language.
+/// What bodies read and write outside of their lock. `most` is how many were inside at once.
+/// `visits` loses those that overlap, as each is written from what was read. `turns` counts the
+/// changes of the language.
 const ROOM: &str = "
     CREATE TABLE room (came int, inside int, most int, visits int, turns int, last text);
     INSERT INTO room VALUES (0, 0, 0, 0, 0, '');
@@ -246,8 +246,8 @@ const ROOM: &str = "
         UPDATE room SET inside = inside - 1, visits = seen + 1
     $$";
 
-/// It asks again after a pause, as it has no place in the queue. Its bodies are apart for a while, so
-/// that those of others are between them.
+/// It asks again after a pause, as it has no place in the queue. Its bodies are apart for a while,
+/// so that those of others are between them.
 const WORKER: &str = "\
 import random, sys, time
 from lock_postgres import *

@@ -280,8 +280,8 @@ fn url_of_environment() -> Option<String> {
     VARIABLES.iter().find_map(url)
 }
 
-/// A command line of the tool, for a shell, and what to say after it. The URL is not in it where the
-/// environment has the same one, or where a password may be in it.
+/// A command line of the tool, for a shell, and what to say after it. The URL is not in it where
+/// the environment has the same one, or where a password may be in it.
 pub fn line(url: Option<&str>, words: &str) -> (String, &'static str) {
     match url {
         None => (format!("lockmacro {words}"), ""),

@@ -247,8 +247,8 @@ mod system {
                 // Before there are other threads, which get the same mask.
                 asking().thread_block()?;
             }
-            // Signals that are ignored, as under `nohup`, are so by the command, too. Elsewhere than on
-            // Linux this cannot be read.
+            // Signals that are ignored, as under `nohup`, are so by the command, too. Elsewhere
+            // than on Linux this cannot be read.
             let status = read_to_string("/proc/self/status").unwrap_or_default();
             let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
             let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

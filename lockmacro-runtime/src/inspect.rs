@@ -101,13 +101,13 @@ pub struct InstalledSchema {
     pub version: i32,
 }
 
-/// Makes the schema of the locks in the PostgreSQL database of a URL, or brings it to the version of
-/// this crate, with the feature `postgres`. While a transaction of others uses a table that has to
-/// be changed, this tries again for a minute, and stops the calls of locks for 200 ms each time.
+/// Makes the schema of the locks in the PostgreSQL database of a URL, or brings it to the version
+/// of this crate, with the feature `postgres`. While a transaction of others uses a table that has
+/// to be changed, this tries again for a minute, and stops the calls of locks for 200 ms each time.
 ///
 /// # Errors
-/// - [`LockError::InvalidSetting`] for `schema` when it has other things in it, or when it or a part
-///   of it belongs to another user than it must;
+/// - [`LockError::InvalidSetting`] for `schema` when it has other things in it, or when it or a
+///   part of it belongs to another user than it must;
 /// - [`LockError::Unavailable`], which names a transaction that still uses a table;
 /// - those of [`LockManager::connect`], and [`LockError::NoRuntime`] outside of tokio.
 #[cfg(feature = "postgres")]
@@ -282,8 +282,8 @@ impl LockManager {
     /// The rights of a user of some keys only are checked on `key`, which is not written.
     ///
     /// A manager that cannot connect can be made with
-    /// [`lazy`](crate::LockManagerBuilder::lazy). The result is empty for locks in memory. The error
-    /// of a server is in the place of its facts.
+    /// [`lazy`](crate::LockManagerBuilder::lazy). The result is empty for locks in memory. The
+    /// error of a server is in the place of its facts.
     ///
     /// ```no_run
     /// # use lockmacro_runtime::{LockError, LockManager};

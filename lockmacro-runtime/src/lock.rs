@@ -329,8 +329,8 @@ impl<P> Lock<P> {
     /// ```
     ///
     /// A wait is from 1 ms to 24 h, zero for none, or [without a limit](Lock::wait_forever).
-    /// Another one fails with [`LockError::InvalidSetting`] when the lock is acquired: raise what is
-    /// left of a deadline to 1 ms, or give up.
+    /// Another one fails with [`LockError::InvalidSetting`] when the lock is acquired: raise what
+    /// is left of a deadline to 1 ms, or give up.
     ///
     /// # Cancellation
     /// A waiter whose future is dropped leaves the queue.

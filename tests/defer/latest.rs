@@ -1,6 +1,8 @@
 //! One call for each key, with the arguments of the latest.
 
 use lockmacro_runtime::defer::{Deferrer, Keep, NewJob, Settled, Stored, When};
+use lockmacro_tests::Fault;
+use lockmacro_tests::times::ms;
 
 use super::*;
 
@@ -217,6 +219,25 @@ async fn a_call_that_has_the_lock_supersedes_those_that_were_stored_before_it(ba
     for id in ["all", "d"] {
         remove(&locks, &name, id).await;
     }
+    nothing_is_left(&locks, &name).await;
+    forget(backend).await;
+}
+
+/// As the answer came late, the older call could have been stored after the newer one began.
+#[on(redis, postgres)]
+async fn a_late_answer_leaves_no_older_call_behind(backend: &Backend) {
+    let (proxies, url) = backend.proxies();
+    let locks = patient().connect(&url).await.expect("it is there");
+    let name = name("late-answer");
+    let deferrer = &*locks.deferrer();
+    let now = || deferrer.supersede(name.as_str().into(), "k".into(), Duration::ZERO);
+    // The server knows the scripts.
+    assert_eq!(now().await, Ok(0));
+    click(deferrer, &name, ("a", 1), HOUR).await;
+    apart().await;
+    proxies[0].on_next_with(&name, Fault::DelayReply(ms(1_500)));
+    assert_eq!(now().await, Ok(1));
+    assert!(proxies[0].orders_are_done());
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
 }

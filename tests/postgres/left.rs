@@ -39,8 +39,8 @@ async fn what_was_not_sent_in_the_time_for_its_answer_is_not_sent_at_all() {
         CREATE TRIGGER counted AFTER UPDATE ON lm1.lease
             FOR EACH ROW WHEN (NEW.token IS NOT NULL) EXECUTE FUNCTION public.count_it()";
     server.execute(counts).await;
-    // What is sent after all is sent each time. On a loaded machine the answer to the second request
-    // may be late, too, and it is sent again.
+    // What is sent after all is sent each time. On a loaded machine the answer to the second
+    // request may be late, too, and it is sent again.
     let mut times = Vec::new();
     while times.last() != Some(&1) {
         assert!(times.len() < 5, "not by the second request alone: {times:?}");

@@ -210,8 +210,8 @@ async fn an_upgraded_schema_is_like_a_new_one_and_a_second_upgrade_changes_nothi
     assert_eq!(server.ask(written), before);
 }
 
-/// What a call may fail with during an upgrade, and is repeated for: it has waited too long for a row
-/// or a table, has a snapshot from before, or was chosen to end a deadlock.
+/// What a call may fail with during an upgrade, and is repeated for: it has waited too long for a
+/// row or a table, has a snapshot from before, or was chosen to end a deadlock.
 fn passes(error: &Error) {
     let code = error.code().map(|code| code.code());
     assert!(matches!(code, Some("55P03" | "40001" | "40P01")), "{error:?}");
@@ -318,8 +318,8 @@ async fn calls_of_version_2_exclude_each_other_before_and_during_and_after_an_up
     }
 }
 
-/// The answer to a call of version 2 that waits for a table which an upgrade changes, and then goes on
-/// with the text of version 2. `held` is locked, and somebody waits for it.
+/// The answer to a call of version 2 that waits for a table which an upgrade changes, and then goes
+/// on with the text of version 2. `held` is locked, and somebody waits for it.
 async fn in_flight(server: &Postgres, call: &str, holder: &str) -> Result<Row, Error> {
     server.execute("DROP SCHEMA IF EXISTS flying CASCADE").await;
     made_by_version_2(server, "flying", "postgres").await;

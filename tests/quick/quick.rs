@@ -1,5 +1,5 @@
-//! `cargo test` in the root runs `sh tests/run quick`. The tests are in other packages, with features
-//! that `cargo run --example` would otherwise build, too.
+//! `cargo test` in the root runs `sh tests/run quick`. The tests are in other packages, with
+//! features that `cargo run --example` would otherwise build, too.
 
 use std::process::{Command, ExitCode};
 
@@ -8,7 +8,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let run = concat!(env!("CARGO_MANIFEST_DIR"), "/../run");
-    let status = Command::new("sh").args([run, "quick"]).args(std::env::args_os().skip(1)).status();
+    let status = Command::new("sh").args([run, "quick"]).args(std::env::args_os().nth(1)).status();
     if !status.expect("a shell").success() {
         return ExitCode::FAILURE;
     }

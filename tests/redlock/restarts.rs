@@ -295,8 +295,8 @@ async fn a_renewal_by_a_server_that_replaced_the_known_one_meanwhile_does_not_co
     assert!(extended.is_err() || renewals > 1, "it counts: {renewals}");
 }
 
-/// All nodes are restarted one after the other, and forget everything. The holder gives each of them
-/// its part of the lock back.
+/// All nodes are restarted one after the other, and forget everything. The holder gives each of
+/// them its part of the lock back.
 #[tokio::test]
 async fn a_lock_that_is_renewed_outlives_a_restart_of_every_node() {
     let mut nodes = Nodes::start(3);

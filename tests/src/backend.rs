@@ -126,11 +126,12 @@ impl Backend {
 
     /// A network in front of each server, and the address for managers that go through them.
     pub fn proxies(&self) -> (Vec<crate::Proxy>, String) {
-        let proxies: Vec<_> = self.servers.iter().map(|s| crate::Proxy::to(s.port())).collect();
+        let servers = self.servers.iter().map(|server| server.port());
+        let ports: Vec<_> = servers.chain(self.postgres.iter().map(|db| db.port())).collect();
+        let proxies: Vec<_> = ports.iter().map(|port| crate::Proxy::to(*port)).collect();
         let mut url = self.url.clone();
-        for (server, proxy) in self.servers.iter().zip(&proxies) {
-            let place = proxy.url().replace("redis://", "");
-            url = url.replace(&format!("127.0.0.1:{}", server.port()), &place);
+        for (port, proxy) in ports.iter().zip(&proxies) {
+            url = url.replace(&format!(":{port}"), &format!(":{}", proxy.port()));
         }
         (proxies, url)
     }

@@ -77,7 +77,8 @@ async fn dead_letters_of_one_moment_are_in_the_order_in_which_they_were_given_up
     assert_eq!(dead().await, IDS[4..]);
 }
 
-/// When a function ran, in seconds, and with which argument, where it is called every seven seconds.
+/// When a function ran, in seconds, and with which argument, where it is called every seven
+/// seconds.
 async fn runs(
     defer: impl Fn(DeferredFn<(u64,)>) -> DeferredFn<(u64,)>,
     clicks: u64,

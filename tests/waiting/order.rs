@@ -218,7 +218,8 @@ async fn a_lock_that_is_free_is_not_waited_for(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("order:42"));
     for wait in [Duration::ZERO, ms(1), LONG_TTL, Duration::MAX] {
         let guard = lock(&manager, &key).wait(wait).acquire().await.expect("free");
-        // On a loaded machine 1 ms may be over before the answer; then the lease is confirmed later.
+        // On a loaded machine 1 ms may be over before the answer; then the lease is confirmed
+        // later.
         let is_for_long = || std::future::ready(guard.remaining() > LONG_TTL / 2);
         eventually("the ttl is its own", LONG_TTL, is_for_long).await;
         guard.release().await.expect("still held");

@@ -113,7 +113,8 @@ impl Patient<'_> {
             }
             _ => {}
         }
-        // The server tells this where it refuses writes without some, also to who may not ask how many.
+        // The server tells this where it refuses writes without some, also to who may not ask how
+        // many.
         let good = self.text("min_slaves_good_slaves").parse().unwrap_or(f64::INFINITY);
         let least = self.number("min-replicas-to-write").max(1.0);
         if good < least {

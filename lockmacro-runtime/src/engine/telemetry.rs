@@ -47,8 +47,8 @@ pub(crate) fn span(request: &Request) -> tracing::Span {
     tracing::debug_span!("lock", %name, template, %key)
 }
 
-/// Counts nothing yet of what alerts are about when a lock is asked for under its name for the first
-/// time. A counter that would appear with its first event would not have increased by that.
+/// Counts nothing yet of what alerts are about when a lock is asked for under its name for the
+/// first time. A counter that would appear with its first event would not have increased by that.
 pub(crate) fn asked_for(request: &Request) {
     if !note_name(&request.name, request.first_given().made_of()) {
         return;

@@ -128,7 +128,8 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     }
 
     /// Keeps a value of a key for so long under a name, in place of the one before, if the
-    /// request's token holds the key. An empty one removes that before. Returns whether it holds it.
+    /// request's token holds the key. An empty one removes that before. Returns whether it holds
+    /// it.
     #[cfg(feature = "reuse")]
     fn keep<'a>(
         &'a self,

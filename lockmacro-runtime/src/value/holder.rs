@@ -53,8 +53,8 @@ pub struct Holder {
     /// How many may hold the lock at once, as this holder has asked; `None` for a lock that is
     /// exclusive, or shared without a limit.
     pub permits: Option<u32>,
-    /// Whether the holder has released the lock, which its [`min_hold`](crate::Lock::min_hold) keeps
-    /// until [`free_within`](Holder::free_within) is over.
+    /// Whether the holder has released the lock, which its [`min_hold`](crate::Lock::min_hold)
+    /// keeps until [`free_within`](Holder::free_within) is over.
     pub is_kept: bool,
 }
 

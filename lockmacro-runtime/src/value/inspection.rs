@@ -151,7 +151,8 @@ pub struct ServerFacts {
     pub no_vote: Option<LockError>,
     /// Why a Redis server did not answer INFO.
     pub no_info: Option<LockError>,
-    /// The fields of INFO, and `save`, `appendfsync` and `min-replicas-to-write` of CONFIG, as far as
-    /// the user may read them; of a PostgreSQL database those of its settings that matter to locks.
+    /// The fields of INFO, and `save`, `appendfsync` and `min-replicas-to-write` of CONFIG, as far
+    /// as the user may read them; of a PostgreSQL database those of its settings that matter to
+    /// locks.
     pub settings: BTreeMap<String, String>,
 }

@@ -2,8 +2,8 @@
 //! has its own. The value of a key that holders share is `label asked note/shared`, with the label
 //! of the holder that came last.
 //!
-//! `asked` is a time in base 36, after `~` where the holder could wait, and before `*3` where it asked
-//! for one of three permits.
+//! `asked` is a time in base 36, after `~` where the holder could wait, and before `*3` where it
+//! asked for one of three permits.
 
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::time::{Duration, SystemTime};

@@ -35,8 +35,9 @@ impl World {
         world
     }
 
-    /// A process whose waiters come later than any offer lasts, beside one whose callers are prompt.
-    /// The sleepers have the key for at most a quarter of the time, because their process rests.
+    /// A process whose waiters come later than any offer lasts, beside one whose callers are
+    /// prompt. The sleepers have the key for at most a quarter of the time, because their process
+    /// rests.
     pub fn with_late_waiters() -> Self {
         let mut world = Self::empty(1, Mode::Sleepy, 2, MS);
         let start = world.now;

@@ -26,7 +26,8 @@ const TTLS: [i64; 3] = [3_000, 60_000, 600_000];
 const STALLED: Duration = Duration::from_millis(2_500);
 /// How many clients act at once.
 const CLIENTS: usize = 9;
-/// By how much a fence is ahead of the clock after that was set back, and what has expired behind it.
+/// By how much a fence is ahead of the clock after that was set back, and what has expired behind
+/// it.
 const AHEAD: i64 = 60_000_000;
 const BEHIND: i64 = 120_000_000;
 

@@ -216,8 +216,8 @@ impl Key {
         }
     }
 
-    /// What the fence of a writer becomes: `Ok(None)` for one that is late, and an error for a fence
-    /// that was never granted.
+    /// What the fence of a writer becomes: `Ok(None)` for one that is late, and an error for a
+    /// fence that was never granted.
     pub fn check_fence(&self, f: i64) -> Result<Option<Fence>, ()> {
         let last = self.fence.filter(|last| f <= last.last).ok_or(())?;
         let may_write = f >= last.first.max(last.checked);

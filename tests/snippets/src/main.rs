@@ -1,5 +1,5 @@
-//! The transactions of docs/fences.md with the server of `DATABASE_URL`: each writes in time, and is
-//! refused when it is late.
+//! The transactions of docs/fences.md with the server of `DATABASE_URL`: each writes in time, and
+//! is refused when it is late.
 
 use diesel::QueryableByName;
 use diesel::sql_query;

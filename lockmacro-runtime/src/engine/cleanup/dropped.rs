@@ -42,8 +42,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Length of a pause in percent of the pause before.
 const GROWTH: u32 = 300;
-/// Pause before the last release of a lock, and between those that are denied. A request that was not written within the manager's
-/// timeout (2 s by default) is not sent any more.
+/// Pause before the last release of a lock, and between those that are denied. A request that was
+/// not written within the manager's timeout (2 s by default) is not sent any more.
 const LAST_PAUSE: Duration = Duration::from_secs(6);
 /// Most releases of one lock, beside those that fail only for a while. A lost server gets one
 /// release a second for all of its locks.

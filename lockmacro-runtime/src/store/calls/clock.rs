@@ -27,10 +27,10 @@ impl ServerClock {
         *self.0.lock() = Some(Reading { received: Moment::now(), micros });
     }
 
-    /// The server's time in microseconds when nobody waits any more for the answer to a request that
-    /// is sent now; `None` while its clock is not known. Never later than that, so that a clock that
-    /// was set ahead, or runs faster, refuses a request that nobody has given up: then the refusal
-    /// brings the right time, and the request is repeated.
+    /// The server's time in microseconds when nobody waits any more for the answer to a request
+    /// that is sent now; `None` while its clock is not known. Never later than that, so that a
+    /// clock that was set ahead, or runs faster, refuses a request that nobody has given up: then
+    /// the refusal brings the right time, and the request is repeated.
     pub(crate) fn end_of(&self, answer: Duration) -> Option<u64> {
         let Reading { received, micros } = (*self.0.lock())?;
         let later = Moment::now().since(received) + answer;

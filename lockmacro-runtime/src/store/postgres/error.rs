@@ -1,6 +1,6 @@
 //! The meaning of an error of PostgreSQL, and which error the caller gets.
 
-use std::io;
+use std::{fmt, io};
 
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
@@ -138,7 +138,7 @@ fn of_tls(error: &(dyn std::error::Error + 'static)) -> Option<String> {
 }
 
 /// An answer of another shape.
-pub(super) fn unexpected() -> CallError {
-    let detail = "a function of the schema has returned something else";
+pub(super) fn unexpected(what: impl fmt::Display) -> CallError {
+    let detail = format!("a function of the schema has returned something else: {what}");
     CallError::Final(LockError::because(Unavailability::Protocol, detail))
 }

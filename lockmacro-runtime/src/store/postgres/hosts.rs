@@ -70,8 +70,8 @@ impl Hosts {
                 Err(_) => CallError::not_connected(),
             };
             self.ask_last(host);
-            // The first of these errors is that of the primary; the next host is a standby, and says
-            // only that it is one.
+            // The first of these errors is that of the primary; the next host is a standby, and
+            // says only that it is one.
             if !matches!(&failed, CallError::Final(_)) && !is_limit(&failed) {
                 failed = error;
             }

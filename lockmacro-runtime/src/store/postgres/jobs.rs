@@ -15,7 +15,8 @@ use super::store::{Postgres, failed};
 use super::values::{Values, column, millis, only, read_back, stored, values};
 use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions, When};
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
-use crate::jobs::limits::{SIMULTANEOUS, check_size, full, note_abandoned};
+use crate::jobs::limits::{check_size, full, note_abandoned};
+use crate::jobs::superseded::stored_before;
 use crate::store::calls::budget::{Budget, Retry};
 use crate::store::calls::error::CallError;
 use crate::store::waiters::Waiter;
@@ -275,27 +276,23 @@ impl Deferrer for PostgresJobs {
 
     fn supersede(&self, function: Arc<str>, key: String, began: Duration) -> Answer<'_, usize> {
         // An answer may be late, and a newer call stored meanwhile: so the older ones are named.
-        let sent = Instant::now();
         Box::pin(async move {
             let name = &*function;
             let key = LockKey::from(key);
             let key = stored(&key);
             let link = Pool::link_of(name);
-            let budget = Budget::within(self.postgres.timeout);
-            let values = values![name, key];
-            let found = self.postgres.call(link, "single_calls", values, budget).await?;
-            let began = far(began + sent.elapsed().saturating_sub(SIMULTANEOUS));
+            let look = || async {
+                let budget = Budget::within(self.postgres.timeout);
+                let values = values![name, key];
+                let rows = self.postgres.call(link, "single_calls", values, budget).await?;
+                rows.iter().map(single_call).collect::<Result<Vec<_>, _>>().map_err(failed)
+            };
             let mut removed = 0;
-            for row in &found {
-                let id: &str = column(row, 0).map_err(failed)?;
-                let stored: i64 = column(row, 1).map_err(failed)?;
-                let age: i64 = column(row, 2).map_err(failed)?;
-                if age >= began {
-                    let values = values![name, id, stored];
-                    let row = self.call("supersede_call", name, values, 0).await?;
-                    let is_removed: bool = column(&row, 0).map_err(failed)?;
-                    removed += usize::from(is_removed);
-                }
+            for call in stored_before(began, look, |call: &SingleCall| call.age).await? {
+                let values = values![name, call.id, call.stored];
+                let row = self.call("supersede_call", name, values, 0).await?;
+                let is_removed: bool = column(&row, 0).map_err(failed)?;
+                removed += usize::from(is_removed);
             }
             Ok(removed)
         })
@@ -315,7 +312,8 @@ impl Deferrer for PostgresJobs {
             let values = values![name, state, first, most];
             let (link, pool) = (Pool::link_of(name), &self.postgres);
             let rows = pool.call(link, "list_calls", values, budget).await?;
-            let total = rows.first().map_or_else(|| Err(unexpected()), |row| number(row, 0));
+            let total =
+                rows.first().map_or_else(|| Err(unexpected("no row")), |row| number(row, 0));
             let info = |row: &Row| {
                 Ok(JobInfo {
                     function: Arc::clone(&function),
@@ -369,6 +367,20 @@ fn job(row: &Row) -> Result<(&str, Job), CallError> {
         claim: number(row, 7)?,
     };
     Ok((column(row, 0)?, job))
+}
+
+/// A call of those that there is one of for each key.
+struct SingleCall {
+    id: String,
+    /// When it was stored, in microseconds of the server's clock.
+    stored: i64,
+    /// How long ago that was.
+    age: Duration,
+}
+
+fn single_call(row: &Row) -> Result<SingleCall, CallError> {
+    let age = Duration::from_millis(number(row, 2)?);
+    Ok(SingleCall { id: column(row, 0)?, stored: column(row, 1)?, age })
 }
 
 /// A column that is never negative.

@@ -46,7 +46,8 @@ async fn release(
     let call = || pool.call(link, "release", values, budget);
     let (mut rows, mut earlier, mut replaced) = (call().await, Applied::No, false);
     // Where an answer has not come there is no time left, and the error says that it was sent. One
-    // that was rolled back for another transaction is repeated, and a lost connection replaced once.
+    // that was rolled back for another transaction is repeated, and a lost connection replaced
+    // once.
     while let Err(CallError::Transient(Transient { reason, replace, applied, .. })) = &rows
         && Instant::now() < budget.until
         && (*reason == Unavailability::Other || *replace && !mem::replace(&mut replaced, true))

@@ -307,7 +307,7 @@ fn answer(request: &Request, sent: Moment, row: &Row, waits: bool) -> Result<Rep
     let fences: Vec<&str> = column(row, 5)?;
     let fences = fences.into_iter().filter(|block| !block.is_empty());
     let fences: Result<Vec<FenceBlock>, ()> = fences.map(str::parse).collect();
-    Ok(Reply::granted(request, sent, fences.map_err(|()| unexpected())?))
+    Ok(Reply::granted(request, sent, fences.map_err(|()| unexpected("a fence"))?))
 }
 
 impl fmt::Debug for Postgres {

@@ -54,12 +54,12 @@ pub(super) fn read_back(text: &str) -> String {
 
 /// The first row, which every function but those for lists returns.
 pub(super) fn only(rows: Vec<Row>) -> Result<Row, CallError> {
-    rows.into_iter().next().ok_or_else(unexpected)
+    rows.into_iter().next().ok_or_else(|| unexpected("no row"))
 }
 
 /// A column of a row.
 pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, nth: usize) -> Result<T, CallError> {
-    row.try_get(nth).map_err(|_| unexpected())
+    row.try_get(nth).map_err(unexpected)
 }
 
 pub(super) fn millis(time: Duration) -> i64 {

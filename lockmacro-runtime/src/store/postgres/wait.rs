@@ -30,8 +30,8 @@ impl Queue for Postgres {
         self.timeout
     }
 
-    /// In one statement for all of a process. A request takes the row of its key: a thousand waiters
-    /// that ask every two seconds would leave it no time for those that hand the lock on.
+    /// In one statement for all of a process. A request takes the row of its key: a thousand
+    /// waiters that ask every two seconds would leave it no time for those that hand the lock on.
     async fn stays(&self, request: &Request) -> bool {
         let key = stored(&request.key).into_owned();
         let token = request.token.expose().to_owned();

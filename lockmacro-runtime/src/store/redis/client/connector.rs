@@ -239,8 +239,8 @@ impl Connector {
         self.closed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted_again).is_ok()
     }
 
-    /// Opens a connection and sends a PING: a server that wants a password says so in its reply. The
-    /// second greeting asks for the server's time.
+    /// Opens a connection and sends a PING: a server that wants a password says so in its reply.
+    /// The second greeting asks for the server's time.
     async fn open_checked(
         &self,
         settings: &Settings,

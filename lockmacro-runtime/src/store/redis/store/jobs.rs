@@ -17,9 +17,8 @@ use tokio::time::timeout;
 use super::Redis;
 use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions, When};
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
-use crate::jobs::limits::{
-    ABANDONED, DEAD_MAX, SIMULTANEOUS, WAITING_MAX, check_size, full, note_abandoned,
-};
+use crate::jobs::limits::{ABANDONED, DEAD_MAX, WAITING_MAX, check_size, full, note_abandoned};
+use crate::jobs::superseded::stored_before;
 use crate::store::backend::Backend;
 use crate::store::calls::budget::Budget;
 use crate::store::redis::client::node::Node;
@@ -215,19 +214,18 @@ impl Deferrer for RedisJobs {
 
     fn supersede(&self, function: Arc<str>, key: String, began: Duration) -> Answer<'_, usize> {
         // An answer may be late, and a newer call stored meanwhile: so the older ones are named.
-        let sent = Instant::now();
         Box::pin(async move {
-            let list = [&*key];
-            let budget = self.redis.budget();
-            let found: Vec<(String, String, u64)> =
-                self.redis.ask_queue(&jobs::SUPERSEDE, &function, &list, budget).await?;
-            let began = began + sent.elapsed().saturating_sub(SIMULTANEOUS);
-            let older = found.iter().filter(|(.., age)| Duration::from_millis(*age) >= began);
-            let mut remove = vec![&*key];
-            older.for_each(|(id, stored, _)| remove.extend([&**id, &**stored]));
-            if remove.len() == 1 {
+            let look = || async {
+                let budget = self.redis.budget();
+                self.redis.ask_queue(&jobs::SUPERSEDE, &function, &[&*key], budget).await
+            };
+            let age = |(.., age): &(String, String, u64)| Duration::from_millis(*age);
+            let older = stored_before(began, look, age).await?;
+            if older.is_empty() {
                 return Ok(0);
             }
+            let mut remove = vec![&*key];
+            older.iter().for_each(|(id, stored, _)| remove.extend([&**id, &**stored]));
             let budget = self.redis.budget();
             self.redis.ask_queue(&jobs::SUPERSEDE, &function, &remove, budget).await
         })

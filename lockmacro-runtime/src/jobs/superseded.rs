@@ -1,0 +1,37 @@
+//! Which calls were stored before another one began, where answers take their time.
+
+use std::time::Duration;
+
+use crate::jobs::limits::SIMULTANEOUS;
+use crate::value::error::LockError;
+use crate::value::time::Instant;
+
+/// Most requests until an answer is quick enough to tell.
+const LOOKS: usize = 3;
+
+/// Asks for calls by `look`, and returns those that were stored before a call that began `began`
+/// before now. `age` is how long before the server looked a call was stored.
+pub(crate) async fn stored_before<C, F>(
+    began: Duration,
+    look: impl Fn() -> F,
+    age: impl Fn(&C) -> Duration,
+) -> Result<Vec<C>, LockError>
+where
+    F: Future<Output = Result<Vec<C>, LockError>>,
+{
+    let start = Instant::now();
+    let mut looks = 0;
+    loop {
+        looks += 1;
+        // When the request is sent, and when the answer is there: the server looks in between.
+        let earliest = began + start.elapsed();
+        let mut found = look().await?;
+        let latest = began + start.elapsed().saturating_sub(SIMULTANEOUS);
+        let is_unclear = |call: &C| (earliest..latest).contains(&age(call));
+        if looks < LOOKS && found.iter().any(is_unclear) {
+            continue;
+        }
+        found.retain(|call| age(call) >= earliest.max(latest));
+        return Ok(found);
+    }
+}
