@@ -1,10 +1,13 @@
 //! A transaction pooler between the managers and the server.
 
-use futures::future::join_all;
+use std::pin::pin;
+
+use futures::future::{Either, join_all, select};
 use lockmacro_runtime::Lock;
 use lockmacro_tests::times::{LONG_TTL, POLLED, TEST_TIMEOUT, ms};
 use lockmacro_tests::{Pooler, Postgres, eventually, within};
 use tokio::time::{Instant, timeout};
+use tokio_postgres::NoTls;
 
 use crate::{
     NO_PUSHES, Room, is_renewed, is_waited_for, lock, log_warnings, manager, shared, warnings,
@@ -123,4 +126,34 @@ async fn a_pooler_that_has_no_room_for_a_call_is_waited_for() {
     assert_eq!(refused.code().map(|code| code.code()), Some("08P01"), "{refused}");
     client.batch_execute("COMMIT").await.expect("committed");
     asking.await.expect("no panic").expect("free").release().await.expect("still held");
+}
+
+/// pgbouncer before 1.22.1 gives its server to the next client while an answer to the one before
+/// is still to come, if that one has closed its connection after another answer.
+#[tokio::test]
+async fn an_answer_to_another_client_of_a_pooler_is_no_grant() {
+    let server = Postgres::start().await;
+    let held = lock(&manager(&server.url()).await, "mixed up").acquire().await.expect("free");
+    let pooler = Pooler::to(&server, 1).await;
+    let ours = within(LONG_TTL, &pooler.url()).await;
+    for _ in 0..3 {
+        works(&ours, "mixed up: ours").await;
+        let place = format!("host=127.0.0.1 port={} user=postgres dbname=postgres", pooler.port());
+        let (theirs, connection) = tokio_postgres::connect(&place, NoTls).await.expect("let in");
+        let connection = tokio::spawn(connection);
+        let grant =
+            "SELECT grants.* FROM pg_sleep(0.5), lm1.ask(ARRAY['mixed up: theirs'], 'token',
+            1000, ARRAY[1], false, NULL, NULL, 1, 15000, NULL) grants";
+        let (first, second) = (theirs.query_typed("SELECT 1", &[]), theirs.query_typed(grant, &[]));
+        match select(pin!(first), pin!(second)).await {
+            Either::Left((first, _)) => drop(first.expect("an answer")),
+            Either::Right(_) => panic!("answered in another order"),
+        }
+        connection.abort();
+        let _ = connection.await;
+        let error = lock(&ours, "mixed up").acquire().await.expect_err("held");
+        assert!(error.is_busy(), "{error}");
+    }
+    held.release().await.expect("still held");
+    server.keeps_nothing("mixed up").await;
 }

@@ -1,7 +1,5 @@
 //! Servers that answer, and grant nothing.
 
-use std::time::Duration;
-
 use lockmacro_runtime::__private::Unavailability;
 use lockmacro_runtime::defer::NewJob;
 use lockmacro_runtime::{LockError, LockManager};
@@ -9,9 +7,6 @@ use lockmacro_tests::times::LONG_TTL;
 use lockmacro_tests::{Postgres, eventually, within};
 
 use crate::{Locked, TIMEOUT, lock, manager, reason, refusal, shared, works};
-
-/// How long managers wait where a server answers each call with an error.
-const BRIEF: Duration = Duration::from_millis(900);
 
 /// Makes a user that may use locks, with this setting. Returns the address for it.
 pub(crate) async fn with_user(server: &Postgres, name: &str, setting: &str) -> String {
@@ -33,7 +28,7 @@ async fn a_full_server_is_reported_every_time_and_a_manager_with_one_connection_
     let server = Postgres::with(&["-F", "-c", limits[0], "-c", limits[1], "-c", limits[2]]).await;
     let url = with_user(&server, "plain", "SET work_mem = '4MB'").await;
     // It has the connection that it has checked the server by.
-    let connected = within(BRIEF, &url).await;
+    let connected = manager(&url).await;
     let mut others = Vec::new();
     loop {
         let place = format!("host=127.0.0.1 port={} user=plain dbname=postgres", server.port());
@@ -43,13 +38,13 @@ async fn a_full_server_is_reported_every_time_and_a_manager_with_one_connection_
         }
     }
     for _ in 0..2 {
-        let builder = LockManager::builder().timeout(BRIEF);
+        let builder = LockManager::builder().timeout(TIMEOUT);
         let error = builder.connect(&url).await.expect_err("full");
         assert_eq!(reason(&error), Unavailability::ConnectionLimit, "{error}");
         works(&connected, "full").await;
     }
     drop(others);
-    let connects = || async { LockManager::builder().timeout(BRIEF).connect(&url).await.is_ok() };
+    let connects = || async { LockManager::builder().timeout(TIMEOUT).connect(&url).await.is_ok() };
     eventually("there is room", LONG_TTL, connects).await;
     server.keeps_nothing("full").await;
 }
@@ -58,13 +53,13 @@ async fn a_full_server_is_reported_every_time_and_a_manager_with_one_connection_
 #[tokio::test]
 async fn a_full_disk_refuses_new_keys_and_keeps_the_locks_that_are_held() {
     let server = Postgres::start().await;
-    let ours = within(BRIEF, &server.url()).await;
+    let ours = manager(&server.url()).await;
     let held = lock(&ours, "disk: held").acquire().await.expect("free");
     let full = "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
             BEGIN RAISE 'could not extend file' USING ERRCODE = 'disk_full'; END $$;
         CREATE TRIGGER full_disk BEFORE INSERT ON lm1.lease EXECUTE FUNCTION public.full_disk()";
     server.execute(full).await;
-    let error = refusal(&ours, "disk").await;
+    let error = refusal(&within(TIMEOUT, &server.url()).await, "disk").await;
     assert_eq!(reason(&error), Unavailability::NotSaving, "{error}");
     let waiting = tokio::spawn(lock(&ours, "disk").wait(LONG_TTL).run(async { Locked::Ok(7) }));
     held.extend(LONG_TTL).await.expect("still held");
@@ -78,13 +73,14 @@ async fn a_full_disk_refuses_new_keys_and_keeps_the_locks_that_are_held() {
 async fn a_user_who_may_only_read_is_told_so_and_works_once_it_may_write() {
     let server = shared().await;
     let url = with_user(&server, "reader", "SET default_transaction_read_only = on").await;
-    let error = LockManager::builder().timeout(BRIEF).connect(&url).await.expect_err("read only");
+    let error = LockManager::builder().timeout(TIMEOUT).connect(&url).await.expect_err("read only");
     assert_eq!(reason(&error), Unavailability::ReadOnly, "{error}");
     assert!(error.to_string().contains("default_transaction_read_only"), "{error}");
-    let manager = LockManager::builder().timeout(BRIEF).lazy().connect(&url).await.expect("a URL");
+    let manager =
+        LockManager::builder().timeout(TIMEOUT).lazy().connect(&url).await.expect("a URL");
     for waits in [false, true] {
         let lock = lock(&manager, "read only");
-        let lock = if waits { lock.wait(BRIEF) } else { lock };
+        let lock = if waits { lock.wait(TIMEOUT) } else { lock };
         let error = lock.acquire().await.expect_err("read only");
         assert_eq!(reason(&error), Unavailability::ReadOnly, "{error}");
     }

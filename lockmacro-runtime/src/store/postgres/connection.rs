@@ -4,7 +4,7 @@
 
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -19,7 +19,7 @@ use super::hosts::is_limit;
 use super::limit::{Limit, Shrink};
 use super::live::{HELLO, Live};
 use super::url::Deployment;
-use super::values::{Values, values};
+use super::values::{Values, column, values};
 use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::calls::clock::ServerClock;
 use crate::store::calls::error::{CallError, Transient};
@@ -43,6 +43,10 @@ const AT_ONCE: usize = 64;
 /// Far more than it takes. One that comes later counts as well.
 const HELLO_WITHIN: Duration = Duration::from_millis(500);
 
+/// The error of an answer to another request.
+const MIXED_UP: &str = "a pooler has mixed up the answers to its clients, as pgbouncer before 1.22.1 \
+    does: use a later one, or give the locks a user of their own";
+
 pub(super) struct Pool {
     pub(super) servers: Deployment,
     pub(super) timeout: Duration,
@@ -52,6 +56,8 @@ pub(super) struct Pool {
     pub(super) clock: ServerClock,
     /// The channel of the pushes to this store.
     pub(super) channel: String,
+    /// The number of the next request, unlike those of other pools.
+    requests: AtomicI64,
     links: [Link; RENEWALS + 1],
     limit: Arc<Limit>,
     closed: AtomicBool,
@@ -96,6 +102,7 @@ impl Pool {
             waiters,
             clock: ServerClock::default(),
             channel: format!("lm1_{:032x}", random_name()),
+            requests: AtomicI64::new(random_name() as i64),
             links: std::array::from_fn(link),
             limit,
             closed: AtomicBool::new(false),
@@ -132,12 +139,13 @@ impl Pool {
         values: Values<'_>,
         budget: Budget,
     ) -> Result<Vec<Row>, CallError> {
-        self.query(nth, &self.calling(function, values.len()), values, budget).await
+        let (live, _room) = self.room(nth, budget.until).await?;
+        self.send_on(&live, &self.calling(function, values.len()), values, budget).await
     }
 
     fn calling(&self, function: &str, values: usize) -> String {
         let places: Vec<_> = (1..=values).map(|place| format!("${place}")).collect();
-        format!("SELECT * FROM {}.{function}({})", self.servers.schema, places.join(", "))
+        format!("{}.{function}({})", self.servers.schema, places.join(", "))
     }
 
     /// Calls a function of the schema whose last argument, after these, is the end of the time in
@@ -156,18 +164,50 @@ impl Pool {
         self.send_on(&live, &self.calling(function, values.len()), &values, budget).await
     }
 
+    /// Asks for the rows of a statement without parameters.
     pub(super) async fn query(
         self: &Arc<Self>,
         nth: usize,
         statement: &str,
-        values: Values<'_>,
         budget: Budget,
     ) -> Result<Vec<Row>, CallError> {
         let (live, _room) = self.room(nth, budget.until).await?;
-        self.send_on(&live, statement, values, budget).await
+        self.send_on(&live, &format!("({statement}) answer"), &[], budget).await
     }
 
+    /// Carries out a statement that has no rows.
+    pub(super) async fn execute(
+        self: &Arc<Self>,
+        nth: usize,
+        statement: &str,
+        budget: Budget,
+    ) -> Result<(), CallError> {
+        let (live, _room) = self.room(nth, budget.until).await?;
+        self.answer_on(&live, statement, &[], budget).await.map(drop)
+    }
+
+    /// Asks for the rows of `source`. Each has a number of this request behind its columns: some
+    /// poolers mix up the answers to their clients.
     async fn send_on(
+        &self,
+        live: &Arc<Live>,
+        source: &str,
+        values: Values<'_>,
+        budget: Budget,
+    ) -> Result<Vec<Row>, CallError> {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        let statement = format!("SELECT *, ${} FROM {source}", values.len() + 1);
+        let values = [values, values![request]].concat();
+        let rows = self.answer_on(live, &statement, &values, budget).await?;
+        let is_ours = |row: &Row| column(row, row.len().saturating_sub(1)).ok() == Some(request);
+        if rows.iter().all(is_ours) {
+            return Ok(rows);
+        }
+        let error = CallError::broken(Why::Protocol, MIXED_UP, Applied::Unknown);
+        Err(self.failed(live, error))
+    }
+
+    async fn answer_on(
         &self,
         live: &Arc<Live>,
         statement: &str,

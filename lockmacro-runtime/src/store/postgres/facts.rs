@@ -43,16 +43,16 @@ impl Postgres {
         self.state(budget).await?;
         let time = async || {
             let now = "SELECT extract(epoch FROM clock_timestamp())::float8";
-            let rows = self.pool.query(PUSHES, now, &[], Budget::brief(self.timeout)).await?;
+            let rows = self.pool.query(PUSHES, now, Budget::brief(self.timeout)).await?;
             let seconds: f64 = rows.first().map(|row| column(row, 0)).transpose()?.unwrap_or(0.0);
             Ok(Duration::try_from_secs_f64(seconds).unwrap_or_default())
         };
         let clock = clock_facts(time).await;
-        let rows = self.pool.query(PUSHES, SETTINGS, &[], Budget::brief(self.timeout)).await?;
+        let rows = self.pool.query(PUSHES, SETTINGS, Budget::brief(self.timeout)).await?;
         let pair = |row: &Row| Ok((column(row, 0)?, column(row, 1)?));
         let mut settings = rows.iter().map(pair).collect::<Result<BTreeMap<_, _>, CallError>>()?;
         let foreign = foreign_parts(&self.pool.servers.schema);
-        let rows = self.pool.query(PUSHES, &foreign, &[], Budget::brief(self.timeout)).await?;
+        let rows = self.pool.query(PUSHES, &foreign, Budget::brief(self.timeout)).await?;
         settings.insert("foreign_parts".to_owned(), column(&only(rows)?, 0)?);
         Ok(ServerFacts {
             user: settings.remove("user"),

@@ -131,7 +131,7 @@ impl Postgres {
     pub(crate) async fn install_schema(&self) -> Result<Option<i32>, LockError> {
         let before = |budget, _| async move {
             let present = present(&self.pool.servers.schema);
-            let rows = self.pool.query(PUSHES, &present, &[], budget).await?;
+            let rows = self.pool.query(PUSHES, &present, budget).await?;
             rows.first().map_or(Ok(None), |row| column(row, 0))
         };
         let before = Retry::new(Budget::within(self.timeout)).repeat(before).await;
@@ -143,7 +143,7 @@ impl Postgres {
 
     async fn install(&self, budget: Budget) -> Result<(), CallError> {
         let text = install(&self.pool.servers.schema);
-        let made = self.pool.query(PUSHES, &text, &[], budget).await.map(drop);
+        let made = self.pool.execute(PUSHES, &text, budget).await;
         made.map_err(|error| match error {
             CallError::Final(LockError::AccessDenied { server, .. }) => {
                 let detail = "make the schema as a user who may create one".to_owned();
@@ -155,7 +155,7 @@ impl Postgres {
 
     pub(super) async fn state(&self, budget: Budget) -> Result<(), CallError> {
         let servers = &self.pool.servers;
-        let rows = self.pool.query(PUSHES, &state(&servers.schema), &[], budget).await?;
+        let rows = self.pool.query(PUSHES, &state(&servers.schema), budget).await?;
         let row = only(rows)?;
         let version: i32 = column(&row, 0)?;
         let is_replica: bool = column(&row, 1)?;
