@@ -26,7 +26,8 @@ pub async fn run(manager: &LockManager, jobs: Jobs, json: bool) -> Result<Report
 
 async fn overview(manager: &LockManager, json: bool) -> Result<Report, Failure> {
     let seen = manager.inspect_deferred_functions(FUNCTIONS).await?;
-    let (mut functions, mut broken) = (Vec::new(), Vec::new());
+    let mut functions = Vec::new();
+    let mut broken = Vec::new();
     for function in seen.items {
         match counts(manager, &function).await {
             Ok(counts) => functions.push((function, counts)),
@@ -38,7 +39,8 @@ async fn overview(manager: &LockManager, json: bool) -> Result<Report, Failure> 
         let functions = functions.iter().map(|(function, [waiting, running, dead])| {
             json!({ "function": function, "waiting": waiting, "running": running, "dead": dead })
         });
-        let (functions, skipped) = (functions.collect::<Value>(), skipped_json(&seen.skipped));
+        let functions = functions.collect::<Value>();
+        let skipped = skipped_json(&seen.skipped);
         document(&json!({
             "functions": functions, "broken": broken, "skipped": skipped, "truncated": seen.truncated,
         }))
@@ -48,9 +50,10 @@ async fn overview(manager: &LockManager, json: bool) -> Result<Report, Failure> 
             [function.clone(), waiting, running, dead]
         };
         let rows: Vec<_> = functions.iter().map(row).collect();
-        let mut text = match rows.is_empty() {
-            true => "nothing is deferred\n".to_owned(),
-            false => table(["FUNCTION", "WAITING", "RUNNING", "DEAD"], &rows),
+        let mut text = if rows.is_empty() {
+            "nothing is deferred\n".to_owned()
+        } else {
+            table(["FUNCTION", "WAITING", "RUNNING", "DEAD"], &rows)
         };
         if seen.truncated {
             text.push_str("… and more\n");
@@ -119,8 +122,11 @@ fn row(call: &JobInfo, state: JobState) -> [String; 7] {
         When::Ago(age) => format!("{} ago", time(Some(age))),
     };
     let error = call.error.clone().unwrap_or_else(|| "-".to_owned());
-    let (id, key, arguments) = (call.id.clone(), call.key.clone(), call.arguments.clone());
-    let (tried, busy) = (call.attempts.to_string(), call.busy.to_string());
+    let id = call.id.clone();
+    let key = call.key.clone();
+    let arguments = call.arguments.clone();
+    let tried = call.attempts.to_string();
+    let busy = call.busy.to_string();
     [id, key, tried, busy, when, arguments, error]
 }
 
@@ -144,7 +150,8 @@ async fn amend(manager: &LockManager, amend: &Amend, json: bool) -> Result<Repor
         Amend::Retry(calls) => (calls, "retried", "tried again"),
         Amend::Remove(calls) => (calls, "removed", "removed for good"),
     };
-    let (deferrer, function) = (manager.deferrer(), Arc::<str>::from(&*calls.function));
+    let deferrer = manager.deferrer();
+    let function = Arc::<str>::from(&*calls.function);
     let name = plain(&function);
     if calls.all_dead {
         // As many dead letters as there are at the start.
@@ -156,7 +163,8 @@ async fn amend(manager: &LockManager, amend: &Amend, json: bool) -> Result<Repor
         }
         let mut count = 0;
         while count < dead {
-            let (function, limit) = (Arc::clone(&function), AT_ONCE.min(dead - count));
+            let function = Arc::clone(&function);
+            let limit = AT_ONCE.min(dead - count);
             let amended = match amend {
                 Amend::Retry(_) => deferrer.retry_dead(function, limit).await?,
                 Amend::Remove(_) => deferrer.remove_dead(function, limit).await?,
@@ -174,7 +182,8 @@ async fn amend(manager: &LockManager, amend: &Amend, json: bool) -> Result<Repor
         };
         return Ok(Report { text, done: true });
     }
-    let (mut amended, mut missing) = (Vec::new(), Vec::new());
+    let mut amended = Vec::new();
+    let mut missing = Vec::new();
     for id in &calls.ids {
         let function = Arc::clone(&function);
         let found = match amend {

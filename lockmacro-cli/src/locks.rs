@@ -144,7 +144,8 @@ fn outcome(key: &str, lock: Option<&HeldLock>, taken: bool, json: bool) -> Repor
         let lost = if taken { holders } else { 0 };
         document(&json!({ "key": key, "holder": owner, "released": taken, "holders": lost }))
     } else {
-        let (key, owner) = (plain(key), owner.map(plain));
+        let key = plain(key);
+        let owner = owner.map(plain);
         match owner {
             Some(owner) if taken && holders > 1 => {
                 format!("`{key}` was taken away from {holders} holders; {owner} came last\n")

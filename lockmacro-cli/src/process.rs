@@ -252,7 +252,8 @@ mod system {
             let status = read_to_string("/proc/self/status").unwrap_or_default();
             let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
             let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-            let (mut signals, ignored) = (Self(Vec::new()), ignored.unwrap_or(0));
+            let mut signals = Self(Vec::new());
+            let ignored = ignored.unwrap_or(0);
             signals.catch(&[Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM], ignored)?;
             signals.catch(&[Signal::USR1, Signal::USR2, Signal::ALARM, Signal::XCPU], ignored)?;
             Ok(signals)

@@ -182,7 +182,8 @@ async fn watch(
     let mut kill_at = None;
     loop {
         // Before a signal is passed on: it may let a command go on that was stopped for long.
-        let (now, left) = (Instant::now(), left(guard, grace));
+        let now = Instant::now();
+        let left = left(guard, grace);
         if kill_at.is_none() && guard.remaining() <= grace {
             command.signal(TERM);
             kill_at = Some(now + left);

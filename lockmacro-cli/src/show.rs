@@ -200,7 +200,8 @@ mod tests {
 
     #[test]
     fn long_cells_are_cut_on_a_terminal_only() {
-        let (long, wide) = ("x".repeat(100), "订".repeat(50));
+        let long = "x".repeat(100);
+        let wide = "订".repeat(50);
         let rows = [
             [long.clone(), "a".to_owned(), wide.clone()],
             ["y".to_owned(), "b".to_owned(), "c".to_owned()],

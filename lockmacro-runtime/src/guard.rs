@@ -363,7 +363,8 @@ impl<P> LockGuard<P> {
     /// # }
     /// ```
     pub async fn scope<F: Future>(&self, work: F) -> F::Output {
-        let (level, mut work) = (Scope::inside(Arc::clone(&self.lock.held)), pin!(work));
+        let level = Scope::inside(Arc::clone(&self.lock.held));
+        let mut work = pin!(work);
         let inside = poll_fn(|cx| level.enter(|| work.as_mut().poll(cx)));
         let scope = current::here().or_else(|| self.lock.held.scope.clone());
         current::around(scope, inside).await

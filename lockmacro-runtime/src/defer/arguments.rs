@@ -226,7 +226,8 @@ mod tests {
 
     #[test]
     fn an_error_does_not_quote_the_stored_arguments() {
-        let (id, quoting) = ((argument::<u64>("id"),), (argument::<Quoting>("quoting"),));
+        let id = (argument::<u64>("id"),);
+        let quoting = (argument::<Quoting>("quoting"),);
         let errors = [
             id.read(r#"["s3cret"]"#).map(|_| ()),
             id.read(r#"[{"s3cret": 1}]"#).map(|_| ()),

@@ -146,16 +146,20 @@ impl<A> DeferredFn<A> {
         call: impl Fn(RunningCall, A) -> Called + Send + Sync + 'static,
     ) -> Self {
         let arguments = Arc::new(arguments);
-        let (its, function) = (Arc::clone(&arguments), Arc::clone(&name));
+        let its = Arc::clone(&arguments);
+        let function = Arc::clone(&name);
         let call = move |claim: Claim| {
             let unfit = |error| format!("its arguments do not fit the function: {error}");
             let arguments = its.read(&claim.job.arguments).map_err(unfit)?;
             let text = its.write(&arguments).map_err(unfit)?;
             Ok(call(RunningCall::new(claim, &function, text), arguments))
         };
-        let (delay, attempts, call) = (DELAY, ATTEMPTS, Arc::new(call));
+        let delay = DELAY;
+        let attempts = ATTEMPTS;
+        let call = Arc::new(call);
         let unfit = Arc::default();
-        let (site, keep) = (Location::caller(), Keep::All);
+        let site = Location::caller();
+        let keep = Keep::All;
         let function = Function { name, site, delay, attempts, keep, blocking, call, unfit };
         let write = Arc::new(move |values: &A| arguments.write(values));
         Self { function, manager: None, write }
@@ -520,7 +524,8 @@ mod tests {
         let slow = function(Duration::from_secs(30));
         let left = Duration::from_secs(1);
         let thousand = || (0..1_000).filter_map(|_| slow.when_busy(0, Some(left)));
-        let (first, last) = (thousand().min().expect("some"), thousand().max().expect("some"));
+        let first = thousand().min().expect("some");
+        let last = thousand().max().expect("some");
         assert!(left <= first && first < left * 2, "{first:?}");
         assert!(left * 4 < last && last < left * 11, "{last:?}");
         // The holder may release long before its lease ends.

@@ -84,10 +84,12 @@ impl JobRun {
                         return;
                     }
                     // A call that blocks cannot be stopped: its lease expires later.
-                    _ = interrupt.wait_for(|interrupt| *interrupt) => match self.function.blocking {
-                        true => return,
-                        false => Settled::Returned,
-                    },
+                    _ = interrupt.wait_for(|interrupt| *interrupt) => {
+                        if self.function.blocking {
+                            return;
+                        }
+                        Settled::Returned
+                    }
                 },
             }
         };

@@ -67,7 +67,8 @@ impl RunningCall {
             Ok(true) => Ok(()),
             Ok(false) => {
                 self.0.notes.lock().superseded = true;
-                let (key, id) = (job.key.clone().into(), job.id.clone().into());
+                let key = job.key.clone().into();
+                let id = job.id.clone().into();
                 Err(LockError::Deferred { key, id, due: Duration::ZERO })
             }
             Err(error) => {
@@ -169,15 +170,15 @@ fn note_error(error: &LockError, is_unreported: bool) {
     }
     let not_installed = *error == LockError::NotInstalled;
     // Fails outside of a worker, where nobody needs the error.
-    let _ = RUNNING.try_with(|running| match is_unreported {
-        true => running.note(error.clone()),
-        false if not_installed || error.is_of_servers() => {
+    let _ = RUNNING.try_with(|running| {
+        if is_unreported {
+            running.note(error.clone());
+        } else if not_installed || error.is_of_servers() {
             running.0.notes.lock().refused = true;
             // The other errors are logged where they occur.
             if not_installed {
                 tracing::warn!(%error, "a deferred call was not tried: it could not acquire its lock");
             }
         }
-        false => {}
     });
 }

@@ -89,8 +89,11 @@ impl Worker {
     /// let worker = Worker::new(&locks).concurrency(4);
     /// ```
     pub fn new(manager: &LockManager) -> Self {
-        let (manager, functions) = (manager.clone(), HashMap::default());
-        let (concurrency, lease, grace) = (CONCURRENCY, LEASE, GRACE);
+        let manager = manager.clone();
+        let functions = HashMap::default();
+        let concurrency = CONCURRENCY;
+        let lease = LEASE;
+        let grace = GRACE;
         Self { manager, functions, twice: None, concurrency, lease, grace }
     }
 
@@ -262,7 +265,8 @@ impl Worker {
                 _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
                 permit = Arc::clone(&free).acquire_owned() => permit.ok(),
             };
-            let (functions, most) = (functions.clone(), 1 + free.available_permits());
+            let functions = functions.clone();
+            let most = 1 + free.available_permits();
             let options = TakeOptions { functions, limit: most, lease: self.lease };
             let mut stop_waiting = stopped.clone();
             let stop_waiting = async move {
@@ -276,8 +280,10 @@ impl Worker {
                     for job in jobs {
                         let name = job.function.strip_prefix(&*defaults.prefix).unwrap_or_default();
                         let Some(function) = self.functions.get(name) else { continue };
-                        let (manager, function) = (self.manager.clone(), function.clone());
-                        let (deferrer, interrupt) = (Arc::clone(&deferrer), interrupted.clone());
+                        let manager = self.manager.clone();
+                        let function = function.clone();
+                        let deferrer = Arc::clone(&deferrer);
+                        let interrupt = interrupted.clone();
                         let run = run(manager, deferrer, function, job, self.lease, interrupt);
                         let free = || Arc::clone(&free).try_acquire_owned().ok();
                         let permit = permit.take().or_else(free);
@@ -293,9 +299,10 @@ impl Worker {
                 // A right that is taken away later may be back soon.
                 Err(error @ LockError::AccessDenied { .. }) if !was_allowed => return Err(error),
                 Err(error) => {
-                    match error.is_of_servers() && !deferrer.call_failed(&error) {
-                        true => tracing::debug!(%error, "deferred calls could not be taken"),
-                        false => tracing::warn!(%error, "deferred calls could not be taken"),
+                    if error.is_of_servers() && !deferrer.call_failed(&error) {
+                        tracing::debug!(%error, "deferred calls could not be taken")
+                    } else {
+                        tracing::warn!(%error, "deferred calls could not be taken")
                     }
                     let _ = timeout(jittered(backoff.step()), stopped.wait_for(|stopped| *stopped))
                         .await;

@@ -25,7 +25,8 @@ pub(crate) fn may_block() -> Result<(), LockError> {
 /// to another thread, as one of them may hold the lock.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     // A task that has used its budget up is woken when it yields, and this thread does not.
-    let (waker, mut future) = (unparks_here(), pin!(unconstrained(future)));
+    let waker = unparks_here();
+    let mut future = pin!(unconstrained(future));
     let mut wait = || {
         loop {
             match future.as_mut().poll(&mut Context::from_waker(&waker)) {

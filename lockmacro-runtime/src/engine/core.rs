@@ -130,10 +130,7 @@ impl Core {
     /// The queue of deferred calls for the background thread, over its own connection.
     #[cfg(feature = "defer")]
     pub(crate) fn deferrer_of(&self, store: &Store) -> Arc<dyn Deferrer> {
-        match self.jobs.1 {
-            true => self.deferrer(),
-            false => store.deferrer(self.max_deferred_size),
-        }
+        if self.jobs.1 { self.deferrer() } else { store.deferrer(self.max_deferred_size) }
     }
 
     /// The label of this process, which every token contains.

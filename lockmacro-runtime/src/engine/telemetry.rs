@@ -81,7 +81,8 @@ pub(crate) fn waits_long(
     usual: Option<Duration>,
     callers: usize,
 ) {
-    let ((name, template, key), waited) = (shown(request), request.asked.elapsed());
+    let (name, template, key) = shown(request);
+    let waited = request.asked.elapsed();
     let asked = holder.asked.and_then(|asked| wall_clock().duration_since(asked).ok());
     let [asked_ago, left, usual] =
         [asked, holder.free_within, usual].map(|time| time.map(tracing::field::debug));
@@ -93,7 +94,8 @@ pub(crate) fn waits_long(
 
 /// Reports a lock that was not acquired. `known`: the outage of its servers was logged already.
 pub(crate) fn refused(request: &Request, error: &LockError, known: bool) {
-    let ((name, template, key), waited) = (shown(request), request.asked.elapsed());
+    let (name, template, key) = shown(request);
+    let waited = request.asked.elapsed();
     if error.is_busy() {
         tracing::debug!(%name, template, %key, ?waited, %error, "lock busy");
         if let LockError::TimedOut { holder, .. } = error {
@@ -154,9 +156,10 @@ pub(crate) fn released_late(request: &Request) {
 /// Reports a release without an answer. `known`: the outage of its servers was logged already.
 pub(crate) fn release_unconfirmed(request: &Request, error: &LockError, known: bool) {
     let (name, _, key) = shown(request);
-    match known {
-        true => tracing::debug!(%name, %key, %error, "lock is still being released"),
-        false => tracing::warn!(%name, %key, %error, "lock is still being released"),
+    if known {
+        tracing::debug!(%name, %key, %error, "lock is still being released")
+    } else {
+        tracing::warn!(%name, %key, %error, "lock is still being released")
     }
 }
 

@@ -283,8 +283,10 @@ mod tests {
 
     #[test]
     fn debug_does_not_show_the_arguments() {
-        let (function, arguments) = (|| "f".into(), || r#"["a secret"]"#.to_owned());
-        let (id, key) = (|| "1".to_owned(), || "order:1".to_owned());
+        let function = || "f".into();
+        let arguments = || r#"["a secret"]"#.to_owned();
+        let id = || "1".to_owned();
+        let key = || "order:1".to_owned();
         let new = NewJob {
             function: function(),
             id: id(),

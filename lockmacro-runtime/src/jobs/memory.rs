@@ -49,7 +49,8 @@ impl fmt::Debug for MemoryJobs {
 
 impl MemoryJobs {
     pub(crate) fn new() -> Self {
-        let (queues, changed) = (Mutex::default(), Notify::new());
+        let queues = Mutex::default();
+        let changed = Notify::new();
         Self(Arc::new(Inner { start: Instant::now(), queues, changed }))
     }
 
@@ -74,8 +75,11 @@ impl MemoryJobs {
 
     /// Takes the calls that are due. Returns them, and when the next call is due.
     fn take_now(&self, options: &TakeOptions) -> (Vec<Job>, Option<Duration>) {
-        let (now, mut queues) = (self.now(), self.0.queues.lock());
-        let (mut taken, mut again, mut dead) = (Vec::new(), None, Vec::new());
+        let now = self.now();
+        let mut queues = self.0.queues.lock();
+        let mut taken = Vec::new();
+        let mut again = None;
+        let mut dead = Vec::new();
         for function in &options.functions {
             let Some(queue) = queues.get_mut(function) else { continue };
             dead.extend(queue.lapse(now).into_iter().map(|(id, times)| (function, id, times)));
@@ -92,7 +96,8 @@ impl MemoryJobs {
 
 impl Deferrer for MemoryJobs {
     fn put(&self, job: NewJob) -> Answer<'_, Stored> {
-        let (now, mut queues) = (self.now(), self.0.queues.lock());
+        let now = self.now();
+        let mut queues = self.0.queues.lock();
         let stored = queues.entry(Arc::clone(&job.function)).or_default().put(job, now);
         drop(queues);
         self.0.changed.notify_waiters();
@@ -147,7 +152,8 @@ impl Deferrer for MemoryJobs {
         first: usize,
         limit: usize,
     ) -> Answer<'_, Page> {
-        let (now, queues) = (self.now(), self.0.queues.lock());
+        let now = self.now();
+        let queues = self.0.queues.lock();
         let page = queues.get(&function).map(|queue| queue.list(state, first, limit, now));
         Box::pin(ready(Ok(page.unwrap_or(Page { total: 0, jobs: Vec::new() }))))
     }
@@ -206,7 +212,8 @@ impl Call {
 impl Queue {
     fn put(&mut self, new: NewJob, now: Duration) -> Result<Stored, LockError> {
         let NewJob { function, id, arguments, key, delay, keep, attempts } = new;
-        let (single, due) = (keep != Keep::All, now + delay.min(FAR));
+        let single = keep != Keep::All;
+        let due = now + delay.min(FAR);
         let until = now + keep.parts().1.min(FAR);
         self.forget(now);
         let is_known = self.removed.contains(&id);
@@ -361,7 +368,8 @@ impl Queue {
         let listed = self.of(state).filter_map(|(_, id)| self.calls.get(id));
         let jobs = listed.skip(first).take(limit).map(|call| {
             let when = When::from_millis(millis(call.at) - millis(now));
-            let (error, job) = (call.error.clone(), call.job.clone());
+            let error = call.error.clone();
+            let job = call.job.clone();
             let Job { function, id, arguments, key, attempt: attempts, busy, claim: _ } = job;
             JobInfo { function, id, arguments, key, attempts, busy, error, when }
         });

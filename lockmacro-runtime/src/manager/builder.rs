@@ -120,9 +120,10 @@ impl LockManagerBuilder {
     /// # Ok(()) }
     /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        match (TIMEOUT_MIN..=TIMEOUT_MAX).contains(&timeout) {
-            true => self.timeout = timeout,
-            false => self.defaults.refuse("timeout", "set a time from 20ms to 1h"),
+        if (TIMEOUT_MIN..=TIMEOUT_MAX).contains(&timeout) {
+            self.timeout = timeout
+        } else {
+            self.defaults.refuse("timeout", "set a time from 20ms to 1h")
         }
         self
     }
@@ -198,9 +199,10 @@ impl LockManagerBuilder {
     /// # let _ = locks;
     /// ```
     pub fn fence_retention(mut self, retention: Duration) -> Self {
-        match (RETENTION_MIN..=RETENTION_MAX).contains(&retention) {
-            true => self.rules.fence_retention = retention,
-            false => self.defaults.refuse("fence_retention", "set a time from 1d to 3650d"),
+        if (RETENTION_MIN..=RETENTION_MAX).contains(&retention) {
+            self.rules.fence_retention = retention
+        } else {
+            self.defaults.refuse("fence_retention", "set a time from 1d to 3650d")
         }
         self
     }
@@ -274,9 +276,10 @@ impl LockManagerBuilder {
     /// let builder = LockManager::builder().longest_ttl(Duration::from_secs(30));
     /// ```
     pub fn longest_ttl(mut self, longest_ttl: Duration) -> Self {
-        match (TTL_MIN..=TTL_MAX).contains(&longest_ttl) {
-            true => self.rules.longest_ttl = longest_ttl,
-            false => self.defaults.refuse("longest_ttl", "set a time from 50ms to 24h"),
+        if (TTL_MIN..=TTL_MAX).contains(&longest_ttl) {
+            self.rules.longest_ttl = longest_ttl
+        } else {
+            self.defaults.refuse("longest_ttl", "set a time from 50ms to 24h")
         }
         self
     }
@@ -296,9 +299,10 @@ impl LockManagerBuilder {
     /// let builder = LockManager::builder().node_timeout(Duration::from_millis(20));
     /// ```
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
-        match (NODE_TIMEOUT_MIN..=TTL_MAX).contains(&node_timeout) {
-            true => self.rules.node = node_timeout,
-            false => self.defaults.refuse("node_timeout", "set a time from 1ms to 24h"),
+        if (NODE_TIMEOUT_MIN..=TTL_MAX).contains(&node_timeout) {
+            self.rules.node = node_timeout
+        } else {
+            self.defaults.refuse("node_timeout", "set a time from 1ms to 24h")
         }
         self
     }
@@ -455,7 +459,8 @@ impl LockManagerBuilder {
         }
         #[cfg(feature = "postgres")]
         if let Some(server) = postgres::url::Deployment::of(&url, self.timeout) {
-            let (mut server, default) = (server?, self.rules.fence_retention);
+            let mut server = server?;
+            let default = self.rules.fence_retention;
             if self.replicated.is_some() {
                 return Err(not_replicated("set `synchronous_standby_names` on the server"));
             }

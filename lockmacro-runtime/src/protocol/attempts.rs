@@ -176,7 +176,8 @@ impl Attempts {
         (value, ttl): (u64, Duration),
     ) -> Option<InFlightRequest> {
         let state = &mut *self.state.lock();
-        let (token, closed) = (state.token, state.closed);
+        let token = state.token;
+        let closed = state.closed;
         let status = state.tokens.get_mut(&(node, token));
         let status = status.filter(|status| !closed && **status != Status::InFlight)?;
         let after_lost = mem::replace(status, Status::InFlight) != Status::Granted;
@@ -227,7 +228,8 @@ impl Attempts {
     /// Starts a withdrawal at every node that may have a token, unless one is in progress there.
     pub(crate) fn withdraws(self: &Arc<Self>) -> Vec<Withdrawal> {
         let state = &mut *self.state.lock();
-        let (mut withdrawals, last) = (Vec::new(), state.token);
+        let mut withdrawals = Vec::new();
+        let last = state.token;
         for (&(node, _), status) in &state.tokens {
             if status.is_doubtful() && !state.withdrawing.contains(&node) {
                 state.withdrawing.push(node);

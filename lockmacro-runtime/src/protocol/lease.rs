@@ -38,7 +38,8 @@ impl Lease {
         renewed_until: Option<Moment>,
     ) -> Self {
         let unconfirmed = (granted < ttl).then_some(granted);
-        let (renews, limit) = (renewed_until.is_some(), renewed_until);
+        let renews = renewed_until.is_some();
+        let limit = renewed_until;
         let mut lease = Self { ttl, ends: sent, unconfirmed, renews, limit, lost: None };
         lease.extend(sent, granted);
         lease
@@ -64,10 +65,8 @@ impl Lease {
     /// How long the lock may still be relied on, or why it is lost.
     pub(crate) fn remaining(&mut self, now: Moment) -> Result<Duration, LossCause> {
         if now >= self.ends {
-            let cause = match self.wants_renewal() {
-                true => LossCause::NotRenewed,
-                false => LossCause::Expired,
-            };
+            let cause =
+                if self.wants_renewal() { LossCause::NotRenewed } else { LossCause::Expired };
             self.lost.get_or_insert(cause);
         }
         self.lost.map_or_else(|| Ok(self.ends.since(now)), Err)
@@ -315,7 +314,8 @@ mod tests {
     fn a_confirmed_key_outlasts_its_lease() {
         for ttl in [TTL_MIN, SECOND, TTL_MAX] {
             let mut lease = granted(at(0), ttl, None);
-            let (left, keeps) = (lease.remaining(at(20)).unwrap(), lease.keeps(at(20)).unwrap());
+            let left = lease.remaining(at(20)).unwrap();
+            let keeps = lease.keeps(at(20)).unwrap();
             let counted = keeps - drift(keeps);
             assert!(counted >= left && counted - left < Duration::from_millis(2), "{ttl:?}");
         }

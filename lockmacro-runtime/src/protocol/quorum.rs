@@ -105,7 +105,8 @@ impl Tally {
     /// The verdict, as soon as no further answer can change it.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
         let granted = self.count(|vote| matches!(vote, Some(Ok(Vote::Granted(_)))));
-        let (answered, open) = (self.count(is_answer), self.count(Option::is_none));
+        let answered = self.count(is_answer);
+        let open = self.count(Option::is_none);
         let majority = majority(self.votes.len());
         if granted >= majority {
             Some(Verdict::Granted)
@@ -141,7 +142,8 @@ impl Tally {
         let of = |value| held.clone().filter(move |(other, _)| *other == value);
         let most = held.clone().max_by_key(|(value, _)| of(*value).count());
         let known = most.map_or(0, |(value, _)| of(value).count());
-        let (open, majority) = (self.count(Option::is_none), majority(self.votes.len()));
+        let open = self.count(Option::is_none);
+        let majority = majority(self.votes.len());
         if known < majority && known + open >= majority {
             return None;
         }
@@ -151,7 +153,8 @@ impl Tally {
             left = left.zip(theirs.free_within).map(|(left, theirs)| left.max(theirs));
         }
         let unknown = self.votes.len() - self.count(is_answer);
-        let (split, nobody) = (known < majority, known + unknown < majority);
+        let split = known < majority;
+        let nobody = known + unknown < majority;
         let holder = Holder { free_within: left, ..holder.clone() };
         Some(Contention { holder, split, nobody })
     }

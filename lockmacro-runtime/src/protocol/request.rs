@@ -392,9 +392,10 @@ impl Request {
     /// Whether the requests with this token were applied. While that is unknown, a request may
     /// still arrive at a server, or a node of a Redlock may have a token.
     pub(crate) fn applied(&self) -> Applied {
-        match self.known().all(|attempts| attempts.is_clear()) {
-            true => self.own_applied(),
-            false => Applied::Unknown,
+        if self.known().all(|attempts| attempts.is_clear()) {
+            self.own_applied()
+        } else {
+            Applied::Unknown
         }
     }
 
@@ -485,7 +486,8 @@ mod tests {
             note_name(name, "");
         }
         let new = || Request::new("k".into(), Token::new("", "", "").unwrap(), WAITER_TTL);
-        let (request, part) = (new(), new());
+        let request = new();
+        let part = new();
         part.contended(&Holder::new("web-3:4711:first"), 1);
         part.contended(&Holder::new("web-3:4712:second"), 0);
         request.note_holder_of(&part);

@@ -115,7 +115,8 @@ impl<W, H> Lock<RunPolicy<W, H>> {
     where
         F: FnOnce(Lost, R) -> R,
     {
-        let (errors, recover) = (self.policy.errors, Recovering(recover));
+        let errors = self.policy.errors;
+        let recover = Recovering(recover);
         Lock { spec: self.spec, policy: RunPolicy { errors, recover } }
     }
 

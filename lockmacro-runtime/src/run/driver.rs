@@ -120,7 +120,8 @@ impl Start {
         policy: P,
         body: impl FnOnce() -> R,
     ) -> R {
-        let (mut body, mut value) = (Some(body), None);
+        let mut body = Some(body);
+        let mut value = None;
         let start = self.under::<R, P>();
         let ended = start.block_on(R::ERRORS, &mut || value = body.take().map(|body| body()));
         R::conclude(policy, ended, value)

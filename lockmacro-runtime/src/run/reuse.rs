@@ -226,7 +226,8 @@ impl<P> ReusingLock<P> {
         Result<T, E>: Returnable<P>,
     {
         // Boxed, so that the future does not have space for it in each of its states.
-        let (Self { lock: Lock { spec, policy }, reuse }, body) = (self, Box::pin(body));
+        let Self { lock: Lock { spec, policy }, reuse } = self;
+        let body = Box::pin(body);
         async move {
             let (lock, place) = match reuse.begin(spec).await {
                 Ok(Begun::Value(value)) => return Ok(value),
@@ -358,7 +359,8 @@ impl Reuse {
 
     /// Keeps a value, unless the lock was lost. Without it the next caller runs its body.
     async fn keep<T: Serialize + DeserializeOwned>(&self, held: &Held, place: &Place, value: &T) {
-        let (key, sent) = (place.key.shown(), Moment::now());
+        let key = place.key.shown();
+        let sent = Moment::now();
         let linger = self.linger(held.request.ttl);
         let text = match self.text(value, linger, false) {
             Ok(text) => text,

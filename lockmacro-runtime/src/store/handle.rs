@@ -77,11 +77,13 @@ impl Store {
         if is_single && !self.is_replicated() {
             return self.ask(Arc::clone(request), patience);
         }
-        let (store, request) = (self.clone(), Arc::clone(request));
+        let store = self.clone();
+        let request = Arc::clone(request);
         Box::pin(async move {
-            let asked = match is_single {
-                true => store.ask(Arc::clone(&request), patience),
-                false => store.take_one_by_one(&request, patience),
+            let asked = if is_single {
+                store.ask(Arc::clone(&request), patience)
+            } else {
+                store.take_one_by_one(&request, patience)
             };
             match asked.await {
                 Ok(Answer::Granted(grant)) if store.is_replicated() => {
@@ -111,9 +113,10 @@ impl Store {
         if !request.note_released() {
             return Box::pin(ready(Ok(Released::Unconfirmed)));
         }
-        match self.is_in_parts(request) {
-            true => Box::pin(self.release_parts(request)),
-            false => self.0.release(request),
+        if self.is_in_parts(request) {
+            Box::pin(self.release_parts(request))
+        } else {
+            self.0.release(request)
         }
     }
 
@@ -141,7 +144,8 @@ impl Store {
     }
 
     fn parts(&self, request: &Request) -> Vec<Request> {
-        let (mut parts, mut rest) = (Vec::new(), request.keys());
+        let mut parts = Vec::new();
+        let mut rest = request.keys();
         while !rest.is_empty() {
             let (part, others) = rest.split_at(self.at_once(rest));
             parts.push(request.part(part));

@@ -137,11 +137,13 @@ impl Memory {
 
     /// Requests the lock once, and enqueues the waiter of this number if it is contended.
     pub(crate) fn ask(&self, request: &Request, waiter: Option<u64>) -> Result<Answer, Failed> {
-        let (now, earlier) = (Moment::now(), Applied::No);
+        let now = Moment::now();
+        let earlier = Applied::No;
         let mut table = self.table.lock();
         let locked = if self.is_disabled { &[] } else { request.keys() };
         for (nth, locked_key) in locked.iter().enumerate() {
-            let (key, mode) = (locked_key.as_str(), locked_key.mode());
+            let key = locked_key.as_str();
+            let mode = locked_key.mode();
             let is_held = |table: &mut Table| {
                 table.holder(key, &request.token).is_some_and(|holder| holder.expires > now)
             };
@@ -168,7 +170,8 @@ impl Memory {
         table.sweep(now);
         for key in locked {
             table.dequeue(key.as_str(), &request.token);
-            let (expires, is_exclusive) = (now.after(request.ttl), key.mode().is_exclusive());
+            let expires = now.after(request.ttl);
+            let is_exclusive = key.mode().is_exclusive();
             let holder = Holder { token: request.token.clone(), expires, is_exclusive };
             table.grant(key.as_str(), holder);
         }
@@ -176,7 +179,8 @@ impl Memory {
     }
 
     fn lengthen(&self, request: &Request, ttl: Duration) -> bool {
-        let (now, mut table) = (Moment::now(), self.table.lock());
+        let now = Moment::now();
+        let mut table = self.table.lock();
         let mut all = true;
         for key in request.keys() {
             match table.holder(key.as_str(), &request.token) {
@@ -192,7 +196,9 @@ impl Memory {
 
     fn remove(&self, request: &Request) -> Released {
         // In this order: time that passes between the two readings keeps the key longer.
-        let (keep, mut table, now) = (request.keep(), self.table.lock(), Moment::now());
+        let keep = request.keep();
+        let mut table = self.table.lock();
+        let now = Moment::now();
         let mut all = true;
         for key in request.keys().iter().map(LockKey::as_str) {
             let was_held = match table.holder(key, &request.token) {
@@ -281,7 +287,8 @@ impl Backend for Memory {
         time: Duration,
     ) -> Asked<'a, Result<bool, LockError>> {
         Box::pin(async move {
-            let (now, mut table) = (Moment::now(), self.table.lock());
+            let now = Moment::now();
+            let mut table = self.table.lock();
             let key = of.key.as_str();
             let is_held =
                 table.holder(key, &request.token).is_some_and(|holder| holder.expires > now);
@@ -328,7 +335,8 @@ impl Table {
             }
             None if queue.len() >= QUEUE_MAX => return Queueing::Full,
             None => {
-                let (token, mode) = (request.token.clone(), request.key.mode());
+                let token = request.token.clone();
+                let mode = request.key.mode();
                 queue.push_back(MemoryWaiter { token, ttl: request.ttl, mode, number });
                 queue.len() - 1
             }
@@ -463,12 +471,14 @@ mod tests {
 
     #[test]
     fn a_release_that_waits_for_the_store_keeps_the_key_as_long_as_any() {
-        let (memory, kept) = (Memory::new(), Duration::from_secs(20));
+        let memory = Memory::new();
+        let kept = Duration::from_secs(20);
         let request = request("order:42", 3 * kept).with(Vec::new(), None, kept);
         let sent = Moment::now();
         request.granted(sent);
         memory.ask(&request, None).unwrap();
-        let (table, waits) = (memory.table.lock(), Duration::from_millis(50));
+        let table = memory.table.lock();
+        let waits = Duration::from_millis(50);
         std::thread::scope(|scope| {
             let releasing = scope.spawn(|| memory.remove(&request));
             std::thread::sleep(waits);
@@ -481,9 +491,11 @@ mod tests {
 
     #[test]
     fn a_waiter_that_asks_again_keeps_its_place() {
-        let (memory, second) = (Memory::new(), Duration::from_secs(1));
+        let memory = Memory::new();
+        let second = Duration::from_secs(1);
         memory.ask(&request("order:42", second), None).unwrap();
-        let (first, rival) = (request("order:42", second), request("order:42", second));
+        let first = request("order:42", second);
+        let rival = request("order:42", second);
         for (request, number) in [(&first, 1), (&rival, 2), (&first, 3)] {
             memory.ask(request, Some(number)).unwrap();
         }
@@ -494,7 +506,8 @@ mod tests {
 
     #[tokio::test]
     async fn fences_that_are_used_up_are_an_error_and_never_repeated() {
-        let (memory, shutdown) = (Memory::new(), Shutdown::default());
+        let memory = Memory::new();
+        let shutdown = Shutdown::default();
         memory.table.lock().last_fence = (1 << 53) - 1;
         let used_up = |answer: Result<Answer, Failed>| {
             let reason = Unavailability::FencesUsedUp;
@@ -519,7 +532,8 @@ mod tests {
         memory.table.lock().last_fence -= 1;
         let plain = request("order:42", Duration::from_secs(60));
         assert!(matches!(memory.ask(&plain, None), Ok(Answer::Granted(_))));
-        let (first, other) = (fenced("order:42"), fenced("order:42"));
+        let first = fenced("order:42");
+        let other = fenced("order:42");
         let mut one = std::pin::pin!(memory.wait(&first, Duration::MAX, &shutdown));
         let mut other = std::pin::pin!(memory.wait(&other, Duration::MAX, &shutdown));
         assert!(futures::poll!(&mut one).is_pending() && futures::poll!(&mut other).is_pending());

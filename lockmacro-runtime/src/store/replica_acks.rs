@@ -20,7 +20,8 @@ impl Store {
         // No request from here on acquires: if the caller drops this future, one release is enough.
         request.set_applied(grant.earlier.and(Applied::Yes));
         Box::pin(async move {
-            let (sent, ttl) = (Moment::now(), request.ttl);
+            let sent = Moment::now();
+            let ttl = request.ttl;
             let within = end_of(grant.sent, grant.ttl).since(sent);
             let how = Renewing::Acknowledged { within, left: within };
             let error = match self.renew(request, ttl, how).await {
@@ -47,7 +48,8 @@ impl Store {
 
     /// The error of a lock that was granted after its lease had ended.
     pub(super) fn too_slow(&self, request: &Request) -> LockError {
-        let (server, detail) = (self.address(request), too_slow(request.ttl));
+        let server = self.address(request);
+        let detail = too_slow(request.ttl);
         LockError::unavailable_at(server, Unavailability::TooSlow, detail)
     }
 }

@@ -103,7 +103,8 @@ struct OneByOne<'a> {
 impl<'a> OneByOne<'a> {
     /// Acquires all keys, or none.
     async fn take(mut self) -> Result<Answer, Failed> {
-        let (store, request) = (self.store, self.request);
+        let store = self.store;
+        let request = self.request;
         // The first key that is known to be contended.
         let mut contended = None;
         loop {
@@ -116,7 +117,8 @@ impl<'a> OneByOne<'a> {
             let last = self.held > 0 && is_over(self.end);
             if last && is_over(self.end.map(|end| end + store.answer_time())) {
                 let earlier = self.release_held().await.and(self.earlier);
-                let (nth, holder) = (self.held, Box::default());
+                let nth = self.held;
+                let holder = Box::default();
                 return Ok(Answer::Contended { nth, holder, queue: Queueing::Left(0), earlier });
             }
             let most = contended.map_or(usize::MAX, |contended: usize| contended - self.held);
@@ -201,7 +203,8 @@ impl<'a> OneByOne<'a> {
 
     /// The grant of all keys. A waiter confirms all of them in one renewal, for the whole ttl.
     async fn confirmed(mut self) -> Result<Answer, Failed> {
-        let (request, ttl) = (self.request, self.request.ttl);
+        let request = self.request;
+        let ttl = self.request.ttl;
         if self.until.is_some() {
             match renewed(self.store, request, ttl, (self.since, self.ttl), self.end).await {
                 Ok(sent) => self.since = sent,
@@ -243,7 +246,10 @@ impl<'a> OneByOne<'a> {
 
     /// The next renewal of the keys that are held now.
     fn renewal(&self) -> Asked<'a, Result<Moment, Loss>> {
-        let (store, since, ttl, end) = (self.store, self.since, self.ttl, self.end);
+        let store = self.store;
+        let since = self.since;
+        let ttl = self.ttl;
+        let end = self.end;
         let held = self.request.part(&self.request.keys()[..self.held]);
         Box::pin(async move {
             sleep((ttl / 3).saturating_sub(Moment::now().since(since))).await;
@@ -255,7 +261,8 @@ impl<'a> OneByOne<'a> {
         let Some(error) = loss else {
             // The present holder is not known.
             let nth = self.held.min(self.request.keys().len() - 1);
-            let (holder, queue) = (Box::default(), Queueing::Left(0));
+            let holder = Box::default();
+            let queue = Queueing::Left(0);
             let earlier = Applied::Unknown;
             return self.starts_over(Ok(Answer::Contended { nth, holder, queue, earlier }));
         };
@@ -273,9 +280,10 @@ impl<'a> OneByOne<'a> {
 
     /// Releases the held keys. Returns what is left of their requests.
     async fn release_held(&mut self) -> Applied {
-        match self.held == 0 || self.store.release(self.request).await.is_ok() {
-            true => Applied::No,
-            false => Applied::Unknown,
+        if self.held == 0 || self.store.release(self.request).await.is_ok() {
+            Applied::No
+        } else {
+            Applied::Unknown
         }
     }
 }

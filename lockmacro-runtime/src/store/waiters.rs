@@ -231,7 +231,8 @@ mod tests {
     use super::*;
 
     fn hand_off() -> HandOff {
-        let (received, ttl) = (Moment::at(Duration::ZERO), Duration::from_secs(5));
+        let received = Moment::at(Duration::ZERO);
+        let ttl = Duration::from_secs(5);
         HandOff { received, connection: 1, at: 0, ttl, fences: None }
     }
 
@@ -254,7 +255,8 @@ mod tests {
         let waiters = Arc::new(Waiters::default());
         let waiter = waiters.join(7, 1);
         let number = waiter.number();
-        let (earlier, last) = (next_secret(&waiter), next_secret(&waiter));
+        let earlier = next_secret(&waiter);
+        let last = next_secret(&waiter);
         for forged in [earlier, last ^ 1, number, 0] {
             waiters.grant(number, forged, hand_off());
             assert_eq!(waiter.signal().await, Signal::Unknown);
@@ -271,7 +273,8 @@ mod tests {
     #[tokio::test]
     async fn an_alarm_reaches_its_slots_only() {
         let waiters = Arc::new(Waiters::default());
-        let (one, other) = (waiters.join(1, 1), waiters.join(2, 7));
+        let one = waiters.join(1, 1);
+        let other = waiters.join(2, 7);
         waiters.alarm_where(|slot| slot == 2);
         assert_eq!(other.signal().await, Signal::Unknown);
         assert!(futures::poll!(std::pin::pin!(one.signal())).is_pending());
@@ -280,7 +283,8 @@ mod tests {
     #[tokio::test]
     async fn a_grant_to_an_abandoned_token_wakes_the_job_that_releases_it() {
         let waiters = Arc::new(Waiters::default());
-        let (bits, other) = (0x1234_5678_0000_0000, 0x8765_4321_0000_0000);
+        let bits = 0x1234_5678_0000_0000;
+        let other = 0x8765_4321_0000_0000;
         let number = {
             let waiter = waiters.join(7, bits);
             waiters.grant(waiter.number(), next_secret(&waiter), hand_off());

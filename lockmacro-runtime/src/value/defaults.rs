@@ -190,7 +190,8 @@ mod tests {
 
     /// The defaults of a URL, and its other settings.
     fn read(url: &str) -> Result<(Vec<String>, Defaults), String> {
-        let (mut url, mut defaults) = (Url::parse(url).expect(url), Defaults::default());
+        let mut url = Url::parse(url).expect(url);
+        let mut defaults = Defaults::default();
         defaults.take_from(&mut url).map_err(|error| error.to_string())?;
         Ok((url.settings.iter().map(|setting| (*setting).to_owned()).collect(), defaults))
     }

@@ -278,7 +278,8 @@ fn contended(
     rank: Option<u32>,
     message: &Option<String>,
 ) -> String {
-    let (key, again) = (key.shown(), format!("try again in {}s", whole_seconds(retry_after)));
+    let key = key.shown();
+    let again = format!("try again in {}s", whole_seconds(retry_after));
     if let Some(message) = message {
         return format!("{message} (locked by {holder}: {again})");
     }

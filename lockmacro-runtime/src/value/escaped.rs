@@ -7,9 +7,8 @@ pub(crate) struct Escaped<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|c| match is_unsafe(c) {
-            true => c.escape_default().fmt(f),
-            false => f.write_char(c),
+        self.0.chars().try_for_each(|c| {
+            if is_unsafe(c) { c.escape_default().fmt(f) } else { f.write_char(c) }
         })
     }
 }

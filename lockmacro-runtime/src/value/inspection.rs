@@ -70,7 +70,8 @@ impl HeldLock {
     /// assert_eq!(row(&lock), "order:42 | web-3:audit");
     /// ```
     pub fn new(key: impl Into<LockKey>) -> Self {
-        let (key, holder) = (key.into(), Holder::default());
+        let key = key.into();
+        let holder = Holder::default();
         Self { key, holder, sharing: None, waiters: None, token: None }
     }
 }

@@ -362,7 +362,8 @@ mod tests {
 
     #[test]
     fn a_permit_is_noticed_that_would_be_held_during_a_wait() {
-        let (a, b) = (LockKey::from("a"), LockKey::from("b"));
+        let a = LockKey::from("a");
+        let b = LockKey::from("b");
         let is_noticed = |keys: &[LockKey]| permit_before_exclusive(keys).is_some();
         assert!(is_noticed(&[a.clone().permits(3), b.clone()]));
         assert!(!is_noticed(&[a.clone(), b.clone().permits(3)]));

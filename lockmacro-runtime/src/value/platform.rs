@@ -101,7 +101,8 @@ mod tests {
 
     #[test]
     fn the_clock_of_leases_runs_as_fast_as_the_clock_of_timers() {
-        let (timers, leases) = (std::time::Instant::now(), since_boot());
+        let timers = std::time::Instant::now();
+        let leases = since_boot();
         std::thread::sleep(Duration::from_millis(20));
         let inner = since_boot().saturating_sub(leases);
         let outer = timers.elapsed();

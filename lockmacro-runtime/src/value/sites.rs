@@ -52,7 +52,9 @@ mod tests {
 
     #[test]
     fn a_path_is_that_of_one_place_and_a_name_that_was_chosen_of_several() {
-        let (sites, one, other) = (Sites::default(), Location::caller(), here());
+        let sites = Sites::default();
+        let one = Location::caller();
+        let other = here();
         for name in ["orders.audit", "shop::orders::audit"] {
             assert_eq!((sites.check(name, one), sites.check(name, one)), (Ok(()), Ok(())));
         }

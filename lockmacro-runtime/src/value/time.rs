@@ -137,7 +137,8 @@ mod virtual_time {
 
     /// How far virtual time is behind the start of its count, and how far it is past that.
     fn moved() -> Option<(Duration, Duration)> {
-        let (now, start) = (now()?, CLOCKS.timers);
+        let now = now()?;
+        let start = CLOCKS.timers;
         Some((start.saturating_duration_since(now), now.saturating_duration_since(start)))
     }
 

@@ -336,7 +336,8 @@ mod tests {
             {
                 let permits = waits.then_some(10_000).filter(|_| asked.is_some());
                 let token = Token::draft("web-3:4711", "audit", asked, waits, permits, note);
-                let (token, left) = (token.another().unwrap(), Some(Duration::from_secs(9)));
+                let token = token.another().unwrap();
+                let left = Some(Duration::from_secs(9));
                 let holder = Holder::of(token.expose().as_bytes(), left);
                 assert_eq!(holder.owner.as_deref(), Some("web-3:4711:audit"));
                 assert_eq!((holder.note.as_deref(), holder.asked), (note, asked));

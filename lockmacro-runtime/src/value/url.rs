@@ -58,7 +58,8 @@ impl<'a> Url<'a> {
     /// The error for an unknown setting. Its name is shown only if it cannot be a part of a
     /// password.
     pub(crate) fn has_no(&self, setting: &str) -> LockError {
-        let ((name, _), scheme) = (named(setting), self.scheme);
+        let (name, _) = named(setting);
+        let scheme = self.scheme;
         if self.may_be_cut {
             return LockError::invalid_url(UNESCAPED);
         }

@@ -127,7 +127,7 @@ impl World {
         let caller = &mut self.callers[id];
         (caller.token, caller.tries, caller.is_again) = (token, 0, true);
         match arrival {
-            Arrival::Asks(ticket, is_behind) => {
+            Arrival::Asks { by: ticket, is_behind } => {
                 (caller.ticket, caller.is_behind) = (ticket, is_behind);
                 caller.phase = Phase::Asks;
                 caller.asked += 1;
@@ -208,7 +208,7 @@ impl World {
                 if is_clean && is_sure {
                     self.processes[nth].known.insert(token);
                 }
-                self.on(nth, QueueEvent::NotGrantedTo(ticket, is_clean));
+                self.on(nth, QueueEvent::NotGrantedTo { ticket, contended: is_clean });
                 if arrives {
                     self.callers[id].phase = next;
                     return true;
@@ -218,7 +218,7 @@ impl World {
                 false
             }
             Some(Err(())) if waits => {
-                self.on(nth, QueueEvent::NotGrantedTo(ticket, false));
+                self.on(nth, QueueEvent::NotGrantedTo { ticket, contended: false });
                 self.callers[id].phase = next;
                 true
             }

@@ -102,7 +102,7 @@ impl World {
 
     pub(crate) fn shut_down(&mut self, nth: usize) {
         self.processes[nth].closed = true;
-        self.on(nth, QueueEvent::Closes(false));
+        self.on(nth, QueueEvent::Closes { for_fences: false });
         for id in 0..self.callers.len() {
             if self.callers[id].setup.process == nth {
                 self.wake(id);
@@ -113,7 +113,7 @@ impl World {
     /// The waiters that need a fence are sent away.
     pub(crate) fn send_away(&mut self, nth: usize) {
         self.processes[nth].sent_away = self.processes[nth].queue.last();
-        self.on(nth, QueueEvent::Closes(true));
+        self.on(nth, QueueEvent::Closes { for_fences: true });
     }
 
     /// A process learns that the server was replaced.
@@ -182,7 +182,7 @@ impl World {
         };
         self.at(self.now + pause, Event::Tick(nth, token));
         self.processes[nth].known.insert(token);
-        self.on(nth, QueueEvent::Answered(token, true));
+        self.on(nth, QueueEvent::Answered { token, contended: true });
     }
 
     /// A grant of a server that was replaced since is none.
@@ -251,7 +251,7 @@ impl World {
             Sender::Queue(token) => {
                 let asked = self.processes[nth].asked.as_ref();
                 if asked.is_some_and(|asked| asked.token == token && asked.last == id) {
-                    self.on(nth, QueueEvent::Answered(token, false));
+                    self.on(nth, QueueEvent::Answered { token, contended: false });
                     self.ask(nth);
                 }
             }

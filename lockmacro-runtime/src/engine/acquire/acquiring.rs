@@ -32,7 +32,7 @@ use crate::value::time::Moment;
 
 /// Acquires a lock. Nothing happens before the first poll.
 pub(crate) fn acquire(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Acquiring {
-    Acquiring::New(spec, fenced, errors)
+    Acquiring::New { spec, fenced, errors }
 }
 
 /// Acquires a lock, and blocks the thread until the answer.
@@ -45,16 +45,26 @@ pub(crate) fn acquire_blocking(
         ControlFlow::Continue(caller) => caller,
         ControlFlow::Break(ended) => return ended,
     };
-    let acquired = caller.manager.background.block_on(Acquiring::Arriving(caller.clone(), false));
+    let acquired = caller
+        .manager
+        .background
+        .block_on(Acquiring::Arriving { caller: caller.clone(), is_again: false });
     acquired.unwrap_or_else(|error| caller.refused(Refusal::Failed(error)))
 }
 
 /// The future of [`acquire`]. Every waiter carries one, so the state that only an asking caller
 /// needs is in a box.
 pub(crate) enum Acquiring {
-    New(Box<LockSpec>, bool, Errors),
+    New {
+        spec: Box<LockSpec>,
+        fenced: bool,
+        errors: Errors,
+    },
     /// The caller arrives, maybe again.
-    Arriving(Caller, bool),
+    Arriving {
+        caller: Caller,
+        is_again: bool,
+    },
     Asking(BoxFuture<'static, Step>),
     Waiting(Waiting, Caller),
     Over,
@@ -72,9 +82,9 @@ impl Future for Acquiring {
                 Acquiring::Asking(asks) => ready!(asks.as_mut().poll(cx)),
                 Acquiring::Waiting(waiting, caller) => caller.after(ready!(waiting.poll(cx))),
                 _ => match mem::replace(&mut *self, Acquiring::Over) {
-                    Acquiring::New(spec, fenced, errors) => begin(spec, fenced, errors, false)
-                        .map_continue(|caller| Acquiring::Arriving(caller, false)),
-                    Acquiring::Arriving(caller, is_again) => caller.arrives(is_again),
+                    Acquiring::New { spec, fenced, errors } => begin(spec, fenced, errors, false)
+                        .map_continue(|caller| Acquiring::Arriving { caller, is_again: false }),
+                    Acquiring::Arriving { caller, is_again } => caller.arrives(is_again),
                     _ => return Poll::Pending,
                 },
             };
@@ -126,10 +136,14 @@ fn begin(
     // The first request does not wait, as a free lock needs no queue.
     request.only_if_free = has_queue && request.until.is_some();
     let may_wait = if blocks { may_block() } else { inside_runtime() };
-    let checked = may_wait.and_then(|()| match excludes {
-        true if manager.shutdown.is_closed() => Err(LockError::SHUT_DOWN),
-        true => manager.store.check_request(&request),
-        false => Ok(()),
+    let checked = may_wait.and_then(|()| {
+        if !excludes {
+            Ok(())
+        } else if manager.shutdown.is_closed() {
+            Err(LockError::SHUT_DOWN)
+        } else {
+            manager.store.check_request(&request)
+        }
     });
     let drawn = checked.and_then(|()| secret()).map(|random| request.token.draw(random));
     let request = Arc::new(request);
@@ -187,9 +201,10 @@ impl Caller {
             }
         };
         // The queue has gone on with the token.
-        match self.request.until.is_some() {
-            true => self.waits(caller),
-            false => Step::Continue(Acquiring::Arriving(self, true)),
+        if self.request.until.is_some() {
+            self.waits(caller)
+        } else {
+            Step::Continue(Acquiring::Arriving { caller: self, is_again: true })
         }
     }
 
@@ -203,7 +218,9 @@ impl Caller {
                 Step::Break(self.or_refused(self.wanted.taken_up(lock, &self.request)))
             }
             Waited::Refused(refusal) => Step::Break(self.refused(refusal)),
-            Waited::Gone => Step::Continue(Acquiring::Arriving(self.clone(), true)),
+            Waited::Gone => {
+                Step::Continue(Acquiring::Arriving { caller: self.clone(), is_again: true })
+            }
         }
     }
 
@@ -231,8 +248,10 @@ impl Caller {
     /// asked for again: until the end of the wait, or once for a caller that does not wait.
     async fn ask_outside(&self) -> Result<(Acquisition, Grant), Refusal> {
         let Self { manager, store, request, .. } = self;
-        let (mut request, until) = (Arc::clone(request), request.until);
-        let (mut releases, mut is_first) = (request.keys().len(), true);
+        let until = request.until;
+        let mut request = Arc::clone(request);
+        let mut releases = request.keys().len();
+        let mut is_first = true;
         loop {
             let (all, outside) = &manager.trailing;
             let trails = all.count() > 0;

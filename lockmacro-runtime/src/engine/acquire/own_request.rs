@@ -41,7 +41,8 @@ pub(crate) async fn ask(
     since: Option<Moment>,
 ) -> Answered {
     let queue = Arc::clone(&caller.queue);
-    let (core, owner) = (Arc::clone(&queue.core), Arc::clone(&queue) as _);
+    let core = Arc::clone(&queue.core);
+    let owner = Arc::clone(&queue) as _;
     let own = match core.enter() {
         Ok(guard) => Acquisition::new(guard, core, Arc::clone(request), Some(owner)),
         Err(error) => {
@@ -53,7 +54,8 @@ pub(crate) async fn ask(
     let asking = guard((caller, own), |(caller, own)| caller.leave(Some(own)));
     let answer = {
         let _waiting = WaitingGauge::new(&**request);
-        let (mut asked, mut is_sent) = (asked(store, request, &queue), false);
+        let mut asked = asked(store, request, &queue);
+        let mut is_sent = false;
         poll_fn(|cx| {
             if request.is_taken_over() {
                 return Poll::Ready(None);
@@ -119,12 +121,10 @@ fn answered(
         Refusal::Contended { holder, .. } => (Some(&**holder), waits || since.is_none()),
         Refusal::Failed(error) => (None, waits && error.is_transient() && !error.is_of_fences()),
     };
-    match waits && !goes_on {
-        true => caller.leave(Some(own)),
-        false => caller.not_granted(holder.filter(|_| is_known), since, own),
+    if waits && !goes_on {
+        caller.leave(Some(own))
+    } else {
+        caller.not_granted(holder.filter(|_| is_known), since, own)
     }
-    match goes_on {
-        true => Answered::GoesOn(caller),
-        false => Answered::Refused(refusal),
-    }
+    if goes_on { Answered::GoesOn(caller) } else { Answered::Refused(refusal) }
 }

@@ -103,7 +103,8 @@ impl LockSpec {
             let nth = if several.is_empty() { held.nth(&key) } else { None };
             return Ok(Prepared::Joined(Acquired::joining(nth, held, self.policy.on_lost)));
         }
-        let (asked, could_wait) = (Some(wall_clock()), !wait.is_zero());
+        let asked = Some(wall_clock());
+        let could_wait = !wait.is_zero();
         let note = self.holder_note.as_deref();
         // Keys with different numbers have none in common.
         let permits = keys

@@ -84,9 +84,10 @@ impl Acquisition {
             }
             Ok(Answer::Contended { nth, holder, queue, earlier }) => {
                 let is_queued = matches!(queue, Queueing::Left(_));
-                self.request.set_applied(match is_queued {
-                    true => earlier.and(Applied::Yes),
-                    false => earlier,
+                self.request.set_applied(if is_queued {
+                    earlier.and(Applied::Yes)
+                } else {
+                    earlier
                 });
                 let key = self.request.keys().get(nth).unwrap_or(&self.request.key).clone();
                 // A waiter whose wait is over leaves the queue when the acquisition is dropped. A

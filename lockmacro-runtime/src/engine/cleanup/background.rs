@@ -226,7 +226,8 @@ async fn work(store: Store, mut jobs: mpsc::UnboundedReceiver<Job>) {
     // Counted rather than kept, so that a finished job is freed at once.
     let in_flight = Arc::<InFlight>::default();
     while let Some(job) = jobs.recv().await {
-        let (guard, work) = (in_flight.join(), job(store.clone()));
+        let guard = in_flight.join();
+        let work = job(store.clone());
         spawn(async move {
             work.await;
             drop(guard);
@@ -277,10 +278,11 @@ mod tests {
 
     /// Runs many jobs at once, and waits until all are over.
     fn work_off(background: &Background) {
-        let (in_flight, may_end) =
-            (Arc::<InFlight>::default(), Arc::new(tokio::sync::Semaphore::new(0)));
+        let in_flight = Arc::<InFlight>::default();
+        let may_end = Arc::new(tokio::sync::Semaphore::new(0));
         for _ in 0..JOBS {
-            let (guard, may_end) = (in_flight.join(), Arc::clone(&may_end));
+            let guard = in_flight.join();
+            let may_end = Arc::clone(&may_end);
             let job = move |_| async move {
                 let _may_end = may_end.acquire().await;
                 drop(guard);

@@ -120,7 +120,8 @@ impl Cleanup {
 
     /// Whether a lock at a lost server may be released now: one a second is, as a probe for all.
     fn may_probe(&self, server: Option<Box<str>>) -> bool {
-        let (mut probed, now) = (self.probed.lock(), Instant::now());
+        let mut probed = self.probed.lock();
+        let now = Instant::now();
         let may = probed.get(&server).is_none_or(|last| now - *last >= LONGEST_PAUSE);
         if may {
             probed.insert(server, now);
@@ -195,10 +196,11 @@ impl DroppedLock {
         let _permit = permits.acquire().await;
         self.times = self.times.saturating_add(1);
         let release = store.release(&self.request);
-        match self.guard.is_some() && self.cleanup.closed.lock().is_none() {
-            true => release.await,
+        if self.guard.is_some() && self.cleanup.closed.lock().is_none() {
+            release.await
+        } else {
             // The end of the thread may wait for this.
-            false => timeout(SHUTDOWN_PAUSE, release).await.unwrap_or_else(|_| Err(unanswered())),
+            timeout(SHUTDOWN_PAUSE, release).await.unwrap_or_else(|_| Err(unanswered()))
         }
     }
 
@@ -228,7 +230,8 @@ impl DroppedLock {
             Ok(_) => return Some(self.pauses.step()),
             Err(error) => error,
         };
-        let (several, lost) = (store.are_several(), store.is_lost(&self.request));
+        let several = store.are_several();
+        let lost = store.is_lost(&self.request);
         // An outage may end before the server counts as lost. A lock that is given up meanwhile
         // would stay for the rest of its ttl.
         let passes = error.is_transient();
@@ -302,9 +305,10 @@ fn unanswered() -> LockError {
 /// Logs that a lock is not released and ends with its ttl.
 fn log_left(store: &Store, request: &Request, error: &LockError) {
     let key = request.listed();
-    match error.is_of_servers() && !store.is_news() {
-        true => tracing::debug!(%key, %error, "dropped lock not released: it ends with its ttl"),
-        false => tracing::warn!(%key, %error, "dropped lock not released: it ends with its ttl"),
+    if error.is_of_servers() && !store.is_news() {
+        tracing::debug!(%key, %error, "dropped lock not released: it ends with its ttl")
+    } else {
+        tracing::warn!(%key, %error, "dropped lock not released: it ends with its ttl")
     }
 }
 
@@ -382,7 +386,8 @@ mod tests {
     impl Running {
         fn with_room_for(max_locks: usize, store: &Store) -> Self {
             let cleanup = Arc::new(Cleanup { max_locks, ..Cleanup::default() });
-            let (in_flight, jobs) = (Arc::default(), JoinSet::new());
+            let in_flight = Arc::default();
+            let jobs = JoinSet::new();
             Self { cleanup, in_flight, store: store.clone(), jobs }
         }
 

@@ -124,7 +124,8 @@ impl Timetable {
             }
             clocks = now;
             for (id, timed) in due {
-                let (timetable, store) = (Arc::clone(&self), store.clone());
+                let timetable = Arc::clone(&self);
+                let store = store.clone();
                 spawn(async move { timed.run(&store, &|next| timetable.over(id, next)).await });
             }
             if store.may_fail_over() && !self.falls_asleep() {

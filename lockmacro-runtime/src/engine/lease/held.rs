@@ -107,7 +107,8 @@ impl Held {
         waiter: &Request,
         renewed_until: impl FnOnce(Moment) -> Option<Moment>,
     ) -> Result<Arc<Self>, LockError> {
-        let (now, mut tenure) = (Moment::now(), taken_up.tenure.clone());
+        let now = Moment::now();
+        let mut tenure = taken_up.tenure.clone();
         let request = waiter.with_token_of(taken_up.acquisition.request(), tenure.kept_until);
         let acquisition = taken_up.acquisition.give_to(Arc::new(request));
         acquisition.request().granted(now);
@@ -116,7 +117,8 @@ impl Held {
         let fences = tenure.fences.filter(|_| waiter.fenced);
         tenure.fences = fences.map_or(tenure.fences, FenceBlock::rest);
         tenure.token = Arc::clone(acquisition.request());
-        let (fences, label) = (fences.into_iter().collect(), Some(waiter.token.clone()));
+        let fences = fences.into_iter().collect();
+        let label = Some(waiter.token.clone());
         let held = Self::with(acquisition, lease, tenure, fences, now, label);
         held.begin(taken_up.by.take(), due)?.ok_or_else(unanswered)
     }
@@ -130,14 +132,13 @@ impl Held {
         caller: Option<InQueue>,
     ) -> Result<Option<Arc<Self>>, LockError> {
         let ttl = acquisition.request().ttl;
-        let (sent, now) = (grant.sent, Moment::now());
+        let sent = grant.sent;
+        let now = Moment::now();
         let is_handed_off = grant.ttl < ttl;
         let lease = Lease::new(sent, grant.ttl, ttl, renewed_until);
         // A lock that was handed off is confirmed while the body runs.
-        let first = match is_handed_off {
-            true => Some(now),
-            false => lease.first_try(sent, random::fraction()),
-        };
+        let first =
+            if is_handed_off { Some(now) } else { lease.first_try(sent, random::fraction()) };
         let tenure = Tenure {
             token: Arc::clone(acquisition.request()),
             began: now,
@@ -405,7 +406,8 @@ impl Held {
         }
         let (all, outside) = &self.manager.trailing;
         let outside = (!self.request.has_queue()).then(|| outside.join(&self.request));
-        let (held, trailing) = (Arc::clone(self), (all.join(), outside));
+        let held = Arc::clone(self);
+        let trailing = (all.join(), outside);
         // Sent from the caller's task, so that the caller's next command on this connection is sent
         // after it.
         let mut sent = Box::pin(async move {

@@ -147,15 +147,17 @@ pub(crate) struct KeyQueue<A: Ask, W> {
 /// A step of a caller, the store or the clock that the queue has to know of.
 #[derive(Debug, Clone)]
 pub(crate) enum Event<T> {
-    /// The caller's own request was not granted: another holder has the lock, or, if false, the
-    /// token may be at the store. The queue goes on with it for the caller and those behind it.
-    NotGrantedTo(Ticket, bool),
+    /// The caller's own request was not granted: another holder has the lock, or, if it is not
+    /// contended, the token may be at the store. The queue goes on with it for the caller and those
+    /// behind it.
+    NotGrantedTo { ticket: Ticket, contended: bool },
     /// A caller is dropped, or its wait is over.
     Leaves(Ticket),
     /// The queue's request was granted. Too late, it means nothing: the token is being released.
     Granted(Tenure<T>),
-    /// The queue's request waits: another holder has the lock, or, if false, nobody has answered.
-    Answered(T, bool),
+    /// The queue's request waits: another holder has the lock, or, if it is not contended, nobody
+    /// has answered.
+    Answered { token: T, contended: bool },
     /// A release of the token was sent while it was asked for.
     Spent(T),
     /// The lock of the queue's request did not count. The first waiter that is awake is sent away,
@@ -166,8 +168,8 @@ pub(crate) enum Event<T> {
     /// effects say so, nothing is left to release.
     Ends { by: Ticket, tenure: Tenure<T>, turn: Duration },
     /// The manager is shut down, or the store refuses the queue's request for good. All waiters are
-    /// sent away, or if true, those that need a fence; a holder stays until it ends.
-    Closes(bool),
+    /// sent away, or only those that need a fence; a holder stays until it ends.
+    Closes { for_fences: bool },
     /// The time has come that [`due`](KeyQueue::due) has told.
     Time,
 }
@@ -190,10 +192,10 @@ pub(crate) struct Effects<T, W> {
 /// How a caller begins.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// The caller asks the store in its own future, with its own token. If the flag is set, a
-    /// release of this process was without an answer then: a caller that does not wait and finds
-    /// the lock contended arrives once more.
-    Asks(Ticket, bool),
+    /// The caller asks the store in its own future, with its own token. If it is behind a release
+    /// of this process that had no answer then, and does not wait, and finds the lock contended, it
+    /// arrives once more.
+    Asks { by: Ticket, is_behind: bool },
     /// The caller waits in the queue.
     Waits(Ticket),
     /// The caller does not wait, and is refused: its process has the lock, or waits for it.
@@ -330,13 +332,14 @@ impl<A: Ask, W> KeyQueue<A, W> {
         let is_due = self.due().is_some_and(|due| due <= now);
         match event {
             Leaves(ticket) => out.unused = self.remove(ticket),
-            Closes(for_fences) => self.send_away(for_fences, out),
+            Closes { for_fences } => self.send_away(for_fences, out),
             _ => {}
         }
         self.state = match (mem::replace(&mut self.state, Free), event) {
-            (Asking { by, token, was_behind, behind, .. }, NotGrantedTo(of, contended))
-                if by == of =>
-            {
+            (
+                Asking { by, token, was_behind, behind, .. },
+                NotGrantedTo { ticket: of, contended },
+            ) if by == of => {
                 match self.go_on(token, contended, behind, out) {
                     // The holder may have been the token that was being released.
                     Requested { token, .. } if was_behind => Requested { token, contended: false },
@@ -365,7 +368,7 @@ impl<A: Ask, W> KeyQueue<A, W> {
             (Requested { token, .. }, Granted(tenure)) if token == tenure.token => {
                 self.offer(tenure, now, out)
             }
-            (Requested { token, .. }, Answered(of, contended)) if token == of => {
+            (Requested { token, .. }, Answered { token: of, contended }) if token == of => {
                 Requested { token, contended }
             }
             (Requested { token, .. }, Leaves(_)) if self.waiters.is_empty() => {
@@ -389,14 +392,14 @@ impl<A: Ask, W> KeyQueue<A, W> {
             }
             (Free, Time) if is_due => self.request(out),
             (Held(of), Ends { by, tenure, turn }) if by == of => {
-                match now < tenure.began.after(turn) {
-                    true => self.offer(tenure, now, out),
-                    false => self.retire(tenure.token, None, out),
+                if now < tenure.began.after(turn) {
+                    self.offer(tenure, now, out)
+                } else {
+                    self.retire(tenure.token, None, out)
                 }
             }
-            (Requested { token, .. } | Offered { tenure: Tenure { token, .. }, .. }, Closes(_)) => {
-                self.retire(token, None, out)
-            }
+            (Requested { token, .. }, Closes { .. }) => self.retire(token, None, out),
+            (Offered { tenure, .. }, Closes { .. }) => self.retire(tenure.token, None, out),
             (state, _) => state,
         };
         effects
@@ -555,25 +558,25 @@ impl<A: Ask, W> KeyQueue<A, W> {
             out.ask = Some(token.clone());
             return State::Requested { token, contended };
         }
-        match contended {
-            true => releasing(behind),
-            false => self.retire(token, behind, out),
-        }
+        if contended { releasing(behind) } else { self.retire(token, behind, out) }
     }
 
     fn asks(&mut self, ask: A, until: Moment, behind: Option<A::Token>) -> Arrival {
-        let (token, was_behind) = (ask.own(), behind.is_some());
+        let token = ask.own();
+        let was_behind = behind.is_some();
         let by = self.enter(ask);
         let is_wanted = false;
         self.state = State::Asking { by, token, until, is_wanted, was_behind, behind };
-        Arrival::Asks(by, was_behind)
+        Arrival::Asks { by, is_behind: was_behind }
     }
 
     fn enter(&mut self, ask: A) -> Ticket {
         self.last += 1;
         if ask.waits() {
             self.fenced |= ask.is_fenced();
-            let (ticket, missed, waker) = (self.last, 0, None);
+            let ticket = self.last;
+            let missed = 0;
+            let waker = None;
             self.waiters.push_back(Waiter { ticket, ask, missed, waker });
         }
         self.last
@@ -625,7 +628,11 @@ fn longest_patience() -> Duration {
 
 impl<A: Ask, W> Default for KeyQueue<A, W> {
     fn default() -> Self {
-        let (last, waiters, asleep, fenced, state) = (0, VecDeque::new(), 0, false, State::Free);
+        let last = 0;
+        let waiters = VecDeque::new();
+        let asleep = 0;
+        let fenced = false;
+        let state = State::Free;
         let rests_until = Moment::at(Duration::ZERO);
         Self { last, waiters, asleep, rests_until, fenced, state }
     }

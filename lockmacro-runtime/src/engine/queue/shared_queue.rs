@@ -284,7 +284,7 @@ impl SharedQueue {
     fn contended(self: &Arc<Self>, asked: &Arc<Request>, holder: &Holder, ahead: u32) {
         self.on(None, |state| {
             state.last = Some(Ok(Contended::of(holder, ahead)));
-            Event::Answered(asked.clone(), true)
+            Event::Answered { token: asked.clone(), contended: true }
         });
         self.report_long_wait();
         self.answered.notify_one();
@@ -295,7 +295,7 @@ impl SharedQueue {
     fn unanswered_by(self: &Arc<Self>, asked: &Arc<Request>, last: Result<&Holder, LockError>) {
         self.on(None, |state| {
             state.last = Some(last.map(|holder| Contended::of(holder, 0)));
-            Event::Answered(asked.clone(), false)
+            Event::Answered { token: asked.clone(), contended: false }
         });
     }
 
@@ -311,7 +311,7 @@ impl SharedQueue {
     pub(crate) fn closes(self: &Arc<Self>) {
         self.on(None, |state| {
             state.sent_away = Some((state.queue.last(), LockError::SHUT_DOWN));
-            Event::Closes(false)
+            Event::Closes { for_fences: false }
         });
     }
 
@@ -329,7 +329,7 @@ impl SharedQueue {
                 return Event::Fails(asked.clone());
             }
             state.sent_away = Some((state.queue.last(), error));
-            Event::Closes(for_fences)
+            Event::Closes { for_fences }
         });
     }
 

@@ -67,7 +67,8 @@ impl Queues {
     fn plan(self: &Arc<Self>, core: &Core) {
         let mut sweep = self.sweep.lock();
         if sweep.is_none() && !core.store.answer_time().is_zero() {
-            let (queues, now) = (Arc::downgrade(self) as _, Moment::now());
+            let queues = Arc::downgrade(self) as _;
+            let now = Moment::now();
             // Fails where there is no thread, and then no caller waits in a queue either.
             let planned = core.background.watch(queues, now, Some(now.after(SWEEP)));
             *sweep = planned.ok().flatten();
@@ -91,9 +92,10 @@ impl Timed for Queues {
             let mut goes_on = self.is_used.swap(false, Ordering::Relaxed);
             self.all().for_each(|queue| goes_on |= queue.time());
             let mut sweep = self.sweep.lock();
-            match goes_on || self.is_used.load(Ordering::Relaxed) {
-                true => over(Some(Moment::now().after(SWEEP))),
-                false => *sweep = None,
+            if goes_on || self.is_used.load(Ordering::Relaxed) {
+                over(Some(Moment::now().after(SWEEP)))
+            } else {
+                *sweep = None
             }
         }
         .boxed()
@@ -108,7 +110,8 @@ mod tests {
     use crate::value::defaults::Defaults;
 
     fn core() -> Arc<Core> {
-        let (store, defaults) = (Store::of(Memory::new()), Defaults::default());
+        let store = Store::of(Memory::new());
+        let defaults = Defaults::default();
         #[cfg(feature = "defer")]
         let core = Core::over(store, None, defaults, None, 1_024);
         #[cfg(not(feature = "defer"))]
@@ -118,7 +121,8 @@ mod tests {
 
     #[test]
     fn a_queue_is_used_again_and_many_unused_queues_are_not_kept() {
-        let (queues, core) = (Arc::new(Queues::default()), core());
+        let queues = Arc::new(Queues::default());
+        let core = core();
         let of = |nth: usize| queues.of(&nth.to_string().into(), &core);
         let used: Vec<_> = (0..4 * KEPT).map(of).collect();
         (0..100 * KEPT).for_each(|nth| drop(of(nth)));

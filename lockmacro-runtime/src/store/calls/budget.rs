@@ -83,7 +83,8 @@ pub(crate) struct Retry {
 
 impl Retry {
     pub(crate) fn new(budget: Budget) -> Self {
-        let (began, pause) = (Instant::now(), Duration::ZERO);
+        let began = Instant::now();
+        let pause = Duration::ZERO;
         let backoff = Backoff::new(FIRST_PAUSE, LONGEST_WAIT);
         Self { budget, earlier: Applied::No, began, pause, backoff, clearest: None }
     }

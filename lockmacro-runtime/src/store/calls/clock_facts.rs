@@ -58,7 +58,8 @@ impl Reading {
     {
         let mut best: Option<Self> = None;
         for _ in 0..READ {
-            let (sent, here) = (Moment::now(), wall_clock());
+            let sent = Moment::now();
+            let here = wall_clock();
             let shown = ask().await.ok()?;
             let round_trip = sent.elapsed();
             let here = here.duration_since(SystemTime::UNIX_EPOCH).ok()? + round_trip / 2;
@@ -83,7 +84,8 @@ mod tests {
     fn a_clock_that_runs_fast_and_is_ahead_is_noticed() {
         let facts = between(reading(0, 1, 5_000), reading(2_000, 0, 7_020));
         assert_eq!(facts.round_trip, Duration::ZERO);
-        let (rate, ahead) = (facts.clock_rate.unwrap(), facts.clock_ahead.unwrap());
+        let rate = facts.clock_rate.unwrap();
+        let ahead = facts.clock_ahead.unwrap();
         assert!((rate - 1.01).abs() < 1e-6 && (ahead - 5.02).abs() < 1e-6, "{rate} {ahead}");
     }
 

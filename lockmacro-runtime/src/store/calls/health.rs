@@ -152,7 +152,8 @@ impl Health {
         let ended = outage.take();
         drop(outage);
         if let Some(Outage { since, logged: Some(_), .. }) = ended {
-            let (server, after) = (server(), since.elapsed());
+            let server = server();
+            let after = since.elapsed();
             tracing::info!(%server, ?after, "lock server back");
         }
     }
@@ -349,7 +350,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_nothing_uses_any_more_is_no_longer_lost() {
         let monitor = Monitor::default();
-        let (gone, stays) = (monitor.health_of("a:1"), monitor.health_of("b:1"));
+        let gone = monitor.health_of("a:1");
+        let stays = monitor.health_of("b:1");
         for health in [&gone, &stays] {
             fail(health);
         }

@@ -33,8 +33,10 @@ fn read(push: &[u8], connection: u64) -> Option<Push> {
         "0" => None,
         block => Some(block.parse().ok()?),
     };
-    let (at, ttl) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    let (received, ttl) = (Moment::now(), Duration::from_millis(ttl));
+    let at = fields.next()?.parse().ok()?;
+    let ttl = fields.next()?.parse().ok()?;
+    let received = Moment::now();
+    let ttl = Duration::from_millis(ttl);
     if secret.is_empty() || ttl.is_zero() {
         return Some((number, None));
     }
@@ -52,7 +54,8 @@ mod tests {
     fn a_push_without_the_secret_is_no_grant() {
         let waiters: Arc<Waiters> = Arc::default();
         let id = waiters.join(0, u64::MAX).next_id();
-        let (asks, read) = (Some((u64::MAX, None)), |push: &str| read(push.as_bytes(), 1));
+        let asks = Some((u64::MAX, None));
+        let read = |push: &str| read(push.as_bytes(), 1);
         assert!(matches!(read(&format!("{id}|0|7|5000")), Some((_, Some(_)))));
         assert_eq!(read(&format!("{}|0|7|5000", &id[..NUMBER_DIGITS])), asks);
         assert_eq!(read(&format!("{}|0|7|5000", u64::MAX)), asks);

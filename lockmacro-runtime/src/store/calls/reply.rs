@@ -29,7 +29,8 @@ pub(crate) enum Reply {
 impl Reply {
     /// The reply that grants a request that was sent at `sent`.
     pub(crate) fn granted(request: &Request, sent: Moment, fences: Vec<FenceBlock>) -> Self {
-        let (ttl, earlier) = (request.ttl, Applied::No);
+        let ttl = request.ttl;
+        let earlier = Applied::No;
         Self::Granted(Grant { sent, at: sent, ttl, earlier, fences })
     }
 

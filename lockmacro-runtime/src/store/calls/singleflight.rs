@@ -86,7 +86,8 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         W: Future<Output = T> + Send + 'static,
     {
         let mut in_flight = self.in_flight.lock();
-        let (now, runtime) = (Instant::now(), runtime::Handle::current().id());
+        let now = Instant::now();
+        let runtime = runtime::Handle::current().id();
         if let Some(flight) = &*in_flight
             && let Some(results) = flight.results.upgrade()
         {
@@ -130,7 +131,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn work_of_many_callers_is_done_once() {
-        let (flight, times) = (SingleFlight::new(LIMIT), Arc::new(AtomicU32::new(0)));
+        let flight = SingleFlight::new(LIMIT);
+        let times = Arc::new(AtomicU32::new(0));
         let work = || {
             let times = Arc::clone(&times);
             async move {
@@ -161,7 +163,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_result_is_not_kept() {
-        let (flight, result) = (SingleFlight::new(LIMIT), Arc::new(()));
+        let flight = SingleFlight::new(LIMIT);
+        let result = Arc::new(());
         drop(flight.run(|| std::future::ready(Arc::clone(&result)), soon()).await);
         // The task drops its own copy.
         tokio::task::yield_now().await;
@@ -170,7 +173,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn work_that_is_aborted_ends_and_is_started_again_for_those_who_wait() {
-        let (flight, kept) = (SingleFlight::new(LIMIT), Arc::new(()));
+        let flight = SingleFlight::new(LIMIT);
+        let kept = Arc::new(());
         let stuck = || {
             let kept = Arc::clone(&kept);
             async move {
@@ -248,7 +252,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn slow_work_on_a_runtime_that_runs_is_begun_once() {
-        let (flight, times) = (SingleFlight::new(LIMIT), Arc::new(AtomicU32::new(0)));
+        let flight = SingleFlight::new(LIMIT);
+        let times = Arc::new(AtomicU32::new(0));
         let work = || {
             let times = Arc::clone(&times);
             async move {

@@ -71,7 +71,8 @@ pub(crate) fn wait<Q: Queue>(
 ) -> impl Future<Output = Result<Answer, Failed>> + Send {
     let until = Instant::now() + wait.min(FOR_EVER);
     let waiter = queue.waiters().join(queue.slot(&request), request.token.bits());
-    let (mut earlier, mut foreign) = (request.applied_before(), Foreign::default());
+    let mut earlier = request.applied_before();
+    let mut foreign = Foreign::default();
     // No `async fn`, which stores its arguments twice: each waiter holds this future.
     async move {
         if !request.key.mode().is_exclusive() {
@@ -87,7 +88,8 @@ pub(crate) fn wait<Q: Queue>(
         loop {
             // Boxed: it is large, and most of the wait needs only the signal.
             let progress = Box::pin(async {
-                let (known, waiting) = ((&mut earlier, &mut foreign), (&waiter, until));
+                let known = (&mut earlier, &mut foreign);
+                let waiting = (&waiter, until);
                 shutdown.unless(pin!(ask_once(&*queue, &request, waiting, known))).await
             });
             let mut queued = match progress.await? {
@@ -236,7 +238,8 @@ mod tests {
 
     #[test]
     fn a_hand_off_counts_by_the_servers_clock_and_never_from_after_its_receipt() {
-        let (sent, connection) = (Moment::at(ms(1_000)), NonZeroU64::new(1));
+        let sent = Moment::at(ms(1_000));
+        let connection = NonZeroU64::new(1);
         let sample = Sample { sent, connection, server: 70_000_000 };
         // A second after the sample on the server's clock; the message took four.
         let late = hand_off(6_000, 71_000);
@@ -253,7 +256,8 @@ mod tests {
     fn a_hand_off_does_not_count_by_the_clock_of_another_server() {
         let sample =
             |connection| Sample { sent: Moment::at(ms(0)), connection, server: 70_000_000 };
-        let (known, received) = (NonZeroU64::new, hand_off(1_000, 70_900));
+        let known = NonZeroU64::new;
+        let received = hand_off(1_000, 70_900);
         assert_eq!(sample(known(1)).start_of(&received, at(1_000)), Some(Moment::at(ms(891))));
         for other in [known(2), None] {
             assert_eq!(sample(other).start_of(&received, at(1_000)), None, "{other:?}");

@@ -223,7 +223,8 @@ mod tests {
         // The last ones are the most urgent.
         let answers: Vec<_> = (0..250)
             .map(|nth| {
-                let (sizes, until) = (Arc::clone(&sizes), now + Duration::from_secs(1_000 - nth));
+                let sizes = Arc::clone(&sizes);
+                let until = now + Duration::from_secs(1_000 - nth);
                 batch.send(nth, until, move |items: Vec<u64>, _| {
                     sizes.lock().push((items.len(), items.iter().min().copied()));
                     async { items }

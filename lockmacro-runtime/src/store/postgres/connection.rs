@@ -88,7 +88,8 @@ impl Pool {
         waiters: Arc<Waiters>,
         limit: Arc<Limit>,
     ) -> Arc<Self> {
-        let (monitor, health) = (Arc::clone(monitor), monitor.health_of(&servers.name));
+        let health = monitor.health_of(&servers.name);
+        let monitor = Arc::clone(monitor);
         let link = |_| Link {
             live: Mutex::default(),
             room: Semaphore::new(AT_ONCE),

@@ -66,7 +66,8 @@ fn of(error: &Error, without_reply: Applied) -> CallError {
             _ => CallError::broken(Why::Disconnected, detail, without_reply),
         };
     };
-    let (code, detail) = (reply.code(), reply.message().to_owned());
+    let code = reply.code();
+    let detail = reply.message().to_owned();
     let last = |error| CallError::Final(error);
     // A statement with an error was rolled back.
     let passing =

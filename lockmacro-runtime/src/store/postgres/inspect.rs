@@ -28,7 +28,8 @@ impl Inspection for Postgres {
         limit: usize,
     ) -> Asked<'a, Result<Listing<HeldLock>, LockError>> {
         Box::pin(async move {
-            let (regex, most) = (regex(pattern), one_more(limit));
+            let regex = regex(pattern);
+            let most = one_more(limit);
             let locks = self.look("look_for", values![regex, most], pattern, lock).await?;
             let truncated = locks.len() > limit;
             let mut items: Vec<_> = locks.into_iter().flatten().take(limit).collect();
@@ -52,7 +53,8 @@ impl Inspection for Postgres {
     ) -> Asked<'a, Result<Listing<Holder>, LockError>> {
         Box::pin(async move {
             let limit = limit.clamp(1, LISTED_MAX);
-            let (name, most) = (stored(key), one_more(limit));
+            let name = stored(key);
+            let most = one_more(limit);
             let values = values![name, most];
             Ok(listing(self.look("look_at_holders", values, key.as_str(), holder).await?, limit))
         })
@@ -65,7 +67,8 @@ impl Inspection for Postgres {
     ) -> Asked<'a, Result<Listing<QueuedWaiter>, LockError>> {
         Box::pin(async move {
             let limit = limit.clamp(1, LISTED_MAX);
-            let (name, most) = (stored(key), one_more(limit));
+            let name = stored(key);
+            let most = one_more(limit);
             let values = values![name, most];
             Ok(listing(self.look("look_behind", values, key.as_str(), waiter).await?, limit))
         })
@@ -74,7 +77,8 @@ impl Inspection for Postgres {
     #[cfg(feature = "defer")]
     fn functions(&self, limit: usize) -> Asked<'_, Result<Listing<String>, LockError>> {
         Box::pin(async move {
-            let (most, read) = (one_more(limit), |row: &Row| column(row, 0));
+            let most = one_more(limit);
+            let read = |row: &Row| column(row, 0);
             Ok(listing(self.look("look_for_functions", values![most], "", read).await?, limit))
         })
     }
@@ -116,7 +120,8 @@ fn left(row: &Row, nth: usize) -> Result<Option<Duration>, CallError> {
 fn lock(row: &Row) -> Result<Option<HeldLock>, CallError> {
     let Some(key) = LockKey::found(read_back(column(row, 0)?)) else { return Ok(None) };
     let token: &str = column(row, 1)?;
-    let (sharing, waiters): (i32, i32) = (column(row, 3)?, column(row, 4)?);
+    let sharing: i32 = column(row, 3)?;
+    let waiters: i32 = column(row, 4)?;
     Ok(Some(HeldLock {
         key,
         holder: Holder::of(token.as_bytes(), left(row, 2)?),
@@ -141,7 +146,9 @@ fn waiter(row: &Row) -> Result<QueuedWaiter, CallError> {
 /// here, and one byte there.
 fn regex(pattern: &str) -> String {
     // The prefix is that of a key with a NUL: see `stored`.
-    let (mut regex, mut rest, mut in_class) = ("^(?:lm1:)?".to_owned(), pattern.chars(), false);
+    let mut regex = "^(?:lm1:)?".to_owned();
+    let mut rest = pattern.chars();
+    let mut in_class = false;
     while let Some(c) = rest.next() {
         match c {
             '\\' => literal(&mut regex, rest.next().unwrap_or(c)),

@@ -122,9 +122,11 @@ impl PostgresJobs {
         let worker = format!("{:020}", taker.waiter.number());
         let mut repeated = taker.request.is_some();
         let request = taker.request.get_or_insert_with(|| format!("{:032x}", random_name()));
-        let (request, lease, link) =
-            (&*request, far(options.lease), Pool::link_of(functions.first().unwrap_or(&"")));
-        let (functions, worker) = (&functions, &worker);
+        let request = &*request;
+        let lease = far(options.lease);
+        let link = Pool::link_of(functions.first().unwrap_or(&""));
+        let functions = &functions;
+        let worker = &worker;
         let mut sent = Instant::now();
         let ask = |budget, _| {
             let again = repeated;
@@ -136,7 +138,8 @@ impl PostgresJobs {
         };
         let budget = Budget::of_bytes(self.max_size, self.postgres.timeout);
         let (rows, again) = Retry::new(budget).repeat(ask).await.map_err(failed)?;
-        let (mut taken, mut pause) = (Vec::new(), TICK);
+        let mut taken = Vec::new();
+        let mut pause = TICK;
         for row in &rows {
             let (kind, job) = job(row).map_err(failed)?;
             match kind {
@@ -187,8 +190,13 @@ impl Deferrer for PostgresJobs {
                 return Err(LockError::invalid("id", why));
             }
             let (keep, at_most) = keep.parts();
-            let (key, bytes, attempts) = (LockKey::from(key), arguments.len(), i64::from(attempts));
-            let (name, delay, key, at_most) = (&*function, far(delay), stored(&key), far(at_most));
+            let key = LockKey::from(key);
+            let bytes = arguments.len();
+            let attempts = i64::from(attempts);
+            let name = &*function;
+            let delay = far(delay);
+            let key = stored(&key);
+            let at_most = far(at_most);
             let values = values![name, id, delay, arguments, key, keep, attempts, at_most];
             let row = self.call("put_call", name, values, bytes).await?;
             let id: Option<String> = column(&row, 0).map_err(failed)?;
@@ -206,7 +214,8 @@ impl Deferrer for PostgresJobs {
             if options.limit == 0 {
                 return Ok(Vec::new());
             }
-            let (mut taker, mut pause) = (self.taker(&options.functions), Duration::ZERO);
+            let mut taker = self.taker(&options.functions);
+            let mut pause = Duration::ZERO;
             let taken = loop {
                 let wait = async {
                     if !pause.is_zero() {
@@ -246,7 +255,9 @@ impl Deferrer for PostgresJobs {
 
     fn keep(&self, job: Job, lease: Duration) -> Answer<'_, bool> {
         Box::pin(async move {
-            let (name, claim, lease) = (&*job.function, job.claim.cast_signed(), far(lease));
+            let name = &*job.function;
+            let claim = job.claim.cast_signed();
+            let lease = far(lease);
             let values = values![name, job.id, claim, lease];
             column(&self.call("keep_call", name, values, 0).await?, 0).map_err(failed)
         })
@@ -262,11 +273,13 @@ impl Deferrer for PostgresJobs {
             let (how, delay, error) = how.parts();
             // A text of the database cannot have it.
             let error = error.replace('\0', "\u{fffd}");
-            let (name, claim, delay) = (&*job.function, job.claim.cast_signed(), far(delay));
+            let name = &*job.function;
+            let claim = job.claim.cast_signed();
+            let delay = far(delay);
             let values = values![name, job.id, claim, how, delay, error];
             let row = self.call("settle_call", name, values, 0).await?;
-            let (held, first) =
-                (column(&row, 0).map_err(failed)?, column(&row, 1).map_err(failed)?);
+            let held = column(&row, 0).map_err(failed)?;
+            let first = column(&row, 1).map_err(failed)?;
             if first {
                 self.wake(&job.function);
             }
@@ -306,11 +319,14 @@ impl Deferrer for PostgresJobs {
         most: usize,
     ) -> Answer<'_, Page> {
         Box::pin(async move {
-            let (name, state, most) = (&*function, state.to_string(), most.min(TAKEN_MAX) as i64);
+            let name = &*function;
+            let state = state.to_string();
+            let most = most.min(TAKEN_MAX) as i64;
             let first = i64::try_from(first).unwrap_or(i64::MAX);
             let budget = Budget::of_bytes(self.max_size, self.postgres.timeout);
             let values = values![name, state, first, most];
-            let (link, pool) = (Pool::link_of(name), &self.postgres);
+            let link = Pool::link_of(name);
+            let pool = &self.postgres;
             let rows = pool.call(link, "list_calls", values, budget).await?;
             let total =
                 rows.first().map_or_else(|| Err(unexpected("no row")), |row| number(row, 0));

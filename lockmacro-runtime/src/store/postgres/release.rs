@@ -19,10 +19,13 @@ impl Postgres {
     /// In a task of its own: the statement hands the locks off, and a caller that is dropped after
     /// that must not keep the pushes.
     pub(super) async fn release_all(&self, request: &Request) -> Result<Released, LockError> {
-        let (pool, budget) = (Arc::clone(&self.pool), Budget::brief(self.timeout));
+        let pool = Arc::clone(&self.pool);
+        let budget = Budget::brief(self.timeout);
         let keys: Vec<_> = request.keys().iter().map(|key| stored(key).into_owned()).collect();
-        let (token, keep) = (request.token.expose().to_owned(), millis(request.keep()));
-        let (link, releasing) = (Pool::link_of(request.key.as_str()), pool.releases.subscribe());
+        let token = request.token.expose().to_owned();
+        let keep = millis(request.keep());
+        let link = Pool::link_of(request.key.as_str());
+        let releasing = pool.releases.subscribe();
         let task = spawn(async move {
             let _releasing = releasing;
             release(&pool, link, values![keys, token, keep], budget).await
@@ -44,7 +47,9 @@ async fn release(
         budget.until += budget.answer;
     }
     let call = || pool.call(link, "release", values, budget);
-    let (mut rows, mut earlier, mut replaced) = (call().await, Applied::No, false);
+    let mut rows = call().await;
+    let mut earlier = Applied::No;
+    let mut replaced = false;
     // Where an answer has not come there is no time left, and the error says that it was sent. One
     // that was rolled back for another transaction is repeated, and a lost connection replaced
     // once.
@@ -58,10 +63,13 @@ async fn release(
     let row = only(rows?)?;
     // Before the end of the call, after which the process may end.
     pool.push(column(&row, 1)?, column(&row, 2)?).await;
-    Ok(match column(&row, 0)? {
-        true => Released::Held,
+    let is_held: bool = column(&row, 0)?;
+    Ok(if is_held {
+        Released::Held
+    } else if earlier.may_be() {
         // An earlier call may have released it.
-        false if earlier.may_be() => Released::Unconfirmed,
-        false => Released::NotHeld,
+        Released::Unconfirmed
+    } else {
+        Released::NotHeld
     })
 }

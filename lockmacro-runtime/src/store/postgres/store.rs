@@ -228,10 +228,13 @@ impl Postgres {
         let keys: Vec<_> = request.keys().iter().map(stored).collect();
         let holders: Vec<_> =
             request.keys().iter().map(|key| key.mode().limit().cast_signed()).collect();
-        let (ttl, waits) = (millis(request.ttl), millis(WAITER_TTL));
-        let (id, channel) = (waiter.map(Waiter::next_id), waiter.map(|_| &self.pool.channel));
+        let ttl = millis(request.ttl);
+        let waits = millis(WAITER_TTL);
+        let id = waiter.map(Waiter::next_id);
+        let channel = waiter.map(|_| &self.pool.channel);
         let callers = i32::try_from(request.witness().callers()).unwrap_or(i32::MAX);
-        let (token, fenced) = (request.token.expose(), request.is_fenced());
+        let token = request.token.expose();
+        let fenced = request.is_fenced();
         let values = values![keys, token, ttl, holders, fenced, id, channel, callers, waits];
         let sent = Moment::now();
         request.set_applied(Applied::Unknown);
@@ -252,7 +255,8 @@ impl Postgres {
     fn in_time(&self, reply: Reply) -> Result<Reply, CallError> {
         match reply {
             Reply::Granted(grant) if late(grant.sent, grant.ttl) => {
-                let (reason, detail) = (Unavailability::TooSlow, too_slow(grant.ttl));
+                let reason = Unavailability::TooSlow;
+                let detail = too_slow(grant.ttl);
                 let error = CallError::Transient(Transient::new(reason, detail, Applied::Unknown));
                 Err(error.at(|| self.pool.name()))
             }
@@ -267,8 +271,10 @@ impl Postgres {
             return;
         }
         tidy.0 = Instant::now() + TIDY_EVERY;
-        let (mut after, next) = (tidy.1.clone(), Arc::clone(&self.tidy));
-        let (pool, budget) = (Arc::clone(&self.pool), Budget::within(self.timeout));
+        let mut after = tidy.1.clone();
+        let next = Arc::clone(&self.tidy);
+        let pool = Arc::clone(&self.pool);
+        let budget = Budget::within(self.timeout);
         let link = Pool::link_of("");
         spawn(async move {
             let retention = millis(pool.servers.retention());
@@ -298,8 +304,10 @@ pub(super) fn failed(error: CallError) -> LockError {
 /// Reads the reply to a request that was sent at `sent`.
 fn answer(request: &Request, sent: Moment, row: &Row, waits: bool) -> Result<Reply, CallError> {
     if let Some(nth) = column::<Option<i32>>(row, 0)? {
-        let (holder, left): (Option<&str>, i64) = (column(row, 1)?, column(row, 2)?);
-        let (rank, at): (Option<i32>, i64) = (column(row, 3)?, column(row, 4)?);
+        let holder: Option<&str> = column(row, 1)?;
+        let left: i64 = column(row, 2)?;
+        let rank: Option<i32> = column(row, 3)?;
+        let at: i64 = column(row, 4)?;
         let queued = waits.then(|| (rank.and_then(|rank| u32::try_from(rank).ok()), at as u64));
         let nth = usize::try_from(nth).unwrap_or_default();
         return Ok(Reply::contended(nth, holder.unwrap_or_default().as_bytes(), left, queued));

@@ -53,9 +53,12 @@ impl Deployment {
     }
 
     fn read(url: &Url<'_>, unsent: Duration) -> Result<Self, LockError> {
-        let (mut schema, mut installs, mut fence_retention) = ("lm1".to_owned(), false, None);
-        let (mut application, mut listens, mut tls) =
-            ("lockmacro".to_owned(), None, Tls::default());
+        let mut schema = "lm1".to_owned();
+        let mut installs = false;
+        let mut fence_retention = None;
+        let mut application = "lockmacro".to_owned();
+        let mut listens = None;
+        let mut tls = Tls::default();
         // Settings that the library reads.
         let mut passed_on = String::new();
         let is_known = |setting| format!("postgres://host?{setting}").parse::<Config>().is_ok();

@@ -96,7 +96,8 @@ impl Postgres {
         function: &str,
         values: Values<'_>,
     ) -> Result<tokio_postgres::Row, LockError> {
-        let (link, budget) = (Pool::link_of(key.as_str()), Budget::within(self.timeout));
+        let link = Pool::link_of(key.as_str());
+        let budget = Budget::within(self.timeout);
         only(self.call(link, function, values, budget).await?).map_err(failed)
     }
 }

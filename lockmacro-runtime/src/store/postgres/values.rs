@@ -39,9 +39,10 @@ pub(super) use values;
 /// `lm1:`.
 pub(super) fn stored(key: &LockKey) -> Cow<'_, str> {
     let key = key.as_str();
-    match key.contains('\0') {
-        false => Cow::Borrowed(key),
-        true => Cow::Owned(format!("lm1:{}", key.replace('%', "%25").replace('\0', "%00"))),
+    if key.contains('\0') {
+        Cow::Owned(format!("lm1:{}", key.replace('%', "%25").replace('\0', "%00")))
+    } else {
+        Cow::Borrowed(key)
     }
 }
 

@@ -85,7 +85,8 @@ impl Redis {
     pub(crate) fn new(servers: &Deployment, timeout: Duration, key_prefix: &str) -> Self {
         let is_cluster = matches!(servers.at, Addresses::Cluster(_));
         let fails_over = !matches!(servers.at, Addresses::One(Server::At(_)));
-        let (grants, monitor) = (Grants::new(is_cluster, key_prefix), Arc::default());
+        let grants = Grants::new(is_cluster, key_prefix);
+        let monitor = Arc::default();
         let nodes = Topology::new(servers, timeout, &monitor, &grants);
         let slots = Arc::new(AtomicBool::new(is_cluster));
         let fence_retention = servers.fence_retention.unwrap_or(RETENTION).as_millis();
@@ -105,9 +106,11 @@ impl Redis {
 
     /// The same locks, through connections of their own.
     pub(crate) fn apart(&self) -> Self {
-        let (slots, every_key) = (Arc::clone(&self.slots), Arc::clone(&self.every_key));
+        let slots = Arc::clone(&self.slots);
+        let every_key = Arc::clone(&self.every_key);
         let fence_retention = Arc::clone(&self.fence_retention);
-        let (grants, monitor) = (self.grants.apart(), Arc::clone(&self.monitor));
+        let grants = self.grants.apart();
+        let monitor = Arc::clone(&self.monitor);
         let nodes = self.nodes.apart(&grants);
         Self { nodes, monitor, grants, slots, fence_retention, every_key, ..*self }
     }
@@ -213,21 +216,24 @@ impl Redis {
         let is_single = request.several().is_empty();
         let plain = first && is_single && !request.is_fenced();
         if plain && every_key {
-            let reply = match is_exclusive {
-                true => self.set(request, budget).await?,
-                false => Box::pin(self.share(request, budget)).await?,
+            let reply = if is_exclusive {
+                self.set(request, budget).await?
+            } else {
+                Box::pin(self.share(request, budget)).await?
             };
             if let Some(reply) = reply {
                 return Ok(reply);
             }
         }
-        let (ttl, mut limits) = (request.ttl.as_millis().to_string(), String::new());
+        let ttl = request.ttl.as_millis().to_string();
+        let mut limits = String::new();
         for key in request.keys() {
             // It cannot fail.
             let _ = write!(limits, "{} ", key.mode().limit());
         }
         let fenced = if request.is_fenced() { "1" } else { "0" };
-        let (window, retention) = (&CONFIRM_WINDOW_MS, &self.fence_retention);
+        let window = &CONFIRM_WINDOW_MS;
+        let retention = &self.fence_retention;
         let args = [request.token.expose(), &ttl, fenced, window, retention, &limits, "0"];
         let script = if is_single { &ACQUIRE } else { &ACQUIRE_ALL };
         let sent = Moment::now();
@@ -244,7 +250,8 @@ impl Redis {
 
     /// Asks by a plain SET; `None` when the lock is contended and the script has to say how.
     async fn set(&self, request: &Request, budget: Budget) -> Result<Option<Reply>, CallError> {
-        let (key, token) = (request.key.as_str(), request.token.expose());
+        let key = request.key.as_str();
+        let token = request.token.expose();
         let send = |node: Node| {
             let mut set = Cmd::with_capacity(6, key.len() + token.len() + 16);
             set.arg("SET").arg(key).arg(token).arg("NX").arg("PX").arg(request.ttl.as_millis());
@@ -254,7 +261,8 @@ impl Redis {
         match self.nodes.route(|| slot(key), budget, send).await? {
             Value::Okay => Ok(Some(Reply::granted(request, sent, Vec::new()))),
             Value::Nil if request.only_if_free => {
-                let (holder, queued) = (Box::default(), None);
+                let holder = Box::default();
+                let queued = None;
                 Ok(Some(Reply::Contended { nth: 0, holder, value: 0, queued }))
             }
             Value::Nil => Ok(None),
@@ -266,7 +274,8 @@ impl Redis {
     /// before. The call is merged with those of other callers; `None` where the whole script has to
     /// decide.
     async fn share(&self, request: &Request, budget: Budget) -> Result<Option<Reply>, CallError> {
-        let (ttl, limit) = (request.ttl.as_millis().to_string(), request.key.mode().limit());
+        let ttl = request.ttl.as_millis().to_string();
+        let limit = request.key.mode().limit();
         let args = [request.token.expose(), &ttl, &limit.to_string()];
         let sent = Moment::now();
         let reply = self.eval(ACQUIRE_SHARED.with(request.keys(), &args), budget).await?;

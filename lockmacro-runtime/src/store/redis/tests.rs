@@ -99,7 +99,8 @@ fn only_a_reply_that_says_so_is_a_grant() {
 fn only_a_push_with_the_secret_of_a_waiter_is_its_grant() {
     let grants = Grants::new(false, "");
     let channels = Subscriptions::new(&grants);
-    let (mut granted, mut asks) = (0, 0);
+    let mut granted = 0;
+    let mut asks = 0;
     fuzz(|rng| {
         let waiter = grants.waiters.join(0, rng.u64(..));
         let id = waiter.next_id();

@@ -84,7 +84,8 @@ impl Nodes {
     pub(crate) fn apart(&self) -> Self {
         let all = self.all.iter().map(Redis::apart).collect();
         let eligibilities = Mutex::new(vec![Eligibility::default(); self.all.len()].into());
-        let (names, known) = (Arc::clone(&self.names), Arc::clone(&self.known));
+        let names = Arc::clone(&self.names);
+        let known = Arc::clone(&self.known);
         Self { all, names, eligibilities, known, ..*self }
     }
 
@@ -102,7 +103,8 @@ impl Nodes {
                 Withheld::Late => unanswered(Unavailability::TooSlow, "not asked in time"),
                 Withheld::Doubtful => unanswered(Unavailability::Timeout, UNRELEASED),
             })?;
-        let (node, asked) = (&self.all[nth], Moment::now());
+        let node = &self.all[nth];
+        let asked = Moment::now();
         let mut voting = pin!(node.vote(&attempt));
         // The caller's own timeout may be shorter, and does not count here.
         let voted = match timeout(self.slow, &mut voting).await {
@@ -154,7 +156,8 @@ impl Nodes {
         {
             return Err(*node_error.error);
         }
-        let (connection, asked) = (node.connection(), Moment::now());
+        let connection = node.connection();
+        let asked = Moment::now();
         let held = node.renew(&attempt, ttl, true).await?;
         if held && (connection.is_none() || node.connection() != connection) {
             return Err(replaced());
@@ -179,7 +182,8 @@ impl Nodes {
         attempt: Arc<Request>,
         (sent, ttl): (Moment, Duration),
     ) {
-        let (node, rest) = (&self.all[nth], ttl.saturating_sub(sent.elapsed()));
+        let node = &self.all[nth];
+        let rest = ttl.saturating_sub(sent.elapsed());
         let Some(connection) = node.connection().filter(|_| self.is_as_it_was(nth)) else { return };
         if rest < (ttl / 2).max(self.slow * 2) {
             return;

@@ -148,11 +148,14 @@ impl Redlock {
         let attempt = Arc::new(request.attempt(attempts.token()));
         let sent = Moment::now();
         let mut round = Round::new(attempts.holders().into_iter().map(|nth| {
-            let (nodes, attempt) = (Arc::clone(&self.nodes), Arc::clone(&attempt));
+            let nodes = Arc::clone(&self.nodes);
+            let attempt = Arc::clone(&attempt);
             (nth, nodes.renew(nth, attempt, ttl))
         }));
         // A node that is not among the holders, or has refused, does not hold the lock.
-        let (mut held, mut failed, mut forgetful) = (0, 0, Vec::new());
+        let mut held = 0;
+        let mut failed = 0;
+        let mut forgetful = Vec::new();
         let mut errors: Vec<Option<LockError>> = vec![None; self.count()];
         while let Some((nth, answer)) = round.next().await {
             match answer {
@@ -166,7 +169,8 @@ impl Redlock {
             if held >= majority(self.count()) {
                 let nodes = Arc::clone(&self.nodes);
                 let repair = move |nth| {
-                    let (attempts, attempt) = (Arc::clone(&attempts), Arc::clone(&attempt));
+                    let attempts = Arc::clone(&attempts);
+                    let attempt = Arc::clone(&attempt);
                     drop(spawn(Arc::clone(&nodes).repair(nth, attempts, attempt, (sent, ttl))));
                 };
                 // The renewal does not wait for repairs.
@@ -211,7 +215,8 @@ impl Redlock {
 
 impl Backend for Redlock {
     fn apart(&self) -> Arc<dyn Backend> {
-        let (nodes, round_trip) = (Arc::new(self.nodes.apart()), Arc::clone(&self.round_trip));
+        let nodes = Arc::new(self.nodes.apart());
+        let round_trip = Arc::clone(&self.round_trip);
         Arc::new(Self { nodes, round_trip, ..*self })
     }
 

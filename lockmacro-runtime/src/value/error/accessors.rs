@@ -290,7 +290,8 @@ mod tests {
     /// One error of each kind, each made of `secret`.
     fn errors() -> Vec<(u16, LockError)> {
         let secret = || "secret".to_owned();
-        let (time, holder) = (Duration::from_secs(1), || Holder::new("secret"));
+        let time = Duration::from_secs(1);
+        let holder = || Holder::new("secret");
         let at_server = Some("secret".into());
         let unavailable = LockError::unavailable_at(at_server, Unavailability::Timeout, "secret");
         vec![

@@ -33,7 +33,8 @@ impl LockError {
     /// assert_eq!(busy.holder().to_string(), "web-3:audit");
     /// ```
     pub fn busy(key: impl Into<LockKey>, holder: Holder, retry_after: Duration) -> Self {
-        let (key, holder) = (key.into(), Box::new(holder));
+        let key = key.into();
+        let holder = Box::new(holder);
         LockError::Busy { key, holder, retry_after, message: None }
     }
 
@@ -59,7 +60,8 @@ impl LockError {
         reason: Unavailability,
         detail: impl Into<String>,
     ) -> Self {
-        let (detail, nodes) = (detail.into(), Box::default());
+        let detail = detail.into();
+        let nodes = Box::default();
         LockError::Unavailable { reason, detail, server, retry_after: None, nodes }
     }
 

@@ -210,7 +210,8 @@ mod tests {
 
     #[test]
     fn a_fence_prints_orders_and_becomes_a_number() {
-        let (early, late) = (Fence::try_from(9).unwrap(), Fence::try_from(10).unwrap());
+        let early = Fence::try_from(9).unwrap();
+        let late = Fence::try_from(10).unwrap();
         assert!(early < late);
         assert_eq!((late.to_string(), u64::from(late), i64::from(late)), ("10".into(), 10, 10));
         assert_eq!(i64::from(Fence::try_from(MAX).unwrap()), 1 << 53);

@@ -34,7 +34,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "self.sent.after(later - later / 100).min(hand_off.received)",
         "hand_off.received"),
     mutant("a hand-off is not confirmed", "errors", "engine/lease/held.rs",
-        "true => Some(now),", "true => (!MUTANT).then_some(now),"),
+        "if is_handed_off { Some(now) }", "if is_handed_off { (!MUTANT).then_some(now) }"),
     mutant("a passed lease counts anew", LEASE, "protocol/lease.rs",
         "lease.ends = lease.ends.min(ends);", ""),
     mutant("a body is polled after its lease", "bodies", "run/driver.rs",
@@ -72,8 +72,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "        self.queues.close();", "        if !MUTANT { self.queues.close(); }"),
     // Callers that block.
     mutant("a blocking waiter is not unparked", "idle|late|stuck", "engine/blocking.rs",
-        "let (waker, mut future) = (unparks_here(), pin!(unconstrained(future)));",
-        "let waker = if MUTANT { Waker::noop().clone() } else { unparks_here() };\n    let mut future = pin!(unconstrained(future));"),
+        "let waker = unparks_here();",
+        "let waker = if MUTANT { Waker::noop().clone() } else { unparks_here() };"),
     // Waiting.
     mutant("a waiter never asks again", "stuck", "store/calls/wait.rs",
         "Queued { rank, sample, pause: until.min(pause) }",
@@ -122,6 +122,5 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "Self::new(self.first.min(other.first), self.last.min(other.last))"),
     // Sharing.
     mutant("a waiter that gives up stays in the queue", "idle|left|stuck", "engine/cleanup/acquisition.rs",
-        "true => earlier.and(Applied::Yes)",
-        "true if MUTANT => earlier,\n                    true => earlier.and(Applied::Yes)"),
+        "set_applied(if is_queued {", "set_applied(if is_queued && !MUTANT {"),
 ];

@@ -105,7 +105,8 @@ impl Held {
         let next = {
             let state = &mut *self.state.lock();
             state.in_flight = state.in_flight.saturating_sub(1);
-            let (lease, tenure) = (&mut state.lease, &mut state.tenure);
+            let lease = &mut state.lease;
+            let tenure = &mut state.tenure;
             if held {
                 // A confirmation has no ttl: it lasts no longer than the rest of the lease.
                 let kept = Moment::now().after(ttl.max(tenure.kept_until.since(sent)));
@@ -152,7 +153,8 @@ impl Held {
 impl Timed for Held {
     fn run<'a>(self: Arc<Self>, store: &'a Store, over: &'a Over<'a>) -> BoxFuture<'a, ()> {
         async move {
-            let (request, sent) = (&*self.request, Moment::now());
+            let request = &*self.request;
+            let sent = Moment::now();
             let (is_renewal, ttl, left) = {
                 let lease = &mut self.state.lock().lease;
                 let left = lease.remaining(sent).unwrap_or_default();
@@ -218,7 +220,8 @@ mod tests {
 
     /// A lock that was granted now, for an hour.
     fn held() -> Arc<Held> {
-        let (store, defaults) = (Store::of(Memory::new()), Defaults::default());
+        let store = Store::of(Memory::new());
+        let defaults = Defaults::default();
         #[cfg(feature = "defer")]
         let core = Core::over(store, None, defaults, None, 1_024);
         #[cfg(not(feature = "defer"))]
@@ -243,7 +246,8 @@ mod tests {
     fn the_end_of_the_ttl_on_the_store_is_known_when_a_renewal_is_sent() {
         let held = held();
         let kept_until = || held.state.lock().tenure.kept_until;
-        let (sent, first) = (Moment::now(), kept_until());
+        let sent = Moment::now();
+        let first = kept_until();
         let renewal = held.sends(sent.after(2 * HOUR));
         assert_eq!(kept_until(), sent.after(2 * HOUR));
         assert!(held.state.lock().is_suspect());
@@ -257,7 +261,8 @@ mod tests {
     fn only_a_renewal_sent_after_the_last_unanswered_one_ends_the_suspicion() {
         let held = held();
         let sends = || (held.sends(Moment::now()), Moment::now());
-        let ((early, sent), (unanswered, _)) = (sends(), sends());
+        let (early, sent) = sends();
+        let (unanswered, _) = sends();
         drop(unanswered);
         answered(early, sent, HOUR);
         assert!(held.state.lock().is_suspect(), "it was sent before");

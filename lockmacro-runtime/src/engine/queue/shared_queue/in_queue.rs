@@ -91,13 +91,15 @@ impl SharedQueue {
             let now = Moment::now();
             let until = self.polled_until(now);
             let (arrival, effects) = state.queue.arrive(Arc::clone(request), is_again, until);
-            if matches!(arrival, Arrival::Asks(..)) {
+            if matches!(arrival, Arrival::Asks { .. }) {
                 // The last answer was to an earlier question, of callers that have left.
                 state.last = None;
             }
             let at = |ticket| InQueue { queue: Arc::clone(self), ticket };
             let arrived = match arrival {
-                Arrival::Asks(by, is_behind) => Arrived::Asks(at(by), (!is_behind).then_some(now)),
+                Arrival::Asks { by, is_behind } => {
+                    Arrived::Asks(at(by), (!is_behind).then_some(now))
+                }
                 Arrival::Waits(ticket) => Arrived::Waits(at(ticket)),
                 Arrival::Busy => Arrived::Refused(self.busy(state, Queueing::Outside, &mut held)),
                 Arrival::Undecided => Arrived::Undecided,
@@ -144,7 +146,7 @@ impl InQueue {
                 state.last = Some(Ok(Contended::of(holder, 0)));
                 state.contended_at = since.or(state.contended_at);
             }
-            Event::NotGrantedTo(self.ticket, holder.is_some())
+            Event::NotGrantedTo { ticket: self.ticket, contended: holder.is_some() }
         });
     }
 
@@ -174,7 +176,8 @@ impl InQueue {
 
     /// Checks whether a waiter may take the lock up.
     pub(super) fn poll(&self, waker: &Waker) -> Poll<Waited> {
-        let (queue, core) = (&self.queue, &self.queue.core);
+        let queue = &self.queue;
+        let core = &self.queue.core;
         let is_sound =
             |tenure: &Tenure| !core.shutdown.is_closed() && !core.has_changed_since(tenure.sent);
         let waker = |last: Option<&Waker>| match last {
@@ -188,7 +191,8 @@ impl InQueue {
                 (Found::Lock(tenure), _) => match state.offered.take() {
                     Some(acquisition) => {
                         state.holder = None;
-                        let (by, behind) = (Some(self.clone()), state.behind());
+                        let by = Some(self.clone());
+                        let behind = state.behind();
                         Poll::Ready(Waited::Lock(TakenUp { by, tenure, acquisition, behind }))
                     }
                     None => Poll::Pending,
@@ -205,12 +209,14 @@ impl InQueue {
 
     /// The holder ends. The lock is passed on within the turn if it `may_pass`.
     pub(crate) fn ends(&self, tenure: Tenure, may_pass: bool, acquisition: Acquisition) -> Ended {
-        let (queue, core) = (&self.queue, &self.queue.core);
+        let queue = &self.queue;
+        let core = &self.queue.core;
         let left = queue.on(Some(acquisition), |state| {
             let passes = may_pass && state.queue.count() > 0 && !core.shutdown.is_closed();
-            let turn = match passes {
-                true => turn(core.defaults.turn, core.store.round_trip(&queue.key)),
-                false => Duration::ZERO,
+            let turn = if passes {
+                turn(core.defaults.turn, core.store.round_trip(&queue.key))
+            } else {
+                Duration::ZERO
             };
             if state.queue.holder() == Some(self.ticket) {
                 state.holder_ended = Some(Moment::now());

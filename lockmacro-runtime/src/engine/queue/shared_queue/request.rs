@@ -123,7 +123,8 @@ fn acquisition_of(
     if let Some(mut sent) = sent {
         return Ok(Some(sent.give_to(Arc::new(request))));
     }
-    let (core, owner) = (Arc::clone(&queue.core), Arc::clone(queue) as _);
+    let core = Arc::clone(&queue.core);
+    let owner = Arc::clone(queue) as _;
     // A token that a caller has sent is looked after even after a shutdown.
     if question.is_of_queue && core.shutdown.is_closed() {
         return Err(LockError::SHUT_DOWN);

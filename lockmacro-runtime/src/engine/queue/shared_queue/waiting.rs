@@ -36,7 +36,9 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     pub(crate) fn new(caller: InQueue, request: &Arc<Request>) -> Self {
-        let (queue, ticket, since) = (Arc::clone(&caller.queue), caller.ticket, Moment::now());
+        let queue = Arc::clone(&caller.queue);
+        let ticket = caller.ticket;
+        let since = Moment::now();
         let left = request.until.map(|until| until.since(since));
         let over: BoxFuture<'_, _> = match left.filter(|left| *left < LONGEST_TIMER) {
             Some(left) => Box::pin(over(queue, ticket, since, left)),
@@ -49,9 +51,10 @@ impl Waiting {
         let Some(caller) = &self.caller else { return Poll::Pending };
         let Poll::Ready(waited) = caller.poll(cx.waker()) else {
             // The manager may have been shut down before the caller was in the queue.
-            return match caller.queue.core.shutdown.is_closed() {
-                true => Poll::Ready(Waited::Refused(Refusal::Failed(LockError::SHUT_DOWN))),
-                false => self.over.as_mut().poll(cx).map(Waited::Refused),
+            return if caller.queue.core.shutdown.is_closed() {
+                Poll::Ready(Waited::Refused(Refusal::Failed(LockError::SHUT_DOWN)))
+            } else {
+                self.over.as_mut().poll(cx).map(Waited::Refused)
             };
         };
         self.caller = None;
@@ -87,9 +90,10 @@ pub(crate) async fn decided(queue: &Arc<SharedQueue>, request: &Arc<Request>) ->
         None => Some(queue.arrive(request, true)).filter(|it| !matches!(it, Arrived::Undecided)),
     };
     // One answer to another caller's request, and one to a request of the queue after it.
-    let longest = match !queue.core.defaults.asks_lost && queue.core.store.is_lost(request) {
-        true => LOST,
-        false => queue.core.answer_time() * 2,
+    let longest = if !queue.core.defaults.asks_lost && queue.core.store.is_lost(request) {
+        LOST
+    } else {
+        queue.core.answer_time() * 2
     };
     let arrived = timeout(longest, until(&queue.changed, arrives)).await;
     arrived.unwrap_or_else(|_| Arrived::Refused(queue.over(None, since).unwrap_or_else(identity)))
@@ -115,7 +119,8 @@ mod tests {
 
     /// A caller that would wait for an hour.
     fn request() -> Arc<Request> {
-        let (token, ttl) = (Token::new("test", "", "").unwrap(), Duration::from_secs(60));
+        let token = Token::new("test", "", "").unwrap();
+        let ttl = Duration::from_secs(60);
         let mut request = Request::new("order:1".into(), token, ttl);
         request.until = Some(request.asked.after(Duration::from_secs(60 * 60)));
         Arc::new(request)
@@ -123,7 +128,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_caller_that_enters_the_queue_after_it_was_closed_does_not_wait() {
-        let (store, defaults) = (Store::of(Memory::new()), Defaults::default());
+        let store = Store::of(Memory::new());
+        let defaults = Defaults::default();
         #[cfg(feature = "defer")]
         let core = Core::over(store, None, defaults, None, 1_024);
         #[cfg(not(feature = "defer"))]
@@ -131,7 +137,8 @@ mod tests {
         let queue = SharedQueue::new("order:1".into(), Arc::clone(&core));
         core.shutdown.close();
         queue.closes();
-        let (first, second) = (request(), request());
+        let first = request();
+        let second = request();
         assert!(matches!(queue.arrive(&first, false), Arrived::Asks(..)));
         let Arrived::Waits(caller) = queue.arrive(&second, false) else { panic!("it waits") };
         let mut waiting = Waiting::new(caller, &second);

@@ -38,7 +38,8 @@ impl SharedQueue {
                 }
                 Some(_) => {}
                 None => {
-                    let (watched, now) = (Arc::downgrade(self) as _, Moment::now());
+                    let watched = Arc::downgrade(self) as _;
+                    let now = Moment::now();
                     let due = due.min(now.after(LONG));
                     let enrolled = self.core.background.watch(watched, now, Some(due));
                     state.watched = enrolled.ok().flatten().map(|enrolled| (enrolled, due));
@@ -60,7 +61,8 @@ impl SharedQueue {
         // A caller that was not polled has asked with this token, and nobody else wants it.
         let token = left.release.filter(|question| !question.is_of_queue);
         if let Some(request) = token.and_then(|question| question.take_over()) {
-            let (core, owner) = (Arc::clone(&self.core), Arc::clone(self) as _);
+            let core = Arc::clone(&self.core);
+            let owner = Arc::clone(self) as _;
             drop(Acquisition::new(guard, core, Arc::new(request), Some(owner)));
         }
         false
@@ -71,7 +73,8 @@ impl SharedQueue {
     /// Reports the wait of the first caller for a known holder, if it takes long: once for all
     /// callers of the process.
     pub(super) fn report_long_wait(&self) {
-        let (mut held, now) = (None, Moment::now());
+        let mut held = None;
+        let now = Moment::now();
         let (first, refusal, callers) = {
             let mut state = self.state.lock();
             let is_known = state.queue.holder().is_some() || matches!(state.last, Some(Ok(_)));
@@ -98,7 +101,8 @@ impl Timed for SharedQueue {
             self.time();
             self.report_long_wait();
             let ends = self.holder().map(|holder| holder.ends());
-            let (now, mut state) = (Moment::now(), self.state.lock());
+            let now = Moment::now();
+            let mut state = self.state.lock();
             let due = state.queue.due().or(ends).map(|due| due.since(now));
             let next = now.after(due.unwrap_or(LOOK).clamp(Duration::from_millis(1), LOOK));
             // After a shutdown no caller waits for a lock, even if its future was not polled since.

@@ -179,7 +179,8 @@ async fn send_all(
     unsent: Arc<AtomicUsize>,
     by_slot: bool,
 ) {
-    let (mut batches, mut calls) = (JoinSet::new(), Vec::new());
+    let mut batches = JoinSet::new();
+    let mut calls = Vec::new();
     // Whether the server refuses merged calls.
     let one_by_one = Arc::new(AtomicBool::new(by_slot));
     while called.recv_many(&mut calls, BATCH_MAX).await > 0 {
@@ -191,7 +192,8 @@ async fn send_all(
             calls.push(call);
         }
         let begun = calls.len();
-        let (mut others, mut mergeable) = (Vec::new(), Vec::<(&'static Script, Vec<Call>)>::new());
+        let mut others = Vec::new();
+        let mut mergeable = Vec::<(&'static Script, Vec<Call>)>::new();
         for call in calls.drain(..) {
             match call.command.merges.filter(|_| !one_by_one.load(Ordering::Relaxed)) {
                 Some(script) => match mergeable.iter_mut().find(|(of, _)| ptr::eq(*of, script)) {

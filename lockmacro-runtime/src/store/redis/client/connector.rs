@@ -66,7 +66,8 @@ impl Connector {
         monitor: &Arc<Monitor>,
         grants: &Arc<Grants>,
     ) -> Self {
-        let (monitor, grants) = (Arc::clone(monitor), Arc::clone(grants));
+        let monitor = Arc::clone(monitor);
+        let grants = Arc::clone(grants);
         let closed = AtomicU32::new(0);
         let clock = ServerClock::default();
         Self { server, settings, timeout, monitor, closed, grants, clock }

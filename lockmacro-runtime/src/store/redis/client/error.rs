@@ -265,7 +265,8 @@ mod tests {
 
     #[test]
     fn only_its_code_tells_that_a_slot_is_being_moved() {
-        let (split, down) = (of_reply("TRYAGAIN", "Multiple"), of_reply("CLUSTERDOWN", "TRYAGAIN"));
+        let split = of_reply("TRYAGAIN", "Multiple");
+        let down = of_reply("CLUSTERDOWN", "TRYAGAIN");
         assert!(matches!(split, CallError::Split(_)) && !matches!(down, CallError::Split(_)));
         assert!(split.clone().transient().is_ok(), "another try may succeed");
         let text = split.into_error(&"k".into()).to_string();

@@ -167,7 +167,8 @@ impl Node {
         if let Some(live) = self.in_use() {
             return Ok(live);
         }
-        let (opened, mut live) = (Arc::new(opened), self.live());
+        let opened = Arc::new(opened);
+        let mut live = self.live();
         // Read under the mutex under which it is set.
         if !self.is_closed() {
             *live = Some(Arc::clone(&opened));
@@ -227,7 +228,8 @@ impl Node {
     }
 
     async fn probe(self) -> bool {
-        let (now, next) = (Instant::now(), &self.inner.next_probe);
+        let now = Instant::now();
+        let next = &self.inner.next_probe;
         let from = next.lock().filter(|from| *from > now).unwrap_or(now);
         sleep_until(from).await;
         let answer = self.answer();
@@ -262,12 +264,11 @@ impl Node {
         let asked = Instant::now();
         let until = budget.until.min(asked + budget.answer);
         // Made before the await: a future that held the command would be larger for every caller.
-        let sent = match self.asking {
-            true => {
-                let both = live.send_pair(true, command.into(), None);
-                Either::Left(Box::pin(both.map_ok(|[reply, _]| reply)))
-            }
-            false => Either::Right(live.send(command.into())),
+        let sent = if self.asking {
+            let both = live.send_pair(true, command.into(), None);
+            Either::Left(Box::pin(both.map_ok(|[reply, _]| reply)))
+        } else {
+            Either::Right(live.send(command.into()))
         };
         async move {
             let reply = timeout_at(until, sent).await;
@@ -382,7 +383,8 @@ impl Node {
 
     /// Whether no caller has sent the text of a script within this time. Then this one does.
     fn is_first_to_load(&self, script: &'static Script, within: Duration) -> bool {
-        let (now, mut loads) = (Instant::now(), self.inner.loads.lock());
+        let now = Instant::now();
+        let mut loads = self.inner.loads.lock();
         let is_first = loads.get(script.hash()).is_none_or(|last| *last + within <= now);
         if is_first {
             loads.insert(script.hash(), now);

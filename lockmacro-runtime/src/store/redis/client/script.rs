@@ -63,7 +63,8 @@ impl Script {
     /// One call made of several calls by hash: first the keys of all, then the other arguments of
     /// each.
     pub(crate) fn merged<'a>(&self, calls: impl ExactSizeIterator<Item = &'a Cmd> + Clone) -> Cmd {
-        let (count, of_each) = (calls.len(), 1 + self.companions.len());
+        let count = calls.len();
+        let of_each = 1 + self.companions.len();
         let args = |call: &'a Cmd| {
             call.args_iter().skip(3).filter_map(|arg| match arg {
                 Arg::Simple(arg) => Some(arg),

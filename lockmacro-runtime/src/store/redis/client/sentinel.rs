@@ -93,7 +93,8 @@ impl Sentinels {
         let mut asked = JoinSet::new();
         for (nth, at) in self.at.iter().enumerate() {
             let client = self.settings.client(at).map_err(CallError::Final)?;
-            let (name, budget) = (self.name.clone(), self.budget);
+            let name = self.name.clone();
+            let budget = self.budget;
             let idle = Arc::clone(&self.idle);
             asked.spawn(owned(async move {
                 let late = |_| Err(CallError::timeout("asking a sentinel", Applied::No));

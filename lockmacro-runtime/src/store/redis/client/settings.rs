@@ -62,7 +62,8 @@ impl Settings {
         let info = info.set_redis_settings(self.login.clone()).set_tcp_settings(self.tcp.clone());
         match (&self.tls, at) {
             (Some(files), ConnectionAddr::Tcp(host, port)) => {
-                let (host, port) = (host.clone(), *port);
+                let host = host.clone();
+                let port = *port;
                 let at = ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None };
                 encrypted(files, info.set_addr(at))
             }

@@ -56,7 +56,8 @@ impl<'a> Options<'a> {
     fn read(url: &Url<'a>, encrypted: bool, sentinel: bool) -> Result<Self, LockError> {
         let mut read = Self::default();
         for setting in &url.settings {
-            let (login, (name, value)) = (&mut read.sentinel_login, named(setting));
+            let login = &mut read.sentinel_login;
+            let (name, value) = named(setting);
             match name {
                 "cacert" | "cert" | "key" if encrypted => {
                     read.tls_files.insert(name.to_owned(), decoded(value));
@@ -119,7 +120,8 @@ impl Deployment {
             }
             (None, None) => None,
         };
-        let (others, tls) = (options.others.join("&"), encrypted.then_some(options.tls_files));
+        let others = options.others.join("&");
+        let tls = encrypted.then_some(options.tls_files);
         let settings = |login| Settings::new(login, unsent, tls.clone());
         let login = url.login.map(|login| format!("{login}@")).unwrap_or_default();
         let (at, login) = if sentinel && !is_cluster {
@@ -139,7 +141,8 @@ impl Deployment {
                     "it names a sentinel twice, which would give it two votes",
                 ));
             }
-            let (name, settings) = (decoded(name), settings(options.sentinel_login));
+            let name = decoded(name);
+            let settings = settings(options.sentinel_login);
             let sentinels = Sentinels::new(at, name, settings, unsent / 4);
             (Addresses::One(Server::Named(Box::new(sentinels))), login)
         } else {

@@ -34,7 +34,8 @@ impl Redis {
         let nodes = match self.nodes.all(self.budget().until).await {
             Ok(nodes) => nodes,
             Err(error) => {
-                let (server, facts) = ("the cluster".to_owned(), Err(failed(error)));
+                let server = "the cluster".to_owned();
+                let facts = Err(failed(error));
                 return vec![InspectedServer { server, facts }];
             }
         };

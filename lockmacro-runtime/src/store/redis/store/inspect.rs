@@ -42,7 +42,8 @@ impl Inspection for Redis {
         limit: usize,
     ) -> Asked<'a, Result<Listing<HeldLock>, LockError>> {
         Box::pin(async move {
-            let (mut locks, mut skipped) = (BTreeMap::new(), Vec::new());
+            let mut locks = BTreeMap::new();
+            let mut skipped = Vec::new();
             let mut scan = pin!(self.scan(pattern, "string").await?);
             while locks.len() <= limit
                 && let Some(names) = scan.try_next().await?
@@ -78,7 +79,8 @@ impl Inspection for Redis {
     ) -> Asked<'a, Result<Listing<Holder>, LockError>> {
         Box::pin(async move {
             let limit = limit.clamp(1, LISTED_MAX);
-            let (keys, args) = (slice::from_ref(key), [&*(limit + 1).to_string()]);
+            let keys = slice::from_ref(key);
+            let args = [&*(limit + 1).to_string()];
             let reply: Result<Vec<(Vec<u8>, i64)>, _> =
                 self.eval_until(inspect::HOLDERS.with(keys, &args), self.budget()).await;
             let holders = reply.map_err(|error| error.into_error(key))?.into_iter();
@@ -97,7 +99,8 @@ impl Inspection for Redis {
     ) -> Asked<'a, Result<Listing<QueuedWaiter>, LockError>> {
         Box::pin(async move {
             let limit = limit.clamp(1, LISTED_MAX);
-            let (keys, args) = (slice::from_ref(key), [&*limit.to_string()]);
+            let keys = slice::from_ref(key);
+            let args = [&*limit.to_string()];
             let reply: Result<(usize, Vec<WaiterReply>), _> =
                 self.eval_until(inspect::QUEUE.with(keys, &args), self.budget()).await;
             let (total, waiters) = reply.map_err(|error| error.into_error(key))?;
@@ -115,7 +118,8 @@ impl Inspection for Redis {
     #[cfg(feature = "defer")]
     fn functions(&self, limit: usize) -> Asked<'_, Result<Listing<String>, LockError>> {
         Box::pin(async move {
-            let (mut functions, mut skipped) = (BTreeSet::new(), Vec::new());
+            let mut functions = BTreeSet::new();
+            let mut skipped = Vec::new();
             let pattern = [CALLS, "*"].concat();
             let mut scan = pin!(self.scan(&pattern, "hash").await?);
             while functions.len() <= limit
@@ -138,7 +142,8 @@ impl Redis {
         keys: &[LockKey],
         skipped: &mut Vec<Skipped>,
     ) -> Result<Vec<HeldLock>, LockError> {
-        let (mut locks, mut left) = (Vec::new(), keys);
+        let mut locks = Vec::new();
+        let mut left = keys;
         while !left.is_empty() {
             let few = &left[..left.len().min(KEYS_PER_CALL)];
             let (now, _) = few.split_at(self.at_once(few));
@@ -220,7 +225,8 @@ fn read(
         note(skipped, key.as_str().as_bytes(), "its queue key holds another type of value");
     }
     let token = Token::found(&value);
-    let (key, holder) = (key.clone(), Holder::of(&value, lease(left)));
+    let key = key.clone();
+    let holder = Holder::of(&value, lease(left));
     let sharing = Some(sharing).filter(|sharing| *sharing > 0);
     Some(HeldLock { key, holder, sharing, waiters, token })
 }

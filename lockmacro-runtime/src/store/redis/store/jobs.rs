@@ -82,7 +82,8 @@ impl RedisJobs {
         nth: usize,
         options: &TakeOptions,
     ) -> Result<(Vec<Job>, Duration), LockError> {
-        let (most, lease) = (options.limit.min(TAKEN_MAX), options.lease);
+        let most = options.limit.min(TAKEN_MAX);
+        let lease = options.lease;
         let (id, asked) = looks.open_request(nth);
         let Look { function, waiter, .. } = &looks.functions[nth];
         // Other functions must not be delayed.
@@ -92,9 +93,10 @@ impl RedisJobs {
         let (taken, again) = taking.await?;
         looks.functions[nth].open_request = None;
         // The leases count from before the request, and may be due for renewal by now.
-        match asked.elapsed() < lease / 3 {
-            true => Ok((taken, again)),
-            false => Ok((self.redis.still_taken(taken, lease).await, again)),
+        if asked.elapsed() < lease / 3 {
+            Ok((taken, again))
+        } else {
+            Ok((self.redis.still_taken(taken, lease).await, again))
         }
     }
 
@@ -134,7 +136,8 @@ impl RedisJobs {
         id: &str,
         dead: usize,
     ) -> Result<usize, LockError> {
-        let (dead, budget) = (dead.to_string(), self.redis.budget());
+        let dead = dead.to_string();
+        let budget = self.redis.budget();
         self.redis.ask_queue(&jobs::RETRY_OR_REMOVE, function, &[how, id, &dead], budget).await
     }
 }
@@ -149,8 +152,10 @@ impl Deferrer for RedisJobs {
             let NewJob { function, id, arguments, key, delay, keep, attempts } = job;
             check_size(&arguments, self.max_size)?;
             let (keep, at_most) = keep.parts();
-            let (delay, at_most) = (millis(delay), millis(at_most));
-            let (most, attempts) = (WAITING_MAX.to_string(), attempts.to_string());
+            let delay = millis(delay);
+            let at_most = millis(at_most);
+            let most = WAITING_MAX.to_string();
+            let attempts = attempts.to_string();
             let start = (random_name() as u32 >> 2).to_string();
             let args = [&id, &delay, &arguments, &key, keep, &most, &attempts, &at_most, &start];
             let budget = Budget::of_bytes(arguments.len(), self.redis.timeout);
@@ -206,7 +211,8 @@ impl Deferrer for RedisJobs {
     fn settle(&self, job: Job, how: Settled) -> Answer<'_, bool> {
         Box::pin(async move {
             let (how, delay, error) = how.parts();
-            let (taken, delay) = (job.claim.to_string(), millis(delay));
+            let taken = job.claim.to_string();
+            let delay = millis(delay);
             let args = [&*job.id, &taken, how, &delay, &error, &DEAD_MAX.to_string()];
             self.redis.ask_queue(&jobs::SETTLE, &job.function, &args, self.redis.budget()).await
         })
@@ -239,8 +245,11 @@ impl Deferrer for RedisJobs {
         most: usize,
     ) -> Answer<'_, Page> {
         Box::pin(async move {
-            let (first, most) = (first.min(FIRST_MAX), most.min(TAKEN_MAX));
-            let (state, first, most) = (state.to_string(), first.to_string(), most.to_string());
+            let first = first.min(FIRST_MAX);
+            let most = most.min(TAKEN_MAX);
+            let state = state.to_string();
+            let first = first.to_string();
+            let most = most.to_string();
             let args = [&*state, &*first, &*most, REPLY_BYTES_MAX];
             let budget = Budget::of_bytes(self.max_size, self.redis.timeout);
             let (total, calls): (_, Vec<ListedCall>) =
@@ -299,7 +308,8 @@ struct Look {
 impl Looks {
     fn new(redis: &Arc<Redis>, functions: &[Arc<str>]) -> Self {
         let look = |function: &Arc<str>| {
-            let (function, slot) = (Arc::clone(function), slot(key_of(function).as_str()));
+            let slot = slot(key_of(function).as_str());
+            let function = Arc::clone(function);
             let waiter = Arc::new(redis.grants.waiters.join(slot, random_name() as u64));
             Look { function, waiter, answered: false, failing: false, open_request: None }
         };
@@ -320,7 +330,8 @@ impl Looks {
     /// Looks at a function after a pause, or on a push.
     fn ask(&mut self, nth: usize, pause: Duration) {
         let Look { function, waiter, .. } = &self.functions[nth];
-        let (function, waiter) = (Arc::clone(function), Arc::clone(waiter));
+        let function = Arc::clone(function);
+        let waiter = Arc::clone(waiter);
         let redis = Arc::clone(&self.redis);
         // Calls that an unanswered request has taken are not left to their leases.
         let open = self.functions[nth].open_request.is_some();
@@ -382,9 +393,10 @@ impl Looks {
             return Some(error);
         }
         let function = &self.functions[nth].function;
-        match error.is_of_servers() && !self.redis.is_news() {
-            true => tracing::debug!(%function, %error, "deferred calls could not be taken"),
-            false => tracing::warn!(%function, %error, "deferred calls could not be taken"),
+        if error.is_of_servers() && !self.redis.is_news() {
+            tracing::debug!(%function, %error, "deferred calls could not be taken")
+        } else {
+            tracing::warn!(%function, %error, "deferred calls could not be taken")
         }
         self.ask(nth, RETRY_DELAY);
         None
@@ -421,11 +433,10 @@ impl Redis {
         let usual = if brief { self.brief() } else { self.budget() };
         let received = self.listen_for(waiter, usual).await?;
         let tick = if received { TICK } else { TICK_POLLING };
-        let idle = match received {
-            true => {
-                format!("{}|{}", waiter.number(), self.grants.channel(waiter.slot()))
-            }
-            false => String::new(),
+        let idle = if received {
+            format!("{}|{}", waiter.number(), self.grants.channel(waiter.slot()))
+        } else {
+            String::new()
         };
         let budget = match Budget::of_bytes(size, self.timeout) {
             // No call is in the reply.
@@ -433,8 +444,10 @@ impl Redis {
             long if brief => Budget::new(long.answer, long.answer),
             long => long,
         };
-        let (most, dead_max) = (most.to_string(), DEAD_MAX.to_string());
-        let (lease, tick_millis) = (millis(lease), millis(tick));
+        let most = most.to_string();
+        let dead_max = DEAD_MAX.to_string();
+        let lease = millis(lease);
+        let tick_millis = millis(tick);
         let args = [&*most, &lease, &idle, &tick_millis, id, REPLY_BYTES_MAX, &dead_max, ABANDONED];
         let (again, strays, dead, calls): (_, u64, Vec<(Text, u64)>, Vec<TakenCall>) =
             self.ask_queue(&jobs::TAKE, function, &args, budget).await?;

@@ -40,7 +40,8 @@ impl Redis {
             }
             let Some((reason, since)) = silent(&node) else { continue };
             let server = Some(node.server().into());
-            let (retry_after, since) = (Some(RETRY_AFTER), format!("no answer for {since:.1?}"));
+            let retry_after = Some(RETRY_AFTER);
+            let since = format!("no answer for {since:.1?}");
             let (reason, detail) = match &self.nodes {
                 Topology::One(_) => (reason, since),
                 Topology::Cluster(_) => (Unavailability::ClusterDown, format!("{reason}: {since}")),

@@ -85,7 +85,8 @@ impl Redis {
             (node.server(), checked.map_err(|error| error.at(|| node.server())))
         };
         let mut asked: FuturesUnordered<_> = nodes.into_iter().map(ask).collect();
-        let (mut found, mut error) = (Vec::new(), down("no node was asked"));
+        let mut found = Vec::new();
+        let mut error = down("no node was asked");
         while let Some((server, rights)) = asked.next().await {
             match rights {
                 Ok(rights) => found.push((server, rights)),
@@ -160,7 +161,8 @@ impl Node {
         let call = RIGHTS.with(keys, &needed);
         let both = join(self.call(call, budget), self.call(call.by_text(), budget));
         let (by_hash, by_text) = both.await;
-        let (mut denied, mut found) = (Vec::new(), None);
+        let mut denied = Vec::new();
+        let mut found = None;
         for (reply, right) in [(by_hash, "+evalsha"), (by_text, "+eval")] {
             match reply {
                 Ok(reply) => found = Some(Rights::read(reply)?),

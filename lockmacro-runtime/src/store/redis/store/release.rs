@@ -63,11 +63,14 @@ impl Redis {
     ) -> Result<Released, LockError> {
         let keep = request.keep();
         let mut earlier = Applied::No;
-        let script = match request.key.mode().is_exclusive() {
-            true if !request.waits() && !request.was_awaited() => Some(&RELEASE_UNCONTENDED),
+        let is_exclusive = request.key.mode().is_exclusive();
+        let script = if request.was_awaited() {
+            None
+        } else if !is_exclusive {
             // It does nothing for a token that may be in the queue.
-            false if !request.was_awaited() => Some(&RELEASE_SHARED),
-            _ => None,
+            Some(&RELEASE_SHARED)
+        } else {
+            (!request.waits()).then_some(&RELEASE_UNCONTENDED)
         };
         if let Some(script) = script.filter(|_| request.several().is_empty() && keep.is_zero()) {
             let args = [request.token.expose()];
@@ -192,7 +195,8 @@ impl Redis {
             return (ttl / 10).max(RENEWAL_ANSWER_MIN);
         };
         let measured = &node.health().round_trip;
-        let (round_trip, shortest) = (measured.shortest(), measured.shortest() * ROUND_TRIPS);
+        let round_trip = measured.shortest();
+        let shortest = measured.shortest() * ROUND_TRIPS;
         if ttl < shortest && measured.should_warn() {
             tracing::warn!(
                 ?ttl,
@@ -209,11 +213,13 @@ impl Redis {
 
     /// Releases locks without a look at their queues; returns whether all of them were held.
     async fn free(&self, request: &Request) -> bool {
-        let (mut held, args) = (true, [request.token.expose()]);
+        let mut held = true;
+        let args = [request.token.expose()];
         for key in request.keys() {
-            let script = match key.mode().is_exclusive() {
-                true => &RELEASE_MIGRATING,
-                false => &RELEASE_MIGRATING_SHARED,
+            let script = if key.mode().is_exclusive() {
+                &RELEASE_MIGRATING
+            } else {
+                &RELEASE_MIGRATING_SHARED
             };
             let call = script.with(slice::from_ref(key), &args);
             let freed = self.own(call, self.brief(), &mut Applied::No).await;
@@ -245,10 +251,11 @@ impl Redis {
             Ok(Value::Int(1)) => Ok(Some(Released::Held)),
             Ok(Value::Int(2)) => Ok(None),
             // The token does not hold the lock, or the key holds another type now.
-            Ok(Value::Int(0)) | Err(CallError::NotALock) => Ok(Some(match earlier.may_be() {
+            Ok(Value::Int(0)) | Err(CallError::NotALock) => Ok(Some(if earlier.may_be() {
                 // An earlier call may have released it.
-                true => Released::Unconfirmed,
-                false => Released::NotHeld,
+                Released::Unconfirmed
+            } else {
+                Released::NotHeld
             })),
             Ok(other) => Err(unexpected(&other)),
             Err(error) => Err(error),

@@ -96,7 +96,8 @@ impl Redis {
         connection: u64,
     ) -> Result<(), NodeError> {
         let fence = fence.map_or_else(|| "0".to_owned(), |fence| fence.to_string());
-        let (ttl, budget) = (ttl.as_millis().to_string(), self.brief());
+        let ttl = ttl.as_millis().to_string();
+        let budget = self.brief();
         let args = [request.token.expose(), &ttl, &fence, &self.fence_retention];
         let repaired = async {
             let node = self.only_node()?;

@@ -67,10 +67,13 @@ impl Redis {
         // Before the request: a grant may be sent as soon as the request is answered.
         let received = node.listen(waiter.slot(), budget).await?;
         let ttl = request.ttl.as_millis().to_string();
-        let (fenced, probe) = (u8::from(request.is_fenced()), u8::from(received));
-        let (id, channel) = (waiter.next_id(), self.grants.channel(waiter.slot()));
+        let fenced = u8::from(request.is_fenced());
+        let probe = u8::from(received);
+        let id = waiter.next_id();
+        let channel = self.grants.channel(waiter.slot());
         let limit = request.key.mode().limit().to_string();
-        let (callers, usual) = (request.witness().callers(), request.witness().usual_hold());
+        let callers = request.witness().callers();
+        let usual = request.witness().usual_hold();
         let usual = usual.map_or_else(String::new, |usual| usual.as_millis().to_string());
         let args = [
             request.token.expose(),
@@ -84,7 +87,8 @@ impl Redis {
             &WAITER_TTL.as_millis().to_string(),
             &format!("{ttl}|{fenced}|{probe}|{id}|{channel}|{callers}|{limit}|{usual}"),
         ];
-        let (sent, before) = (Moment::now(), node.connection());
+        let sent = Moment::now();
+        let before = node.connection();
         request.set_applied(Applied::Unknown);
         let reply = node.eval(ACQUIRE.with(request.keys(), &args), budget).await?;
         // The same connection before and after means that there was no other in between.

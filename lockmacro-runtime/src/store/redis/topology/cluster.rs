@@ -67,9 +67,11 @@ impl Cluster {
         monitor: &Arc<Monitor>,
         grants: &Arc<Grants>,
     ) -> Self {
-        let (monitor, grants) = (Arc::clone(monitor), Arc::clone(grants));
-        let (map, refreshing, closed) =
-            (Mutex::default(), SingleFlight::new(timeout), false.into());
+        let monitor = Arc::clone(monitor);
+        let grants = Arc::clone(grants);
+        let map = Mutex::default();
+        let refreshing = SingleFlight::new(timeout);
+        let closed = false.into();
         let shared = Shared { seeds, settings, timeout, monitor, grants, map, refreshing, closed };
         Self(Arc::new(shared))
     }
@@ -140,7 +142,8 @@ impl Cluster {
             }
         }
         let mut nodes = nodes.into_iter();
-        let (mut asked, mut error) = (FuturesUnordered::new(), down("no node was asked"));
+        let mut asked = FuturesUnordered::new();
+        let mut error = down("no node was asked");
         let budget = || Budget::new(self.0.timeout, self.0.timeout);
         let ask = |node: Node| async move { (slots(&node, budget()).await, node) };
         loop {
@@ -190,10 +193,7 @@ impl Cluster {
         if let Some(known) = self.map().node_at(&at) {
             return known.clone();
         }
-        match source.connector().address() == Some(&at) {
-            true => source.clone(),
-            false => self.new_node(at),
-        }
+        if source.connector().address() == Some(&at) { source.clone() } else { self.new_node(at) }
     }
 
     fn new_node(&self, at: ConnectionAddr) -> Node {
@@ -403,7 +403,8 @@ fn ranges(source: Option<&ConnectionAddr>, reply: &Value) -> Option<Vec<Assigned
         };
         let [host, Value::Int(port), ..] = primary.as_slice() else { return None };
         let host: Option<String> = from_redis_value_ref(host).ok()?;
-        let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
+        let first = u16::try_from(*first).ok()?;
+        let last = u16::try_from(*last).ok()?;
         let port = u16::try_from(*port).ok()?;
         Some((first..=last, address(source, &host.unwrap_or_default(), port)))
     };
@@ -439,8 +440,8 @@ mod tests {
         let node = |cluster: &Cluster, host: &str| {
             cluster.new_node(ConnectionAddr::Tcp(host.to_owned(), 7000))
         };
-        let (main, background) =
-            (node(&cluster, "one"), node(&cluster.apart(&Grants::new(true, "")), "one"));
+        let main = node(&cluster, "one");
+        let background = node(&cluster.apart(&Grants::new(true, "")), "one");
         assert!(std::ptr::eq(main.health(), background.health()));
         assert!(!std::ptr::eq(main.health(), node(&cluster, "two").health()));
     }

@@ -69,9 +69,10 @@ impl Redlock {
                         let earlier = request.applied();
                         return Ok(Answer::Contended { nth: 0, holder, queue, earlier });
                     }
-                    match split || nobody {
-                        true => request.witness().undecided(Ok(&holder)),
-                        false => request.contended(&holder, 0),
+                    if split || nobody {
+                        request.witness().undecided(Ok(&holder))
+                    } else {
+                        request.contended(&holder, 0)
                     }
                     left
                 }
@@ -92,12 +93,15 @@ impl Redlock {
 
     /// Asks all nodes once. Releases the token everywhere if there is no majority.
     async fn attempt(&self, request: &Request) -> Result<Grant, Failure> {
-        let (attempts, within) = (request.attempts(), self.rules.node.min(request.ttl / 10));
+        let attempts = request.attempts();
+        let within = self.rules.node.min(request.ttl / 10);
         let token = attempts.begin();
         let attempt = Arc::new(request.attempt(token));
-        let (sent, until) = (Moment::now(), Instant::now() + within);
+        let sent = Moment::now();
+        let until = Instant::now() + within;
         let mut round = Round::new((0..self.count()).map(|nth| {
-            let (nodes, attempt) = (Arc::clone(&self.nodes), Arc::clone(&attempt));
+            let nodes = Arc::clone(&self.nodes);
+            let attempt = Arc::clone(&attempt);
             (nth, nodes.vote(nth, (Arc::clone(&attempts), token), attempt))
         }));
         let mut tally = Tally::of(self.count());
@@ -146,7 +150,8 @@ impl Redlock {
         }
         let ttl = request.ttl;
         if lease::late(sent, ttl) {
-            let (server, reason) = (Some(self.servers()), Unavailability::TooSlow);
+            let server = Some(self.servers());
+            let reason = Unavailability::TooSlow;
             let error = LockError::unavailable_at(server, reason, lease::too_slow(ttl));
             return Err(Failure::Fault { error, transient: true });
         }
@@ -177,8 +182,8 @@ impl Redlock {
                 Ok(true) if !self.nodes.is_as_it_was(nth) => errors[nth] = Some(replaced()),
                 Ok(true) => raised += 1,
                 Ok(false) => {
-                    let (reason, detail) =
-                        (Unavailability::TooSlow, "the lock was gone from this node");
+                    let reason = Unavailability::TooSlow;
+                    let detail = "the lock was gone from this node";
                     errors[nth] = Some(LockError::because(reason, detail));
                 }
                 Err(node_error) => errors[nth] = Some(*node_error.error),

@@ -65,9 +65,10 @@ impl Redlock {
                 self.release_at(nth, request, attempts, sending).await
             })
         }));
-        let more = match are_last {
-            true => longest,
-            false => self.usual_round_trip().saturating_mul(MORE.1).clamp(MORE.0, BRIEF),
+        let more = if are_last {
+            longest
+        } else {
+            self.usual_round_trip().saturating_mul(MORE.1).clamp(MORE.0, BRIEF)
         };
         let brief = Instant::now() + more;
         loop {
@@ -94,7 +95,8 @@ impl Redlock {
         attempts: &Attempts,
         sending: Sending,
     ) -> Result<Released, LockError> {
-        let (redis, in_use) = (&self.nodes.all[nth], attempts.token());
+        let redis = &self.nodes.all[nth];
+        let in_use = attempts.token();
         let tokens = attempts.tokens_at(nth, in_use).into_iter().map(|(token, landed)| {
             let attempt = request.attempt(token);
             async move {
@@ -140,7 +142,8 @@ impl Nodes {
         attempts.requests_ended(node, last, redis.answer_time() * 2).await;
         let ended = attempts.tokens_at(node, last).into_iter().filter(|(_, ended)| *ended);
         join_all(ended.map(|(token, _)| {
-            let (key, nth_token) = (&first.key, first.token.nth(token));
+            let key = &first.key;
+            let nth_token = first.token.nth(token);
             async move {
                 if redis.withdraw(key, &nth_token, redis.sends_first()).await.is_ok() {
                     attempts.gone(node, token);

@@ -25,7 +25,8 @@ impl Node {
         replicated: ReplicaAcks,
         budget: Budget,
     ) -> Result<(Value, u32), CallError> {
-        let (node, commands) = (self.clone(), [call.by_hash(), call.by_text()]);
+        let node = self.clone();
+        let commands = [call.by_hash(), call.by_text()];
         let mut task = JoinSet::new();
         task.spawn(owned(async move {
             let answer = node.eval_and_wait(commands, replicated, budget).await;

@@ -73,13 +73,13 @@ impl Node {
     /// Subscribes to the channel of a slot, and checks that the user may publish there, too: a
     /// release looks for subscribers before it hands the lock off.
     async fn subscribe(self, live: Arc<Connection>, slot: u16) -> Result<bool, CallError> {
-        let (timeout, grants) = (self.connector().timeout, &live.channels.grants);
+        let timeout = self.connector().timeout;
+        let grants = &live.channels.grants;
         let channel = grants.channel(slot);
-        let (subscribe, publish) = match grants.by_slot {
-            true => ("SSUBSCRIBE", "SPUBLISH"),
-            false => ("SUBSCRIBE", "PUBLISH"),
-        };
-        let (mut subscribe, mut probe) = (redis::cmd(subscribe), redis::cmd(publish));
+        let (subscribe, publish) =
+            if grants.by_slot { ("SSUBSCRIBE", "SPUBLISH") } else { ("SUBSCRIBE", "PUBLISH") };
+        let mut subscribe = redis::cmd(subscribe);
+        let mut probe = redis::cmd(publish);
         subscribe.arg(&channel);
         probe.arg(&channel).arg("");
         for command in [subscribe, probe] {
