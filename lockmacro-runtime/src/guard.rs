@@ -1,5 +1,6 @@
 //! The guard of a held lock. Long, because its items have examples.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -40,11 +41,17 @@ use crate::value::time::Moment;
 ///
 /// `P` is the policy of [`run`](LockGuard::run), which the guard has from its
 /// [`Lock`](crate::Lock).
-#[derive(Debug)]
 #[must_use = "the lock is released as soon as its guard is dropped"]
 pub struct LockGuard<P = RunPolicy> {
     pub(crate) lock: Acquired,
     pub(crate) policy: P,
+}
+
+impl<P> fmt::Debug for LockGuard<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = self.lock.held.request.keys();
+        f.debug_struct("LockGuard").field("keys", &keys).finish_non_exhaustive()
+    }
 }
 
 impl From<Acquired> for LockGuard {
@@ -455,7 +462,7 @@ impl<P> LockGuard<P> {
                 Err(Lost::of(self.lock.held.request.listed(), LossCause::Taken).into())
             }
             (None, Released::Unconfirmed) => Err(LockError::unavailable_at(
-                self.lock.held.manager.store.address(&self.lock.held.request),
+                self.lock.held.manager.store.backend.address(&self.lock.held.request),
                 Unavailability::Disconnected,
                 "no answer to the release: the key ends with its ttl at the latest",
             )),

@@ -308,11 +308,11 @@ impl LockManager {
         key: Option<&LockKey>,
     ) -> Result<Vec<InspectedServer>, LockError> {
         key.map_or(Ok(()), LockKey::check)?;
-        Ok(self.core().store.servers(key).await)
+        Ok(self.core().store.backend.servers(key).await)
     }
 
     fn inspection(&self) -> Result<&dyn Inspection, LockError> {
-        self.core().store.inspection().ok_or_else(|| {
+        self.core().store.backend.inspection().ok_or_else(|| {
             let detail = "only the locks of one server or cluster can be inspected";
             LockError::invalid_url(detail)
         })

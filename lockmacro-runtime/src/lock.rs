@@ -1,6 +1,7 @@
 //! The builder of a lock. Long, because its items have examples.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,12 +45,19 @@ use crate::value::policy::LockPolicy;
 /// `P` is what [`run`](Lock::run) returns when the lock is busy or lost:
 /// [`skip_when_busy`](Lock::skip_when_busy), [`recovering`](Lock::recovering) and
 /// [`map_err`](Lock::map_err) change it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use = "a lock does nothing until it is run or acquired"]
 pub struct Lock<P = RunPolicy> {
     /// Boxed, so that a setter moves a pointer, and the futures that hold a `Lock` stay small.
     pub(crate) spec: Box<LockSpec>,
     pub(crate) policy: P,
+}
+
+impl<P> fmt::Debug for Lock<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<_> = self.spec.keys().collect();
+        f.debug_struct("Lock").field("keys", &keys).finish_non_exhaustive()
+    }
 }
 
 impl Lock {
@@ -429,7 +437,7 @@ impl<P> Lock<P> {
     /// # Ok(()) }
     /// ```
     pub fn manager(mut self, manager: &LockManager) -> Self {
-        self.spec.manager = Some(Arc::clone(manager.core()));
+        self.spec.manager = Some(Arc::clone(&manager.0));
         self
     }
 

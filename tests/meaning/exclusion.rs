@@ -78,6 +78,19 @@ async fn busy_names_the_holder_and_the_time_left(backend: &Backend) {
     }
 }
 
+#[on(memory, redis, postgres)]
+async fn what_users_put_into_their_own_structs_is_shown_in_a_short_line(backend: &Backend) {
+    let (ours, _, key) = backend.two_managers("shown").await;
+    let guard = lock(&ours, &key).acquire().await.expect("free");
+    let keys = format!("{{ keys: [LockKey({key:?})], .. }}");
+    assert_eq!(format!("{guard:?}"), format!("LockGuard {keys}"));
+    assert_eq!(format!("{:?}", lock(&ours, &key)), format!("Lock {keys}"));
+    let shown = format!("{ours:?}");
+    assert!(shown.starts_with("LockManager { label: ") && shown.len() < 300, "{shown}");
+    assert!(!shown.contains(&key), "{shown}");
+    guard.release().await.expect("released");
+}
+
 #[on(memory, redis, cluster, redlock, postgres, both_runtimes)]
 async fn no_error_shows_the_random_part_of_a_token(backend: &Backend) {
     let (ours, theirs, key) = backend.two_managers("order:42").await;

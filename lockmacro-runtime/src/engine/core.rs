@@ -67,7 +67,7 @@ impl Core {
         };
         Arc::new_cyclic(|core: &Weak<Self>| {
             let core = Weak::clone(core);
-            store.on_change(Box::new(move || {
+            store.backend.on_change(Box::new(move || {
                 if let Some(core) = core.upgrade() {
                     core.background.confirm_all();
                 }
@@ -94,7 +94,7 @@ impl Core {
     /// [`ready`](Core::ready) by the background thread, for blocking callers.
     pub(crate) fn ready_blocking(&self) -> Result<(), LockError> {
         may_block()?;
-        self.background.block_on(self.background.store.ready())?
+        self.background.block_on(self.background.store.backend.ready())?
     }
 
     /// Checks that the servers are reachable and permit the commands that locks need.
@@ -103,14 +103,14 @@ impl Core {
             return Err(LockError::SHUT_DOWN);
         }
         inside_runtime()?;
-        let ready = self.store.ready().await;
+        let ready = self.store.backend.ready().await;
         if self.shutdown.is_closed() { Err(LockError::SHUT_DOWN) } else { ready }
     }
 
     /// Longest time for one answer. A store in memory answers at once, but the background thread
     /// that sends the request may be slower.
     pub(crate) fn answer_time(&self) -> Duration {
-        match self.store.answer_time() {
+        match self.store.backend.answer_time() {
             Duration::ZERO => Duration::from_secs(1),
             answer => answer,
         }
@@ -118,7 +118,7 @@ impl Core {
 
     /// Whether the server may have been replaced since a request was sent.
     pub(crate) fn has_changed_since(&self, sent: Moment) -> bool {
-        self.store.may_forget() && self.background.timetable.has_changed_since(sent)
+        self.store.backend.may_forget() && self.background.timetable.has_changed_since(sent)
     }
 
     /// The queue of deferred calls: to add calls, to list them, and to retry dead letters.
@@ -171,8 +171,6 @@ impl fmt::Debug for Core {
         f.debug_struct("LockManager")
             .field("label", &self.label)
             .field("store", &self.store)
-            .field("defaults", &self.defaults)
-            .field("locks", &self.in_flight.count())
             .finish_non_exhaustive()
     }
 }

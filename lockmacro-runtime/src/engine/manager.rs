@@ -1,6 +1,6 @@
 //! A manager: what its locks share, and the key queues of its callers.
 
-use std::ops::Deref;
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,18 +14,9 @@ use crate::value::key::LockKey;
 static INSTALLED: OnceLock<Arc<Manager>> = OnceLock::new();
 
 /// A manager of locks.
-#[derive(Debug)]
 pub(crate) struct Manager {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
     queues: Arc<Queues>,
-}
-
-impl Deref for Manager {
-    type Target = Arc<Core>;
-
-    fn deref(&self) -> &Arc<Core> {
-        &self.core
-    }
 }
 
 impl Manager {
@@ -58,18 +49,25 @@ impl Manager {
     /// Shuts the manager down, and waits until no lock is held or in flight.
     pub(crate) async fn shut_down(&self, timeout: Duration) -> Result<(), LockError> {
         inside_runtime()?;
-        self.shutdown.close();
+        let core = &self.core;
+        core.shutdown.close();
         // A woken waiter notices the shutdown.
-        self.store.alarm();
-        self.background.store.alarm();
+        core.store.backend.alarm();
+        core.background.store.backend.alarm();
         self.queues.close();
-        let empty = tokio::time::timeout(timeout, self.in_flight.empty()).await;
-        let held = self.in_flight.count();
+        let empty = tokio::time::timeout(timeout, core.in_flight.empty()).await;
+        let held = core.in_flight.count();
         if empty.is_err() && held > 0 {
             return Err(LockError::ShutDown { held });
         }
-        self.store.close();
-        self.background.stop();
+        core.store.backend.close();
+        core.background.stop();
         Ok(())
+    }
+}
+
+impl fmt::Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.core.fmt(f)
     }
 }

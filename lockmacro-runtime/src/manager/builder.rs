@@ -494,7 +494,7 @@ impl LockManagerBuilder {
     async fn asked(self, store: Store) -> Result<LockManager, LockError> {
         if !self.lazy && !store.is_local() {
             inside_runtime()?;
-            store.ready().await?;
+            store.backend.ready().await?;
         }
         Ok(self.with(store))
     }

@@ -1,8 +1,10 @@
 //! The manager: the source of all locks of a program.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::core::Core;
 use crate::engine::current;
 use crate::engine::manager::Manager;
 #[cfg(feature = "defer")]
@@ -32,7 +34,7 @@ use crate::value::error::LockError;
 /// the runtime that needs it first; the other belongs to the background thread. In a cluster this
 /// holds for each node. [`replicated`](crate::LockManagerBuilder::replicated) adds up to 16
 /// connections to each of the two.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct LockManager(pub(crate) Arc<Manager>);
 
 impl LockManager {
@@ -58,7 +60,7 @@ impl LockManager {
     /// # Cancellation
     /// Dropping the future has no effect.
     pub async fn ready(&self) -> Result<(), LockError> {
-        self.0.ready().await
+        self.0.core.ready().await
     }
 
     /// Makes this manager the one of every lock without a manager of its own, for the rest of the
@@ -182,7 +184,7 @@ impl LockManager {
     /// # }
     /// ```
     pub fn scope<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
-        current::around(Some(Arc::clone(self.core())), work)
+        current::around(Some(Arc::clone(&self.0)), work)
     }
 
     /// Runs `work` as [`scope`](LockManager::scope) does, in code that is not async. The scope
@@ -197,7 +199,7 @@ impl LockManager {
     /// # }
     /// ```
     pub fn scope_blocking<R>(&self, work: impl FnOnce() -> R) -> R {
-        current::enter(Some(self.core()), work)
+        current::enter(Some(&self.0), work)
     }
 
     /// Makes a manager that grants every lock at once and excludes nobody, for a test or a tool
@@ -236,11 +238,17 @@ impl LockManager {
     /// ```
     #[cfg(feature = "defer")]
     pub fn deferrer(&self) -> Arc<dyn Deferrer> {
-        self.0.deferrer()
+        self.0.core.deferrer()
     }
 
     /// The state that all locks of this manager share.
-    pub(crate) fn core(&self) -> &Arc<Manager> {
-        &self.0
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.0.core
+    }
+}
+
+impl fmt::Debug for LockManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }

@@ -86,7 +86,7 @@ impl Lock {
         let mut lock = self.renew().wait_forever().on_lost(OnLost::Cancel);
         let manager = lock.spec.manager.take().map_or_else(current::manager, Ok)?;
         lock.spec.manager = Some(Arc::clone(&manager));
-        match select(pin!(manager.shutdown.closed()), pin!(lock.campaigns(body))).await {
+        match select(pin!(manager.core.shutdown.closed()), pin!(lock.campaigns(body))).await {
             Either::Left(_) | Either::Right((LockError::ShutDown { .. }, _)) => Ok(()),
             Either::Right((error, _)) => Err(error),
         }

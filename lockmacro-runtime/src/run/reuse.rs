@@ -202,7 +202,8 @@ impl<P> ReusingLock<P> {
         spec.policy.min_hold = None;
         let lock = acquire(spec, false, Errors::Carried).await?;
         let held = Arc::clone(&lock.held);
-        let forgotten = manager.store.keep(&held.request, place.of(), "", Duration::ZERO);
+        let forgotten =
+            manager.core.store.backend.keep(&held.request, place.of(), "", Duration::ZERO);
         let forgotten = held.suspect_until_answered(forgotten).await;
         // Nor do those of this process that wait get the value of before.
         place.note(Moment::now(), "".into());
@@ -254,11 +255,11 @@ impl Reuse {
         mut spec: Box<LockSpec>,
     ) -> Result<Begun<T>, LockError> {
         let (manager, place) = prepare(&mut spec)?;
-        manager.sites.check(&place.name, self.site)?;
+        manager.core.sites.check(&place.name, self.site)?;
         // Who finds a value has done nothing for which the key would have to stay.
         let min_hold = spec.policy.min_hold.take();
         let began = Moment::now();
-        let look = async || manager.store.kept(place.of()).await;
+        let look = async || manager.core.store.backend.kept(place.of()).await;
         let there = look().await?;
         let before = there.as_ref().and_then(|there| kept(&there.text));
         let is_fresh = |before: &Kept, left: Duration| {
@@ -390,7 +391,7 @@ impl Reuse {
         linger: Duration,
     ) -> Result<(), LockError> {
         let time = self.keep.min(LONGEST) + linger;
-        let kept = held.manager.store.keep(&held.request, place.of(), text, time);
+        let kept = held.manager.store.backend.keep(&held.request, place.of(), text, time);
         held.suspect_until_answered(kept).await
     }
 }
@@ -401,10 +402,10 @@ fn prepare(spec: &mut LockSpec) -> Result<(Arc<Manager>, Place), LockError> {
     let manager = spec.manager.take().map_or_else(current::manager, Ok)?;
     spec.manager = Some(Arc::clone(&manager));
     inside_runtime()?;
-    manager.label()?;
-    let defaults = &manager.defaults;
+    manager.core.label()?;
+    let defaults = &manager.core.defaults;
     defaults.usable()?;
-    if manager.shutdown.is_closed() {
+    if manager.core.shutdown.is_closed() {
         return Err(LockError::SHUT_DOWN);
     }
     let key = only_key(spec)?.clone().under(&defaults.prefix)?;

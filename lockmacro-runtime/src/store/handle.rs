@@ -1,7 +1,7 @@
 //! The handle of a store: what every kind of store has in common, above its backend.
 
+use std::fmt;
 use std::future::ready;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,37 +18,37 @@ use crate::value::time::Moment;
 
 /// A store of locks. Requests for several keys, or with replicas, are more than one call to its
 /// backend.
-#[derive(Debug, Clone)]
-pub(crate) struct Store(Arc<dyn Backend>);
+#[derive(Clone)]
+pub(crate) struct Store {
+    /// For what one call to it does.
+    pub(crate) backend: Arc<dyn Backend>,
+}
 
-/// For what one call to the backend does.
-impl Deref for Store {
-    type Target = dyn Backend;
-
-    fn deref(&self) -> &Self::Target {
-        &*self.0
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.backend.fmt(f)
     }
 }
 
 impl Store {
     pub(crate) fn of(backend: impl Backend + 'static) -> Self {
-        Self(Arc::new(backend))
+        Self { backend: Arc::new(backend) }
     }
 
     /// The number of its handles.
     #[cfg(test)]
     pub(crate) fn handles(&self) -> usize {
-        Arc::strong_count(&self.0)
+        Arc::strong_count(&self.backend)
     }
 
     /// The same locks through a connection of its own: see [`Backend::apart`].
     pub(crate) fn apart(&self) -> Self {
-        Self(self.0.apart())
+        Self { backend: self.backend.apart() }
     }
 
     /// Whether there is no server.
     pub(crate) fn is_local(&self) -> bool {
-        self.answer_time().is_zero()
+        self.backend.answer_time().is_zero()
     }
 
     /// Requests a lock, waits for it if the request says so or until the manager is shut down, and
@@ -74,7 +74,7 @@ impl Store {
         });
         let is_single = request.several().is_empty();
         // The common case needs one box only.
-        if is_single && !self.is_replicated() {
+        if is_single && !self.backend.is_replicated() {
             return self.ask(Arc::clone(request), patience);
         }
         let store = self.clone();
@@ -86,7 +86,7 @@ impl Store {
                 store.take_one_by_one(&request, patience)
             };
             match asked.await {
-                Ok(Answer::Granted(grant)) if store.is_replicated() => {
+                Ok(Answer::Granted(grant)) if store.backend.is_replicated() => {
                     store.acknowledged(&request, grant).await
                 }
                 answer => answer,
@@ -100,7 +100,7 @@ impl Store {
         request: Arc<Request>,
         patience: Patience,
     ) -> Asked<'static, Result<Answer, Failed>> {
-        Arc::clone(&self.0).ask(request, patience)
+        Arc::clone(&self.backend).ask(request, patience)
     }
 
     /// Removes the token, or keeps the key for the rest of the request's `min_hold`. Returns
@@ -116,7 +116,7 @@ impl Store {
         if self.is_in_parts(request) {
             Box::pin(self.release_parts(request))
         } else {
-            self.0.release(request)
+            self.backend.release(request)
         }
     }
 
@@ -129,7 +129,7 @@ impl Store {
         how: Renewing,
     ) -> Asked<'a, Result<bool, LockError>> {
         if !self.is_in_parts(request) {
-            return self.0.renew(request, ttl, how);
+            return self.backend.renew(request, ttl, how);
         }
         Box::pin(async move {
             let parts = self.parts(request);
@@ -140,14 +140,15 @@ impl Store {
     /// Whether a request has more keys than a single call can take. It is sent in parts then, to
     /// all of them at the same time, and a failure of one does not stop the others.
     fn is_in_parts(&self, request: &Request) -> bool {
-        !request.several().is_empty() && self.at_once(request.several()) < request.several().len()
+        !request.several().is_empty()
+            && self.backend.at_once(request.several()) < request.several().len()
     }
 
     fn parts(&self, request: &Request) -> Vec<Request> {
         let mut parts = Vec::new();
         let mut rest = request.keys();
         while !rest.is_empty() {
-            let (part, others) = rest.split_at(self.at_once(rest));
+            let (part, others) = rest.split_at(self.backend.at_once(rest));
             parts.push(request.part(part));
             rest = others;
         }
@@ -167,6 +168,6 @@ impl Store {
     /// The queue of deferred calls: see [`Backend::deferrer`].
     #[cfg(feature = "defer")]
     pub(crate) fn deferrer(&self, max_size: usize) -> Arc<dyn crate::jobs::deferrer::Deferrer> {
-        Arc::clone(&self.0).deferrer(max_size)
+        Arc::clone(&self.backend).deferrer(max_size)
     }
 }

@@ -32,7 +32,7 @@ impl Store {
                 // Another server has replaced the one that granted the lock.
                 Ok(false) => {
                     let detail = "it does not know the lock that was granted";
-                    let server = self.address(request);
+                    let server = self.backend.address(request);
                     let error = LockError::unavailable_at(server, Unavailability::Replaced, detail);
                     let failed = Failed { error, applied: Applied::Unknown };
                     return Ok(Answer::Lost(Box::new(Err(failed))));
@@ -48,7 +48,7 @@ impl Store {
 
     /// The error of a lock that was granted after its lease had ended.
     pub(super) fn too_slow(&self, request: &Request) -> LockError {
-        let server = self.address(request);
+        let server = self.backend.address(request);
         let detail = too_slow(request.ttl);
         LockError::unavailable_at(server, Unavailability::TooSlow, detail)
     }

@@ -46,8 +46,9 @@ impl Store {
             }
         };
         let shutdown = until.as_ref().map(|(_, shutdown)| Arc::clone(shutdown));
-        let end =
-            until.as_ref().map(|(until, _)| *until.max(&(Instant::now() + self.answer_time())));
+        let end = until
+            .as_ref()
+            .map(|(until, _)| *until.max(&(Instant::now() + self.backend.answer_time())));
         // A waiter that dies must not keep its keys for the whole ttl.
         let ttl = if until.is_some() { request.ttl.min(CONFIRM_WINDOW) } else { request.ttl };
         let one_by_one = OneByOne {
@@ -115,14 +116,14 @@ impl<'a> OneByOne<'a> {
             // A waiter that holds some keys requests the rest once more at the end of its wait, and
             // waits no longer than an answer takes.
             let last = self.held > 0 && is_over(self.end);
-            if last && is_over(self.end.map(|end| end + store.answer_time())) {
+            if last && is_over(self.end.map(|end| end + store.backend.answer_time())) {
                 let earlier = self.release_held().await.and(self.earlier);
                 let nth = self.held;
                 let holder = Box::default();
                 return Ok(Answer::Contended { nth, holder, queue: Queueing::Left(0), earlier });
             }
             let most = contended.map_or(usize::MAX, |contended: usize| contended - self.held);
-            let count = store.at_once(rest).min(most).max(1);
+            let count = store.backend.at_once(rest).min(most).max(1);
             let whole = count == request.keys().len();
             let mut part = request.part(&rest[..count]);
             if !whole {
@@ -170,7 +171,7 @@ impl<'a> OneByOne<'a> {
                 Ok(lost @ Answer::Lost(_)) => return Ok(lost),
                 // The server does not take these keys together, and so wrote nothing. The next
                 // call takes fewer.
-                Err(_) if store.at_once(rest) < count => {}
+                Err(_) if store.backend.at_once(rest) < count => {}
                 Err(Failed { error, applied }) => {
                     let held = if self.held > 0 { Applied::Yes } else { Applied::No };
                     let applied = applied.and(self.earlier).and(held);
@@ -183,7 +184,7 @@ impl<'a> OneByOne<'a> {
     /// When half of the lease of the held keys is over, for a caller that does not wait and does
     /// not renew them. Only a Redlock may take that long for a part: its votes may be split.
     fn half_of_lease(&self) -> Option<Instant> {
-        let is_slow = self.held > 0 && self.store.are_several();
+        let is_slow = self.held > 0 && self.store.backend.are_several();
         let half = self.since.after(self.ttl / 2);
         is_slow.then(|| Instant::now() + half.since(Moment::now()))
     }

@@ -47,6 +47,7 @@ pub(crate) fn acquire_blocking(
     };
     let acquired = caller
         .manager
+        .core
         .background
         .block_on(Acquiring::Arriving { caller: caller.clone(), is_again: false });
     acquired.unwrap_or_else(|error| caller.refused(Refusal::Failed(error)))
@@ -131,7 +132,7 @@ fn begin(
             return ControlFlow::Break(Err(error));
         }
     };
-    let excludes = !manager.store.excludes_nobody();
+    let excludes = !manager.core.store.backend.excludes_nobody();
     let has_queue = excludes && request.has_queue();
     // The first request does not wait, as a free lock needs no queue.
     request.only_if_free = has_queue && request.until.is_some();
@@ -139,20 +140,20 @@ fn begin(
     let checked = may_wait.and_then(|()| {
         if !excludes {
             Ok(())
-        } else if manager.shutdown.is_closed() {
+        } else if manager.core.shutdown.is_closed() {
             Err(LockError::SHUT_DOWN)
         } else {
-            manager.store.check_request(&request)
+            manager.core.store.backend.check_request(&request)
         }
     });
     let drawn = checked.and_then(|()| secret()).map(|random| request.token.draw(random));
     let request = Arc::new(request);
     if let Err(error) = drawn {
-        return ControlFlow::Break(wanted.refused(&manager, &request, Refusal::Failed(error)));
+        return ControlFlow::Break(wanted.refused(&manager.core, &request, Refusal::Failed(error)));
     }
     telemetry::asked_for(&request);
     // The runtime of a blocked thread may be blocked with it.
-    let store = if blocks { &manager.background.store } else { &manager.store };
+    let store = if blocks { &manager.core.background.store } else { &manager.core.store };
     ControlFlow::Continue(Caller { store: store.clone(), manager, request, wanted, has_queue })
 }
 
@@ -225,7 +226,7 @@ impl Caller {
     }
 
     fn refused(&self, refusal: Refusal) -> Result<Acquired, LockError> {
-        self.wanted.refused(&self.manager, &self.request, refusal)
+        self.wanted.refused(&self.manager.core, &self.request, refusal)
     }
 
     /// A grant that could not be kept is a refusal.
@@ -253,13 +254,14 @@ impl Caller {
         let mut releases = request.keys().len();
         let mut is_first = true;
         loop {
-            let (all, outside) = &manager.trailing;
+            let (all, outside) = &manager.core.trailing;
             let trails = all.count() > 0;
-            let guard = manager.enter().map_err(Refusal::Failed)?;
-            let mut own = Acquisition::new(guard, Arc::clone(manager), Arc::clone(&request), None);
+            let guard = manager.core.enter().map_err(Refusal::Failed)?;
+            let mut own =
+                Acquisition::new(guard, Arc::clone(&manager.core), Arc::clone(&request), None);
             let answer = {
                 let _waiting = WaitingGauge::new(&*request);
-                store.acquire(&request, &manager.shutdown).await
+                store.acquire(&request, &manager.core.shutdown).await
             };
             let goes_on = until.map_or(is_first, |until| Moment::now() < until);
             if matches!(answer, Ok(Answer::Lost(_))) && goes_on {
@@ -274,7 +276,7 @@ impl Caller {
                 let Refusal::Contended { key, .. } = &refusal else { return Err(refusal) };
                 // A release of this process, which no caller waits for, may have been in flight.
                 let asks_again = until.is_none() && releases > 0;
-                let longest = manager.answer_time() * 2;
+                let longest = manager.core.answer_time() * 2;
                 let has_ended = asks_again
                     && (released(&manager.queue(key), request.asked).await
                         || trails && outside.over(key, longest).await);

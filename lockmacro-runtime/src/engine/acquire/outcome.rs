@@ -21,7 +21,6 @@ use crate::value::time::Moment;
 
 /// A lock that was acquired, or joined: the engine's part of a guard. Dropping it releases the lock
 /// in the background, unless another guard does so.
-#[derive(Debug)]
 pub(crate) struct Acquired {
     pub(crate) held: Arc<Held>,
     /// Index of the guard's key among the lock's keys; `None` for all of several.
@@ -133,7 +132,7 @@ impl Wanted {
             }
             Refusal::Failed(error) => error,
         };
-        let known = error.is_of_servers() && !manager.store.is_news();
+        let known = error.is_of_servers() && !manager.store.backend.is_news();
         telemetry::refused(request, &error, known);
         metrics::refused(request.name.clone(), &error);
         if self.errors != Errors::Carried {

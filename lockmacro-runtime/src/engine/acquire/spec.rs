@@ -87,8 +87,8 @@ impl LockSpec {
         let wait = self.policy.wait.map(check_wait).transpose()?;
         let manager = self.manager.map_or_else(current::manager, Ok)?;
         // Before a lock around this one is looked for: a fork has copies of its parent's.
-        let label = manager.label()?;
-        let defaults = &manager.defaults;
+        let label = manager.core.label()?;
+        let defaults = &manager.core.defaults;
         defaults.usable()?;
         let ttl = ttl.unwrap_or(defaults.ttl());
         let wait = wait.unwrap_or(defaults.wait);
@@ -97,7 +97,7 @@ impl LockSpec {
         let (key, several) = in_order(whole(self.key)?, more)?;
         warn_of_permits_first(&several);
         let keys = if several.is_empty() { slice::from_ref(&key) } else { &several };
-        if let Some(held) = around(keys, |held: &Held| Arc::ptr_eq(&held.manager, &manager))? {
+        if let Some(held) = around(keys, |held: &Held| Arc::ptr_eq(&held.manager, &manager.core))? {
             keys.iter().try_for_each(|key| held.covers(key))?;
             held.remaining()?;
             let nth = if several.is_empty() { held.nth(&key) } else { None };

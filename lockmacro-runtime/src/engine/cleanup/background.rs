@@ -82,11 +82,11 @@ impl Background {
         sent: Moment,
         due: Option<Moment>,
     ) -> Result<Option<Enrolled>, LockError> {
-        if due.is_none() && !self.store.may_forget() {
+        if due.is_none() && !self.store.backend.may_forget() {
             return Ok(None);
         }
         let (enrolled, due) = self.timetable.enroll(timed, sent, due);
-        if due || self.store.may_fail_over() {
+        if due || self.store.backend.may_fail_over() {
             self.jobs()?;
         }
         Ok(Some(enrolled))

@@ -175,7 +175,7 @@ impl DroppedLock {
     async fn releases(&mut self, store: &Store) {
         // A later grant to the token of a waiter is noticed.
         let bits = self.request.token.bits();
-        let abandoned = self.request.waits().then(|| store.abandon(bits)).flatten();
+        let abandoned = self.request.waits().then(|| store.backend.abandon(bits)).flatten();
         loop {
             let released = self.try_once(store).await;
             self.is_first = false;
@@ -230,8 +230,8 @@ impl DroppedLock {
             Ok(_) => return Some(self.pauses.step()),
             Err(error) => error,
         };
-        let several = store.are_several();
-        let lost = store.is_lost(&self.request);
+        let several = store.backend.are_several();
+        let lost = store.backend.is_lost(&self.request);
         // An outage may end before the server counts as lost. A lock that is given up meanwhile
         // would stay for the rest of its ttl.
         let passes = error.is_transient();
@@ -284,10 +284,10 @@ impl DroppedLock {
                 Either::Right((Either::Left(_), _)) => continue,
                 Either::Right((Either::Right(_), _)) => {}
             }
-            if last.is_some() || !store.is_lost(&self.request) {
+            if last.is_some() || !store.backend.is_lost(&self.request) {
                 return true;
             }
-            if self.cleanup.may_probe(store.address(&self.request)) {
+            if self.cleanup.may_probe(store.backend.address(&self.request)) {
                 // A probe is no try of the lock's own.
                 self.times = self.times.saturating_sub(1);
                 return true;
@@ -305,7 +305,7 @@ fn unanswered() -> LockError {
 /// Logs that a lock is not released and ends with its ttl.
 fn log_left(store: &Store, request: &Request, error: &LockError) {
     let key = request.listed();
-    if error.is_of_servers() && !store.is_news() {
+    if error.is_of_servers() && !store.backend.is_news() {
         tracing::debug!(%key, %error, "dropped lock not released: it ends with its ttl")
     } else {
         tracing::warn!(%key, %error, "dropped lock not released: it ends with its ttl")

@@ -128,12 +128,12 @@ impl Timetable {
                 let store = store.clone();
                 spawn(async move { timed.run(&store, &|next| timetable.over(id, next)).await });
             }
-            if store.may_fail_over() && !self.falls_asleep() {
+            if store.backend.may_fail_over() && !self.falls_asleep() {
                 next = Some(next.unwrap_or(CLOCK_CHECK));
                 if now.0.since(probed) >= CLOCK_CHECK {
                     probed = now.0;
                     let store = store.clone();
-                    spawn(async move { store.check().await });
+                    spawn(async move { store.backend.check().await });
                 }
             }
             match next {

@@ -293,7 +293,7 @@ impl Held {
             return refuse("fence", detail);
         };
         self.state.lock().is_checked = true;
-        self.manager.store.fence_check(key, fence).ok_or_else(|| {
+        self.manager.store.backend.fence_check(key, fence).ok_or_else(|| {
             let detail = "the lock is not in PostgreSQL: compare the fence where the data is, or \
                           call the function `record_fence` of a database";
             LockError::invalid("fence_check", detail)
@@ -329,7 +329,7 @@ impl Held {
     fn leaves_queue(&self, cause: LossCause) {
         // A body on a blocked thread learns of the loss late. Until then the other nodes may keep
         // others out.
-        let is_partly_held = cause == LossCause::Taken && self.manager.store.are_several();
+        let is_partly_held = cause == LossCause::Taken && self.manager.store.backend.are_several();
         let (caller, acquisition, tenure) = {
             let mut state = self.state.lock();
             let Some(caller) = state.caller.take() else { return };
@@ -437,7 +437,7 @@ impl Held {
         match released {
             Ok(Released::NotHeld) if lost.is_none() => telemetry::released_late(&self.request),
             Err(error) if lost.is_none() => {
-                let known = error.is_of_servers() && !self.manager.store.is_news();
+                let known = error.is_of_servers() && !self.manager.store.backend.is_news();
                 telemetry::release_unconfirmed(&self.request, &error, known);
             }
             _ => {}

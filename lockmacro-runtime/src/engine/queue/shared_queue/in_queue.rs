@@ -70,7 +70,7 @@ impl SharedQueue {
     /// When a caller that asks itself is polled again at the latest: its request has an answer by
     /// then, or is sent again.
     fn polled_until(&self, now: Moment) -> Moment {
-        let answer = self.core.store.answer_time();
+        let answer = self.core.store.backend.answer_time();
         now.after((answer * 5 / 4).max(UNPOLLED_MIN))
     }
 
@@ -214,7 +214,7 @@ impl InQueue {
         let left = queue.on(Some(acquisition), |state| {
             let passes = may_pass && state.queue.count() > 0 && !core.shutdown.is_closed();
             let turn = if passes {
-                turn(core.defaults.turn, core.store.round_trip(&queue.key))
+                turn(core.defaults.turn, core.store.backend.round_trip(&queue.key))
             } else {
                 Duration::ZERO
             };

@@ -90,7 +90,7 @@ pub(crate) async fn decided(queue: &Arc<SharedQueue>, request: &Arc<Request>) ->
         None => Some(queue.arrive(request, true)).filter(|it| !matches!(it, Arrived::Undecided)),
     };
     // One answer to another caller's request, and one to a request of the queue after it.
-    let longest = if !queue.core.defaults.asks_lost && queue.core.store.is_lost(request) {
+    let longest = if !queue.core.defaults.asks_lost && queue.core.store.backend.is_lost(request) {
         LOST
     } else {
         queue.core.answer_time() * 2
