@@ -208,7 +208,7 @@ impl JobRun {
 
     async fn settle_once(&self, how: Settled) -> Result<bool, LockError> {
         let job = self.job.clone();
-        if how != Settled::Returned || self.manager.core().jobs.1 {
+        if how != Settled::Returned || self.manager.core().has_own_deferrer {
             return self.deferrer.settle(job, how).await;
         }
         // The background thread releases the locks of the body first, so that on the same server

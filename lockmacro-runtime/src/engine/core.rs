@@ -37,12 +37,17 @@ pub(crate) struct Core {
     /// Recent hold times, from which `retry_after` is estimated.
     pub(crate) hold_times: HoldTimes,
     pub(crate) in_flight: Arc<InFlight>,
-    /// The releases that no caller waits for, and those of locks that belong to no queue.
-    pub(crate) trailing: (Arc<InFlight>, Arc<Trailing>),
+    /// The releases that no caller waits for.
+    pub(crate) trailing: Arc<InFlight>,
+    /// Those among them of locks that belong to no queue.
+    pub(crate) trailing_outside: Arc<Trailing>,
     pub(crate) shutdown: Arc<Shutdown>,
-    /// Where deferred calls are stored, and whether the builder has set it.
+    /// Where deferred calls are stored.
     #[cfg(feature = "defer")]
-    pub(crate) jobs: (Arc<dyn Deferrer>, bool),
+    deferrer: Arc<dyn Deferrer>,
+    /// Whether the builder has set it.
+    #[cfg(feature = "defer")]
+    pub(crate) has_own_deferrer: bool,
     #[cfg(feature = "defer")]
     pub(crate) max_deferred_size: usize,
     #[cfg(any(feature = "defer", feature = "reuse"))]
@@ -61,10 +66,9 @@ impl Core {
         #[cfg(feature = "metrics")]
         crate::value::metrics::describe();
         #[cfg(feature = "defer")]
-        let jobs = match deferrer {
-            Some(deferrer) => (deferrer, true),
-            None => (store.deferrer(max_deferred_size), false),
-        };
+        let has_own_deferrer = deferrer.is_some();
+        #[cfg(feature = "defer")]
+        let deferrer = deferrer.unwrap_or_else(|| store.deferrer(max_deferred_size));
         Arc::new_cyclic(|core: &Weak<Self>| {
             let core = Weak::clone(core);
             store.backend.on_change(Box::new(move || {
@@ -74,7 +78,9 @@ impl Core {
             }));
             Self {
                 #[cfg(feature = "defer")]
-                jobs,
+                deferrer,
+                #[cfg(feature = "defer")]
+                has_own_deferrer,
                 #[cfg(feature = "defer")]
                 max_deferred_size,
                 #[cfg(any(feature = "defer", feature = "reuse"))]
@@ -85,7 +91,8 @@ impl Core {
                 defaults,
                 hold_times: HoldTimes::default(),
                 in_flight: Arc::default(),
-                trailing: Default::default(),
+                trailing: Arc::default(),
+                trailing_outside: Arc::default(),
                 shutdown: Arc::default(),
             }
         })
@@ -124,13 +131,13 @@ impl Core {
     /// The queue of deferred calls: to add calls, to list them, and to retry dead letters.
     #[cfg(feature = "defer")]
     pub(crate) fn deferrer(&self) -> Arc<dyn Deferrer> {
-        Arc::clone(&self.jobs.0)
+        Arc::clone(&self.deferrer)
     }
 
     /// The queue of deferred calls for the background thread, over its own connection.
     #[cfg(feature = "defer")]
     pub(crate) fn deferrer_of(&self, store: &Store) -> Arc<dyn Deferrer> {
-        if self.jobs.1 { self.deferrer() } else { store.deferrer(self.max_deferred_size) }
+        if self.has_own_deferrer { self.deferrer() } else { store.deferrer(self.max_deferred_size) }
     }
 
     /// The label of this process, which every token contains.

@@ -254,8 +254,8 @@ impl Caller {
         let mut releases = request.keys().len();
         let mut is_first = true;
         loop {
-            let (all, outside) = &manager.core.trailing;
-            let trails = all.count() > 0;
+            let outside = &manager.core.trailing_outside;
+            let trails = manager.core.trailing.count() > 0;
             let guard = manager.core.enter().map_err(Refusal::Failed)?;
             let mut own =
                 Acquisition::new(guard, Arc::clone(&manager.core), Arc::clone(&request), None);

@@ -63,8 +63,13 @@ struct Thread {
 impl Background {
     /// A background thread for the locks of `store`. It starts with the first job.
     pub(crate) fn new(store: &Store) -> Self {
-        let (timetable, cleanup, thread) = Default::default();
-        Self { process: process::id(), store: store.apart(), timetable, cleanup, thread }
+        Self {
+            process: process::id(),
+            store: store.apart(),
+            timetable: Default::default(),
+            cleanup: Default::default(),
+            thread: Default::default(),
+        }
     }
 
     /// Whether this process was forked from the one that made the manager.

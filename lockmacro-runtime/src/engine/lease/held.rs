@@ -404,7 +404,8 @@ impl Held {
             // Released by the background thread.
             return drop(acquisition);
         }
-        let (all, outside) = &self.manager.trailing;
+        let all = &self.manager.trailing;
+        let outside = &self.manager.trailing_outside;
         let outside = (!self.request.has_queue()).then(|| outside.join(&self.request));
         let held = Arc::clone(self);
         let trailing = (all.join(), outside);

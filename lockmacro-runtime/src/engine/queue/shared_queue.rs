@@ -193,8 +193,13 @@ struct NotedValue {
 
 impl SharedQueue {
     pub(crate) fn new(key: LockKey, core: Arc<Core>) -> Arc<Self> {
-        let (state, answered, changed) = Default::default();
-        Arc::new(Self { key, core, state, answered, changed })
+        Arc::new(Self {
+            key,
+            core,
+            state: Default::default(),
+            answered: Default::default(),
+            changed: Default::default(),
+        })
     }
 
     /// Changes the queue under its mutex, and then carries out the effects without the mutex.
@@ -229,7 +234,9 @@ impl SharedQueue {
             });
             if state.queue.is_unused() {
                 // The last callers are forgotten, as there are none any more.
-                (state.last, state.holder, state.before) = Default::default();
+                state.last = Default::default();
+                state.holder = Default::default();
+                state.before = Default::default();
                 state.reports_from = None;
                 #[cfg(feature = "reuse")]
                 drop(state.value.take());

@@ -248,8 +248,14 @@ pub(crate) struct RoundTrip {
 
 impl Default for RoundTrip {
     fn default() -> Self {
-        let (measured, window, previous, answers, warned) = Default::default();
-        Self { measured, began: Instant::now(), window, previous, answers, warned }
+        Self {
+            measured: Default::default(),
+            began: Instant::now(),
+            window: Default::default(),
+            previous: Default::default(),
+            answers: Default::default(),
+            warned: Default::default(),
+        }
     }
 }
 

@@ -324,9 +324,14 @@ impl Nodes {
 
 impl Default for Eligibility {
     fn default() -> Self {
-        let (connection, server, backoff, logged) = Default::default();
         let pause = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-        Self { connection, server, backoff, pause, logged }
+        Self {
+            connection: Default::default(),
+            server: Default::default(),
+            backoff: Default::default(),
+            pause,
+            logged: Default::default(),
+        }
     }
 }
 

@@ -75,18 +75,17 @@ struct Inner {
 impl Node {
     /// A node that is not connected yet.
     pub(crate) fn new(connector: Connector) -> Self {
-        let (live, loads, next_probe, blocking, next_discard, closed) = Default::default();
         let inner = Inner {
-            live,
+            live: Default::default(),
             connecting: SingleFlight::new(connector.timeout),
-            loads,
+            loads: Default::default(),
             probing: SingleFlight::new(connector.timeout),
-            next_probe,
-            blocking,
+            next_probe: Default::default(),
+            blocking: Default::default(),
             blocking_permits: Semaphore::new(BLOCKING_MAX),
             health: connector.health(),
-            next_discard,
-            closed,
+            next_discard: Default::default(),
+            closed: Default::default(),
             connector,
         };
         Self { inner: Arc::new(inner), asking: false }

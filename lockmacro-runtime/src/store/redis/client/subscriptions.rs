@@ -41,8 +41,13 @@ impl Subscriptions {
     pub(crate) fn new(grants: &Arc<Grants>) -> Arc<Self> {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        let (channels, refuses, desynchronized) = Default::default();
-        Arc::new(Self { number, grants: Arc::clone(grants), channels, refuses, desynchronized })
+        Arc::new(Self {
+            number,
+            grants: Arc::clone(grants),
+            channels: Default::default(),
+            refuses: Default::default(),
+            desynchronized: Default::default(),
+        })
     }
 
     /// Whether grants in this slot are received. Otherwise returns the single flight for the
