@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use crate::engine::acquire::outcome::Errors;
 use crate::outcome::{LockOutcome, SkipOutcome};
-use crate::value::error::{LockError, Unavailability};
+use crate::value::error::LockError;
 use crate::value::loss::Lost;
 
 /// How a body ended: `Ok` if it has finished, with the loss of its lock before that. An error if it
@@ -98,8 +98,7 @@ impl<R: Failing<W>, W, H: Recovers<R>> Returnable<RunPolicy<W, H>> for R {
                 Err(value) => (Some(value), lost.into()),
             },
             (Err(error), _) => (None, error),
-            // Cannot happen: a body that has finished has a value.
-            (Ok(_), None) => (None, LockError::because(Unavailability::Local, "no value")),
+            (Ok(_), None) => unreachable!("a body that has finished has a value"),
         };
         R::failed(policy.errors, value, error)
     }

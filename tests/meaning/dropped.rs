@@ -1,7 +1,10 @@
 //! A future or a guard that is dropped at any point leaves no lock behind.
 
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt as _;
 use lockmacro_runtime::LockError;
 use lockmacro_tests::{Backend, Polled, drop_after_polls, on};
 
@@ -116,4 +119,18 @@ async fn a_dropped_lock_is_free_within_milliseconds(backend: &Backend) {
     }
     times.sort();
     assert!(times[times.len() / 2] < ms(100), "{times:?}");
+}
+
+/// As those of std do: a future that stayed pending would hang its caller.
+#[on(memory)]
+async fn a_future_that_is_polled_after_it_has_ended_panics(backend: &Backend) {
+    let (manager, key) = (backend.manager().await, backend.key("polled again"));
+    let mut acquiring = pin!(lock(&manager, &key).acquire());
+    acquiring.as_mut().await.expect("free").release().await.expect("released");
+    let again = AssertUnwindSafe(acquiring).catch_unwind().await;
+    assert!(again.is_err(), "acquire");
+    let mut running = pin!(lock(&manager, &key).run(async { Locked::Ok(7) }));
+    assert_eq!(running.as_mut().await, Ok(7));
+    let again = AssertUnwindSafe(running).catch_unwind().await;
+    assert!(again.is_err(), "run");
 }

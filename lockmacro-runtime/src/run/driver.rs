@@ -71,11 +71,11 @@ impl<B: Future<Output: Returnable<P>>, P> Future for Run<B, P> {
             }
         }
         let RunProjection::Value { release, .. } = self.as_mut().project() else {
-            return Poll::Pending;
+            panic!("the future of a lock's body was polled after it had ended");
         };
         let ended = task::ready!(release.poll_unpin(cx));
         let RunOwned::Value { value, policy, .. } = self.project_replace(Run::Over) else {
-            return Poll::Pending;
+            unreachable!("a body that is being released has a value");
         };
         Poll::Ready(B::Output::conclude(policy, ended, value))
     }

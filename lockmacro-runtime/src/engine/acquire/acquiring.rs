@@ -86,7 +86,7 @@ impl Future for Acquiring {
                     Acquiring::New { spec, fenced, errors } => begin(spec, fenced, errors, false)
                         .map_continue(|caller| Acquiring::Arriving { caller, is_again: false }),
                     Acquiring::Arriving { caller, is_again } => caller.arrives(is_again),
-                    _ => return Poll::Pending,
+                    _ => panic!("the future of a lock was polled after it had ended"),
                 },
             };
             *self = match step {
