@@ -6,6 +6,7 @@ mod deferred;
 mod exclusion;
 mod order;
 mod traffic;
+mod values;
 
 use lockmacro_runtime::{Lock, LockGuard, LockKey, LockManager};
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT};
