@@ -2,8 +2,10 @@
 //! while programs of version 2 call them.
 
 use std::cell::Cell;
+use std::future::pending;
 
 use futures::future::join_all;
+use lockmacro_runtime::defer::{NewJob, Settled, TakeOptions};
 use lockmacro_runtime::inspect::{install_schema, schema};
 use lockmacro_tests::times::{LONG_TTL, TEST_TIMEOUT, ms};
 use lockmacro_tests::{Postgres, eventually, in_time};
@@ -146,6 +148,27 @@ async fn an_upgrade_from_version_2_keeps_holders_sharers_waiters_values_and_jobs
     two.ask("shared", &writer, 1).await.expect("its turn");
     assert!(lock(&ours, "shared").acquire().await.expect_err("held").is_busy());
     assert!(two.release("shared", &writer).await);
+}
+
+#[tokio::test]
+async fn workers_of_either_version_run_the_calls_of_the_other() {
+    let server = shared().await;
+    made_by_version_2(&server, "jobs_two", "postgres").await;
+    let two = Program::on(&server, "jobs_two").await;
+    let ours = manager(&server.url_of("postgres", "schema=jobs_two&install=1")).await;
+    let deferrer = ours.deferrer();
+
+    two.call("put_call('job', 'two', 0, '[2]', 'a key', 'latest', 3, 0)").await.expect("put");
+    let options = TakeOptions::new(["job"], 1, LONG_TTL);
+    let taken = in_time(deferrer.take(options, Box::pin(pending()))).await;
+    let job = taken.expect("taken").pop().expect("one");
+    assert_eq!((&*job.id, &*job.arguments, &*job.key), ("two", "[2]", "a key"));
+    assert_eq!(deferrer.settle(job, Settled::Done).await, Ok(true));
+
+    deferrer.put(NewJob::new("job", "three", "[3]", "a key")).await.expect("stored");
+    let job = two.call("take_calls('{job}', 10, 60000, 'a request', false, NULL, NULL)").await;
+    let job = job.expect("one call");
+    assert_eq!((job.get("id"), job.get("arguments")), ("three", "[3]"));
 }
 
 /// Version 2 took fences of other stores by `check_fence`.

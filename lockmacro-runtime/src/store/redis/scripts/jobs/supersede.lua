@@ -16,7 +16,8 @@ if #ARGV == 1 then
   ids[#ids + 1] = redis.call('HGET', KEYS[5], ARGV[1]) or nil
   for _, id in ipairs(ids) do
     local stored = stored_at(id)
-    if stored then
+    -- Earlier versions do not say when they store a call: it may be newer, and would be lost.
+    if stored and stored ~= '1' then
       found[#found + 1] = { id, stored, now - (tonumber(stored) or 0) }
     end
   end
