@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::sys::sync::Mutex;
 use crate::value::key::LockKey;
-use crate::value::sync::Mutex;
 
 /// Makes a key of a constant. A text with a placeholder for one of the function's arguments is
 /// logged once, because all calls share one lock then.

@@ -11,13 +11,13 @@ use crate::engine::acquire::reentry::Scope;
 use crate::engine::{current, telemetry};
 use crate::protocol::answer::Released;
 use crate::run_policy::RunPolicy;
+#[cfg(feature = "defer")]
+use crate::sys::time::Moment;
 use crate::value::defaults::check_ttl;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::{Fence, FenceCheck};
 use crate::value::key::LockKey;
 use crate::value::loss::{LossCause, Lost};
-#[cfg(feature = "defer")]
-use crate::value::time::Moment;
 
 /// The guard of a held lock, until the lock is released or lost.
 ///

@@ -99,6 +99,7 @@ mod protocol;
 mod run;
 mod run_policy;
 mod store;
+mod sys;
 #[cfg(feature = "test-util")]
 pub mod testing;
 mod value;
@@ -110,7 +111,7 @@ mod value;
 pub mod simulation {
     #[cfg(feature = "defer")]
     pub use crate::store::redis::scripts::scripts;
-    pub use crate::value::world::{Entered, Opening, Stream, Task, World, enter};
+    pub use crate::sys::world::{Entered, Opening, Stream, Task, World, enter};
 }
 
 pub use guard::LockGuard;

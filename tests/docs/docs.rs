@@ -268,7 +268,7 @@ fn the_limits_are_those_of_the_code() {
 
 #[test]
 fn the_metrics_are_those_that_the_runtime_counts() {
-    let table = code::words(&runtime("value/metrics.rs"), "lockmacro_");
+    let table = code::words(&runtime("sys/metrics.rs"), "lockmacro_");
     let counted = code::words(&runtime("engine/telemetry.rs"), "lockmacro_");
     assert!(counted.is_subset(&table), "not described: {:?}", counted.difference(&table));
     let shown = page("metrics.md").names_in_tables();

@@ -31,7 +31,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("lease", &["engine/lease/"]),
     ("the lock of a task", &["engine/current.rs", "engine/manager.rs"]),
     ("queue", &["engine/queue/"]),
-    ("core", &["engine/core.rs", "engine/cleanup/acquisition.rs"]),
+    ("core", &["engine/core.rs", "engine/token/acquisition.rs"]),
     ("cleanup", &["engine/cleanup/"]),
     ("engine", &["engine/"]),
     (
@@ -50,7 +50,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("client", &["store/redis/client/"]),
     ("postgres", &["store/postgres/"]),
     ("memory", &["store/memory.rs"]),
-    ("remote", &["store/calls/"]),
+    ("remote", &["store/remote/"]),
     ("what stores share", &["store/"]),
     ("jobs", &["jobs/"]),
     ("protocol", &["protocol/"]),
@@ -75,7 +75,7 @@ const CRATES: [&str; 2] = ["lockmacro-runtime", "lockmacro"];
 /// What only some files may use, so that a simulation can replace it: paths, by their beginnings.
 const SYSTEM: &[(&[&str], &[&str])] = &[
     (
-        &["value/platform.rs", "value/time.rs"],
+        &["sys/platform.rs", "sys/time.rs"],
         &[
             "rustix::time",
             "std::time::Instant",
@@ -83,13 +83,13 @@ const SYSTEM: &[(&[&str], &[&str])] = &[
             "tokio::time::Instant",
         ],
     ),
-    (&["value/time.rs"], &["crate::value::platform::since_boot"]),
+    (&["sys/time.rs"], &["crate::sys::platform::since_boot"]),
     (
-        &["value/parking.rs"],
+        &["sys/parking.rs"],
         &["std::thread::park", "std::thread::park_timeout", "std::thread::sleep"],
     ),
     (
-        &["value/random.rs"],
+        &["sys/random.rs"],
         &[
             "fastrand",
             "getrandom",
@@ -101,7 +101,7 @@ const SYSTEM: &[(&[&str], &[&str])] = &[
         ],
     ),
     (
-        &["store/redis/client/stream.rs", "value/platform.rs"],
+        &["store/redis/client/stream.rs", "sys/platform.rs"],
         &[
             ".get_async_monitor",
             ".get_async_pubsub",
@@ -115,7 +115,7 @@ const SYSTEM: &[(&[&str], &[&str])] = &[
         ],
     ),
     (
-        &["value/task.rs"],
+        &["sys/task.rs"],
         &[
             "tokio::spawn",
             "tokio::task::JoinSet",
@@ -299,5 +299,5 @@ fn one_file_asks_for_which_system_it_is_built() {
     };
     let imports = sources(CRATES[0]);
     let found: Vec<_> = imports.files().filter(asking).collect();
-    assert_eq!(found, ["value/platform.rs"]);
+    assert_eq!(found, ["sys/platform.rs"]);
 }

@@ -191,7 +191,7 @@ async fn the_dashboard_and_the_alerts_name_metrics_that_an_exporter_shows() {
     lock(&locks, "k", "waits").wait(ms(10)).acquire().await.expect_err("held");
 
     let text = EXPORTER.render();
-    let table = named_in("lockmacro-runtime/src/value/metrics.rs");
+    let table = named_in("lockmacro-runtime/src/sys/metrics.rs");
     assert!(table.len() > 10, "{table:?}");
     for name in &table {
         let sentence = format!("# HELP {name} ");

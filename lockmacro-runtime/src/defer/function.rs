@@ -19,12 +19,12 @@ use crate::jobs::call::{Keep, NewJob, Stored};
 use crate::jobs::deferrer::Deferrer;
 use crate::jobs::limits::{ATTEMPTS, check_size};
 use crate::manager::lock_manager::LockManager;
-use crate::value::backoff::{Backoff, jittered};
+use crate::sys::backoff::{Backoff, jittered};
+use crate::sys::metrics;
+use crate::sys::random;
+use crate::sys::sync::Mutex;
+use crate::sys::time::Instant;
 use crate::value::error::{LockError, Unavailability};
-use crate::value::metrics;
-use crate::value::random;
-use crate::value::sync::Mutex;
-use crate::value::time::Instant;
 
 /// Default delay before the first attempt.
 const DELAY: Duration = Duration::from_secs(30);

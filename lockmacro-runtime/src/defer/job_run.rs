@@ -21,11 +21,11 @@ use crate::jobs::deferrer::Deferrer;
 use crate::jobs::limits::abandoned;
 use crate::manager::lock_manager::LockManager;
 use crate::store::handle::Store;
-use crate::value::backoff::{Backoff, jittered};
+use crate::sys::backoff::{Backoff, jittered};
+use crate::sys::metrics;
+use crate::sys::task::{JoinSet, owned};
+use crate::sys::time::Instant;
 use crate::value::error::LockError;
-use crate::value::metrics;
-use crate::value::task::{JoinSet, owned};
-use crate::value::time::Instant;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The pauses while the server cannot be reached.

@@ -10,9 +10,9 @@ use crate::engine::observer::OBSERVER;
 use crate::guard::LockGuard;
 use crate::jobs::call::Job;
 use crate::jobs::deferrer::Deferrer;
+use crate::sys::random::{HashMap, random_name};
+use crate::sys::sync::Mutex;
 use crate::value::error::LockError;
-use crate::value::random::{HashMap, random_name};
-use crate::value::sync::Mutex;
 
 tokio::task_local! {
     static RUNNING: RunningCall;

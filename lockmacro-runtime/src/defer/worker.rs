@@ -16,11 +16,11 @@ use crate::engine::core::inside_runtime;
 use crate::engine::current;
 use crate::jobs::call::TakeOptions;
 use crate::manager::lock_manager::LockManager;
-use crate::value::backoff::jittered;
+use crate::sys::backoff::jittered;
+use crate::sys::metrics;
+use crate::sys::random::HashMap;
+use crate::sys::task::{JoinSet, owned};
 use crate::value::error::LockError;
-use crate::value::metrics;
-use crate::value::random::HashMap;
-use crate::value::task::{JoinSet, owned};
 
 /// Default number of calls that run at once.
 const CONCURRENCY: usize = 16;

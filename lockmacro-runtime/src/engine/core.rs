@@ -7,20 +7,20 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::try_id;
 
-use crate::engine::blocking::may_block;
-use crate::engine::cleanup::background::Background;
 use crate::engine::hold_times::HoldTimes;
-use crate::engine::in_flight::{InFlight, InFlightGuard, Trailing};
+use crate::engine::thread::background::Background;
+use crate::engine::thread::blocking::may_block;
+use crate::engine::token::in_flight::{InFlight, InFlightGuard, Trailing};
 #[cfg(feature = "defer")]
 use crate::jobs::deferrer::Deferrer;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::handle::Store;
+use crate::sys::time::Moment;
 use crate::value::defaults::Defaults;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 #[cfg(any(feature = "defer", feature = "reuse"))]
 use crate::value::sites::Sites;
-use crate::value::time::Moment;
 use crate::value::token::label;
 
 /// Round trips in a turn.
@@ -64,7 +64,7 @@ impl Core {
         #[cfg(feature = "defer")] max_deferred_size: usize,
     ) -> Arc<Self> {
         #[cfg(feature = "metrics")]
-        crate::value::metrics::describe();
+        crate::sys::metrics::describe();
         #[cfg(feature = "defer")]
         let has_own_deferrer = deferrer.is_some();
         #[cfg(feature = "defer")]

@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::sys::random::HashMap;
+use crate::sys::sync::Mutex;
 use crate::value::key::LockKey;
-use crate::value::random::HashMap;
-use crate::value::sync::Mutex;
 
 /// Most templates that are remembered, and most keys without a template.
 const MOST: usize = 256;

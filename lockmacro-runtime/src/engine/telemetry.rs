@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use crate::engine::observer;
 use crate::protocol::request::Request;
+use crate::sys::metrics::tell;
+use crate::sys::time::{Moment, wall_clock};
 use crate::value::error::LockError;
 use crate::value::holder::{Holder, note_name};
 use crate::value::key::Listed;
 use crate::value::loss::{LossCause, Lost};
-use crate::value::metrics::tell;
-use crate::value::time::{Moment, wall_clock};
 
 /// Counts one lock in a gauge until it is dropped. The gauge is part of the type, as every waiter
 /// carries one and it has to be small.

@@ -16,10 +16,10 @@ use crate::jobs::call::{
 };
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{DEAD_MAX, WAITING_MAX, abandoned, full, note_abandoned};
+use crate::sys::random::{HashMap, HashSet, random_name};
+use crate::sys::sync::Mutex;
+use crate::sys::time::Instant;
 use crate::value::error::LockError;
-use crate::value::random::{HashMap, HashSet, random_name};
-use crate::value::sync::Mutex;
-use crate::value::time::Instant;
 
 /// How long the ids of removed calls are remembered, as on a server.
 const KNOWN: Duration = Duration::from_secs(30);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::jobs::limits::SIMULTANEOUS;
+use crate::sys::time::Instant;
 use crate::value::error::LockError;
-use crate::value::time::Instant;
 
 /// Most requests until an answer is quick enough to tell.
 const LOOKS: usize = 3;

@@ -4,11 +4,11 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use crate::sys::time::Moment;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::FenceBlock;
 use crate::value::holder::Holder;
-use crate::value::time::Moment;
 
 /// Answer to a request.
 #[derive(Debug)]

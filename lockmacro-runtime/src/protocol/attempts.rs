@@ -19,10 +19,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use crate::sys::sync::{Mutex, until};
+use crate::sys::time::Moment;
 use crate::value::applied::Applied;
 use crate::value::fence::Fence;
-use crate::value::sync::{Mutex, until};
-use crate::value::time::Moment;
 
 /// Most lost requests to one node that are remembered. When more are lost, and later ones were
 /// answered, the first of them will hardly arrive any more.

@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
+use crate::sys::time::Moment;
 use crate::value::loss::LossCause;
-use crate::value::time::Moment;
 
 /// Shortest pause before a failed renewal is tried again.
 const RETRY_MIN: Duration = Duration::from_millis(50);

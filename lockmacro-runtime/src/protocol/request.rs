@@ -8,13 +8,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::protocol::attempts::Attempts;
+use crate::sys::sync::Mutex;
+use crate::sys::time::{LastMoment, Moment};
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
 use crate::value::key::{Listed, LockKey};
 use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER, WAITER_TTL};
-use crate::value::sync::Mutex;
-use crate::value::time::{LastMoment, Moment};
 use crate::value::token::Token;
 
 /// The token may be sent.

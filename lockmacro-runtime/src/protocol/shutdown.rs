@@ -7,9 +7,9 @@ use futures_util::future::{Either, select};
 use tokio::sync::Notify;
 
 use crate::protocol::answer::Failed;
+use crate::sys::sync::until;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
-use crate::value::sync::until;
 
 /// The signal that a manager was shut down.
 #[derive(Debug, Default)]

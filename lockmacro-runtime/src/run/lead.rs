@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::engine::current;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
-use crate::value::backoff::Backoff;
+use crate::sys::backoff::Backoff;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
 use crate::value::loss::OnLost;

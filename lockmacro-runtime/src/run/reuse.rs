@@ -23,12 +23,12 @@ use crate::lock::Lock;
 use crate::run::driver::Running;
 use crate::run_policy::Returnable;
 use crate::store::backend::ValueOf;
+use crate::sys::random::random_name;
+use crate::sys::sync::Mutex;
+use crate::sys::time::Moment;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
-use crate::value::random::random_name;
 use crate::value::same_value::is_same;
-use crate::value::sync::Mutex;
-use crate::value::time::Moment;
 
 /// A longer value is not kept.
 const VALUE_MAX: usize = 1024 * 1024;

@@ -13,12 +13,12 @@ use crate::protocol::shutdown::Shutdown;
 #[cfg(feature = "inspect")]
 use crate::store::inspection::Inspection;
 use crate::store::waiters::AbandonedToken;
+use crate::sys::time::Instant;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceCheck};
 #[cfg(feature = "inspect")]
 use crate::value::inspection::InspectedServer;
 use crate::value::key::LockKey;
-use crate::value::time::Instant;
 
 /// How long a request is repeated.
 #[derive(Debug, Clone)]

@@ -12,9 +12,9 @@ use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::backend::{Backend, Patience, Renewing};
 use crate::store::join::held_all;
+use crate::sys::time::Moment;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
-use crate::value::time::Moment;
 
 /// A store of locks. Requests for several keys, or with replicas, are more than one call to its
 /// backend.

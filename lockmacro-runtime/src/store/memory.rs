@@ -19,6 +19,9 @@ use crate::store::backend::{Backend, Patience, Renewing};
 use crate::store::backend::{KeptText, ValueOf};
 use crate::store::tick::tick;
 use crate::store::waiters::Waiters;
+use crate::sys::random::{self, HashMap};
+use crate::sys::sync::Mutex;
+use crate::sys::time::{Instant, Moment, wall_clock};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::{Fence, FenceBlock};
@@ -26,9 +29,6 @@ use crate::value::holder;
 use crate::value::key::LockKey;
 use crate::value::limits::{CONFIRM_WINDOW, QUEUE_MAX};
 use crate::value::mode::Mode;
-use crate::value::random::{self, HashMap};
-use crate::value::sync::Mutex;
-use crate::value::time::{Instant, Moment, wall_clock};
 use crate::value::token::Token;
 
 /// The store of every `memory://` of the process, as one server is behind every equal URL.

@@ -2,7 +2,6 @@
 //! servers.
 
 pub(crate) mod backend;
-mod calls;
 pub(crate) mod handle;
 #[cfg(feature = "inspect")]
 pub(crate) mod inspection;
@@ -12,6 +11,7 @@ pub(crate) mod memory;
 pub(crate) mod postgres;
 pub(crate) mod redis;
 pub(crate) mod redlock;
+mod remote;
 mod replica_acks;
 mod several_keys;
 mod tick;

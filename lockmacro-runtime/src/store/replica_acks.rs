@@ -5,9 +5,9 @@ use crate::protocol::lease::{end_of, late, too_slow};
 use crate::protocol::request::Request;
 use crate::store::backend::Renewing;
 use crate::store::handle::Store;
+use crate::sys::time::Moment;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
-use crate::value::time::Moment;
 
 impl Store {
     /// Waits until replicas have acknowledged a granted lock. Its whole ttl counts from then on. A

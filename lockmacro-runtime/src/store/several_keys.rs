@@ -23,11 +23,11 @@ use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
 use crate::store::backend::{Patience, Renewing};
 use crate::store::handle::Store;
+use crate::sys::time::{Instant, Moment};
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
 use crate::value::fence::FenceBlock;
 use crate::value::limits::{CONFIRM_WINDOW, FOR_EVER};
-use crate::value::time::{Instant, Moment};
 
 /// Pause before a failed renewal is repeated.
 const RETRY: Duration = Duration::from_millis(50);

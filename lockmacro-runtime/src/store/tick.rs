@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::value::time::Moment;
+use crate::sys::time::Moment;
 
 /// Pause after which a waiter repeats its request, which refreshes its entry in the queue.
 const TICK: Duration = Duration::from_secs(2);

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::sys::random::{self, HashMap};
+use crate::sys::sync::Mutex;
+use crate::sys::time::Moment;
 use crate::value::fence::FenceBlock;
-use crate::value::random::{self, HashMap};
-use crate::value::sync::Mutex;
-use crate::value::time::Moment;
 
 /// Digits of a waiter's number in its id, as in `queue.lua`.
 pub(crate) const NUMBER_DIGITS: usize = 20;

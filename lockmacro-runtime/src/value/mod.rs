@@ -1,7 +1,6 @@
 //! Values that know no server: keys, tokens, errors, times.
 
 pub(crate) mod applied;
-pub(crate) mod backoff;
 pub(crate) mod companion;
 pub(crate) mod defaults;
 pub(crate) mod error;
@@ -13,20 +12,12 @@ pub(crate) mod inspection;
 pub(crate) mod key;
 pub(crate) mod limits;
 pub(crate) mod loss;
-pub(crate) mod metrics;
 pub(crate) mod mode;
-pub(crate) mod parking;
-pub(crate) mod platform;
 pub(crate) mod policy;
-pub(crate) mod random;
 #[cfg(any(feature = "defer", feature = "reuse"))]
 pub(crate) mod same_value;
 #[cfg(any(feature = "defer", feature = "reuse"))]
 pub(crate) mod sites;
-pub(crate) mod sync;
-pub(crate) mod task;
 pub(crate) mod template;
-pub(crate) mod time;
 pub(crate) mod token;
 pub(crate) mod url;
-pub(crate) mod world;

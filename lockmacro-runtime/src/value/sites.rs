@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::panic::Location;
 
+use crate::sys::sync::Mutex;
 use crate::value::error::LockError;
-use crate::value::sync::Mutex;
 
 /// So many names are looked at. A program has as many functions, unless it makes names.
 const MOST: usize = 10_000;

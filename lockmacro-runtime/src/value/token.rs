@@ -9,11 +9,11 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::time::{Duration, SystemTime};
 use std::{fmt, mem};
 
+use crate::sys::platform::host_name;
+use crate::sys::random::secret;
 use crate::value::error::LockError;
 use crate::value::escaped::Escaped;
 use crate::value::holder::Holder;
-use crate::value::platform::host_name;
-use crate::value::random::secret;
 
 /// Longest label, in bytes, with the name of the lock in it.
 const LABEL_MAX: usize = 128;
@@ -86,7 +86,7 @@ impl Token {
 
     /// A token with the same label. Fails when the system has no random bits.
     pub(crate) fn another(&self) -> Result<Self, LockError> {
-        Ok(self.with_random(secret()?))
+        Ok(self.with_random(secret().map_err(LockError::no_random)?))
     }
 
     /// The same label without the random part, for a key that has no holder any more.

@@ -2,7 +2,7 @@
 
 use crate::key_queue::{Arrival, Event as QueueEvent, Found, TAKE_UP, Tenure};
 use crate::server::{Command, MS, Reply, S, Token, Wish};
-use crate::value::time::Moment;
+use crate::sys::time::Moment;
 use crate::world::{Caller, Event, Mode, Phase, Sender, Sleep, World, lease_end, us};
 
 impl Caller {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::key_queue::{Event as QueueEvent, Tenure};
 use crate::server::{Command, MS, Token};
-use crate::value::time::Moment;
+use crate::sys::time::Moment;
 use crate::world::{Event, Guard, Phase, Sender, World, lease_end, us};
 
 impl World {

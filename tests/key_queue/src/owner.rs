@@ -2,7 +2,7 @@
 
 use crate::key_queue::{Effects, Event as QueueEvent, Tenure};
 use crate::server::{Command, MS, Push, Reply, S, Token};
-use crate::value::time::Moment;
+use crate::sys::time::Moment;
 use crate::world::{Asked, Event, Mode, Phase, Sender, World, lease_end, us};
 
 impl World {

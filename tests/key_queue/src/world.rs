@@ -7,7 +7,7 @@ use fastrand::Rng;
 
 use crate::key_queue::{KeyQueue, Tenure, Ticket};
 use crate::server::{Command, FOREIGN, MS, Push, Reply, S, Server, Token, Wish};
-use crate::value::time::Moment;
+use crate::sys::time::Moment;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Mode {

@@ -13,8 +13,6 @@ use tokio::time::sleep;
 use crate::engine::acquire::outcome::{Acquired, Errors, Wanted, unreported};
 use crate::engine::acquire::own_request::{Answered, ask};
 use crate::engine::acquire::spec::{LockSpec, Prepared};
-use crate::engine::blocking::may_block;
-use crate::engine::cleanup::acquisition::{Acquisition, PAUSE, Refusal};
 use crate::engine::core::inside_runtime;
 use crate::engine::manager::Manager;
 use crate::engine::observer::observe;
@@ -22,13 +20,15 @@ use crate::engine::queue::shared_queue::in_queue::{Arrived, InQueue, Waited};
 use crate::engine::queue::shared_queue::waiting::{Waiting, decided, released};
 use crate::engine::queue::shared_queue::{SharedQueue, unanswered};
 use crate::engine::telemetry::{self, WaitingGauge};
+use crate::engine::thread::blocking::may_block;
+use crate::engine::token::acquisition::{Acquisition, PAUSE, Refusal};
 use crate::protocol::answer::{Answer, Grant};
 use crate::protocol::request::Request;
 use crate::store::handle::Store;
+use crate::sys::metrics;
+use crate::sys::random::secret;
+use crate::sys::time::Moment;
 use crate::value::error::LockError;
-use crate::value::metrics;
-use crate::value::random::secret;
-use crate::value::time::Moment;
 
 /// Acquires a lock. Nothing happens before the first poll.
 pub(crate) fn acquire(spec: Box<LockSpec>, fenced: bool, errors: Errors) -> Acquiring {
@@ -125,7 +125,7 @@ fn begin(
         Ok(Prepared::ToAsk(manager, request, wanted)) => (manager, request, wanted),
         Err(error) => {
             observe(&error, false);
-            metrics::refused(name.clone(), &error);
+            metrics::refused(name.clone(), error.kind());
             if errors != Errors::Carried {
                 unreported(&name, &[], &error);
             }
@@ -146,7 +146,9 @@ fn begin(
             manager.core.store.backend.check_request(&request)
         }
     });
-    let drawn = checked.and_then(|()| secret()).map(|random| request.token.draw(random));
+    let drawn = checked
+        .and_then(|()| secret().map_err(LockError::no_random))
+        .map(|random| request.token.draw(random));
     let request = Arc::new(request);
     if let Err(error) = drawn {
         return ControlFlow::Break(wanted.refused(&manager.core, &request, Refusal::Failed(error)));

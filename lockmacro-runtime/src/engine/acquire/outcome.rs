@@ -4,20 +4,20 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
 use crate::engine::core::Core;
 use crate::engine::lease::held::Held;
 use crate::engine::observer::observe;
 use crate::engine::queue::shared_queue::in_queue::{InQueue, TakenUp};
 use crate::engine::telemetry;
+use crate::engine::token::acquisition::{Acquisition, Refusal};
 use crate::protocol::answer::{Grant, Queueing};
 use crate::protocol::request::Request;
+use crate::sys::metrics;
+use crate::sys::time::Moment;
 use crate::value::error::LockError;
 use crate::value::key::{Listed, LockKey};
 use crate::value::loss::OnLost;
-use crate::value::metrics;
 use crate::value::policy::LockPolicy;
-use crate::value::time::Moment;
 
 /// A lock that was acquired, or joined: the engine's part of a guard. Dropping it releases the lock
 /// in the background, unless another guard does so.
@@ -134,7 +134,7 @@ impl Wanted {
         };
         let known = error.is_of_servers() && !manager.store.backend.is_news();
         telemetry::refused(request, &error, known);
-        metrics::refused(request.name.clone(), &error);
+        metrics::refused(request.name.clone(), error.kind());
         if self.errors != Errors::Carried {
             unreported(&request.name, request.keys(), &error);
         }

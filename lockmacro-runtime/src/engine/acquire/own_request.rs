@@ -9,15 +9,15 @@ use std::time::Duration;
 use scopeguard::{ScopeGuard, guard};
 use tokio::time::timeout;
 
-use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
 use crate::engine::queue::shared_queue::in_queue::InQueue;
 use crate::engine::queue::shared_queue::{SharedQueue, unanswered};
 use crate::engine::telemetry::WaitingGauge;
+use crate::engine::token::acquisition::{Acquisition, Refusal};
 use crate::protocol::answer::{Answer, Asked, Failed, Grant};
 use crate::protocol::request::Request;
 use crate::store::handle::Store;
+use crate::sys::time::Moment;
 use crate::value::applied::Applied;
-use crate::value::time::Moment;
 
 /// Shortest of the longest times for the own request of a caller that waits.
 const SHORTEST: Duration = Duration::from_millis(1);

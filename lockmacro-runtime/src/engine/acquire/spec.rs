@@ -11,12 +11,12 @@ use crate::engine::current;
 use crate::engine::lease::held::Held;
 use crate::engine::manager::Manager;
 use crate::protocol::request::Request;
+use crate::sys::time::wall_clock;
 use crate::value::defaults::{check_ttl, check_wait};
 use crate::value::error::LockError;
 use crate::value::key::{LockKey, in_order, permit_before_exclusive};
 use crate::value::mode::Mode;
 use crate::value::policy::LockPolicy;
-use crate::value::time::wall_clock;
 use crate::value::token::Token;
 
 /// The description of a lock: its keys and its options.

@@ -11,27 +11,28 @@ use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use crate::engine::cleanup::acquisition::Acquisition;
-use crate::engine::cleanup::timetable::Enrolled;
 use crate::engine::core::{Core, inside_runtime};
 use crate::engine::manager::Manager;
 use crate::engine::queue::shared_queue::in_queue::{Ended, InQueue, TakenUp};
 use crate::engine::queue::shared_queue::{OwnHolder, Tenure, unanswered};
+use crate::engine::thread::timetable::Enrolled;
+use crate::engine::token::acquisition::Acquisition;
 use crate::engine::{current, telemetry};
 use crate::protocol::answer::{Grant, Released};
 use crate::protocol::lease::Lease;
 use crate::protocol::request::Request;
 use crate::store::handle::Store;
+use crate::sys::random;
+use crate::sys::sync::Mutex;
+use crate::sys::task::spawn;
+use crate::sys::time::{Moment, checked};
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceBlock, FenceCheck};
+use crate::value::holder;
 use crate::value::key::LockKey;
 use crate::value::loss::{LossCause, Lost};
 use crate::value::mode::Mode;
-use crate::value::sync::Mutex;
-use crate::value::task::spawn;
-use crate::value::time::{Moment, checked};
 use crate::value::token::Token;
-use crate::value::{holder, random};
 
 mod renewal;
 

@@ -20,9 +20,9 @@ use std::mem;
 use std::ops::Range;
 use std::time::Duration;
 
+use crate::sys::time::Moment;
 use crate::value::fence::FenceBlock;
 use crate::value::limits::CONFIRM_WINDOW;
-use crate::value::time::Moment;
 
 /// The number of a caller, in the order of arrival.
 pub(crate) type Ticket = u64;

@@ -9,19 +9,19 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
-use crate::engine::cleanup::timetable::Enrolled;
 use crate::engine::core::Core;
-use crate::engine::in_flight::{InFlightGuard, TokenOwner};
 use crate::engine::queue::key_queue::{self, Ask, Effects, Event, KeyQueue, Ticket};
 use crate::engine::telemetry::Behind;
+use crate::engine::thread::timetable::Enrolled;
+use crate::engine::token::acquisition::{Acquisition, Refusal};
+use crate::engine::token::in_flight::{InFlightGuard, TokenOwner};
 use crate::protocol::answer::{Queueing, Released};
 use crate::protocol::request::Request;
+use crate::sys::sync::Mutex;
+use crate::sys::time::Moment;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::holder::Holder;
 use crate::value::key::LockKey;
-use crate::value::sync::Mutex;
-use crate::value::time::Moment;
 
 pub(crate) mod in_queue;
 mod request;

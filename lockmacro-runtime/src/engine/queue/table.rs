@@ -7,14 +7,14 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use crate::engine::cleanup::timetable::{Enrolled, Over, Timed};
 use crate::engine::core::Core;
 use crate::engine::queue::shared_queue::SharedQueue;
+use crate::engine::thread::timetable::{Enrolled, Over, Timed};
 use crate::store::handle::Store;
+use crate::sys::random::HashMap;
+use crate::sys::sync::Mutex;
+use crate::sys::time::Moment;
 use crate::value::key::LockKey;
-use crate::value::random::HashMap;
-use crate::value::sync::Mutex;
-use crate::value::time::Moment;
 
 /// Number of tables. Callers of different keys seldom contend for the same mutex.
 const TABLES: usize = 16;

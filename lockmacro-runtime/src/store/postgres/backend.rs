@@ -16,10 +16,10 @@ use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Patience, Renewing};
 #[cfg(feature = "reuse")]
 use crate::store::backend::{KeptText, ValueOf};
-use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT};
-use crate::store::calls::wait::wait;
 #[cfg(feature = "inspect")]
 use crate::store::inspection::Inspection;
+use crate::store::remote::budget::{Budget, CALLS_PER_TIMEOUT};
+use crate::store::remote::wait::wait;
 use crate::store::waiters::AbandonedToken;
 use crate::value::error::LockError;
 use crate::value::fence::{Fence, FenceCheck};

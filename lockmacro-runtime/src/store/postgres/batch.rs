@@ -11,11 +11,11 @@ use scopeguard::{ScopeGuard, guard};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use crate::store::calls::budget::CALLS_PER_TIMEOUT;
-use crate::store::calls::error::CallError;
-use crate::value::sync::Mutex;
-use crate::value::task::spawn;
-use crate::value::time::Instant;
+use crate::store::remote::budget::CALLS_PER_TIMEOUT;
+use crate::store::remote::error::CallError;
+use crate::sys::sync::Mutex;
+use crate::sys::task::spawn;
+use crate::sys::time::Instant;
 
 /// How long renewals gather, and the shortest ttl of which that is a small part.
 const GATHER: Duration = Duration::from_millis(250);

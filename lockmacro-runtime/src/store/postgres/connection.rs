@@ -20,17 +20,17 @@ use super::limit::{Limit, Shrink};
 use super::live::{HELLO, Live};
 use super::url::Deployment;
 use super::values::{Values, column, values};
-use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT};
-use crate::store::calls::clock::ServerClock;
-use crate::store::calls::error::{CallError, Transient};
-use crate::store::calls::health::{Health, Monitor};
-use crate::store::calls::singleflight::SingleFlight;
+use crate::store::remote::budget::{Budget, CALLS_PER_TIMEOUT};
+use crate::store::remote::clock::ServerClock;
+use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::health::{Health, Monitor};
+use crate::store::remote::singleflight::SingleFlight;
 use crate::store::waiters::Waiters;
+use crate::sys::random::random_name;
+use crate::sys::sync::Mutex;
+use crate::sys::time::Instant;
 use crate::value::applied::Applied;
 use crate::value::error::Unavailability as Why;
-use crate::value::random::random_name;
-use crate::value::sync::Mutex;
-use crate::value::time::Instant;
 
 /// The connection that sends pushes, and listens to those for this store's waiters.
 pub(super) const PUSHES: usize = 0;

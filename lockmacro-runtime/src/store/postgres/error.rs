@@ -5,7 +5,7 @@ use std::{fmt, io};
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-use crate::store::calls::error::{CallError, Transient};
+use crate::store::remote::error::{CallError, Transient};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
 
@@ -135,7 +135,7 @@ fn of(error: &Error, without_reply: Applied) -> CallError {
 #[cfg(feature = "postgres-tls")]
 fn of_tls(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     let inner = error.downcast_ref::<io::Error>()?.get_ref()?;
-    inner.downcast_ref().map(crate::store::calls::tls::remedy)
+    inner.downcast_ref().map(crate::store::remote::tls::remedy)
 }
 
 /// An answer of another shape.

@@ -9,11 +9,11 @@ use super::connection::PUSHES;
 use super::schema::foreign_parts;
 use super::store::Postgres;
 use super::values::{column, only};
-use crate::store::calls::budget::Budget;
-use crate::store::calls::clock_facts::clock_facts;
-use crate::store::calls::error::CallError;
+use crate::store::remote::budget::Budget;
+use crate::store::remote::clock_facts::clock_facts;
+use crate::store::remote::error::CallError;
+use crate::sys::time::Instant;
 use crate::value::inspection::ServerFacts;
-use crate::value::time::Instant;
 
 /// The settings that matter to locks, the use of the connections, and what `docs/postgres.md` says
 /// about old versions of rows. What the user may not see of others is not there.

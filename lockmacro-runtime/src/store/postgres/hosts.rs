@@ -8,10 +8,10 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Socket};
 
 use super::error::of_connecting;
-use crate::store::calls::error::{CallError, Transient};
+use crate::store::remote::error::{CallError, Transient};
+use crate::sys::sync::Mutex;
+use crate::sys::time::Instant;
 use crate::value::error::Unavailability as Why;
-use crate::value::sync::Mutex;
-use crate::value::time::Instant;
 
 /// Shortest time for one host, whatever the manager's timeout is.
 const LEAST: Duration = Duration::from_millis(100);

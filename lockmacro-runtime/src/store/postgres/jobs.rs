@@ -17,14 +17,14 @@ use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, T
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{check_size, full, note_abandoned};
 use crate::jobs::superseded::stored_before;
-use crate::store::calls::budget::{Budget, Retry};
-use crate::store::calls::error::CallError;
+use crate::store::remote::budget::{Budget, Retry};
+use crate::store::remote::error::CallError;
 use crate::store::waiters::Waiter;
+use crate::sys::random::random_name;
+use crate::sys::sync::Mutex;
+use crate::sys::time::Instant;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
-use crate::value::random::random_name;
-use crate::value::sync::Mutex;
-use crate::value::time::Instant;
 
 /// Longest pause before an idle worker looks again.
 const TICK: Duration = Duration::from_secs(2);

@@ -3,8 +3,8 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use crate::value::sync::Mutex;
-use crate::value::time::Instant;
+use crate::sys::sync::Mutex;
+use crate::sys::time::Instant;
 
 /// How long a manager uses few connections before it tries to open more.
 const FEW_FOR: Duration = Duration::from_secs(20);

@@ -20,11 +20,11 @@ use tokio_postgres::tls::{MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_postgres::{AsyncMessage, Client, Connection, Error, Row, Socket};
 
 use super::values::Values;
-use crate::store::calls::health::Monitor;
+use crate::store::remote::health::Monitor;
 use crate::store::waiters::Waiters;
-use crate::value::sync::Mutex;
-use crate::value::task::{here, spawn};
-use crate::value::time::Instant;
+use crate::sys::sync::Mutex;
+use crate::sys::task::{here, spawn};
+use crate::sys::time::Instant;
 
 /// The number of any connection, for the waiters: a push has the secret of the last request, and
 /// comes from the server that has it.

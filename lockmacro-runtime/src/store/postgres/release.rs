@@ -8,12 +8,12 @@ use super::store::Postgres;
 use super::values::{Values, column, millis, only, stored, values};
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
-use crate::store::calls::budget::Budget;
-use crate::store::calls::error::{CallError, Transient};
+use crate::store::remote::budget::Budget;
+use crate::store::remote::error::{CallError, Transient};
+use crate::sys::task::spawn;
+use crate::sys::time::Instant;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
-use crate::value::task::spawn;
-use crate::value::time::Instant;
 
 impl Postgres {
     /// In a task of its own: the statement hands the locks off, and a caller that is dropped after

@@ -11,11 +11,11 @@ use super::store::Postgres;
 use super::values::{column, millis, only, stored, values};
 use crate::protocol::request::Request;
 use crate::store::backend::Renewing;
-use crate::store::calls::budget::Budget;
-use crate::store::calls::error::{CallError, Transient};
+use crate::store::remote::budget::Budget;
+use crate::store::remote::error::{CallError, Transient};
+use crate::sys::time::Instant;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
-use crate::value::time::Instant;
 
 /// A statement takes no longer than this part of the time for its answer, so that a server that is
 /// slower for a moment still answers in time.

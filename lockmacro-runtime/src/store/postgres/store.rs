@@ -22,20 +22,20 @@ use super::values::{column, millis, only, stored, values};
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
-use crate::store::calls::budget::{Budget, Retry};
-use crate::store::calls::error::{CallError, Transient};
-use crate::store::calls::reply::Reply;
-use crate::store::calls::wait::SentRequest;
+use crate::store::remote::budget::{Budget, Retry};
+use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::reply::Reply;
+use crate::store::remote::wait::SentRequest;
 use crate::store::waiters::Waiter;
+use crate::sys::random;
+use crate::sys::sync::Mutex;
+use crate::sys::task::spawn;
+use crate::sys::time::{Instant, Moment};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::FenceBlock;
 use crate::value::key::LockKey;
 use crate::value::limits::WAITER_TTL;
-use crate::value::random;
-use crate::value::sync::Mutex;
-use crate::value::task::spawn;
-use crate::value::time::{Instant, Moment};
 
 /// The `nth` of a request that was served after its end.
 const TOO_LATE: i32 = -1;

@@ -55,7 +55,7 @@ impl Tls {
         use rustls::{ClientConfig, RootCertStore};
         use tokio_postgres_rustls::MakeRustlsConnect;
 
-        use crate::store::calls::tls::Pems;
+        use crate::store::remote::tls::Pems;
 
         if !self.is_on {
             return Ok(None);

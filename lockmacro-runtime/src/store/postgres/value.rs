@@ -12,10 +12,10 @@ use super::store::{Postgres, failed};
 use super::values::{Values, column, millis, only, stored, values};
 use crate::protocol::request::Request;
 use crate::store::backend::{KeptText, ValueOf};
-use crate::store::calls::budget::Budget;
+use crate::store::remote::budget::Budget;
+use crate::sys::task::spawn;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
-use crate::value::task::spawn;
 
 /// How long after its end a value is there at most, while a process lives that has kept values.
 const FORGET_WITHIN: Duration = Duration::from_secs(30);

@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 
 use super::error::unexpected;
-use crate::store::calls::error::CallError;
+use crate::store::remote::error::CallError;
 use crate::value::key::LockKey;
 
 /// The values of a statement with their types.

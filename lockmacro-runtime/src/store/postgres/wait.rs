@@ -9,13 +9,13 @@ use super::connection::Pool;
 use super::store::Postgres;
 use super::values::{column, millis, only, stored, values};
 use crate::protocol::request::Request;
-use crate::store::calls::budget::Budget;
-use crate::store::calls::error::CallError;
-use crate::store::calls::reply::Reply;
-use crate::store::calls::wait::{FAR_BACK, Queue, SentRequest};
+use crate::store::remote::budget::Budget;
+use crate::store::remote::error::CallError;
+use crate::store::remote::reply::Reply;
+use crate::store::remote::wait::{FAR_BACK, Queue, SentRequest};
 use crate::store::waiters::{Waiter, Waiters};
+use crate::sys::time::Instant;
 use crate::value::limits::WAITER_TTL;
-use crate::value::time::Instant;
 
 impl Queue for Postgres {
     fn waiters(&self) -> &Arc<Waiters> {

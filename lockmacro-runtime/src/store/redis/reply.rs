@@ -3,12 +3,12 @@
 use redis::{FromRedisValue, Value, from_redis_value_ref};
 
 use crate::protocol::request::Request;
-use crate::store::calls::error::CallError;
-use crate::store::calls::reply::Reply;
 use crate::store::redis::client::error::unexpected;
+use crate::store::remote::error::CallError;
+use crate::store::remote::reply::Reply;
+use crate::sys::time::Moment;
 use crate::value::error::LockError;
 use crate::value::fence::FenceBlock;
-use crate::value::time::Moment;
 
 /// Reads a reply. The error does not quote it.
 pub(crate) fn parsed<T: FromRedisValue>(reply: Value) -> Result<T, CallError> {

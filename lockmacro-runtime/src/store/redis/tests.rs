@@ -5,11 +5,11 @@ use fastrand::Rng;
 use redis::{PushInfo, PushKind, Value};
 
 use crate::protocol::request::Request;
-use crate::store::calls::reply::Reply;
 use crate::store::redis::client::subscriptions::{Grants, Subscriptions};
 use crate::store::redis::reply::answer;
+use crate::store::remote::reply::Reply;
 use crate::store::waiters::Signal;
-use crate::value::time::Moment;
+use crate::sys::time::Moment;
 use crate::value::token::Token;
 
 /// Texts that have a meaning somewhere, whole or as parts of others.

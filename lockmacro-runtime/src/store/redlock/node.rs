@@ -13,11 +13,11 @@ use crate::protocol::request::Request;
 use crate::store::redis::store::Redis;
 use crate::store::redlock::node_names::same;
 use crate::store::redlock::rules::Rules;
+use crate::sys::backoff::Backoff;
+use crate::sys::sync::Mutex;
+use crate::sys::time::{LastMoment, Moment};
 use crate::value::applied::Applied;
-use crate::value::backoff::Backoff;
 use crate::value::error::{LockError, Unavailability};
-use crate::value::sync::Mutex;
-use crate::value::time::{LastMoment, Moment};
 use crate::value::token::hash_of;
 
 /// How long a node that could not be reached, or was slow, is not asked: at first, and at most.

@@ -4,8 +4,8 @@ use redis::ConnectionAddr;
 
 use crate::store::redis::client::connector::Server;
 use crate::store::redis::client::url::{Addresses, Deployment};
+use crate::sys::random::HashSet;
 use crate::value::error::LockError;
-use crate::value::random::HashSet;
 
 /// The names of nodes in errors: their addresses, without user, password and database.
 pub(crate) fn names(nodes: &[Deployment]) -> Result<Vec<String>, LockError> {

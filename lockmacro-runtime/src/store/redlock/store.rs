@@ -27,7 +27,10 @@ use crate::store::redis::store::Redis;
 use crate::store::redlock::node::Nodes;
 use crate::store::redlock::node_names;
 use crate::store::redlock::rules::{Rules, no_replicas};
-use crate::value::backoff::Backoff;
+use crate::sys::backoff::Backoff;
+use crate::sys::random;
+use crate::sys::task::spawn;
+use crate::sys::time::{Instant, Moment};
 use crate::value::defaults::unusable_ttl;
 use crate::value::error::{LockError, Unavailability};
 #[cfg(feature = "inspect")]
@@ -35,9 +38,6 @@ use crate::value::inspection::InspectedServer;
 use crate::value::key::LockKey;
 use crate::value::limits::TTL_MAX;
 use crate::value::mode::Mode;
-use crate::value::random;
-use crate::value::task::spawn;
-use crate::value::time::{Instant, Moment};
 
 mod acquire;
 mod release;

@@ -12,6 +12,29 @@ use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 
 impl LockError {
+    /// The kind of an error, in one word.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            LockError::Busy { .. } => "busy",
+            LockError::TimedOut { .. } => "timed_out",
+            LockError::QueueFull { .. } => "queue_full",
+            #[cfg(feature = "defer")]
+            LockError::Deferred { .. } => "deferred",
+            LockError::Lost(_) => "lost",
+            LockError::Unavailable { .. } => "unavailable",
+            LockError::KeyNotALock { .. } => "key_not_a_lock",
+            LockError::AccessDenied { .. } => "access_denied",
+            LockError::Authentication { .. } => "authentication",
+            #[cfg(feature = "reuse")]
+            LockError::ReusedKey { .. } => "reused_key",
+            LockError::InvalidKey { .. } => "invalid_key",
+            LockError::InvalidSetting { .. } => "invalid_setting",
+            LockError::NotInstalled => "not_installed",
+            LockError::NoRuntime { .. } => "no_runtime",
+            LockError::ShutDown { .. } => "shut_down",
+        }
+    }
+
     /// Returns whether another holder has the lock: `Busy`, `TimedOut` and `QueueFull`. Every other
     /// error is a failure or a mistake, except `Deferred`.
     ///

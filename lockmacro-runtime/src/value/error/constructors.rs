@@ -7,6 +7,11 @@ use crate::value::holder::Holder;
 use crate::value::key::LockKey;
 
 impl LockError {
+    /// The system has no random numbers.
+    pub(crate) fn no_random(error: getrandom::Error) -> Self {
+        Self::because(Unavailability::Local, error.to_string())
+    }
+
     pub(crate) const SHUT_DOWN: Self = LockError::ShutDown { held: 0 };
     pub(crate) const NO_RUNTIME: Self = LockError::NoRuntime {
         detail: "no tokio runtime here: await the lock inside one, with its time and io enabled",

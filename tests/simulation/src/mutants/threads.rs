@@ -6,7 +6,7 @@ use super::client::mutant;
 #[rustfmt::skip]
 pub(crate) const MUTANTS: &[Mutant] = &[
     // The owner of the queue.
-    mutant("a change between the check and the wait is missed", "late", "value/sync.rs",
+    mutant("a change between the check and the wait is missed", "late", "sys/sync.rs",
         "        change.await;\n", "        if MUTANT { changes.notified().await } else { change.await }\n"),
     mutant("a caller takes a token that its queue has passed on", "exclusion|errors", "engine/queue/shared_queue/in_queue.rs",
         "let is_ours = state.queue.holder() == Some(self.ticket);", "let is_ours = MUTANT || state.queue.holder() == Some(self.ticket);"),
@@ -15,9 +15,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     // The end of a held lock, its loss and its renewal.
     mutant("a lock that is lost while it is released stays with its handles", "shutdown", "engine/lease/held.rs",
         "        if state.counted.is_some() {\n            state.acquisition", "        if state.counted.is_some() || MUTANT {\n            state.acquisition"),
-    mutant("a renewal that is due sooner is missed", "errors", "engine/cleanup/timetable.rs",
+    mutant("a renewal that is due sooner is missed", "errors", "engine/thread/timetable.rs",
         "        if wakes.is_none_or(|wakes| due < wakes) {\n            self.sooner.notify_one();", "        if wakes.is_none_or(|wakes| due < wakes) {\n            if MUTANT { self.sooner.notify_waiters() } else { self.sooner.notify_one() }"),
     // The hand-over to the cleanup.
-    mutant("a dropped lock does not count until it is released", "shutdown|left", "engine/cleanup/background.rs",
+    mutant("a dropped lock does not count until it is released", "shutdown|left", "engine/thread/background.rs",
         "self.cleanup.take(Arc::clone(&request), guard)", "self.cleanup.take(Arc::clone(&request), if MUTANT { drop(guard); Arc::<InFlight>::default().join() } else { guard })"),
 ];

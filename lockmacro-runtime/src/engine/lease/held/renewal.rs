@@ -9,15 +9,15 @@ use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 
 use super::Held;
-use crate::engine::cleanup::timetable::{Over, Timed};
 use crate::engine::core::inside_runtime;
 use crate::engine::telemetry;
+use crate::engine::thread::timetable::{Over, Timed};
 use crate::store::backend::Renewing;
 use crate::store::handle::Store;
-use crate::value::backoff::Backoff;
+use crate::sys::backoff::Backoff;
+use crate::sys::random;
+use crate::sys::time::Moment;
 use crate::value::error::LockError;
-use crate::value::random;
-use crate::value::time::Moment;
 
 /// First pause before a confirmation without an answer is sent again. Each pause is twice as long
 /// as the one before, up to eight times this.
@@ -207,8 +207,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::engine::cleanup::acquisition::Acquisition;
     use crate::engine::core::Core;
+    use crate::engine::token::acquisition::Acquisition;
     use crate::protocol::answer::Grant;
     use crate::protocol::request::Request;
     use crate::store::memory::Memory;

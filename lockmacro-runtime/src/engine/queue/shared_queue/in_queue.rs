@@ -7,17 +7,17 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::{Contended, OwnHolder, SharedQueue, State, Tenure};
-use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
 use crate::engine::core::turn;
-use crate::engine::in_flight::TokenOwner as _;
 use crate::engine::queue::key_queue::{Arrival, Effects, Event, Found, Ticket};
 use crate::engine::telemetry::Behind;
+use crate::engine::token::acquisition::{Acquisition, Refusal};
+use crate::engine::token::in_flight::TokenOwner as _;
 use crate::protocol::answer::{Queueing, Released};
 use crate::protocol::request::Request;
+use crate::sys::time::Moment;
 use crate::value::error::LockError;
 use crate::value::holder;
 use crate::value::limits::QUEUE_MAX;
-use crate::value::time::Moment;
 
 /// Shortest time without a poll of a caller that asks itself before the queue goes on without it.
 const UNPOLLED_MIN: Duration = Duration::from_millis(100);

@@ -11,17 +11,17 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::{Before, SharedQueue, Tenure, ToSend};
-use crate::engine::cleanup::acquisition::{Acquisition, PAUSE, Refusal};
-use crate::engine::in_flight::{InFlightGuard, TokenOwner as _};
+use crate::engine::token::acquisition::{Acquisition, PAUSE, Refusal};
+use crate::engine::token::in_flight::{InFlightGuard, TokenOwner as _};
 use crate::protocol::answer::{Answer, Grant, Queueing};
 use crate::protocol::lease;
 use crate::protocol::request::{Request, Witness};
 use crate::store::handle::Store;
+use crate::sys::task::spawn;
+use crate::sys::time::Moment;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::holder::Holder;
 use crate::value::limits::CONFIRM_WINDOW;
-use crate::value::task::spawn;
-use crate::value::time::Moment;
 
 /// Pause before a request that has failed, or has waited for as long as one can, is repeated.
 const REPEATED: Duration = Duration::from_secs(2);

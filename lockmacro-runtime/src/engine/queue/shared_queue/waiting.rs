@@ -11,13 +11,13 @@ use tokio::time::{sleep, timeout};
 
 use super::SharedQueue;
 use super::in_queue::{Arrived, InQueue, Waited};
-use crate::engine::cleanup::acquisition::Refusal;
 use crate::engine::queue::key_queue::Ticket;
 use crate::engine::telemetry::WaitingGauge;
+use crate::engine::token::acquisition::Refusal;
 use crate::protocol::request::Request;
+use crate::sys::sync::until;
+use crate::sys::time::Moment;
 use crate::value::error::LockError;
-use crate::value::sync::until;
-use crate::value::time::Moment;
 
 /// A longer wait is treated as one without an end.
 const LONGEST_TIMER: Duration = Duration::from_secs(365 * 24 * 60 * 60);

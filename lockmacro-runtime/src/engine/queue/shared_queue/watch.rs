@@ -8,13 +8,13 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::{OwnHolder, SharedQueue, State};
-use crate::engine::cleanup::acquisition::{Acquisition, Refusal};
-use crate::engine::cleanup::timetable::{Over, Timed};
 use crate::engine::queue::key_queue::Event;
 use crate::engine::telemetry;
+use crate::engine::thread::timetable::{Over, Timed};
+use crate::engine::token::acquisition::{Acquisition, Refusal};
 use crate::protocol::answer::Queueing;
 use crate::store::handle::Store;
-use crate::value::time::Moment;
+use crate::sys::time::Moment;
 
 /// Longest time between two checks of a queue with waiters.
 const LOOK: Duration = Duration::from_secs(2);

@@ -21,8 +21,8 @@ use tokio::task::yield_now;
 
 use crate::store::redis::client::script::{Script, ScriptCall, Sent};
 use crate::store::redis::client::subscriptions::Subscriptions;
-use crate::value::task::{JoinSet, here, owned, spawn};
-use crate::value::time::Instant;
+use crate::sys::task::{JoinSet, here, owned, spawn};
+use crate::sys::time::Instant;
 
 /// Calls in flight up to which a command is sent directly.
 const DIRECT_MAX: usize = 4;

@@ -9,18 +9,18 @@ use redis::aio::{MultiplexedConnection, SendError};
 use redis::{AsyncConnectionConfig, ConnectionAddr, Pipeline, ProtocolVersion, PushInfo, Value};
 use tokio::time::timeout;
 
-use crate::store::calls::clock::ServerClock;
-use crate::store::calls::error::CallError;
-use crate::store::calls::health::{Health, Monitor};
 use crate::store::redis::client::connection::Connection;
 use crate::store::redis::client::rejection::explained;
 use crate::store::redis::client::sentinel::{Sentinels, is_primary};
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::stream;
 use crate::store::redis::client::subscriptions::{Grants, Subscriptions};
+use crate::store::remote::clock::ServerClock;
+use crate::store::remote::error::CallError;
+use crate::store::remote::health::{Health, Monitor};
+use crate::sys::time::Instant;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
-use crate::value::time::Instant;
 
 /// Commands that fit into the buffer of a connection: more than are ever in flight.
 ///

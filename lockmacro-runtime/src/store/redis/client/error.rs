@@ -2,9 +2,9 @@
 
 use redis::{ErrorKind, RedisError, Value};
 
-use crate::store::calls::error::{CallError, Transient};
+use crate::store::remote::error::{CallError, Transient};
 #[cfg(feature = "tls")]
-use crate::store::calls::tls::remedy;
+use crate::store::remote::tls::remedy;
 use crate::value::applied::Applied;
 use crate::value::companion::write_companion;
 use crate::value::error::{LockError, Unavailability};

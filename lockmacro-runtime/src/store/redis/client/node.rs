@@ -14,21 +14,21 @@ use redis::{RedisResult, Value, cmd};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep_until, timeout_at};
 
-use crate::store::calls::budget::{Budget, CALLS_PER_TIMEOUT};
-use crate::store::calls::error::CallError;
-use crate::store::calls::health::Health;
-use crate::store::calls::singleflight::SingleFlight;
 use crate::store::redis::client::connection::{Command, Connection};
 use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::error::late;
 use crate::store::redis::client::script::{Script, ScriptCall};
 use crate::store::redis::client::sentinel::is_primary;
+use crate::store::remote::budget::{Budget, CALLS_PER_TIMEOUT};
+use crate::store::remote::error::CallError;
+use crate::store::remote::health::Health;
+use crate::store::remote::singleflight::SingleFlight;
+use crate::sys::backoff::Backoff;
+use crate::sys::random::HashMap;
+use crate::sys::sync::{Mutex, MutexGuard};
+use crate::sys::time::Instant;
 use crate::value::applied::Applied;
-use crate::value::backoff::Backoff;
 use crate::value::error::Unavailability;
-use crate::value::random::HashMap;
-use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::time::Instant;
 
 mod acknowledged;
 

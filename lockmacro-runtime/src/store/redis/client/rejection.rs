@@ -7,13 +7,13 @@ use redis::{AsyncConnectionConfig, ConnectionAddr, cmd};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-use crate::store::calls::error::{CallError, Transient};
 use crate::store::redis::client::error::full;
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::stream;
+use crate::store::remote::error::{CallError, Transient};
+use crate::sys::random::HashMap;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::escaped::Escaped;
-use crate::value::random::HashMap;
 
 /// Longest time to wait for such a text, and to ask how many databases a server has.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);

@@ -11,14 +11,14 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, RedisResult, Value};
 use tokio::time::timeout;
 
-use crate::store::calls::error::CallError;
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::stream;
+use crate::store::remote::error::CallError;
+use crate::sys::random::HashMap;
+use crate::sys::sync::Mutex;
+use crate::sys::task::{JoinSet, owned};
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
-use crate::value::random::HashMap;
-use crate::value::sync::Mutex;
-use crate::value::task::{JoinSet, owned};
 
 /// Idle connections to the sentinels, by their number; `None` once they are closed.
 type IdleConnections = Arc<Mutex<Option<HashMap<usize, MultiplexedConnection>>>>;

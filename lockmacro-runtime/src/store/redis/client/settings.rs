@@ -11,10 +11,10 @@ use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
-use crate::store::calls::error::{CallError, Transient};
+use crate::store::remote::error::{CallError, Transient};
+use crate::sys::platform::dropping_unsent;
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
-use crate::value::platform::dropping_unsent;
 use crate::value::url::FORM;
 
 /// Time for which a connection is idle before the system probes it.
@@ -142,7 +142,7 @@ fn encrypted(_: &TlsFiles, _: ConnectionInfo) -> Result<Client, LockError> {
 fn encrypted(files: &TlsFiles, info: ConnectionInfo) -> Result<Client, LockError> {
     use redis::{ClientTlsConfig, TlsCertificates};
 
-    use crate::store::calls::tls::Pems;
+    use crate::store::remote::tls::Pems;
 
     let Pems { roots, client } = Pems::read(files)?;
     let client_tls =

@@ -7,9 +7,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, RedisResult};
 use tokio::net::TcpStream;
 
-use crate::value::platform::unix_socket;
-use crate::value::task::spawn;
-use crate::value::world::{self, Stream};
+use crate::sys::platform::unix_socket;
+use crate::sys::task::spawn;
+use crate::sys::world::{self, Stream};
 
 /// Opens a connection, and logs in.
 pub(crate) async fn connection(

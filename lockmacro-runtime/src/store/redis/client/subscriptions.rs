@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use redis::{PushInfo, PushKind, Value};
 
-use crate::store::calls::error::CallError;
-use crate::store::calls::singleflight::SingleFlight;
+use crate::store::remote::error::CallError;
+use crate::store::remote::singleflight::SingleFlight;
 use crate::store::waiters::Waiters;
+use crate::sys::random::{HashMap, random_name};
+use crate::sys::sync::Mutex;
+use crate::sys::time::Instant;
 use crate::value::companion;
-use crate::value::random::{HashMap, random_name};
-use crate::value::sync::Mutex;
-use crate::value::time::Instant;
 
 mod subscribe;
 

@@ -13,10 +13,10 @@ use crate::protocol::request::Request;
 use crate::store::backend::{Backend, Patience, Renewing};
 #[cfg(feature = "reuse")]
 use crate::store::backend::{KeptText, ValueOf};
-use crate::store::calls;
-use crate::store::calls::budget::CALLS_PER_TIMEOUT;
 #[cfg(feature = "inspect")]
 use crate::store::inspection::Inspection;
+use crate::store::remote;
+use crate::store::remote::budget::CALLS_PER_TIMEOUT;
 use crate::store::waiters::AbandonedToken;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
@@ -41,7 +41,7 @@ impl Backend for Redis {
         match patience {
             Patience::AtOnce(until) => Box::pin(async move { self.acquire(&request, until).await }),
             Patience::Waits(wait, shutdown) => {
-                Box::pin(calls::wait::wait(self, request, wait, shutdown))
+                Box::pin(remote::wait::wait(self, request, wait, shutdown))
             }
         }
     }

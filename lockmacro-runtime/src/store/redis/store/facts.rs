@@ -9,12 +9,12 @@ use redis::{Value, cmd};
 
 use super::Redis;
 use super::ready::Rights;
-use crate::store::calls::clock_facts::clock_facts;
-use crate::store::calls::error::CallError;
 use crate::store::redis::acl::{escaped, keys};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::inspect;
+use crate::store::remote::clock_facts::clock_facts;
+use crate::store::remote::error::CallError;
 use crate::value::inspection::{InspectedServer, ServerFacts};
 use crate::value::key::LockKey;
 

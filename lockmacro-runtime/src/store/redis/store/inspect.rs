@@ -13,14 +13,14 @@ use futures_util::stream::{Stream, TryStreamExt, try_unfold};
 use super::Redis;
 use crate::protocol::answer::Asked;
 use crate::store::backend::Backend;
-use crate::store::calls::budget::Retry;
-use crate::store::calls::error::CallError;
 use crate::store::inspection::Inspection;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::inspect;
 #[cfg(feature = "defer")]
 use crate::store::redis::store::jobs::CALLS;
+use crate::store::remote::budget::Retry;
+use crate::store::remote::error::CallError;
 use crate::value::error::LockError;
 use crate::value::holder::Holder;
 use crate::value::inspection::{HeldLock, Listing, QueuedWaiter, SKIPPED_MAX, Skipped};

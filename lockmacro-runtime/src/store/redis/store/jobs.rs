@@ -20,18 +20,18 @@ use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{ABANDONED, DEAD_MAX, WAITING_MAX, check_size, full, note_abandoned};
 use crate::jobs::superseded::stored_before;
 use crate::store::backend::Backend;
-use crate::store::calls::budget::Budget;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::script::Script;
 use crate::store::redis::scripts::jobs;
+use crate::store::remote::budget::Budget;
 use crate::store::waiters::Waiter;
+use crate::sys::random::random_name;
+use crate::sys::sync::Mutex;
+use crate::sys::task::{JoinSet, owned};
+use crate::sys::time::Instant;
 use crate::value::companion::slot;
 use crate::value::error::LockError;
 use crate::value::key::LockKey;
-use crate::value::random::random_name;
-use crate::value::sync::Mutex;
-use crate::value::task::{JoinSet, owned};
-use crate::value::time::Instant;
 
 /// Prefix of the keys of functions.
 pub(crate) const CALLS: &str = "lm1:jobs:";

@@ -8,8 +8,8 @@ use crate::protocol::request::Request;
 use crate::store::backend::Backend;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::topology::route::Topology;
+use crate::sys::time::Instant;
 use crate::value::error::{LockError, Unavailability};
-use crate::value::time::Instant;
 
 /// How long a caller waits for the probe, besides some round trips: to connect, to log in, and for
 /// the answer.

@@ -11,17 +11,17 @@ use redis::{Value, cmd};
 
 use super::Redis;
 use crate::store::backend::Backend;
-use crate::store::calls::budget::Budget;
-use crate::store::calls::error::CallError;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::reply::parsed;
 use crate::store::redis::scripts::{self, OF_WAITERS, RIGHTS, needed_by};
 use crate::store::redis::topology::cluster::down;
 use crate::store::redis::topology::route::Topology;
+use crate::store::remote::budget::Budget;
+use crate::store::remote::error::CallError;
+use crate::sys::random::HashMap;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::key::LockKey;
-use crate::value::random::HashMap;
 
 /// The rights of the user, as a server tells them.
 #[derive(Debug, Default)]

@@ -9,8 +9,6 @@ use redis::Value;
 use super::{CONFIRM_WINDOW_MS, Redis};
 use crate::protocol::answer::{Asked, Released};
 use crate::protocol::request::Request;
-use crate::store::calls::budget::{Budget, Retry};
-use crate::store::calls::error::{CallError, Transient};
 use crate::store::join::held_all;
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::node::Node;
@@ -20,10 +18,12 @@ use crate::store::redis::scripts::{
     RELEASE, RELEASE_ALL, RELEASE_MIGRATING, RELEASE_MIGRATING_SHARED, RELEASE_SHARED,
     RELEASE_UNCONTENDED, renew_script,
 };
+use crate::store::remote::budget::{Budget, Retry};
+use crate::store::remote::error::{CallError, Transient};
+use crate::sys::time::Instant;
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
 use crate::value::error::{LockError, Unavailability};
-use crate::value::time::Instant;
 
 /// Shortest time to wait for the answer to a renewal.
 const RENEWAL_ANSWER_MIN: Duration = Duration::from_millis(50);

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use super::{CONFIRM_WINDOW_MS, Redis};
 use crate::protocol::request::Request;
-use crate::store::calls::budget::Budget;
-use crate::store::calls::error::CallError;
-use crate::store::calls::reply::Reply;
-use crate::store::calls::wait::{Queue, SentRequest};
 use crate::store::redis::client::node::Node;
 use crate::store::redis::reply::answer;
 use crate::store::redis::scripts::ACQUIRE;
+use crate::store::remote::budget::Budget;
+use crate::store::remote::error::CallError;
+use crate::store::remote::reply::Reply;
+use crate::store::remote::wait::{Queue, SentRequest};
 use crate::store::waiters::{Waiter, Waiters};
+use crate::sys::time::Moment;
 use crate::value::applied::Applied;
 use crate::value::companion::slot;
 use crate::value::limits::{QUEUE_MAX, WAITER_TTL};
-use crate::value::time::Moment;
 
 impl Queue for Redis {
     fn waiters(&self) -> &Arc<Waiters> {
@@ -105,7 +105,7 @@ impl Redis {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::calls::wait::wait;
+    use crate::store::remote::wait::wait;
     use crate::value::token::Token;
 
     /// Half of the size is tokio's timer.

@@ -15,21 +15,21 @@ use futures_util::stream::FuturesUnordered;
 use redis::{ConnectionAddr, Value, from_redis_value_ref};
 use tokio::time::timeout;
 
-use crate::store::calls::budget::Budget;
-use crate::store::calls::error::{CallError, Transient};
-use crate::store::calls::health::Monitor;
-use crate::store::calls::singleflight::SingleFlight;
 use crate::store::redis::client::connector::{Connector, Server};
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::settings::Settings;
 use crate::store::redis::client::subscriptions::Grants;
+use crate::store::remote::budget::Budget;
+use crate::store::remote::error::{CallError, Transient};
+use crate::store::remote::health::Monitor;
+use crate::store::remote::singleflight::SingleFlight;
+use crate::sys::random;
+use crate::sys::sync::{Mutex, MutexGuard};
+use crate::sys::time::Instant;
 use crate::value::applied::Applied;
 use crate::value::companion::SLOTS;
 use crate::value::error::{LockError, Unavailability};
-use crate::value::random;
-use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::time::Instant;
 
 /// Time without an answer after which the next node is asked for the slot map, too.
 const STAGGER: Duration = Duration::from_millis(50);

@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::store::calls::budget::Budget;
-use crate::store::calls::error::CallError;
-use crate::store::calls::health::Monitor;
 use crate::store::redis::client::connector::Connector;
 use crate::store::redis::client::node::Node;
 use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::client::subscriptions::Grants;
 use crate::store::redis::client::url::{Addresses, Deployment};
 use crate::store::redis::topology::cluster::Cluster;
+use crate::store::remote::budget::Budget;
+use crate::store::remote::error::CallError;
+use crate::store::remote::health::Monitor;
+use crate::sys::time::Instant;
 #[cfg(feature = "inspect")]
 use crate::value::companion::SLOTS;
 use crate::value::companion::slot;
 use crate::value::key::LockKey;
-use crate::value::time::Instant;
 
 #[derive(Debug)]
 pub(crate) enum Topology {

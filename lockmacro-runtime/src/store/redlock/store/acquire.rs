@@ -11,10 +11,10 @@ use crate::protocol::lease;
 use crate::protocol::quorum::{Contention, NodeError, Tally, Verdict, Vote, majority, no_quorum};
 use crate::protocol::request::Request;
 use crate::store::redlock::node::replaced;
+use crate::sys::time::{Instant, Moment};
 use crate::value::applied::Applied;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::Fence;
-use crate::value::time::{Instant, Moment};
 
 /// Why an attempt failed. Its tokens are released.
 enum Failure {

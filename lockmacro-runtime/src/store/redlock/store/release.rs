@@ -13,9 +13,9 @@ use crate::protocol::request::Request;
 use crate::store::backend::Backend;
 use crate::store::redis::store::release::Sending;
 use crate::store::redlock::node::Nodes;
+use crate::sys::time::Instant;
 use crate::value::applied::Applied;
 use crate::value::error::LockError;
-use crate::value::time::Instant;
 
 /// How long a release waits for requests that are in flight, and for nodes without a majority.
 const BRIEF: Duration = Duration::from_millis(50);

@@ -5,13 +5,13 @@ use redis::{Cmd, Value, cmd};
 use tokio::time::{timeout, timeout_at};
 
 use super::Node;
-use crate::store::calls::budget::Budget;
-use crate::store::calls::error::{CallError, Transient};
 use crate::store::redis::client::error::unexpected;
 use crate::store::redis::client::script::ScriptCall;
 use crate::store::redis::client::url::ReplicaAcks;
+use crate::store::remote::budget::Budget;
+use crate::store::remote::error::{CallError, Transient};
+use crate::sys::task::{JoinSet, owned};
 use crate::value::applied::Applied;
-use crate::value::task::{JoinSet, owned};
 
 impl Node {
     /// Calls a script that writes, and waits for replicas to acknowledge the write. Returns the

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::calls::budget::Budget;
-use crate::store::calls::error::{CallError, Transient};
 use crate::store::redis::client::connection::Connection;
 use crate::store::redis::client::node::Node;
+use crate::store::remote::budget::Budget;
+use crate::store::remote::error::{CallError, Transient};
 use crate::value::applied::Applied;
 
 /// Delay before a subscription that failed is tried again.

@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::value::platform::since_boot;
+use crate::sys::platform::since_boot;
 
 /// The clock of timers and timeouts, which may stop while the machine is suspended.
 pub(crate) use tokio::time::Instant;
@@ -108,7 +108,7 @@ mod virtual_time {
 
     use tokio::runtime::Handle;
 
-    use crate::value::{platform, world};
+    use crate::sys::{platform, world};
 
     /// Longest time for which a thread is parked under virtual time.
     const PARK: Duration = Duration::from_millis(1);

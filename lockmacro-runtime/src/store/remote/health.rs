@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use crate::sys::metrics::tell;
+use crate::sys::sync::Mutex;
+use crate::sys::time::Instant;
 use crate::value::error::Unavailability;
-use crate::value::metrics::tell;
-use crate::value::sync::Mutex;
-use crate::value::time::Instant;
 
 /// Longest time between two failures of one outage.
 const OUTAGE_GAP: Duration = Duration::from_secs(60);

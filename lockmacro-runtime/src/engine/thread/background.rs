@@ -23,20 +23,20 @@ use futures_util::future::BoxFuture;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::engine::blocking::block_on;
+use crate::engine::thread::blocking::block_on;
 #[cfg(feature = "test-util")]
-use crate::engine::blocking::may_block;
-use crate::engine::cleanup::dropped::Cleanup;
-use crate::engine::cleanup::timetable::{Enrolled, Timed, Timetable};
-use crate::engine::in_flight::{InFlight, InFlightGuard};
+use crate::engine::thread::blocking::may_block;
+use crate::engine::thread::timetable::{Enrolled, Timed, Timetable};
+use crate::engine::token::dropped::Cleanup;
+use crate::engine::token::in_flight::{InFlight, InFlightGuard};
 use crate::protocol::request::Request;
 use crate::store::handle::Store;
-use crate::value::error::{LockError, Unavailability};
-use crate::value::sync::Mutex;
-use crate::value::task::spawn;
-use crate::value::time::Moment;
+use crate::sys::sync::Mutex;
+use crate::sys::task::spawn;
+use crate::sys::time::Moment;
 #[cfg(feature = "test-util")]
-use crate::value::time::virtual_runtime;
+use crate::sys::time::virtual_runtime;
+use crate::value::error::{LockError, Unavailability};
 
 type Job = Box<dyn FnOnce(Store) -> BoxFuture<'static, ()> + Send>;
 type Jobs = (mpsc::UnboundedSender<Job>, Handle);
@@ -322,7 +322,7 @@ mod tests {
     #[cfg_attr(not(target_os = "linux"), ignore = "it reads /proc")]
     fn a_job_that_is_done_is_freed_at_once() {
         let mut child = Command::new(std::env::current_exe().unwrap());
-        let name = "engine::cleanup::background::tests::jobs_leave_no_memory";
+        let name = "engine::thread::background::tests::jobs_leave_no_memory";
         // One arena for all threads, so that one thread reuses the memory that another one has
         // freed.
         child.env("MALLOC_ARENA_MAX", "1");

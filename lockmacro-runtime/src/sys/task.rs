@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 /// A set of tasks, each of which is [owned].
 pub(crate) use tokio::task::JoinSet;
 
-use crate::value::world;
+use crate::sys::world;
 
 /// [`tokio::spawn`]. Nothing else spawns a task, but for a [`JoinSet`].
 pub(crate) fn spawn<F>(future: F) -> JoinHandle<F::Output>

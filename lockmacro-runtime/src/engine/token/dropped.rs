@@ -13,16 +13,16 @@ use futures_util::future::{Either, select};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep_until, timeout};
 
-use crate::engine::in_flight::{InFlight, InFlightGuard};
+use crate::engine::token::in_flight::{InFlight, InFlightGuard};
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::handle::Store;
 use crate::store::waiters::AbandonedToken;
-use crate::value::backoff::{Backoff, jittered};
+use crate::sys::backoff::{Backoff, jittered};
+use crate::sys::random::HashMap;
+use crate::sys::sync::{Mutex, until};
+use crate::sys::time::Instant;
 use crate::value::error::{LockError, Unavailability};
-use crate::value::random::HashMap;
-use crate::value::sync::{Mutex, until};
-use crate::value::time::Instant;
 
 /// Most first releases in flight, so that a server that is available again is not flooded.
 const FIRST_IN_FLIGHT: usize = 256;

@@ -6,8 +6,8 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 #[cfg(feature = "test-util")]
-use crate::value::time::longest_park;
-use crate::value::world;
+use crate::sys::time::longest_park;
+use crate::sys::world;
 
 /// A waker of this thread, while it is parked.
 pub(crate) fn unparks_here() -> Waker {

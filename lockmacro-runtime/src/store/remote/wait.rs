@@ -13,15 +13,15 @@ use tokio::time::timeout_at;
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::request::Request;
 use crate::protocol::shutdown::Shutdown;
-use crate::store::calls::budget::{Budget, Retry};
-use crate::store::calls::error::CallError;
-use crate::store::calls::reply::Reply;
+use crate::store::remote::budget::{Budget, Retry};
+use crate::store::remote::error::CallError;
+use crate::store::remote::reply::Reply;
 use crate::store::tick::{Foreign, tick};
 use crate::store::waiters::{HandOff, Signal, Waiter, Waiters};
+use crate::sys::random;
+use crate::sys::time::{Instant, Moment};
 use crate::value::applied::Applied;
 use crate::value::limits::FOR_EVER;
-use crate::value::random;
-use crate::value::time::{Instant, Moment};
 
 /// Waiters from this rank on are far back. Those before it ask: one of them notices when a holder
 /// has died, and hands the lock on.

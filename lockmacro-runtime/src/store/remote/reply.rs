@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::protocol::answer::Grant;
 use crate::protocol::request::Request;
+use crate::sys::time::Moment;
 use crate::value::applied::Applied;
 use crate::value::fence::FenceBlock;
 use crate::value::holder::Holder;
-use crate::value::time::Moment;
 use crate::value::token::hash_of;
 
 /// The number of waiters before a waiter, `None` when the queue is full; and the server's time in

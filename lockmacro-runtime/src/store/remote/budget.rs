@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::store::calls::error::{CallError, Transient};
+use crate::store::remote::error::{CallError, Transient};
+use crate::sys::backoff::Backoff;
+use crate::sys::time::Instant;
 use crate::value::applied::Applied;
-use crate::value::backoff::Backoff;
 use crate::value::error::Unavailability;
-use crate::value::time::Instant;
 
 /// Unanswered commands that fit into the manager's timeout.
 pub(crate) const CALLS_PER_TIMEOUT: u32 = 4;

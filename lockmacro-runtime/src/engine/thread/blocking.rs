@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::{block_in_place, coop::unconstrained, yield_now};
 
+use crate::sys::parking::{park, unparks_here};
 use crate::value::error::LockError;
-use crate::value::parking::{park, unparks_here};
 
 /// Refuses to block the only thread of a runtime, as the task that holds the lock may run there.
 /// Threads of `spawn_blocking` may block.

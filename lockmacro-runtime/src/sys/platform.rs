@@ -36,7 +36,7 @@ mod system {
     use rustix::time::{ClockId, clock_gettime};
     use tokio::net::UnixStream;
 
-    use crate::value::world::Stream;
+    use crate::sys::world::Stream;
 
     /// Whether the system has Unix sockets.
     pub(crate) const UNIX_SOCKETS: bool = true;
@@ -69,7 +69,7 @@ mod system {
     use std::sync::LazyLock;
     use std::time::{Duration, Instant};
 
-    use crate::value::world::Stream;
+    use crate::sys::world::Stream;
 
     /// Whether the system has Unix sockets that tokio can connect to.
     pub(crate) const UNIX_SOCKETS: bool = false;

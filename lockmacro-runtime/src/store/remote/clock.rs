@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::value::sync::Mutex;
-use crate::value::time::Moment;
+use crate::sys::sync::Mutex;
+use crate::sys::time::Moment;
 
 /// The last reading of a server's clock.
 ///

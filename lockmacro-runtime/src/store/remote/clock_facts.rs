@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use tokio::time::sleep;
 
 use super::error::CallError;
+use crate::sys::time::{Moment, wall_clock};
 use crate::value::inspection::ServerFacts;
-use crate::value::time::{Moment, wall_clock};
 
 /// How long a clock is watched.
 const WATCHED: Duration = Duration::from_secs(1);

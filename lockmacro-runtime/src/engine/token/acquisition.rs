@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::core::Core;
-use crate::engine::in_flight::{InFlightGuard, TokenOwner};
+use crate::engine::token::in_flight::{InFlightGuard, TokenOwner};
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing, Released};
 use crate::protocol::request::Request;
 use crate::store::handle::Store;

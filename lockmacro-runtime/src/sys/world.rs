@@ -74,7 +74,7 @@ mod entered {
     use std::cell::RefCell;
     use std::sync::Arc;
 
-    use crate::value::world::World;
+    use crate::sys::world::World;
 
     thread_local! {
         static WORLD: RefCell<Option<Arc<dyn World>>> = const { RefCell::new(None) };

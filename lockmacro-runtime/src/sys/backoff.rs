@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::value::random;
+use crate::sys::random;
 
 /// Growth of a delay that doubles, in percent.
 const DOUBLE: u32 = 200;

@@ -1,18 +1,16 @@
 //! Randomness. Nothing else draws random numbers.
 
-use crate::value::error::{LockError, Unavailability};
-use crate::value::world::{self, World};
+use crate::sys::world::{self, World};
 
 /// 128 bits of the system, for tokens: a forked process gets other ones than its parent. Fails when
 /// the system has none.
-pub(crate) fn secret() -> Result<u128, LockError> {
+pub(crate) fn secret() -> Result<u128, getrandom::Error> {
     if let Some(bits) = of_world(|world| [world.random(), world.random()]) {
         let [high, low] = bits.map(u128::from);
         return Ok(high << 64 | low);
     }
     let mut bits = [0; 16];
-    getrandom::fill(&mut bits)
-        .map_err(|error| LockError::because(Unavailability::Local, error.to_string()))?;
+    getrandom::fill(&mut bits)?;
     Ok(u128::from_be_bytes(bits))
 }
 

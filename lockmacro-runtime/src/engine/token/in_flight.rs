@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::protocol::request::Request;
+use crate::sys::sync::{Mutex, until};
 use crate::value::key::LockKey;
-use crate::value::sync::{Mutex, until};
 
 /// A counter of locks that may have to be released.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::store::waiters::{HandOff, NUMBER_DIGITS, Waiters};
-use crate::value::time::Moment;
+use crate::sys::time::Moment;
 
 impl Waiters {
     /// Receives a push that arrived on the connection of this number.

@@ -8,9 +8,9 @@ use tokio::sync::broadcast;
 use tokio::task::AbortHandle;
 use tokio::time::{timeout, timeout_at};
 
-use crate::value::sync::Mutex;
-use crate::value::task::spawn;
-use crate::value::time::Instant;
+use crate::sys::sync::Mutex;
+use crate::sys::task::spawn;
+use crate::sys::time::Instant;
 
 /// The share of the limit for which callers wait for a task of another runtime, which may be
 /// blocked.

@@ -8,7 +8,7 @@ pub(crate) use std::sync::MutexGuard;
 
 use tokio::sync::Notify;
 
-use crate::value::world;
+use crate::sys::world;
 
 /// A [`std::sync::Mutex`] that ignores poison.
 #[derive(Debug, Default)]

@@ -6,8 +6,6 @@ use std::borrow::Cow;
 #[cfg(feature = "defer")]
 use std::sync::Arc;
 
-use crate::value::error::LockError;
-
 /// Tells a change of a metric with these labels to the recorder. Without the feature `metrics`
 /// nothing is evaluated.
 macro_rules! tell {
@@ -54,32 +52,9 @@ pub(crate) fn describe() {
 }
 
 /// Counts an error that a caller gets instead of the lock called `name`.
-pub(crate) fn refused(name: Cow<'static, str>, error: &LockError) {
-    let labels = [("name", name), ("reason", reason(error).into())];
+pub(crate) fn refused(name: Cow<'static, str>, reason: &'static str) {
+    let labels = [("name", name), ("reason", reason.into())];
     tell!(counter, "lockmacro_refusals_total", labels, increment(1));
-}
-
-/// The kind of an error, in one word.
-fn reason(error: &LockError) -> &'static str {
-    match error {
-        LockError::Busy { .. } => "busy",
-        LockError::TimedOut { .. } => "timed_out",
-        LockError::QueueFull { .. } => "queue_full",
-        #[cfg(feature = "defer")]
-        LockError::Deferred { .. } => "deferred",
-        LockError::Lost(_) => "lost",
-        LockError::Unavailable { .. } => "unavailable",
-        LockError::KeyNotALock { .. } => "key_not_a_lock",
-        LockError::AccessDenied { .. } => "access_denied",
-        LockError::Authentication { .. } => "authentication",
-        #[cfg(feature = "reuse")]
-        LockError::ReusedKey { .. } => "reused_key",
-        LockError::InvalidKey { .. } => "invalid_key",
-        LockError::InvalidSetting { .. } => "invalid_setting",
-        LockError::NotInstalled => "not_installed",
-        LockError::NoRuntime { .. } => "no_runtime",
-        LockError::ShutDown { .. } => "shut_down",
-    }
 }
 
 /// Counts what became of a call of a deferred function.

@@ -14,9 +14,9 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::store::handle::Store;
-use crate::value::sync::{Mutex, MutexGuard};
-use crate::value::task::spawn;
-use crate::value::time::{Instant, Moment, checked};
+use crate::sys::sync::{Mutex, MutexGuard};
+use crate::sys::task::spawn;
+use crate::sys::time::{Instant, Moment, checked};
 
 /// Interval at which the clock is checked while the table has entries. Timers stop while the
 /// machine is suspended, and what became due meanwhile has to be done soon after.
