@@ -48,6 +48,7 @@ fn documents() -> Vec<Page> {
         "docs/internals/verification.md",
         "examples/README.md",
         "tests/README.md",
+        "tests/machines/simulation/README.md",
     ];
     let others = others.iter().map(|path| Page::read(root().join(path)));
     guide().into_iter().chain(others).collect()

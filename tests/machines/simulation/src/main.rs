@@ -1,4 +1,4 @@
-//! Runs simulations by hand: see the chapter on them in `tests/README.md`.
+//! Runs simulations by hand: README.md of this package says how.
 
 use std::process::ExitCode;
 
