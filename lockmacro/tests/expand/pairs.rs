@@ -109,7 +109,8 @@ fn rows() -> String {
 
 #[test]
 fn a_function_is_spawned_for_each_allowed_pair() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/shapes/pairs.allowed.rs");
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/attribute/shapes/pairs.allowed.rs");
     let rows = rows();
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(&path, &rows).unwrap();
