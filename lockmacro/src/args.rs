@@ -17,7 +17,7 @@ use crate::taking::{is_taking, taken_parts, taking_parts};
 use crate::template::Template;
 use crate::values::{
     Fences, equals, parse_bare, parse_binding, parse_fences, parse_manager, parse_map_err,
-    parse_message, parse_name, parse_note, parse_policy, parse_runtime,
+    parse_message, parse_name, parse_note, parse_runtime,
 };
 use crate::words;
 
@@ -50,8 +50,6 @@ pub(crate) struct Args {
     pub(crate) name: Option<LitStr>,
     /// The runtime's path, if it is not `::lockmacro_runtime`.
     pub(crate) runtime: Option<Path>,
-    /// The constant with the settings that the attribute does not name.
-    pub(crate) policy: Option<ExprPath>,
     /// The names of the arguments in the attribute, for the spans of messages.
     names: Vec<Ident>,
     /// The mistakes in single arguments.
@@ -195,7 +193,6 @@ impl Args {
             "map_err" => self.map_err = Some(parse_map_err(self.value(input, name)?)?),
             "name" => self.name = Some(parse_name(self.value(input, name)?)?),
             "crate" => self.runtime = Some(parse_runtime(self.value(input, name)?)?),
-            "policy" => self.policy = Some(parse_policy(self.value(input, name)?)?),
             _ => return Err(unknown(&name.to_string(), name.span()).1),
         }
         Ok(())

@@ -31,7 +31,7 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
     };
     args.bind(&function.template_names());
     // Each check names its arguments: it is left out when one of them has a mistake itself.
-    let checks: [(&[&str], Check); 17] = [
+    let checks: [(&[&str], Check); 16] = [
         (&["key"], check_key),
         (&["key", "shared", "permits"], check_sharing),
         (&["message"], check_message),
@@ -48,7 +48,6 @@ pub(crate) fn check(args: &mut Args, function: Result<Function>) -> Result<Funct
         (&["key", "on_busy"], check_calls),
         (&["key", "on_busy", "shared", "permits", "fence", "guard", "message"], check_reuse),
         (&["guard", "fence"], check_bindings),
-        (&["policy"], check_policy),
     ];
     for (about, check) in checks {
         if args.are_right(about) {
@@ -91,10 +90,7 @@ fn check_name(args: &Args, function: &Function) -> Result<()> {
 
 /// Checks that only one argument says who may hold a key.
 fn check_sharing(args: &Args, _: &Function) -> Result<()> {
-    // Beside a policy that shares the lock, one permit means something.
-    if args.policy.is_none()
-        && let Some(one) = args.sharing.as_ref().filter(|sharing| sharing.is_one())
-    {
+    if let Some(one) = args.sharing.as_ref().filter(|sharing| sharing.is_one()) {
         let message = "one permit is an exclusive lock, which is the default: remove `permits`";
         return Err(Error::new_spanned(one.expr(), message));
     }
@@ -214,8 +210,7 @@ fn check_message_is_shown(args: &Args, _: &Function) -> Result<()> {
 }
 
 fn check_renewal(args: &Args, _: &Function) -> Result<()> {
-    // A policy may have the other one of the two. The compiler checks that, when it knows it.
-    if args.renew && args.ttl.is_none() && args.policy.is_none() {
+    if args.renew && args.ttl.is_none() {
         let message =
             "a lock without `ttl` is renewed already: remove `renew`, or give a `ttl` beside it";
         return Err(Error::new(args.span_of("renew"), message));
@@ -224,7 +219,7 @@ fn check_renewal(args: &Args, _: &Function) -> Result<()> {
         return Ok(());
     };
     let fault = |message: String| Err(Error::new(args.span_of("max_hold"), message));
-    if args.ttl.is_some() && !args.renew && args.policy.is_none() {
+    if args.ttl.is_some() && !args.renew {
         return fault(
             "`max_hold` is the end of renewal, and a lock with `ttl` is not renewed: add `renew`, \
              or remove `max_hold`, as `ttl` is the longest hold then"
@@ -375,21 +370,6 @@ fn check_bindings(args: &Args, function: &Function) -> Result<()> {
     Ok(())
 }
 
-/// An argument is known only when the function is called, and a policy is checked before.
-fn check_policy(args: &Args, function: &Function) -> Result<()> {
-    let Some(name) = args.policy.as_ref().and_then(|policy| policy.path.get_ident()) else {
-        return Ok(());
-    };
-    if !function.template_names().contains(name) {
-        return Ok(());
-    }
-    let message = format!(
-        "a policy is a constant, and `{name}` is an argument of the function: write \
-         `const ORDERS: LockPolicy = ..;` and `policy = ORDERS`, or use `Lock::policy` by hand"
-    );
-    Err(Error::new(name.span(), message))
-}
-
 /// The lease as far as it is known at compile time, and its description.
 fn lease(args: &Args) -> Option<(Duration, String)> {
     match &args.ttl {
@@ -397,8 +377,6 @@ fn lease(args: &Args) -> Option<(Duration, String)> {
             let ttl = ttl.literal()?;
             Some((ttl, format!("the `ttl` of {}", format_duration(ttl))))
         }
-        // That of the policy, if it has one.
-        None if args.policy.is_some() => None,
         None => {
             let lease = format_duration(TTL_DEFAULT);
             Some((TTL_DEFAULT, format!("the lease of {lease} that a lock without `ttl` has")))

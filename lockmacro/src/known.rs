@@ -3,7 +3,7 @@
 /// An argument, an example, and what the example is.
 pub(crate) type Known = (&'static str, &'static str, &'static str);
 
-pub(crate) const KNOWN: [Known; 20] = [
+pub(crate) const KNOWN: [Known; 19] = [
     ("key", "key = \"order:<id>\"", "the key of the lock is"),
     ("ttl", "ttl = \"300s\"", "the time after which the lock expires is"),
     (
@@ -42,11 +42,6 @@ pub(crate) const KNOWN: [Known; 20] = [
     ("map_err", "map_err = OrderError::from_lock", "the function that converts the error is"),
     ("name", "name = \"orders.audit\"", "the name in logs and metrics is"),
     ("crate", "crate = my_crate::lockmacro_runtime", "the path of the runtime is"),
-    (
-        "policy",
-        "policy = ORDERS",
-        "settings that functions share are a constant: write `const ORDERS: LockPolicy = ..;` and",
-    ),
 ];
 
 pub(crate) fn known(name: &str) -> Option<&'static Known> {

@@ -19,7 +19,6 @@ mod key;
 mod known;
 mod literal;
 mod lock;
-mod lock_policy;
 mod misplaced;
 mod path;
 mod placeholder;

@@ -126,47 +126,36 @@ impl Printer<'_> {
         }
     }
 
-    /// Output: `.policy(ORDERS).shared().ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold)
-    /// .wait(wait).on_lost(policy).release_in_background()`
+    /// Output: `.shared().ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold).wait(wait)
+    /// .on_lost(policy).release_in_background()`
     fn lease(&self) -> TokenStream {
         let (site, runtime, args) = (self.site, &self.runtime, self.args);
-        let is_alone = args.policy.is_none();
-        let policy = self.policy();
         let sharing = args.sharing.as_ref().map(|sharing| self.sharing(sharing));
-        let times = self.times(|time| self.time(time));
-        // With a policy it stands before it.
-        let wait = self.default_wait().filter(|_| is_alone && args.wait.is_none());
+        let time =
+            |name, time: &Option<Time>| Some(self.set(name, name, self.time(time.as_ref()?)));
+        let ttl = time("ttl", &args.ttl);
+        let max_hold = time("max_hold", &args.max_hold);
+        let min_hold = time("min_hold", &args.min_hold);
+        let renew = args.renew.then(|| self.set("renew", "renew", NOTHING));
+        let wait = match &args.wait {
+            Some(Wait::For(limit)) => Some(self.set("wait", "wait", self.time(limit))),
+            Some(Wait::Forever) => Some(self.set("wait_forever", "wait", NOTHING)),
+            Some(Wait::Never) => Some(self.wait_never()),
+            None => self.default_wait(),
+        };
         let on_lost = match args.on_lost {
-            // `recovering` handles a function.
-            None | Some(OnLost::Recover(_)) => None,
-            // The defaults.
-            Some(OnLost::Cancel) if is_alone => None,
-            Some(OnLost::Error) if is_alone && !self.is_async => None,
-            Some(OnLost::Cancel) => Some(quote_spanned!(site=> #runtime::OnLost::Cancel)),
+            // `recovering` handles a function, and the others are the defaults.
+            None | Some(OnLost::Recover(_) | OnLost::Cancel) => None,
+            Some(OnLost::Error) if !self.is_async => None,
             Some(OnLost::Error) => Some(quote_spanned!(site=> #runtime::OnLost::Error)),
             Some(OnLost::Finish) => Some(quote_spanned!(site=> #runtime::OnLost::Finish)),
         };
-        let on_lost = on_lost.map(|policy| quote_spanned!(site=> .on_lost(#policy)));
+        let on_lost = on_lost.map(|on_lost| quote_spanned!(site=> .on_lost(#on_lost)));
         let release = args.releases_in_background;
         let release = release.then(|| self.set("release_in_background", "release", NOTHING));
-        quote_spanned!(site=> #policy #sharing #times #wait #on_lost #release)
-    }
-
-    /// The attribute's own times.
-    ///
-    /// Output: `.ttl(ttl).renew().max_hold(max_hold).min_hold(min_hold).wait(wait)`
-    pub(crate) fn times(&self, print: impl Fn(&Time) -> TokenStream) -> TokenStream {
-        let args = self.args;
-        let time = |name, time: &Option<Time>| Some(self.set(name, name, print(time.as_ref()?)));
-        let (ttl, max_hold) = (time("ttl", &args.ttl), time("max_hold", &args.max_hold));
-        let (min_hold, renew) = (time("min_hold", &args.min_hold), args.renew);
-        let renew = renew.then(|| self.set("renew", "renew", NOTHING));
-        let wait = args.wait.as_ref().map(|wait| match wait {
-            Wait::For(limit) => self.set("wait", "wait", print(limit)),
-            Wait::Forever => self.set("wait_forever", "wait", NOTHING),
-            Wait::Never => self.wait_never(),
-        });
-        quote_spanned!(self.site=> #ttl #renew #max_hold #min_hold #wait)
+        quote_spanned!(
+            site=> #sharing #ttl #renew #max_hold #min_hold #wait #on_lost #release
+        )
     }
 
     /// Output: `.shared()` or `.permits(3)`

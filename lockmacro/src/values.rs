@@ -135,15 +135,6 @@ pub(crate) fn parse_map_err(value: Expr) -> Result<ExprPath> {
     )
 }
 
-pub(crate) fn parse_policy(value: Expr) -> Result<ExprPath> {
-    path(
-        value,
-        "policy",
-        "a policy is a constant with a name: write `const ORDERS: LockPolicy = ..;` beside the \
-         functions, and `policy = ORDERS` here",
-    )
-}
-
 pub(crate) fn parse_name(value: Expr) -> Result<LitStr> {
     let message = "the name that logs, metrics and stored calls show is a string literal: write \
                    `name = \"orders.audit\"`";

@@ -134,7 +134,12 @@ const WORDS: [(&str, &str, &str); 41] = [
     ("key", "", "id lock_id lock_name on prefix resource value"),
     ("message", "", "description msg text"),
     ("crate", "", "krate path runtime"),
-    ("policy", "", "config defaults extends options preset profile settings template"),
+    (
+        "",
+        "settings that functions share are constants: write `ttl = TTL` and `const TTL: Duration \
+         = Duration::from_secs(300);`, or give the manager a `default_ttl` and a `default_wait`",
+        "config defaults extends options policy preset profile settings template",
+    ),
     (
         "",
         "every call takes the lock: write an `if` around the call, or a private function that \

@@ -125,8 +125,6 @@ const MESSAGES: &[(&str, &str)] = &[
     (r#"key = "a:<id>", name = "orders.{id}""#, "`name` takes no placeholders"),
     (r#"key = "a:<id>", name = "a\nb""#, "a name has no control characters"),
     (r#"key = "a:<id>", name = """#, "is a string literal: write `name = \"orders.audit\"`"),
-    (r#"key = "a:<id>", policy = "5s""#, "a policy is a constant with a name"),
-    (r#"key = "a:<id>", policy = "ORDERS""#, "write it without quotes: `policy = ORDERS`"),
     (r#"key = "a:<id>", map_err = "conv""#, "write it without quotes: `map_err = conv`"),
     (r#"key = "a:<id>", map_err = "a b""#, "`map_err` takes the path of a `fn(LockError) -> E`"),
     (r#"key = "a:<id>", crate = "my::locks""#, "write it without quotes: `crate = my::locks`"),

@@ -9,7 +9,7 @@ use syn::visit_mut::VisitMut;
 use syn::{Attribute, File, ImplItem, ImplItemFn, Item, ItemImpl};
 
 /// `name.rs` expands to `name.expanded.rs`.
-const SAMPLES: [&str; 19] = [
+const SAMPLES: [&str; 18] = [
     "audit_order",
     "sync",
     "skip",
@@ -28,7 +28,6 @@ const SAMPLES: [&str; 19] = [
     "keys_of_an_iterator",
     "defer",
     "reuse",
-    "policy",
 ];
 
 fn folder() -> PathBuf {

@@ -1,31 +1,23 @@
 //! The settings of a team in one place, dry runs without a lock, and a batch under one lock.
 //!
-//! `cargo run -p lockmacro-recipes --example policy`
+//! `cargo run -p lockmacro-recipes --example shared_settings`
 
 use std::time::Duration;
 
 use lockmacro_runtime::{LockError, LockManager, distributed_lock};
 
-/// How this team locks. Every other file names one of these.
-mod policies {
-    use std::time::Duration;
+/// How long an order stays locked after its process has died.
+const TTL: Duration = Duration::from_secs(30);
 
-    use lockmacro_runtime::{LockPolicy, OnLost};
-
-    /// Work on an order takes seconds, and is not stopped half-way.
-    pub const ORDERS: LockPolicy =
-        LockPolicy::new().ttl(Duration::from_secs(30)).renew().on_lost(OnLost::Error);
-
-    /// Work that a person waits for.
-    pub const AT_THE_DESK: LockPolicy = ORDERS.wait(Duration::from_millis(300));
-}
+/// How long a person at a desk waits.
+const PATIENCE: Duration = Duration::from_millis(300);
 
 /// A dry run changes nothing, so it needs no lock.
 async fn audit(id: u64, dry_run: bool) -> Result<String, LockError> {
     if dry_run { Ok(format!("order {id} could be audited")) } else { audit_now(id).await }
 }
 
-#[distributed_lock(key = "order:<id>", policy = policies::AT_THE_DESK)]
+#[distributed_lock(key = "order:<id>", ttl = TTL, renew)]
 async fn audit_now(id: u64) -> Result<String, LockError> {
     Ok(format!("order {id} is audited"))
 }
@@ -33,8 +25,9 @@ async fn audit_now(id: u64) -> Result<String, LockError> {
 /// A batch has the locks of all of its orders, or none of them. `audit_now` joins them.
 #[distributed_lock(
     key = keys(ids.iter().map(|id| format!("order:{id}"))),
-    policy = policies::ORDERS,
-    wait = Duration::from_secs(60)
+    ttl = 2 * TTL,
+    renew,
+    wait = "60s"
 )]
 async fn audit_all(ids: &[u64]) -> Result<usize, LockError> {
     for id in ids {
@@ -45,7 +38,9 @@ async fn audit_all(ids: &[u64]) -> Result<usize, LockError> {
 
 #[tokio::main]
 async fn main() -> Result<(), LockError> {
-    LockManager::connect("memory://").await?.install()?; // or "redis://…"
+    // What most functions need is a default of the manager, which an argument overrides.
+    let locks = LockManager::builder().default_wait(PATIENCE);
+    locks.connect("memory://").await?.install()?; // or "redis://…"
     assert_eq!(audit(42, true).await?, "order 42 could be audited");
     assert_eq!(audit(42, false).await?, "order 42 is audited");
     assert_eq!(audit_all(&[42, 43, 44]).await?, 3);
