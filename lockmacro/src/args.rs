@@ -1,6 +1,7 @@
 //! The attribute's arguments as data.
 
 use proc_macro2::{Ident, Span, TokenTree};
+use quote::ToTokens as _;
 use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Expr, ExprPath, Lit, LitStr, Path, Result, Token};
@@ -8,18 +9,16 @@ use syn::{Error, Expr, ExprPath, Lit, LitStr, Path, Result, Token};
 use crate::duration::{self, Time, Wait};
 use crate::faults::Faults;
 use crate::key::Key;
-use crate::known::known;
+use crate::names::{self, example};
 use crate::path::ungroup;
 use crate::policy::{self, OnBusy, OnLost};
 use crate::sharing::Sharing;
-use crate::stray;
 use crate::taking::{is_taking, taken_parts, taking_parts};
 use crate::template::Template;
 use crate::values::{
     Fences, equals, parse_bare, parse_binding, parse_fences, parse_manager, parse_map_err,
     parse_message, parse_name, parse_note, parse_runtime,
 };
-use crate::words;
 
 #[derive(Default)]
 pub(crate) struct Args {
@@ -140,20 +139,27 @@ impl Args {
         false
     }
 
-    /// Reads values that stand alone, which is a mistake.
-    fn read_stray(&mut self, input: ParseStream) -> Result<()> {
-        let values = stray::values(input)?;
-        let key = self.key.template().map(|template| template.literal.value());
-        let before = (key.unwrap_or_default(), &*self.names);
-        let (about, message) = stray::refusal(&values, before, input);
-        self.fault(about, Error::new(values[0].span(), message));
-        Ok(())
+    /// Reads a value that stands alone, which is a mistake.
+    fn read_alone(&mut self, input: ParseStream) -> Result<()> {
+        let value: Lit = input.parse()?;
+        let shown = value.to_token_stream();
+        let needs_key = !self.has("key") && self.are_right(&["key"]);
+        let message = if input.peek(Token![=]) {
+            "the name of an argument has no quotes: write `key = \"order:<id>\"`".to_owned()
+        } else if needs_key {
+            format!("each value has its name: write `key = {shown}`")
+        } else {
+            format!("each value has its name: write one before `{shown}`, as in `ttl = \"300s\"`")
+        };
+        // It may be the value of any argument.
+        self.faulty.all = true;
+        Err(Error::new(value.span(), message))
     }
 
     /// Parses one argument. `true` if it has no mistake.
     fn read(&mut self, input: ParseStream) -> bool {
         if input.peek(Lit) {
-            return self.read_stray(input).is_err_and(|error| self.fault(None, error));
+            return self.read_alone(input).is_err_and(|error| self.fault(None, error));
         }
         let name = match name(input) {
             Ok(name) => name,
@@ -258,7 +264,7 @@ impl Parse for Args {
 /// Whether the input continues with another argument.
 fn is_argument(input: ParseStream) -> bool {
     let ahead = input.fork();
-    Ident::parse_any(&ahead).is_ok_and(|name| known(&name.to_string()).is_some())
+    Ident::parse_any(&ahead).is_ok_and(|name| example(&name.to_string()).is_some())
 }
 
 /// Parses the name of an argument.
@@ -275,13 +281,13 @@ fn name(input: ParseStream) -> std::result::Result<Ident, (Option<&'static str>,
         hyphened = format!("{hyphened}-{}", rest.map_err(|error| (None, error))?);
     }
     // A word from another library counts as its argument, which is not reported as missing.
-    match known(&hyphened) {
+    match example(&hyphened) {
         Some(_) => Ok(name),
         None => Err(unknown(&hyphened, name.span())),
     }
 }
 
 fn unknown(name: &str, span: Span) -> (Option<&'static str>, Error) {
-    let (meant, message) = words::refusal(name);
+    let (meant, message) = names::refusal(name);
     (meant, Error::new(span, message))
 }

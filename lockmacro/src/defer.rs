@@ -15,10 +15,10 @@ use crate::boxed::{arguments, named, type_argument};
 use crate::duration::{self, Time};
 use crate::faults::Faults;
 use crate::item::{Function, Shape};
+use crate::names;
 use crate::path::{is_path, variable};
 use crate::runtime::Runtime;
 use crate::spans::respan;
-use crate::words;
 
 /// The longest delay, the same as in the runtime.
 const DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -139,7 +139,7 @@ impl Defer {
             ("name", _) => {
                 "the name stands beside `on_busy`: write `name = \"orders.audit\"` there"
             }
-            (other, _) => &words::setting(other).unwrap_or_else(|| {
+            (other, _) => &names::setting(other).unwrap_or_else(|| {
                 "after the delay `defer` takes `unique` or `latest`, `at_most = \"5m\"` and \
                  `attempts = 5`"
                     .to_owned()

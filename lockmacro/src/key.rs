@@ -1,15 +1,14 @@
 //! The key of a lock, or its several keys.
 
-use proc_macro2::{Ident, Span};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::ToTokens as _;
 use syn::{Block, Error, Expr, ExprArray, ExprCall, Lit, LitStr, Result, Stmt};
 
 use crate::item::bound;
-use crate::path::{bare, is_path};
+use crate::path::{bare, is_path, literal};
 use crate::placeholder::roots_in;
 use crate::sharing::Sharing;
 use crate::template::Template;
-use crate::text;
-use crate::unfilled;
 
 /// The most keys of one lock, the same as in the runtime.
 const KEYS_MAX: usize = 128;
@@ -36,10 +35,8 @@ impl Default for Key {
 
 impl Key {
     pub(crate) fn parse(value: Expr) -> Result<Self> {
-        if let Some(error) = Sharing::refusal(&value, "key = ") {
-            return Err(error);
-        }
         match value {
+            Expr::Call(call) if Sharing::word(&call).is_some() => Err(Sharing::refusal(call)),
             Expr::Array(keys) => Self::several(keys),
             Expr::Call(call) if is_path(&call.func, "keys") => Self::keys(call),
             other if is_list(&other) => Err(Error::new_spanned(
@@ -48,13 +45,13 @@ impl Key {
                  `key = [\"account:<from>\", \"account:<to>\"]`, or `key = keys(..)` around an \
                  iterator of keys",
             )),
-            other => Self::one(other, "key = "),
+            other => Self::one(other),
         }
     }
 
-    /// Parses one key. In messages `before` stands in front of it.
-    pub(crate) fn one(value: Expr, before: &str) -> Result<Self> {
-        if let Some(literal) = text::literal(&value) {
+    /// Parses one key.
+    pub(crate) fn one(value: Expr) -> Result<Self> {
+        if let Some(literal) = literal(&value) {
             return match &literal.lit {
                 Lit::Str(text) => {
                     let template = Template::parse(text.clone())?;
@@ -68,15 +65,9 @@ impl Key {
                 )),
             };
         }
-        if let Some(text) = text::of(&value)
-            && !roots_in(&text).is_empty()
-        {
-            return Err(Error::new_spanned(value, text::refusal(&text, before)));
-        }
+        check_text(value.to_token_stream())?;
         // Text in a branch is not filled in, and has the mistakes of other text.
-        branches(&value)
-            .into_iter()
-            .try_for_each(|end| Self::one(end.clone(), before).map(drop))?;
+        branches(&value).into_iter().try_for_each(|end| Self::one(end.clone()).map(drop))?;
         Ok(Key::Expr(value))
     }
 
@@ -103,13 +94,10 @@ impl Key {
                      write all keys in one list, or `key = keys(..)` alone",
                 ));
             }
-            if let Some(error) = Sharing::refusal(&value, "") {
-                return Err(error);
-            }
             let place = value.clone();
             let key = match value {
                 Expr::Call(call) if Sharing::word(&call).is_some() => Self::shared(call)?,
-                value => Self::one(value, "")?,
+                value => Self::one(value)?,
             };
             let text = |key: &Self| key.template().map(|template| template.literal.value());
             if text(&key).is_some_and(|new| keys.iter().any(|key| text(key).as_ref() == Some(&new)))
@@ -139,7 +127,7 @@ impl Key {
                 return Err(Error::new_spanned(place, message));
             }
         };
-        Ok(Key::Shared(Box::new(Self::one(key, "")?), sharing))
+        Ok(Key::Shared(Box::new(Self::one(key)?), sharing))
     }
 
     fn keys(call: ExprCall) -> Result<Self> {
@@ -152,7 +140,10 @@ impl Key {
             Some(Expr::Lit(_)) => {
                 "this is no iterator of keys: write one key alone, `key = \"order:<id>\"`"
             }
-            Some(keys) if call.args.len() == 1 => return Ok(Key::Keys(keys.clone())),
+            Some(keys) if call.args.len() == 1 => {
+                check_text(keys.to_token_stream())?;
+                return Ok(Key::Keys(keys.clone()));
+            }
             _ => {
                 "`keys` takes one iterator of keys: write `key = keys(..)` around it, or the keys \
                  in a list, `key = [\"account:<from>\", \"account:<to>\"]`"
@@ -214,7 +205,7 @@ impl Key {
             Key::Template(template) => template.check_names(names, true),
             Key::Shared(key, _) => key.check_names(names),
             Key::Several(keys) => keys.iter().try_for_each(|key| key.check_names(names)),
-            Key::Expr(expr) | Key::Keys(expr) => check_filled(expr, names),
+            Key::Expr(expr) | Key::Keys(expr) => check_branches(expr, names),
         }
     }
 
@@ -226,15 +217,49 @@ impl Key {
     }
 }
 
-fn check_filled(expr: &Expr, names: &[Ident]) -> Result<()> {
-    if let Some((span, text)) = unfilled::unfilled(expr, names) {
-        return Err(Error::new(span, unfilled::refusal(&text)));
-    }
+/// Checks the texts in branches, which have no placeholders, against the names in other notations.
+fn check_branches(expr: &Expr, names: &[Ident]) -> Result<()> {
     let inner = [names, &bound(expr)].concat();
-    branches(expr).into_iter().try_for_each(|end| match text::literal(end).map(|end| &end.lit) {
+    branches(expr).into_iter().try_for_each(|end| match literal(end).map(|end| &end.lit) {
         Some(Lit::Str(text)) => Template::parse(text.clone())?.check_names(&inner, true),
-        _ => check_filled(end, names),
+        _ => check_branches(end, &inner),
     })
+}
+
+/// Refuses `<id>` in a text that is a part of an expression, where nothing fills it in: every call
+/// would have the same key. The pieces of a text are read together, as in `concat!("<", "id>")`.
+/// The template of a `LockKey` and the text that a `replace` looks for are meant as they are.
+fn check_text(tokens: TokenStream) -> Result<()> {
+    let (mut text, mut place) = (String::new(), Span::call_site());
+    let mut is_meant = false;
+    for tree in tokens {
+        match &tree {
+            TokenTree::Group(group) if !is_meant => check_text(group.stream())?,
+            TokenTree::Literal(literal) => {
+                if let Ok(piece) = syn::parse2::<LitStr>(literal.to_token_stream()) {
+                    place = if text.is_empty() { piece.span() } else { place };
+                    text.push_str(&piece.value());
+                }
+            }
+            _ => {}
+        }
+        let meant = ["template", "replace", "replacen"];
+        is_meant = matches!(&tree, TokenTree::Ident(name) if meant.iter().any(|it| name == it));
+    }
+    if roots_in(&text).is_empty() {
+        return Ok(());
+    }
+    let formatted = match Template::parse(LitStr::new(&text, place)) {
+        // Braces may be those of a `format!` already.
+        Ok(template) if !text.contains('{') => template.formatted(),
+        _ => "format!(\"order:{id}\")".to_owned(),
+    };
+    let message = format!(
+        "{text:?} is text in an expression, where placeholders are not filled in: write the whole \
+         key as one string, as in `key = \"order:<id>\"`, or format the values in, as in \
+         `{formatted}`; text that is meant as it is goes into a constant"
+    );
+    Err(Error::new(place, message))
 }
 
 /// The expressions that may be the value of an `if`, a `match` or a block.

@@ -16,10 +16,10 @@ mod expand;
 mod faults;
 mod item;
 mod key;
-mod known;
 mod literal;
 mod lock;
 mod misplaced;
+mod names;
 mod path;
 mod placeholder;
 mod policy;
@@ -29,13 +29,9 @@ mod runtime;
 mod sharing;
 mod slips;
 mod spans;
-mod stray;
 mod taking;
 mod template;
-mod text;
-mod unfilled;
 mod values;
-mod words;
 
 // Beside the sources, as most of it is samples.
 #[cfg(test)]

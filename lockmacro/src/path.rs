@@ -5,7 +5,7 @@ use std::mem;
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::ext::IdentExt as _;
 use syn::visit_mut::{self, VisitMut};
-use syn::{Expr, Type};
+use syn::{Expr, ExprLit, Stmt, Type};
 
 /// Whether an expression is this name and nothing else.
 pub(crate) fn is_path(expr: &Expr, name: &str) -> bool {
@@ -18,6 +18,18 @@ pub(crate) fn bare(expr: &Expr) -> &Expr {
         Expr::Paren(paren) => bare(&paren.expr),
         Expr::Reference(reference) => bare(&reference.expr),
         other => other,
+    }
+}
+
+/// The literal inside parentheses and braces and behind `&`.
+pub(crate) fn literal(expr: &Expr) -> Option<&ExprLit> {
+    match bare(expr) {
+        Expr::Lit(literal) => Some(literal),
+        Expr::Block(block) if block.label.is_none() => match block.block.stmts.as_slice() {
+            [Stmt::Expr(expr, None)] => literal(expr),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

@@ -4,12 +4,11 @@ use quote::ToTokens as _;
 use syn::{Error, Expr, ExprPath, Path, Result};
 
 use crate::defer::Defer;
-use crate::known::known;
+use crate::names::{advice, example};
 use crate::path::is_path;
 use crate::reuse::Reuse;
 use crate::slips::{near, word};
 use crate::template::Template;
-use crate::words;
 
 /// The policy for a lock that another holder has.
 #[derive(Default)]
@@ -88,10 +87,10 @@ fn busy_meant(value: &Expr) -> Option<String> {
         return Some(near);
     }
     let word = word(value)?;
-    if let Some((known, example, _)) = known(&word) {
-        return Some(format!("`{known}` is an argument: write `{example}` in place of `on_busy`"));
+    if let Some(example) = example(&word) {
+        return Some(format!("`{word}` is an argument: write `{example}` in place of `on_busy`"));
     }
-    match words::advice(&word)? {
+    match advice(&word)? {
         (Some("on_busy" | "wait"), advice) => Some(format!("unknown policy `{word}`: {advice}")),
         _ => None,
     }

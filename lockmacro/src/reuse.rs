@@ -7,10 +7,10 @@ use syn::{Error, Expr, ExprCall, Result};
 
 use crate::duration::{self, Time};
 use crate::faults::Faults;
+use crate::names;
 use crate::slips;
 use crate::template::Template;
 use crate::values::text;
-use crate::words;
 
 /// The settings of `reuse(..)`.
 pub(crate) struct Reuse {
@@ -64,7 +64,7 @@ impl Reuse {
         let written = if name.is_empty() { slips::word(&value) } else { Some(name.clone()) };
         if let Some(message) = written
             .filter(|word| !["keep", "same"].contains(&word.as_str()))
-            .and_then(|word| words::setting(&word))
+            .and_then(|word| names::setting(&word))
         {
             return Err(Error::new_spanned(value, message));
         }

@@ -3,18 +3,10 @@
 use quote::quote;
 use syn::{Error, Expr, ExprCall, Lit, Result, UnOp};
 
-use crate::path::{is_path, variable};
-use crate::text::literal;
+use crate::path::{is_path, literal};
 
 /// The most permits of one key, the same as in the runtime.
 const PERMITS_MAX: u64 = 10_000;
-
-/// The words around a key, here and in other libraries. An exclusive key has none.
-const AROUND: [(&str, &[&str]); 3] = [
-    ("shared", &["shared", "read", "reader", "read_lock", "rlock"]),
-    ("permits", &["permits", "permit", "semaphore"]),
-    ("", &["exclusive", "mutex", "write", "writer", "write_lock"]),
-];
 
 /// What allows other holders of a key.
 pub(crate) enum Sharing {
@@ -63,34 +55,16 @@ impl Sharing {
         ["shared", "permits"].into_iter().find(|word| is_path(&call.func, word))
     }
 
-    /// The refusal of `key = shared("a:<x>")`, and of a word of another library around the text of
-    /// a key. In the mend `before` stands in front of the key: nothing in a list.
-    pub(crate) fn refusal(value: &Expr, before: &str) -> Option<Error> {
-        let Expr::Call(call) = value else { return None };
-        let name = variable(&call.func)?;
-        let (meant, _) = AROUND.iter().find(|(_, words)| words.iter().any(|word| name == word))?;
+    /// The refusal of `key = shared("a:<x>")`, which is for one of several keys.
+    pub(crate) fn refusal(call: ExprCall) -> Error {
+        let word = Self::word(&call).unwrap_or_default();
         let key = call.args.first().filter(|key| literal(key).is_some());
-        let is_ours = name == meant;
-        if is_ours && before.is_empty() || !is_ours && key.is_none() {
-            return None;
-        }
         let key = key.map_or("\"order:<id>\"".to_owned(), |key| quote!(#key).to_string());
         let number = call.args.get(1).map_or("3".to_owned(), |number| quote!(#number).to_string());
-        let write = match (*meant, before) {
-            ("shared", "") => format!("shared({key})"),
-            ("shared", _) => format!("{before}{key}, shared"),
-            ("permits", "") => format!("permits({key}, {number})"),
-            ("permits", _) => format!("{before}{key}, permits = {number}"),
-            _ => format!("{before}{key}"),
-        };
-        let message = match is_ours {
-            true => format!("`{name}(..)` is for one of several keys: write `{write}`"),
-            false => format!(
-                "`{name}(..)` is no word for a key: write `{write}`. For a function of this name, \
-                 write `self::{name}(..)`"
-            ),
-        };
-        Some(Error::new_spanned(call, message))
+        let sharing = if word == "shared" { word } else { &format!("permits = {number}") };
+        let message =
+            format!("`{word}(..)` is for one of several keys: write `key = {key}, {sharing}`");
+        Error::new_spanned(call, message)
     }
 
     /// Whether this is one permit, as far as that is known: an exclusive lock.

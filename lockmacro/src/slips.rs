@@ -75,22 +75,5 @@ fn plain(name: &str) -> String {
 
 /// The number of typing mistakes between two words. Two swapped letters are one mistake.
 pub(crate) fn slips(one: &str, other: &str) -> usize {
-    let (one, other) = (plain(one), plain(other));
-    let (one, other) = (one.as_bytes(), other.as_bytes());
-    let mut rows: Vec<Vec<usize>> = vec![(0..=other.len()).collect()];
-    for i in 1..=one.len() {
-        let mut row = vec![i];
-        for j in 1..=other.len() {
-            let substitution = rows[i - 1][j - 1] + usize::from(one[i - 1] != other[j - 1]);
-            let mut slips = substitution.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            let is_swap =
-                i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1];
-            if is_swap {
-                slips = slips.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(slips);
-        }
-        rows.push(row);
-    }
-    rows[one.len()][other.len()]
+    strsim::osa_distance(&plain(one), &plain(other))
 }

@@ -1,10 +1,10 @@
 //! Expressions that may move an argument before the body gets it.
 
 use proc_macro2::Ident;
-use syn::{Expr, ExprMethodCall, Stmt};
+use syn::punctuated::Punctuated;
+use syn::{Expr, ExprMethodCall, Macro, Stmt, Token};
 
 use crate::path::is_place;
-use crate::text;
 
 /// Whether a placeholder may move an argument: `<hash(name)>`, `<order.into_key()>`.
 pub(crate) fn is_taking(expr: &Expr) -> bool {
@@ -43,6 +43,7 @@ pub(crate) fn taking_parts(condition: &Expr) -> Vec<&Expr> {
 pub(crate) fn taken_parts(key: &Expr) -> Vec<&Expr> {
     match key {
         Expr::Lit(_) => Vec::new(),
+        Expr::Group(group) => taken_parts(&group.expr),
         Expr::Paren(paren) => taken_parts(&paren.expr),
         Expr::Await(future) => taken_parts(&future.base),
         Expr::Try(result) => taken_parts(&result.expr),
@@ -50,10 +51,7 @@ pub(crate) fn taken_parts(key: &Expr) -> Vec<&Expr> {
         Expr::Reference(reference) => taken_parts(&reference.expr),
         Expr::Array(list) => list.elems.iter().flat_map(taken_parts).collect(),
         Expr::Closure(closure) if closure.capture.is_none() => taken_parts(&closure.body),
-        Expr::Macro(call) if text::is_format(&call.mac) => match text::arguments(&call.mac) {
-            Some(values) if values.iter().all(is_borrowed) => Vec::new(),
-            _ => vec![key],
-        },
+        Expr::Macro(call) if is_format_of_borrowed(&call.mac) => Vec::new(),
         Expr::Call(call) => call.args.iter().flat_map(taken_parts).collect(),
         Expr::MethodCall(call) => {
             let of = match &*call.receiver {
@@ -75,6 +73,14 @@ pub(crate) fn taken_parts(key: &Expr) -> Vec<&Expr> {
         },
         other => vec![other],
     }
+}
+
+/// Whether a macro is `format!` or `format_args!`, of values that it does not move.
+fn is_format_of_borrowed(mac: &Macro) -> bool {
+    let last = mac.path.segments.last();
+    let is_format = last.is_some_and(|last| last.ident == "format" || last.ident == "format_args");
+    let parser = Punctuated::<Expr, Token![,]>::parse_terminated;
+    is_format && mac.parse_body_with(parser).is_ok_and(|values| values.iter().all(is_borrowed))
 }
 
 /// Whether a value in a format is certainly not moved.

@@ -5,7 +5,7 @@ use syn::parse::{ParseStream, Parser as _};
 use syn::punctuated::Punctuated;
 use syn::{Error, Expr, ExprLit, ExprPath, Lit, LitStr, Path, Result, Token, token};
 
-use crate::known::example;
+use crate::names::example;
 use crate::runtime;
 use crate::slips::unquoted;
 use crate::template::Template;
@@ -30,7 +30,10 @@ impl Fences {
 /// `=` and a value after it.
 pub(crate) fn equals(input: ParseStream, name: &Ident) -> Result<()> {
     if input.parse::<Token![=]>().is_err() || input.is_empty() || input.peek(Token![,]) {
-        let message = format!("`{name}` has no value: write `{}`", example(&name.to_string()));
+        let message = format!(
+            "`{name}` has no value: write `{}`",
+            example(&name.to_string()).unwrap_or_default()
+        );
         return Err(Error::new(name.span(), message));
     }
     Ok(())
@@ -55,7 +58,7 @@ pub(crate) fn parse_binding(input: ParseStream, name: &Ident) -> Result<Ident> {
             start,
             format!(
                 "`{name}` gives a name to use in the body: write one, as in `{}`",
-                example(&name.to_string())
+                example(&name.to_string()).unwrap_or_default()
             ),
         )),
     }

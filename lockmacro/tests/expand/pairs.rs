@@ -8,7 +8,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 use crate::expand::attribute;
-use crate::known::KNOWN;
+use crate::names::KNOWN;
 
 /// The forms of every argument, each under the name of its row.
 const FORMS: [(&str, &str); 35] = [
