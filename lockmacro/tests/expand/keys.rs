@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use crate::expand::attribute;
+use crate::print::expand::attribute;
 
 fn tokens(code: &str) -> TokenStream {
     code.parse().unwrap()

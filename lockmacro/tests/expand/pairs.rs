@@ -7,8 +7,8 @@ use std::path::Path;
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use crate::expand::attribute;
-use crate::names::KNOWN;
+use crate::fix::names::KNOWN;
+use crate::print::expand::attribute;
 
 /// The forms of every argument, each under the name of its row.
 const FORMS: [(&str, &str); 35] = [

@@ -50,7 +50,7 @@ impl Expander {
         let at = attrs.iter().position(|attr| attr.path().is_ident("distributed_lock"))?;
         let mut attrs = attrs.to_vec();
         let args = attrs.remove(at).meta.require_list().unwrap().tokens.clone();
-        Some(crate::expand::attribute(args, item(attrs)))
+        Some(crate::print::expand::attribute(args, item(attrs)))
     }
 }
 

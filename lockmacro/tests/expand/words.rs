@@ -3,8 +3,8 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use crate::expand::attribute;
-use crate::names::KNOWN;
+use crate::fix::names::KNOWN;
+use crate::print::expand::attribute;
 
 fn errors(args: TokenStream) -> Vec<String> {
     errors_of(args, "async fn audit(id: u64) -> Result<(), Error> {}".parse().unwrap())

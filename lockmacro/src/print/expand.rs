@@ -6,20 +6,19 @@ use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::{ExprPath, Path, Result, Safety};
 
-use crate::args::Args;
-use crate::boxed;
 use crate::check;
-use crate::defer::says_nothing;
-use crate::item::{Function, Shape, braces};
-use crate::key::Key;
-use crate::misplaced;
-use crate::path::{is_owned, is_place, mentions};
-use crate::policy::{OnBusy, OnLost};
-use crate::returns;
-use crate::runtime::Runtime;
-use crate::spans::respan;
-use crate::template::Template;
-use crate::values::Fences;
+use crate::parse::args::Args;
+use crate::parse::boxed;
+use crate::parse::item::{Function, Shape, braces};
+use crate::parse::key::Key;
+use crate::parse::path::{is_owned, is_place, mentions};
+use crate::parse::policy::{OnBusy, OnLost};
+use crate::parse::returns;
+use crate::parse::runtime::Runtime;
+use crate::parse::spans::respan;
+use crate::parse::template::Template;
+use crate::parse::values::Fences;
+use crate::print::misplaced;
 
 /// Expands the attribute: the function under its lock, or the unchanged function and one error.
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
@@ -91,7 +90,7 @@ impl<'a> Printer<'a> {
         match self.args.on_busy {
             OnBusy::Error | OnBusy::Fallback(_) | OnBusy::Reuse(_) => false,
             OnBusy::Skip => true,
-            OnBusy::Defer(_) => says_nothing(&self.function.output),
+            OnBusy::Defer(_) => returns::says_nothing(&self.function.output),
         }
     }
 

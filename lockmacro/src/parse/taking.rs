@@ -4,7 +4,7 @@ use proc_macro2::Ident;
 use syn::punctuated::Punctuated;
 use syn::{Expr, ExprMethodCall, Macro, Stmt, Token};
 
-use crate::path::is_place;
+use crate::parse::path::is_place;
 
 /// Whether a placeholder may move an argument: `<hash(name)>`, `<order.into_key()>`.
 pub(crate) fn is_taking(expr: &Expr) -> bool {

@@ -6,13 +6,13 @@ use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::{Expr, ExprReference, Token};
 
-use crate::duration::{Time, Wait};
-use crate::expand::Printer;
-use crate::key::Key;
-use crate::policy::{OnBusy, OnLost};
-use crate::sharing::Sharing;
-use crate::spans::respan;
-use crate::template::{Part, Template};
+use crate::parse::duration::{Time, Wait};
+use crate::parse::key::Key;
+use crate::parse::policy::{OnBusy, OnLost};
+use crate::parse::sharing::Sharing;
+use crate::parse::spans::respan;
+use crate::parse::template::{Part, Template};
+use crate::print::expand::Printer;
 
 /// The value of a method without one.
 const NOTHING: Option<Expr> = None;

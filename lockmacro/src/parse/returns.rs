@@ -6,7 +6,8 @@ use syn::visit_mut::VisitMut;
 use syn::{Error, GenericArgument, ParenthesizedGenericArguments, Path, PathArguments};
 use syn::{Result, TraitBound, Type, TypeFnPtr};
 
-use crate::path::is_owned;
+use crate::parse::boxed::{named, type_argument};
+use crate::parse::path::is_owned;
 
 /// Refuses types whose work continues after the function has returned, without the lock: traits
 /// with names such as `TryStream`, boxes with names such as `BoxFuture`, and handles of tasks. The
@@ -110,6 +111,15 @@ pub(crate) fn is_no_result(output: &Type) -> bool {
         Type::Paren(paren) => is_no_result(&paren.elem),
         _ => true,
     }
+}
+
+/// Whether the return type has a value for "nothing": `()`, `Option<T>` or `Result<Option<T>, E>`.
+pub(crate) fn says_nothing(output: &Type) -> bool {
+    let is_option = |output: &Type| named(output, "Option").is_some();
+    let value = || type_argument(named(output, "Result")?);
+    matches!(output, Type::Tuple(tuple) if tuple.elems.is_empty())
+        || is_option(output)
+        || value().is_some_and(is_option)
 }
 
 /// Writes `_` for every `impl Trait`, which has no other name in a body.

@@ -4,7 +4,7 @@ use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 use syn::{Error, GenericArgument, Path, PathArguments, PathSegment, Result, Type, TypeParamBound};
 
-use crate::path::mentions;
+use crate::parse::path::mentions;
 
 /// The tokens around the async block's braces.
 #[derive(Clone)]

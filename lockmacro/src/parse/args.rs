@@ -6,16 +6,16 @@ use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Expr, ExprPath, Lit, LitStr, Path, Result, Token};
 
-use crate::duration::{self, Time, Wait};
-use crate::faults::Faults;
-use crate::key::Key;
-use crate::names::{self, example};
-use crate::path::ungroup;
-use crate::policy::{self, OnBusy, OnLost};
-use crate::sharing::Sharing;
-use crate::taking::{is_taking, taken_parts, taking_parts};
-use crate::template::Template;
-use crate::values::{
+use crate::fix::names::{self, example};
+use crate::parse::duration::{self, Time, Wait};
+use crate::parse::faults::Faults;
+use crate::parse::key::Key;
+use crate::parse::path::ungroup;
+use crate::parse::policy::{self, OnBusy, OnLost};
+use crate::parse::sharing::Sharing;
+use crate::parse::taking::{is_taking, taken_parts, taking_parts};
+use crate::parse::template::Template;
+use crate::parse::values::{
     Fences, equals, parse_bare, parse_binding, parse_fences, parse_manager, parse_map_err,
     parse_message, parse_name, parse_note, parse_runtime,
 };

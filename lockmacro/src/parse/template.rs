@@ -4,8 +4,8 @@ use proc_macro2::Ident;
 use syn::visit_mut::{self, VisitMut};
 use syn::{Error, Expr, ExprPath, LitStr, Result};
 
-use crate::literal;
-use crate::placeholder::{Placeholder, roots_in};
+use crate::fix::literal;
+use crate::parse::placeholder::{Placeholder, roots_in};
 
 /// The longest key, in bytes, the same as in the runtime.
 const KEY_MAX: usize = 1024;

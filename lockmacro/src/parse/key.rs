@@ -4,11 +4,11 @@ use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens as _;
 use syn::{Block, Error, Expr, ExprArray, ExprCall, Lit, LitStr, Result, Stmt};
 
-use crate::item::bound;
-use crate::path::{bare, is_path, literal};
-use crate::placeholder::roots_in;
-use crate::sharing::Sharing;
-use crate::template::Template;
+use crate::parse::item::bound;
+use crate::parse::path::{bare, is_path, literal};
+use crate::parse::placeholder::roots_in;
+use crate::parse::sharing::Sharing;
+use crate::parse::template::Template;
 
 /// The most keys of one lock, the same as in the runtime.
 const KEYS_MAX: usize = 128;

@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use syn::{Error, Expr, Member, Result};
 
-use crate::spans::{respan, without_suggestions};
+use crate::parse::spans::{respan, without_suggestions};
 
 /// `<order.id>`: an expression that starts at the function's arguments.
 pub(crate) struct Placeholder {

@@ -5,12 +5,12 @@ use quote::ToTokens as _;
 use syn::spanned::Spanned as _;
 use syn::{Error, Expr, ExprCall, Result};
 
-use crate::duration::{self, Time};
-use crate::faults::Faults;
-use crate::names;
-use crate::slips;
-use crate::template::Template;
-use crate::values::text;
+use crate::fix::names;
+use crate::fix::slips;
+use crate::parse::duration::{self, Time};
+use crate::parse::faults::Faults;
+use crate::parse::template::Template;
+use crate::parse::values::text;
 
 /// The settings of `reuse(..)`.
 pub(crate) struct Reuse {

@@ -3,7 +3,7 @@
 use quote::quote;
 use syn::{Error, Expr, ExprCall, Lit, Result, UnOp};
 
-use crate::path::{is_path, literal};
+use crate::parse::path::{is_path, literal};
 
 /// The most permits of one key, the same as in the runtime.
 const PERMITS_MAX: u64 = 10_000;

@@ -2,7 +2,7 @@
 
 use proc_macro2::Ident;
 
-use crate::placeholder::roots_of;
+use crate::parse::placeholder::roots_of;
 
 /// The mistake in a literal that was probably meant as a placeholder for one of `names`. Text that
 /// is the whole of a key would be the same for every call, so that less is enough in it.

@@ -5,10 +5,10 @@ use syn::parse::{ParseStream, Parser as _};
 use syn::punctuated::Punctuated;
 use syn::{Error, Expr, ExprLit, ExprPath, Lit, LitStr, Path, Result, Token, token};
 
-use crate::names::example;
-use crate::runtime;
-use crate::slips::unquoted;
-use crate::template::Template;
+use crate::fix::names::example;
+use crate::fix::slips::unquoted;
+use crate::parse::runtime;
+use crate::parse::template::Template;
 
 /// The body's names for the fences.
 pub(crate) enum Fences {

@@ -3,12 +3,12 @@
 use quote::ToTokens as _;
 use syn::{Error, Expr, ExprPath, Path, Result};
 
-use crate::defer::Defer;
-use crate::names::{advice, example};
-use crate::path::is_path;
-use crate::reuse::Reuse;
-use crate::slips::{near, word};
-use crate::template::Template;
+use crate::fix::names::{advice, example};
+use crate::fix::slips::{near, word};
+use crate::parse::defer::Defer;
+use crate::parse::path::is_path;
+use crate::parse::reuse::Reuse;
+use crate::parse::template::Template;
 
 /// The policy for a lock that another holder has.
 #[derive(Default)]

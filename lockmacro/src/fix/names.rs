@@ -1,6 +1,6 @@
 //! The names of the arguments, and what a name that is none of them probably means.
 
-use crate::slips::{has_part, is_word, slips};
+use crate::fix::slips::{has_part, is_word, slips};
 
 /// The arguments, each with an example.
 pub(crate) const KNOWN: [(&str, &str); 19] = [

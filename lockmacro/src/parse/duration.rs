@@ -6,8 +6,8 @@ use humantime::parse_duration;
 use syn::spanned::Spanned as _;
 use syn::{Error, Expr, ExprLit, ExprUnary, Lit, Result, UnOp};
 
-use crate::path::is_path;
-use crate::slips::near;
+use crate::fix::slips::near;
+use crate::parse::path::is_path;
 
 /// The lease of a lock without `ttl`, and the shortest and the longest lease, as in the runtime.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);

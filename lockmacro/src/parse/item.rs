@@ -14,9 +14,9 @@ use syn::{
     Token, Type, Visibility,
 };
 
-use crate::boxed::{self, Boxed};
-use crate::path::{is_owned, is_plain, mentions, ungroup_type};
-use crate::returns;
+use crate::parse::boxed::{self, Boxed};
+use crate::parse::path::{is_owned, is_plain, mentions, ungroup_type};
+use crate::parse::returns;
 
 pub(crate) struct Function {
     pub(crate) attributes: Vec<Attribute>,

@@ -5,7 +5,7 @@ use quote::quote;
 use syn::parse::Parser as _;
 use syn::{Block, Stmt};
 
-use crate::runtime;
+use crate::parse::runtime;
 
 /// A closure, a block or a statement, unchanged, with an error for compilers that allow attributes
 /// there. Other compilers refuse the attribute before they reach this error.
