@@ -17,7 +17,6 @@ pub(crate) mod metrics;
 pub(crate) mod mode;
 pub(crate) mod parking;
 pub(crate) mod platform;
-pub(crate) mod policy;
 pub(crate) mod random;
 #[cfg(any(feature = "defer", feature = "reuse"))]
 pub(crate) mod same_value;

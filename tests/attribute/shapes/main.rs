@@ -16,7 +16,6 @@ mod nesting;
 mod others;
 mod outcomes;
 mod pairs;
-mod policies;
 mod waits;
 mod without_a_prelude;
 

@@ -1,7 +1,7 @@
 //! Beside the attributes of other crates.
 
 use lockmacro_runtime::{
-    Fence, Lock, LockError, LockGuard, LockManager, LockManagerBuilder, LockPolicy, LockTemplate,
+    Fence, Lock, LockError, LockGuard, LockManager, LockManagerBuilder, LockTemplate,
     distributed_lock,
 };
 use tokio::runtime::Handle;
@@ -59,7 +59,6 @@ fn locks_and_guards_may_be_sent_and_shared() {
     is_free::<LockManager>();
     is_free::<LockManagerBuilder>();
     is_free::<LockError>();
-    is_free::<LockPolicy>();
     is_free::<LockTemplate>();
     is_free::<Fence>();
     is_free::<DeferredFn<(u64,)>>();

@@ -3,7 +3,7 @@
 rows! { (id, note)
     rest { [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
-        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY] }
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] }
     key { [key = "order:<id>"] [ttl = "30s"] [ttl = note.lease()] [max_hold = "60s"]
         [min_hold = "1ms"] [wait = "5s"] [wait = forever] [shared] [permits = 3]
         [permits = note.permits()] [on_busy = error] [on_busy = skip] [on_busy = fallback(later)]
@@ -42,7 +42,7 @@ rows! { (id, note)
         [on_lost = finish] [on_lost = undone] [release = background] [guard = _guard]
         [fence = _fence] [message = "order <id> is audited"] [message = "<note.text()> is audited"]
         .. }
-    renew { [renew] [policy = POLICY] }
+    renew { [renew] }
     max_hold { [max_hold = "60s"] [min_hold = "1ms"] [wait = "5s"] [wait = forever] [shared]
         [permits = 3] [permits = note.permits()] [on_busy = error] [on_busy = skip]
         [on_busy = fallback(later)] [on_busy = defer("30s")] [on_busy = reuse] [on_lost = error]
@@ -103,15 +103,13 @@ rows! { (id, note)
     message_of_a_call { [message = "<note.text()> is audited"] .. }
     holder_note { [holder_note = "<note>"] [manager = installed()]
         [manager = if id > 0 { installed() } else { other() }] [map_err = std::convert::identity]
-        [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY] }
+        [name = "orders.audit"] [crate = ::lockmacro_runtime] }
     manager { [manager = installed()] [map_err = std::convert::identity] [name = "orders.audit"]
-        [crate = ::lockmacro_runtime] [policy = POLICY] }
+        [crate = ::lockmacro_runtime] }
     manager_of_branches { [manager = if id > 0 { installed() } else { other() }]
-        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime]
-        [policy = POLICY] }
+        [map_err = std::convert::identity] [name = "orders.audit"] [crate = ::lockmacro_runtime] }
     map_err { [map_err = std::convert::identity] [name = "orders.audit"]
-        [crate = ::lockmacro_runtime] [policy = POLICY] }
-    name { [name = "orders.audit"] [crate = ::lockmacro_runtime] [policy = POLICY] }
-    runtime { [crate = ::lockmacro_runtime] [policy = POLICY] }
-    policy { [policy = POLICY] }
+        [crate = ::lockmacro_runtime] }
+    name { [name = "orders.audit"] [crate = ::lockmacro_runtime] }
+    runtime { [crate = ::lockmacro_runtime] }
 }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use lockmacro_runtime::{LockError, LockManager, LockPolicy, Lost, distributed_lock};
+use lockmacro_runtime::{LockError, LockManager, Lost, distributed_lock};
 use serde::{Deserialize, Serialize};
 use tokio::task::yield_now;
 
@@ -42,8 +42,6 @@ impl Note {
         self.0.get()
     }
 }
-
-const POLICY: LockPolicy = LockPolicy::new().ttl(Duration::from_secs(30)).renew();
 
 fn installed() -> &'static LockManager {
     static LOCKS: OnceLock<LockManager> = OnceLock::new();

@@ -4,10 +4,8 @@
 use ::core::option::Option::{self, Some};
 use ::core::primitive::{bool, usize};
 use ::core::result::Result::{self, Ok};
-use ::lockmacro_runtime::{LockError, LockKey, LockPolicy, Lost, distributed_lock};
+use ::lockmacro_runtime::{LockError, LockKey, Lost, distributed_lock};
 use ::std::string::String;
-
-const POLICY: LockPolicy = LockPolicy::new().permits(3);
 
 async fn later(_: String, _: bool) -> Result<usize, LockError> {
     Ok(0)
@@ -44,9 +42,7 @@ pub(crate) async fn book(id: String) -> Result<Option<usize>, LockError> {
     Ok(Some(id.len()))
 }
 
-#[distributed_lock(
-    key = "order:<id>", policy = POLICY, map_err = ::core::convert::identity
-)]
+#[distributed_lock(key = "order:<id>", permits = 3, map_err = ::core::convert::identity)]
 pub(crate) async fn count(id: String) -> Result<usize, LockError> {
     Ok(id.len())
 }

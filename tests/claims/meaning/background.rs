@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt, poll};
-use lockmacro_runtime::{Fence, Lock, LockError, LockManager, LockPolicy, distributed_lock};
+use lockmacro_runtime::{Fence, Lock, LockError, LockManager, distributed_lock};
 use lockmacro_tests::{
     Backend, Fault, Proxy, Server, drop_after_polls, eventually, on, on_a_plain_thread,
 };
@@ -263,13 +263,12 @@ async fn an_annotated_function_may_release_in_the_background(backend: &Backend) 
 }
 
 #[on(redis, redlock)]
-async fn a_function_may_release_in_the_background_by_its_policy(backend: &Backend) {
-    const LATER: LockPolicy = LockPolicy::new().release_in_background();
-    #[distributed_lock(key = key, ttl = "60s", policy = LATER, manager = network.manager)]
+async fn an_annotated_function_returns_before_its_release(backend: &Backend) {
+    #[distributed_lock(key = key, ttl = "60s", release = background, manager = network.manager)]
     async fn order(key: &str, network: &Network) -> Locked<u32> {
         network.body(key).await
     }
-    #[distributed_lock(key = key, ttl = "60s", policy = LATER, manager = network.manager)]
+    #[distributed_lock(key = key, ttl = "60s", release = background, manager = network.manager)]
     fn order_sync(key: &str, network: &Network) -> Locked<u32> {
         network.hold(key);
         Ok(7)

@@ -13,7 +13,6 @@ mod holders;
 mod leading;
 mod misuse;
 mod outcomes;
-mod policies;
 mod release;
 mod reuse;
 mod runtimes;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockmacro_runtime::{Fence, LockError, LockManager, LockPolicy, distributed_lock};
+use lockmacro_runtime::{Fence, LockError, LockManager, distributed_lock};
 use lockmacro_tests::queue::Queue;
 use lockmacro_tests::{Backend, on};
 use tokio::sync::{Barrier, Semaphore};
@@ -38,44 +38,13 @@ async fn book(
     Ok(())
 }
 
-const DESKS: LockPolicy = LockPolicy::new().permits(2);
-
-#[distributed_lock(key = key, policy = DESKS, manager = locks)]
-async fn at_a_desk(locks: &LockManager, key: &str) -> Result<(), LockError> {
-    Ok(())
-}
-
-#[distributed_lock(key = key, policy = DESKS, shared, manager = locks)]
-async fn beside_the_desks(locks: &LockManager, key: &str) -> Result<(), LockError> {
-    Ok(())
-}
-
 #[on(memory, redis, postgres)]
-async fn a_policy_has_permits_and_an_argument_wins(backend: &Backend) {
+async fn one_permit_is_exclusive(backend: &Backend) {
     let (manager, key) = (backend.manager().await, backend.key("desk"));
-    let permit = || lock(&manager, &key).policy(DESKS);
-    let guards = [held(permit()).await, held(permit()).await];
-    assert!(at_a_desk(&manager, &key).await.is_err_and(|error| error.is_busy()));
-    beside_the_desks(&manager, &key).await.expect("shared");
-    // One that says for itself who may hold it keeps that.
-    released([held(lock(&manager, &key).permits(3).policy(DESKS)).await]).await;
-    released(guards).await;
-    at_a_desk(&manager, &key).await.expect("free");
-}
-
-#[distributed_lock(key = key, policy = DESKS, permits = 1, manager = locks)]
-async fn alone_at_the_desks(locks: &LockManager, key: &str) -> Result<(), LockError> {
-    Ok(())
-}
-
-#[on(memory, redis, postgres)]
-async fn one_permit_beside_a_policy_is_exclusive(backend: &Backend) {
-    let (manager, key) = (backend.manager().await, backend.key("desk"));
-    let guard = held(lock(&manager, &key).policy(DESKS)).await;
-    assert!(alone_at_the_desks(&manager, &key).await.is_err_and(|error| error.is_busy()));
-    assert!(is_busy(lock(&manager, &key).permits(1).policy(DESKS)).await);
+    let guard = held(lock(&manager, &key).permits(2)).await;
+    assert!(is_busy(lock(&manager, &key).permits(1)).await);
     released([guard]).await;
-    alone_at_the_desks(&manager, &key).await.expect("free");
+    released([held(lock(&manager, &key).permits(1)).await]).await;
 }
 
 #[on(memory, redis, postgres)]

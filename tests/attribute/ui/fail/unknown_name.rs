@@ -17,11 +17,6 @@ async fn in_permits(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-#[distributed_lock(key = "order:<id>", policy = ORDERS)]
-async fn in_policy(id: u64) -> Result<u64, LockError> {
-    Ok(id)
-}
-
 #[distributed_lock(key = "order:<hash(id)>", ttl = "300s")]
 async fn called_in_a_placeholder(id: u64) -> Result<u64, LockError> {
     Ok(id)

@@ -1,7 +1,5 @@
 //! The value of an argument is of another type.
 
-use std::time::Duration;
-
 use lockmacro_runtime::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:<id>", ttl = id)]
@@ -30,13 +28,6 @@ async fn permits_of_another_number(id: u64) -> Result<u64, LockError> {
 
 #[distributed_lock(key = "order:<id>", ttl = "300s", manager = id)]
 async fn manager_of_a_number(id: u64) -> Result<u64, LockError> {
-    Ok(id)
-}
-
-const ORDERS: Duration = Duration::from_secs(30);
-
-#[distributed_lock(key = "order:<id>", policy = ORDERS)]
-async fn policy_of_a_duration(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
