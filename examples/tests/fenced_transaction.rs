@@ -152,7 +152,7 @@ async fn the_largest_recorded_fence_decides_for_locks_of_another_store() {
     }
 }
 
-/// With `SNIPPETS=1`, as they need drivers that nothing else needs. See `tests/snippets/run`.
+/// With `SNIPPETS=1`, as they need drivers that nothing else needs. See `tests/house/snippets/run`.
 #[tokio::test]
 async fn the_snippets_of_the_page_write_in_time_and_are_refused_when_late() {
     if std::env::var_os("SNIPPETS").is_none() {
@@ -160,7 +160,7 @@ async fn the_snippets_of_the_page_write_in_time_and_are_refused_when_late() {
     }
     let server = Postgres::start().await;
     let url = format!("postgres://postgres@127.0.0.1:{}/postgres", server.port());
-    let package = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/snippets/Cargo.toml");
+    let package = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/house/snippets/Cargo.toml");
     let mut run = Command::new(env!("CARGO"));
     run.args(["run", "--locked", "--quiet", "--manifest-path", package]).env("DATABASE_URL", url);
     // What is built for it is nothing that other tests use.

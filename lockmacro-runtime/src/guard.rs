@@ -17,7 +17,7 @@ use crate::value::defaults::check_ttl;
 use crate::value::error::{LockError, Unavailability};
 use crate::value::fence::{Fence, FenceCheck};
 use crate::value::key::LockKey;
-use crate::value::loss::{LossCause, Lost};
+use crate::value::loss::{LossCause, Lost, OnLost};
 
 /// The guard of a held lock, until the lock is released or lost.
 ///
@@ -80,7 +80,7 @@ impl LockGuard {
     /// ```
     pub fn current() -> Option<Self> {
         let held = Scope::innermost()?;
-        Some(Acquired::joining(held.only(), held, None).into())
+        Some(Acquired::joining(held.only(), held, OnLost::default()).into())
     }
 
     /// Returns a guard of the lock on `key` around the running code, if that lock is held now.
@@ -104,7 +104,7 @@ impl LockGuard {
     pub fn of(key: impl Into<LockKey>) -> Option<Self> {
         let key = key.into();
         let held = Scope::find(|held| held.nth_named(&key).is_some() && held.remaining().is_ok())?;
-        Some(Acquired::joining(held.nth_named(&key), held, None).into())
+        Some(Acquired::joining(held.nth_named(&key), held, OnLost::default()).into())
     }
 }
 

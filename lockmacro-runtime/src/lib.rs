@@ -131,7 +131,6 @@ pub use value::fence::{self, Fence};
 pub use value::holder::Holder;
 pub use value::key::LockKey;
 pub use value::loss::{LossCause, Lost, OnLost};
-pub use value::policy::LockPolicy;
 pub use value::template::LockTemplate;
 
 /// Items that expansions of the attribute need beyond the public API. They belong to the macro of
@@ -143,7 +142,6 @@ pub mod __private {
     use crate::run_policy::AnyResult;
     // For tests of this project, and for its tool: what `reason` says in words.
     pub use crate::value::error::Unavailability;
-    pub use crate::value::policy::checked;
     // For `crate = path`: a wrong path gives one error message, at the path.
     pub use crate::*;
 

@@ -18,7 +18,6 @@ use crate::value::fence::Fence;
 use crate::value::key::LockKey;
 use crate::value::loss::OnLost;
 use crate::value::mode::Mode;
-use crate::value::policy::LockPolicy;
 
 /// A builder for a lock: the key, and the settings it is acquired with.
 ///
@@ -144,7 +143,7 @@ impl<P> Lock<P> {
     /// let lock = Lock::new("order:42").ttl(Duration::from_secs(300));
     /// ```
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.spec.policy.ttl = Some(ttl);
+        self.spec.options.ttl = Some(ttl);
         self
     }
 
@@ -161,7 +160,7 @@ impl<P> Lock<P> {
     /// let lock = Lock::new("import").ttl(Duration::from_secs(10)).renew();
     /// ```
     pub fn renew(mut self) -> Self {
-        self.spec.policy.renews = true;
+        self.spec.options.renews = true;
         self
     }
 
@@ -176,7 +175,7 @@ impl<P> Lock<P> {
     /// let lock = Lock::new("import").max_hold(Duration::from_secs(600));
     /// ```
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.spec.policy.max_hold = Some(max_hold);
+        self.spec.options.max_hold = Some(max_hold);
         self
     }
 
@@ -197,7 +196,7 @@ impl<P> Lock<P> {
     /// # Ok(()) }
     /// ```
     pub fn min_hold(mut self, min_hold: Duration) -> Self {
-        self.spec.policy.min_hold = Some(min_hold);
+        self.spec.options.min_hold = Some(min_hold);
         self
     }
 
@@ -208,7 +207,7 @@ impl<P> Lock<P> {
     /// let lock = Lock::new("order:42").on_lost(OnLost::Error); // the body runs to its end
     /// ```
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
-        self.spec.policy.on_lost = Some(on_lost);
+        self.spec.options.on_lost = on_lost;
         self
     }
 
@@ -242,7 +241,7 @@ impl<P> Lock<P> {
     /// # }
     /// ```
     pub fn release_in_background(mut self) -> Self {
-        self.spec.policy.releases_in_background = true;
+        self.spec.options.releases_in_background = true;
         self
     }
 
@@ -305,7 +304,7 @@ impl<P> Lock<P> {
     }
 
     fn with_mode(mut self, mode: Mode) -> Self {
-        self.spec.set_mode(mode, |_| true);
+        self.spec.set_mode(mode);
         self
     }
 
@@ -343,7 +342,7 @@ impl<P> Lock<P> {
     /// # Cancellation
     /// A waiter whose future is dropped leaves the queue.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.spec.policy.wait = Some(wait);
+        self.spec.options.wait = Some(wait);
         self
     }
 
@@ -355,21 +354,6 @@ impl<P> Lock<P> {
     /// ```
     pub fn wait_forever(self) -> Self {
         self.wait(Duration::MAX)
-    }
-
-    /// Sets everything that `policy` sets. A setting that follows wins, and so does a key that says
-    /// for itself who may hold it.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use lockmacro_runtime::{Lock, LockPolicy};
-    /// const ORDERS: LockPolicy = LockPolicy::new().ttl(Duration::from_secs(30)).renew();
-    ///
-    /// let lock = Lock::new("order:42").policy(ORDERS).ttl(Duration::from_secs(10)); // renewed
-    /// ```
-    pub fn policy(mut self, policy: LockPolicy) -> Self {
-        self.spec.set(policy);
-        self
     }
 
     /// Sets the name that others see in [`LockError::Busy`] and in the key's value, after the

@@ -7,36 +7,10 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod args;
-mod boxed;
 mod check;
-mod defer;
-mod duration;
-mod expand;
-mod faults;
-mod item;
-mod key;
-mod known;
-mod literal;
-mod lock;
-mod lock_policy;
-mod misplaced;
-mod path;
-mod placeholder;
-mod policy;
-mod returns;
-mod reuse;
-mod runtime;
-mod sharing;
-mod slips;
-mod spans;
-mod stray;
-mod taking;
-mod template;
-mod text;
-mod unfilled;
-mod values;
-mod words;
+mod fix;
+mod parse;
+mod print;
 
 // Beside the sources, as most of it is samples.
 #[cfg(test)]
@@ -49,5 +23,5 @@ use proc_macro::TokenStream;
 #[cfg_attr(not(doctest), doc = include_str!("attribute.md"))]
 #[proc_macro_attribute]
 pub fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {
-    expand::attribute(args.into(), item.into()).into()
+    print::expand::attribute(args.into(), item.into()).into()
 }

@@ -46,7 +46,7 @@ pub type StopWaiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// An implementation must not panic, because a panic ends the worker.
 ///
 /// # Example
-/// `tests/defer/plugged_in.rs` of the repository is a queue in memory that does just this.
+/// `tests/claims/defer/plugged_in.rs` of the repository is a queue in memory that does just this.
 pub trait Deferrer: fmt::Debug + Send + Sync {
     /// Reports to the queue that a worker's call of [`take`](Deferrer::take) failed because of the
     /// queue's servers. Returns whether the worker should log the failure at WARN, and not at

@@ -95,10 +95,10 @@ impl Start {
         match &mut self {
             Start::Lock(spec) => {
                 if R::SKIPS {
-                    spec.policy.wait.get_or_insert_default();
+                    spec.options.wait.get_or_insert_default();
                 }
                 if R::RECOVERS {
-                    spec.policy.on_lost = Some(OnLost::Error);
+                    spec.options.on_lost = OnLost::Error;
                 }
             }
             Start::Guard(guard) if R::RECOVERS => guard.on_lost = OnLost::Error,

@@ -199,7 +199,7 @@ impl<P> ReusingLock<P> {
         let Self { lock: Lock { mut spec, .. }, .. } = self;
         let (manager, place) = prepare(&mut spec)?;
         // Nothing is done for which the key would have to stay.
-        spec.policy.min_hold = None;
+        spec.options.min_hold = None;
         let lock = acquire(spec, false, Errors::Carried).await?;
         let held = Arc::clone(&lock.held);
         let forgotten =
@@ -257,7 +257,7 @@ impl Reuse {
         let (manager, place) = prepare(&mut spec)?;
         manager.core.sites.check(&place.name, self.site)?;
         // Who finds a value has done nothing for which the key would have to stay.
-        let min_hold = spec.policy.min_hold.take();
+        let min_hold = spec.options.min_hold.take();
         let began = Moment::now();
         let look = async || manager.core.store.backend.kept(place.of()).await;
         let there = look().await?;
@@ -409,8 +409,8 @@ fn prepare(spec: &mut LockSpec) -> Result<(Arc<Manager>, Place), LockError> {
         return Err(LockError::SHUT_DOWN);
     }
     let key = only_key(spec)?.clone().under(&defaults.prefix)?;
-    let ttl = spec.policy.ttl.unwrap_or(defaults.ttl());
-    spec.policy.wait.get_or_insert(if defaults.wait.is_zero() { ttl } else { defaults.wait });
+    let ttl = spec.options.ttl.unwrap_or(defaults.ttl());
+    spec.options.wait.get_or_insert(if defaults.wait.is_zero() { ttl } else { defaults.wait });
     let queue = manager.queue(&key);
     Ok((manager, Place { key, name: spec.name.clone(), queue }))
 }

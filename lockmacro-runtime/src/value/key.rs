@@ -47,8 +47,7 @@ struct Extra {
     fault: Option<String>,
     /// The template with the prefix. The key has the prefix, too.
     whole: Option<Box<str>>,
-    /// `None` where nothing was said: exclusive, unless a policy says something else.
-    mode: Option<Mode>,
+    mode: Mode,
 }
 
 impl LockKey {
@@ -100,17 +99,12 @@ impl LockKey {
     }
 
     pub(crate) fn set_mode(&mut self, mode: Mode) {
-        self.extra.get_or_insert_default().mode = Some(mode);
+        self.extra.get_or_insert_default().mode = mode;
     }
 
     /// The mode in which the caller asks for the key.
     pub(crate) fn mode(&self) -> Mode {
-        self.own_mode().unwrap_or_default()
-    }
-
-    /// The mode, if one was set.
-    pub(crate) fn own_mode(&self) -> Option<Mode> {
-        self.extra.as_ref()?.mode
+        self.extra.as_ref().map_or(Mode::Exclusive, |extra| extra.mode)
     }
 
     /// The key in an error or a log. Escaped, as it may contain text from anywhere.

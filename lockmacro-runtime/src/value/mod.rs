@@ -13,7 +13,6 @@ pub(crate) mod key;
 pub(crate) mod limits;
 pub(crate) mod loss;
 pub(crate) mod mode;
-pub(crate) mod policy;
 #[cfg(any(feature = "defer", feature = "reuse"))]
 pub(crate) mod same_value;
 #[cfg(any(feature = "defer", feature = "reuse"))]

@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use crate::expand::attribute;
+use crate::print::expand::attribute;
 
 fn expand(item: TokenStream) -> String {
     attribute(quote!(key = "order:<id>", ttl = "300s"), item).to_string()

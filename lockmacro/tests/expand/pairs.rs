@@ -7,11 +7,11 @@ use std::path::Path;
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use crate::expand::attribute;
-use crate::known::KNOWN;
+use crate::fix::names::KNOWN;
+use crate::print::expand::attribute;
 
 /// The forms of every argument, each under the name of its row.
-const FORMS: [(&str, &str); 36] = [
+const FORMS: [(&str, &str); 35] = [
     ("key", "key = \"order:<id>\""),
     ("key_of_a_call", "key = note.key(id)"),
     ("key_of_branches", "key = if id > 0 { note.key(id) } else { note.key(0) }"),
@@ -47,7 +47,6 @@ const FORMS: [(&str, &str); 36] = [
     ("map_err", "map_err = std::convert::identity"),
     ("name", "name = \"orders.audit\""),
     ("runtime", "crate = ::lockmacro_runtime"),
-    ("policy", "policy = POLICY"),
 ];
 
 fn argument(form: &str) -> &str {
@@ -109,7 +108,8 @@ fn rows() -> String {
 
 #[test]
 fn a_function_is_spawned_for_each_allowed_pair() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/shapes/pairs.allowed.rs");
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/attribute/shapes/pairs.allowed.rs");
     let rows = rows();
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(&path, &rows).unwrap();

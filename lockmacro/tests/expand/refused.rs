@@ -8,7 +8,7 @@ use std::path::Path;
 
 use proc_macro2::{Group, TokenStream, TokenTree};
 
-use crate::expand::attribute;
+use crate::print::expand::attribute;
 
 const FUNCTION: &str = "async fn audit(id: u64) -> Result<u64, LockError> { Ok(id) }";
 const MESSAGE: &str = "//~ ";

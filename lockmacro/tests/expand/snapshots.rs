@@ -9,7 +9,7 @@ use syn::visit_mut::VisitMut;
 use syn::{Attribute, File, ImplItem, ImplItemFn, Item, ItemImpl};
 
 /// `name.rs` expands to `name.expanded.rs`.
-const SAMPLES: [&str; 19] = [
+const SAMPLES: [&str; 18] = [
     "audit_order",
     "sync",
     "skip",
@@ -28,7 +28,6 @@ const SAMPLES: [&str; 19] = [
     "keys_of_an_iterator",
     "defer",
     "reuse",
-    "policy",
 ];
 
 fn folder() -> PathBuf {
@@ -51,7 +50,7 @@ impl Expander {
         let at = attrs.iter().position(|attr| attr.path().is_ident("distributed_lock"))?;
         let mut attrs = attrs.to_vec();
         let args = attrs.remove(at).meta.require_list().unwrap().tokens.clone();
-        Some(crate::expand::attribute(args, item(attrs)))
+        Some(crate::print::expand::attribute(args, item(attrs)))
     }
 }
 

@@ -4,7 +4,7 @@ use quote::quote;
 use syn::{Expr, parse_quote};
 
 use super::words::errors_of;
-use crate::expand::attribute;
+use crate::print::expand::attribute;
 
 /// The key that a template becomes, or the error.
 fn key(template: &str) -> Result<String, String> {

@@ -3,8 +3,8 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use crate::expand::attribute;
-use crate::known::KNOWN;
+use crate::fix::names::KNOWN;
+use crate::print::expand::attribute;
 
 fn errors(args: TokenStream) -> Vec<String> {
     errors_of(args, "async fn audit(id: u64) -> Result<(), Error> {}".parse().unwrap())
@@ -34,22 +34,26 @@ fn with(word: &str) -> String {
 #[test]
 fn words_of_other_libraries_get_the_right_argument() {
     for (words, mend) in [
-        (&["timeout", "wait_time", "retry", "retries"][..], "`wait = \"5s\"`"),
-        (&["timeout", "lease", "expire", "lock_at_most_for", "lockAtMostFor"], "`ttl = \"300s\"`"),
-        (&["auto_renew", "heartbeat", "watchdog"], "`renew`"),
-        (&["lock_at_least_for"], "`min_hold = \"5s\"`"),
-        (&["skip"], "`on_busy = skip`"),
-        (&["fallback"], "`on_busy = fallback(path)`"),
-        (&["defer"], "`on_busy = defer(\"30s\")`"),
-        (&["on_locked", "on_conflict"], "`on_busy = error`"),
+        (&["timeout", "waitTime", "retry", "blocking_timeout"][..], "`wait = \"5s\"`"),
+        (&["timeout", "leaseTime", "expire", "lockAtMostFor", "px"], "`ttl = \"300s\"`"),
+        (&["auto_renew", "autoExtend", "watchdog"], "`renew`"),
+        (&["lockAtLeastFor"], "`min_hold = \"5s\"`"),
+        (
+            &["skip", "failStrategy", "lockFailureStrategy", "on_conflict"],
+            "`on_busy = error`, `skip`",
+        ),
+        (
+            &["latest", "at_most", "debounce"],
+            "`on_busy = defer(\"30s\", latest, at_most = \"5m\")`",
+        ),
+        (&["keep", "same", "cache", "idempotency_key"], "`on_busy = reuse(keep = \"10s\")`"),
         (&["redis", "url", "client"], "`manager = self.locks`"),
-        (&["token"], "`guard = lock`"),
-        (&["token", "fencing_token"], "`fence = fence`"),
-        (&["id", "resource", "lock_key"], "`key = \"order:<id>\"`"),
-        (&["read_lock", "reader"], "`shared`"),
+        (&["token", "fencing_token"], "`guard = lock`"),
+        (&["id", "resource", "prefix"], "`key = \"order:<id>\"`"),
+        (&["lockType", "lockModel"], "`shared` lets others in"),
         (&["semaphore", "max_concurrency", "limit"], "`permits = 3`"),
-        (&["background"], "`release = background`"),
-        (&["msg"], "`message = \"order"),
+        (&["condition"], "write an `if` around the call"),
+        (&["policy", "settings"], "`const TTL: Duration = Duration::from_secs(300);`"),
     ] {
         for word in words {
             let error = with(word);
@@ -57,8 +61,8 @@ fn words_of_other_libraries_get_the_right_argument() {
             assert!(error.contains(mend), "{word}: {error}");
         }
     }
-    assert!(one(quote!(key = "order:<id>", skip)).contains("`on_busy = skip`"));
-    assert!(one(quote!(key = "order:<id>", defer("30s"))).contains("`on_busy = defer(\"30s\")`"));
+    assert!(one(quote!(key = "order:<id>", skip)).contains("`skip`, `fallback(path)`"));
+    assert!(one(quote!(key = "order:<id>", defer("30s"))).contains("`defer(\"30s\")`"));
 }
 
 #[test]
@@ -149,40 +153,20 @@ fn a_mistake_draws_no_others_after_it() {
 
 #[test]
 fn a_setting_outside_of_its_place_and_a_word_of_another_library_have_a_fix_of_their_own() {
-    let at_most = "`on_busy = defer(\"30s\", latest, at_most = \"5m\")`";
-    let keep = "`on_busy = reuse(keep = \"10s\")`";
-    let latest = "`on_busy = defer(\"5s\", latest)`";
-    let repeated = "`on_busy = reuse(keep = \"24h\", same = \"<amount>\")`";
+    let deferred = "`on_busy = defer(\"30s\", latest, at_most = \"5m\")`";
+    let reused = "`on_busy = reuse(keep = \"10s\")`";
     for (args, fix) in [
-        ("at_most = \"1m\"", at_most),
-        ("at_most = \"1m\"", "the time after which the lock expires is `ttl = \"300s\"`"),
-        ("on_busy = at_most(\"1m\")", at_most),
-        ("on_busy = reuse(keep = \"5s\", at_most = \"1m\")", at_most),
-        ("keep = \"1m\"", keep),
-        ("on_busy = keep(\"1m\")", keep),
-        ("on_busy = defer(\"5s\", keep = \"1m\")", keep),
-        ("latest", latest),
-        ("on_busy = latest(\"5s\")", latest),
-        ("on_busy = reuse(latest)", latest),
+        ("on_busy = at_most(\"1m\")", deferred),
+        ("on_busy = reuse(keep = \"5s\", at_most = \"1m\")", deferred),
+        ("on_busy = keep(\"1m\")", reused),
+        ("on_busy = defer(\"5s\", keep = \"1m\")", reused),
+        ("on_busy = latest(\"5s\")", deferred),
+        ("on_busy = reuse(latest)", deferred),
         ("on_busy = defer(latest)", "the delay stands before the other settings"),
-        ("debounce = \"5s\"", latest),
-        ("debounce(\"5s\")", latest),
-        ("on_busy = debounce", latest),
-        ("on_busy = defer(\"5s\", debounce)", latest),
-        ("replace = true", latest),
-        ("on_busy = replace", latest),
-        ("on_busy = defer(\"5s\", replace = true)", latest),
-        ("unique", "`on_busy = defer(\"30s\", unique)`"),
-        ("lockFailureStrategy = FAIL", "`on_busy = error`, `fallback(path)`"),
-        ("failStrategy = FAIL", "`on_busy = error`, `fallback(path)`"),
-        ("releaseTimeoutStrategy = FAIL", "`on_lost = cancel`"),
-        ("lockModel = FAIR", "write `shared` for a lock that others may share"),
-        ("idempotency_key = id", repeated),
-        ("idempotency_key = id", "`key = \"payment:<request>\"`"),
-        ("on_busy = idempotent", repeated),
-        ("on_busy = defer(\"5s\", same = \"<id>\")", repeated),
-        ("async", "an `async fn` awaits its lock"),
-        ("async = true", "an `async fn` awaits its lock"),
+        ("on_busy = debounce", deferred),
+        ("on_busy = defer(\"5s\", debounce)", deferred),
+        ("on_busy = defer(\"5s\", same = \"<id>\")", reused),
+        ("on_busy = retry", "a call waits for a busy lock in a queue"),
         ("map_err = id", "write `self::id`, or give the argument another name"),
         ("on_lost = id", "write `self::id`, or give the argument another name"),
         ("on_busy = fallback(id)", "write `self::id`, or give the argument another name"),

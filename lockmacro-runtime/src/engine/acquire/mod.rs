@@ -6,6 +6,7 @@
 //! carry. A lock that is held around the call is joined ([`reentry`]).
 
 pub(crate) mod acquiring;
+pub(crate) mod options;
 pub(crate) mod outcome;
 mod own_request;
 pub(crate) mod reentry;

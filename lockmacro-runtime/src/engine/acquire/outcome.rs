@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::acquire::options::LockOptions;
 use crate::engine::core::Core;
 use crate::engine::lease::held::Held;
 use crate::engine::observer::observe;
@@ -17,7 +18,6 @@ use crate::sys::time::Moment;
 use crate::value::error::LockError;
 use crate::value::key::{Listed, LockKey};
 use crate::value::loss::OnLost;
-use crate::value::policy::LockPolicy;
 
 /// A lock that was acquired, or joined: the engine's part of a guard. Dropping it releases the lock
 /// in the background, unless another guard does so.
@@ -34,8 +34,7 @@ pub(crate) struct Acquired {
 
 impl Acquired {
     /// Joins a held lock, for the `nth` of its keys or for all.
-    pub(crate) fn joining(nth: Option<u8>, held: Arc<Held>, on_lost: Option<OnLost>) -> Self {
-        let on_lost = on_lost.unwrap_or_default();
+    pub(crate) fn joining(nth: Option<u8>, held: Arc<Held>, on_lost: OnLost) -> Self {
         Self { held, nth, on_lost, releases_in_background: false, joined: true }
     }
 }
@@ -63,17 +62,17 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     pub(crate) fn new(
-        policy: &LockPolicy,
+        options: &LockOptions,
         message: Option<Cow<'static, str>>,
         errors: Errors,
     ) -> Self {
         Self {
-            renewed: policy.is_renewed(),
-            on_lost: policy.on_lost.unwrap_or_default(),
-            releases_in_background: policy.releases_in_background,
+            renewed: options.is_renewed(),
+            on_lost: options.on_lost,
+            releases_in_background: options.releases_in_background,
             errors,
-            rare: (policy.max_hold.is_some() || message.is_some())
-                .then(|| Box::new((policy.max_hold.unwrap_or(Duration::MAX), message))),
+            rare: (options.max_hold.is_some() || message.is_some())
+                .then(|| Box::new((options.max_hold.unwrap_or(Duration::MAX), message))),
         }
     }
 

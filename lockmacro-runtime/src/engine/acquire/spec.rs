@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, Once};
 use std::{iter, slice};
 
+use crate::engine::acquire::options::LockOptions;
 use crate::engine::acquire::outcome::{Acquired, Errors, Wanted};
 use crate::engine::acquire::reentry::around;
 use crate::engine::current;
@@ -16,7 +17,6 @@ use crate::value::defaults::{check_ttl, check_wait};
 use crate::value::error::LockError;
 use crate::value::key::{LockKey, in_order, permit_before_exclusive};
 use crate::value::mode::Mode;
-use crate::value::policy::LockPolicy;
 use crate::value::token::Token;
 
 /// The description of a lock: its keys and its options.
@@ -25,8 +25,7 @@ pub struct LockSpec {
     key: LockKey,
     /// Further keys, in the caller's order.
     more: Box<[LockKey]>,
-    /// The modes of the keys are set already. Without a ttl or a wait: those of the manager.
-    pub(crate) policy: LockPolicy,
+    pub(crate) options: LockOptions,
     pub(crate) name: Cow<'static, str>,
     pub(crate) message: Option<Cow<'static, str>>,
     pub(crate) holder_note: Option<String>,
@@ -47,7 +46,7 @@ impl LockSpec {
         Box::new(Self {
             key,
             more,
-            policy: LockPolicy::new(),
+            options: LockOptions::default(),
             name: Cow::Borrowed(""),
             message: None,
             holder_note: None,
@@ -55,20 +54,10 @@ impl LockSpec {
         })
     }
 
-    /// Sets what a policy sets. Never inlined, for the same reason.
-    #[inline(never)]
-    pub(crate) fn set(&mut self, policy: LockPolicy) {
-        self.policy = policy.or(self.policy);
-        if let Some(mode) = policy.mode {
-            // A key of several may have a mode of its own.
-            self.set_mode(mode, |key| key.own_mode().is_none());
-        }
-    }
-
-    /// Sets the mode of some of the keys.
-    pub(crate) fn set_mode(&mut self, mode: Mode, is_set: impl Fn(&LockKey) -> bool) {
+    /// Sets the mode of all keys.
+    pub(crate) fn set_mode(&mut self, mode: Mode) {
         let keys = iter::once(&mut self.key).chain(&mut self.more);
-        keys.filter(|key| is_set(key)).for_each(|key| key.set_mode(mode));
+        keys.for_each(|key| key.set_mode(mode));
     }
 
     /// All keys, in the caller's order.
@@ -83,8 +72,8 @@ impl LockSpec {
         if let Some(detail) = self.keys().find_map(|key| key.mode().fault()) {
             return Err(LockError::invalid("permits", detail));
         }
-        let ttl = self.policy.ttl.map(check_ttl).transpose()?;
-        let wait = self.policy.wait.map(check_wait).transpose()?;
+        let ttl = self.options.ttl.map(check_ttl).transpose()?;
+        let wait = self.options.wait.map(check_wait).transpose()?;
         let manager = self.manager.map_or_else(current::manager, Ok)?;
         // Before a lock around this one is looked for: a fork has copies of its parent's.
         let label = manager.core.label()?;
@@ -101,7 +90,7 @@ impl LockSpec {
             keys.iter().try_for_each(|key| held.covers(key))?;
             held.remaining()?;
             let nth = if several.is_empty() { held.nth(&key) } else { None };
-            return Ok(Prepared::Joined(Acquired::joining(nth, held, self.policy.on_lost)));
+            return Ok(Prepared::Joined(Acquired::joining(nth, held, self.options.on_lost)));
         }
         let asked = Some(wall_clock());
         let could_wait = !wait.is_zero();
@@ -117,12 +106,12 @@ impl LockSpec {
             Some(first) => (first.clone(), Some(key)),
             None => (key, None),
         };
-        let min_hold = self.policy.min_hold.unwrap_or_default().min(ttl);
+        let min_hold = self.options.min_hold.unwrap_or_default().min(ttl);
         let mut request = Request::new(first, token, ttl).with(several, given, min_hold);
         request.name = self.name;
         request.fenced = fenced;
         request.until = (!wait.is_zero()).then(|| request.asked.after(wait));
-        let wanted = Wanted::new(&self.policy, self.message, errors);
+        let wanted = Wanted::new(&self.options, self.message, errors);
         Ok(Prepared::ToAsk(manager, request, wanted))
     }
 }
@@ -138,53 +127,5 @@ fn warn_of_permits_first(several: &[LockKey]) {
                  waited for: nest two functions instead"
             );
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::value::loss::OnLost;
-
-    fn spec() -> Box<LockSpec> {
-        LockSpec::new("order:42".into(), Box::default())
-    }
-
-    fn secs(secs: u64) -> Duration {
-        Duration::from_secs(secs)
-    }
-
-    #[test]
-    fn a_policy_sets_all_that_it_has_and_nothing_else() {
-        let all = LockPolicy::new()
-            .ttl(secs(1))
-            .renew()
-            .max_hold(secs(2))
-            .min_hold(secs(3))
-            .wait(secs(4))
-            .permits(5)
-            .on_lost(OnLost::Finish)
-            .release_in_background();
-        let mut spec = spec();
-        for policy in [all, LockPolicy::new()] {
-            spec.set(policy);
-            assert_eq!((spec.policy, spec.key.mode()), (all, Mode::Permits(5)));
-        }
-    }
-
-    #[test]
-    fn a_ttl_of_a_policy_is_not_renewed_unless_it_says_so() {
-        for (policy, renewed) in [
-            (LockPolicy::new(), true),
-            (LockPolicy::new().ttl(secs(1)), false),
-            (LockPolicy::new().renew(), true),
-            (LockPolicy::new().ttl(secs(1)).renew(), true),
-        ] {
-            let mut spec = spec();
-            spec.set(policy);
-            assert_eq!(spec.policy.is_renewed(), renewed, "{policy:?}");
-        }
     }
 }

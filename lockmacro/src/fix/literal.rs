@@ -1,0 +1,117 @@
+//! Literal text in a template that looks like a placeholder of another kind.
+
+use proc_macro2::Ident;
+
+use crate::parse::placeholder::roots_of;
+
+/// The mistake in a literal that was probably meant as a placeholder for one of `names`. Text that
+/// is the whole of a key would be the same for every call, so that less is enough in it.
+pub(crate) fn mistake(text: &str, names: &[Ident], is_whole_key: bool) -> Option<String> {
+    in_braces(text, names).or_else(|| named(text, names, is_whole_key))
+}
+
+/// `%s`, `%@`, `%1$s`, `%(id)s`, `#p0`, `#root`, `$1`, `?1` or `args[0]`, which no key has as text.
+pub(crate) fn numbered(text: &str) -> Option<String> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if let Some(indexed) = indexed(text) {
+        return Some(expected(indexed, "id"));
+    }
+    text.match_indices(['%', '#', '$', '?']).find_map(|(at, sign)| {
+        let rest = &text[at + 1..];
+        let (word, after) = rest.split_at(rest.find(|c| !is_word(c)).unwrap_or(rest.len()));
+        let is_placeholder = match sign {
+            "%" if text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '%') => false,
+            "%" if is_number(word) => after.starts_with('$'),
+            "%" => ["d", "i", "s", "u", "v"].contains(&word) || rest.starts_with(['(', '@']),
+            "#" => word == "root" || word.strip_prefix(['p', 'a']).is_some_and(is_number),
+            _ => is_number(word),
+        };
+        is_placeholder.then(|| expected(&format!("{sign}{word}"), "id"))
+    })
+}
+
+/// `args[0]` or `params[0]`, as it stands in `{args[0]}` and `#args[0]`.
+fn indexed(text: &str) -> Option<&str> {
+    text.match_indices('[').find_map(|(open, _)| {
+        let start = text[..open].trim_end_matches(is_word).len();
+        let close = open + text[open..].find(']')?;
+        let index = &text[open + 1..close];
+        let is_list = ["args", "arguments", "params"].contains(&&text[start..open]);
+        let is_number = !index.is_empty() && index.bytes().all(|b| b.is_ascii_digit());
+        (is_list && is_number).then(|| &text[start..=close])
+    })
+}
+
+/// `{id}`, `{}`, `{0}`, `{id:05}`, `#{id}` or `${id}`
+fn in_braces(text: &str, names: &[Ident]) -> Option<String> {
+    text.match_indices('{').find_map(|(open, _)| {
+        let inner = &text[open + 1..];
+        let inner = &inner[..inner.find('}')?];
+        // The last `:`, because a method call may have `::<T>`.
+        let value = match inner.rsplit_once(':') {
+            Some((value, format)) if is_format(format) => value.trim(),
+            _ => inner.trim(),
+        };
+        if value.bytes().all(|b| b.is_ascii_digit()) {
+            let example = names.iter().find(|name| *name != "self").or(names.first())?;
+            return Some(expected(&format!("{{{inner}}}"), &example.to_string()));
+        }
+        let (sign, or) = match text[..open].chars().last() {
+            Some(sign @ ('$' | '#')) => (sign.to_string(), String::new()),
+            _ => (String::new(), format!(", or `{{<{value}>}}` for its value in braces")),
+        };
+        is_value(value, names).then(|| meant(&format!("{sign}{{{inner}}}"), value) + &or)
+    })
+}
+
+/// `$id`, `#id` or `id>`. In the whole text of a key nearly any sign before the name is enough,
+/// because other languages mark it in too many ways: `:id`, `: id`, `*id`, `'id'`, `‹id›`,
+/// `{% id %}`, `&lt;id&gt;`. A name at the start of the text is a word of it, as in `order:audit`,
+/// and so is one behind another word, as in `paid-order`, `a->b` or `audit of order`.
+fn named(text: &str, names: &[Ident], is_whole_key: bool) -> Option<String> {
+    let mut before = None;
+    text.split_inclusive(|c| !is_word(c) && c != '.').find_map(|piece| {
+        let value = piece.trim_end_matches(|c| !is_word(c));
+        let after = piece.chars().last();
+        let sign = before;
+        // In a key blanks do not separate a name from the sign before it.
+        if !is_whole_key || !piece.trim().is_empty() {
+            before = after;
+        }
+        let has = |signs: &str| sign.is_some_and(|sign| signs.contains(sign));
+        let is_meant = has("$#")
+            || is_whole_key
+                && sign.is_some_and(|sign| !"->".contains(sign) && !sign.is_whitespace())
+            || after == Some('>') && sign != Some('<');
+        let shown = sign.filter(|_| has("$#@%")).map(String::from).unwrap_or_default();
+        (is_meant && is_value(value, names)).then(|| meant(&(shown + value), value))
+    })
+}
+
+fn meant(shown: &str, value: &str) -> String {
+    format!("`{shown}` is literal text here: write `<{value}>` for its value")
+}
+
+fn expected(shown: &str, example: &str) -> String {
+    format!(
+        "`{shown}` is literal text here: write an argument in angle brackets, as in `<{example}>`"
+    )
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Whether a placeholder of this text would start at one of these names, or at a field of `self`.
+fn is_value(text: &str, names: &[Ident]) -> bool {
+    let is_field = text.starts_with("self.");
+    roots_of(text).iter().any(|root| is_field || names.contains(root))
+}
+
+/// Whether a text can be the format after the `:` in `{id:05}`.
+fn is_format(text: &str) -> bool {
+    let text = text.trim();
+    let plain = text.trim_end_matches(['x', 'X', 'o', 'b', 'e', 'E', '?']);
+    text.len() - plain.len() <= 2
+        && plain.chars().all(|c| c.is_ascii_digit() || "<^>+-#.*$".contains(c))
+}
