@@ -67,7 +67,7 @@ pub fn install(locks: &LockManager, record: &Record) -> Result<(), LockError> {
 
 /// Runs the deferred calls until none is left. A service would do so for as long as it runs.
 pub async fn finish(locks: &LockManager) -> Result<(), LockError> {
-    let handle = handle_or_later::deferred;
+    let handle = handle_or_later_deferred;
     let worker = Worker::new(locks).register(handle());
     // Without a server no call is run any more. The stored calls are run by the next run.
     let (mut ended, emptied) = (Ok(()), until_empty(locks, handle()));

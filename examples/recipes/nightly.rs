@@ -2,7 +2,7 @@
 //! `cargo run -p lockmacro-recipes --example nightly`
 
 use jiff::{Timestamp, ToSpan as _, civil::Date, tz::TimeZone};
-use lockmacro_runtime::defer::{JobState, NewJob, Worker};
+use lockmacro_runtime::defer::{JobState, Worker};
 use lockmacro_runtime::{LockError, LockManager, distributed_lock};
 use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 
@@ -28,8 +28,8 @@ fn due(now: Timestamp, zone: &str) -> Date {
 /// Each machine calls this every minute. The id is the day, so one call is stored until it is done.
 async fn ask(locks: &LockManager, day: Date) -> Result<(), LockError> {
     if !DONE.lock().expect("days").contains(&day) {
-        let (id, arguments) = (day.to_string(), format!("[\"{day}\"]"));
-        locks.deferrer().put(NewJob::new(report::deferred().name(), id, arguments, "")).await?;
+        let calls = report_deferred().manager(locks);
+        calls.enqueue(day.to_string(), (day.to_string(),)).await?;
     }
     Ok(())
 }
@@ -40,10 +40,10 @@ async fn main() -> Result<(), LockError> {
     locks.install()?;
     let day = due(Timestamp::now(), "Europe/Berlin");
     tokio::try_join!(ask(&locks, day), ask(&locks, day), ask(&locks, day))?;
-    let name = report::deferred().name().into();
+    let name = report_deferred().name().into();
     assert_eq!(locks.deferrer().list(name, JobState::Waiting, 0, 9).await?.total, 1);
     for dies_after in [100, 3_000] {
-        let worker = Worker::new(&locks).lease(Duration::from_secs(1)).register(report::deferred());
+        let worker = Worker::new(&locks).lease(Duration::from_secs(1)).register(report_deferred());
         let _ = tokio::time::timeout(Duration::from_millis(dies_after), worker.run()).await;
     }
     assert!(DONE.lock().expect("days").contains(&day), "{day} is not done");

@@ -49,7 +49,7 @@ type Call = dyn Fn(Claim) -> Result<Called, String> + Send + Sync;
 /// A function whose calls can be deferred, and its settings.
 ///
 /// For each function with `on_busy = defer("30s")` the attribute makes one, which
-/// `audit_order::deferred()` returns. Register it with a [`Worker`](crate::defer::Worker). By hand:
+/// `audit_order_deferred()` returns. Register it with a [`Worker`](crate::defer::Worker). By hand:
 ///
 /// ```
 /// use std::time::Duration;
@@ -272,6 +272,36 @@ impl<A> DeferredFn<A> {
         deferred(&name, busy, background.block_on(deferrer.put(job)).and_then(|stored| stored))
     }
 
+    /// Stores a call with these arguments, a tuple, whoever holds the lock. It is due at once, and
+    /// waits beside the others, also of a function that keeps one call for each key.
+    ///
+    /// A call with this `id` is stored once, also when it was done within the last 30 s, and not
+    /// again while it is a dead letter.
+    ///
+    /// ```
+    /// # use lockmacro_runtime::defer::{DeferredFn, argument};
+    /// # use lockmacro_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::isolated_memory();
+    /// # let audits = DeferredFn::new("orders.audit", (argument("id"),), |(_,): (u64,)| async {});
+    /// let stored = audits.manager(&locks).enqueue("audit-42", (42,)).await?;
+    /// assert_eq!(stored.id, "audit-42");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the server; [`LockError::InvalidSetting`] for arguments that are too large, and
+    /// [`LockError::Unavailable`] for those that cannot be stored.
+    ///
+    /// # Cancellation
+    /// When the future is dropped, the call may have been stored.
+    pub async fn enqueue(self, id: impl Into<String>, arguments: A) -> Result<Stored, LockError> {
+        let arguments = self.text(&arguments)?;
+        let (manager, job) = self.of_text(id.into(), String::new(), arguments)?;
+        let job = NewJob { delay: Duration::ZERO, keep: Keep::All, ..job };
+        manager.deferrer().put(job).await
+    }
+
     /// Removes the older call of this function that waits for the key of `lock`, so that it does
     /// not run after the newer one that has the lock now. Call it under the lock, before the work.
     /// Functions with the attribute do so.
@@ -322,19 +352,35 @@ impl<A> DeferredFn<A> {
 
     /// The call to store; the error is `busy` in a worker that runs this call.
     fn new_job(self, busy: &LockError, arguments: &A) -> Result<(LockManager, NewJob), LockError> {
-        let arguments = (self.write)(arguments).map_err(|error| {
-            let detail = format!("the arguments cannot be stored: {error}");
-            LockError::because(Unavailability::Local, detail)
-        })?;
-        let Function { name, site, delay, attempts, keep, .. } = self.function;
-        if is_running(&name, &arguments, busy) {
+        let arguments = self.text(arguments)?;
+        let name = &self.function.name;
+        if is_running(name, &arguments, busy) {
             return Err(busy.clone());
         }
+        let key = busy.busy_key().map(ToString::to_string).unwrap_or_default();
+        let id = new_id(name, &arguments);
+        self.of_text(id, key, arguments)
+    }
+
+    /// The arguments as they are stored.
+    fn text(&self, arguments: &A) -> Result<String, LockError> {
+        (self.write)(arguments).map_err(|error| {
+            let detail = format!("the arguments cannot be stored: {error}");
+            LockError::because(Unavailability::Local, detail)
+        })
+    }
+
+    /// The call to store, with the settings of the function.
+    fn of_text(
+        self,
+        id: String,
+        key: String,
+        arguments: String,
+    ) -> Result<(LockManager, NewJob), LockError> {
+        let Function { name, site, delay, attempts, keep, .. } = self.function;
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
         manager.core().sites.check(&name, site)?;
         check_size(&arguments, manager.core().max_deferred_size)?;
-        let key = busy.busy_key().map(ToString::to_string).unwrap_or_default();
-        let id = new_id(&name, &arguments);
         let function = manager.core().defaults.stored_as(&name);
         let job = NewJob { function, id, arguments, key, delay, keep, attempts };
         Ok((manager, job))

@@ -47,7 +47,7 @@
 //!     held.release().await?;
 //!
 //!     // In a service: `tokio::spawn(worker.run())`.
-//!     let worker = Worker::new(&locks).register(audit_order::deferred());
+//!     let worker = Worker::new(&locks).register(audit_order_deferred());
 //!     worker.run_until(tokio::time::sleep(Duration::from_millis(200))).await
 //! }
 //! ```

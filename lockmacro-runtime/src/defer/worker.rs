@@ -97,7 +97,7 @@ impl Worker {
         Self { manager, functions, twice: None, concurrency, lease, grace }
     }
 
-    /// Registers a function, such as `audit_order::deferred()`: the worker runs all stored calls of
+    /// Registers a function, such as `audit_order_deferred()`: the worker runs all stored calls of
     /// it, [whoever has stored them](super#trust).
     ///
     /// ```

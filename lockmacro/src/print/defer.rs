@@ -12,7 +12,7 @@ use crate::parse::runtime::Runtime;
 use crate::parse::spans::respan;
 
 impl Defer {
-    /// Output: `audit_order::deferred().defer(error, (id,)).await`
+    /// Output: `audit_order_deferred().defer(error, (id,)).await`
     pub(crate) fn later(
         &self,
         function: &Function,
@@ -30,7 +30,7 @@ impl Defer {
 
     /// Before the body of a function that keeps the latest call: that is this one.
     ///
-    /// Output: `set_price::deferred().supersede(&lock).await`
+    /// Output: `set_price_deferred().supersede(&lock).await`
     pub(crate) fn superseded(
         &self,
         function: &Function,
@@ -45,10 +45,9 @@ impl Defer {
         })
     }
 
-    /// The items beside the function. Their type has the function's name, which is free for types.
+    /// The function beside the function.
     ///
-    /// Output: `enum audit_order {}`, and
-    /// `impl audit_order { fn deferred() -> DeferredFn<(u64,)> { … } }`
+    /// Output: `fn audit_order_deferred() -> DeferredFn<(u64,)> { … }`
     pub(crate) fn beside(
         &self,
         function: &Function,
@@ -89,37 +88,37 @@ impl Defer {
             self.attempts.as_ref().map(|number| quote_spanned!(site=> .attempts(#number)));
         let is_cfg = |attribute: &&Attribute| attribute.path().is_ident("cfg");
         let cfgs: Vec<_> = function.attributes.iter().filter(is_cfg).collect();
+        let beside = beside(name);
         let about = format!(" The deferred calls of [`{name}`](fn@{name}), for a worker.");
         Ok(quote_spanned! {site=>
             #(#cfgs)*
             #[doc = #about]
-            #[allow(non_camel_case_types)]
-            #visibility enum #name {}
-            #(#cfgs)*
-            impl #name {
-                #[doc = #about]
-                #visibility fn deferred() -> #runtime::defer::DeferredFn<#types> {
-                    #runtime::defer::DeferredFn::#new(
-                        #stored_as,
-                        #stored,
-                        |#named| #name(#(#arguments),*),
-                    )
-                    .delay(#delay) #unique #latest #at_most #attempts
-                }
+            #visibility fn #beside() -> #runtime::defer::DeferredFn<#types> {
+                #runtime::defer::DeferredFn::#new(
+                    #stored_as,
+                    #stored,
+                    |#named| #name(#(#arguments),*),
+                )
+                .delay(#delay) #unique #latest #at_most #attempts
             }
         })
     }
 }
 
-/// Output: `audit_order::deferred().manager(manager)`
+/// The name of the function beside the function.
+fn beside(name: &Ident) -> Ident {
+    Ident::new(&format!("{}_deferred", name.unraw()), name.span())
+}
+
+/// Output: `audit_order_deferred().manager(manager)`
 fn deferred(
     function: &Function,
     (first, manager): (Option<TokenStream>, Option<TokenStream>),
     site: Span,
 ) -> TokenStream {
-    let name = &function.sig.ident;
+    let beside = beside(&function.sig.ident);
     let manager = manager.map(|manager| quote_spanned!(site=> .manager(#manager)));
-    let deferred = quote_spanned!(site=> #name::deferred()#manager);
+    let deferred = quote_spanned!(site=> #beside()#manager);
     match first {
         Some(_) => quote_spanned!(site=> ({ #first let __deferred = #deferred; __deferred })),
         None => deferred,

@@ -7,7 +7,7 @@ pub async fn audit_order(id: u64, note: String) -> Response {
         ::core::result::Result::Ok(__held) => __held,
         ::core::result::Result::Err(__error) if __error.is_busy() => {
             return ::lockmacro_runtime::LockOutcome::from_lock_error(
-                audit_order::deferred().defer(__error, (id, note)).await,
+                audit_order_deferred().defer(__error, (id, note)).await,
             );
         }
         ::core::result::Result::Err(__error) => {
@@ -27,21 +27,16 @@ pub async fn audit_order(id: u64, note: String) -> Response {
         .await
 }
 /// The deferred calls of [`audit_order`](fn@audit_order), for a worker.
-#[allow(non_camel_case_types)]
-pub enum audit_order {}
-impl audit_order {
-    /// The deferred calls of [`audit_order`](fn@audit_order), for a worker.
-    pub fn deferred() -> ::lockmacro_runtime::defer::DeferredFn<(u64, String)> {
-        ::lockmacro_runtime::defer::DeferredFn::new(
-                ::core::concat!(::core::module_path!(), "::audit_order"),
-                (
-                    ::lockmacro_runtime::defer::argument("id"),
-                    ::lockmacro_runtime::defer::argument("note"),
-                ),
-                |(id, note)| audit_order(id, note),
-            )
-            .delay(::core::time::Duration::from_secs(30))
-    }
+pub fn audit_order_deferred() -> ::lockmacro_runtime::defer::DeferredFn<(u64, String)> {
+    ::lockmacro_runtime::defer::DeferredFn::new(
+            ::core::concat!(::core::module_path!(), "::audit_order"),
+            (
+                ::lockmacro_runtime::defer::argument("id"),
+                ::lockmacro_runtime::defer::argument("note"),
+            ),
+            |(id, note)| audit_order(id, note),
+        )
+        .delay(::core::time::Duration::from_secs(30))
 }
 fn report(day: String) {
     let __lock = ::lockmacro_runtime::Lock::new(
@@ -57,7 +52,7 @@ fn report(day: String) {
         ::core::result::Result::Err(__error) if __error.is_busy() => {
             return ::lockmacro_runtime::SkipOutcome::refused(
                 "reports",
-                report::deferred().manager(&locks()).defer_blocking(__error, (day,)),
+                report_deferred().manager(&locks()).defer_blocking(__error, (day,)),
             );
         }
         ::core::result::Result::Err(__error) => {
@@ -74,20 +69,15 @@ fn report(day: String) {
         })
 }
 /// The deferred calls of [`report`](fn@report), for a worker.
-#[allow(non_camel_case_types)]
-enum report {}
-impl report {
-    /// The deferred calls of [`report`](fn@report), for a worker.
-    fn deferred() -> ::lockmacro_runtime::defer::DeferredFn<(String,)> {
-        ::lockmacro_runtime::defer::DeferredFn::blocking(
-                "reports",
-                (::lockmacro_runtime::defer::argument("day"),),
-                |(day,)| report(day),
-            )
-            .delay(::core::time::Duration::from_secs(300))
-            .unique()
-            .attempts(3)
-    }
+fn report_deferred() -> ::lockmacro_runtime::defer::DeferredFn<(String,)> {
+    ::lockmacro_runtime::defer::DeferredFn::blocking(
+            "reports",
+            (::lockmacro_runtime::defer::argument("day"),),
+            |(day,)| report(day),
+        )
+        .delay(::core::time::Duration::from_secs(300))
+        .unique()
+        .attempts(3)
 }
 async fn index_shop(shop: u64) -> Response {
     let __acquired = ::lockmacro_runtime::Lock::new(
@@ -102,14 +92,14 @@ async fn index_shop(shop: u64) -> Response {
         ::core::result::Result::Ok(__held) => __held,
         ::core::result::Result::Err(__error) if __error.is_busy() => {
             return ::lockmacro_runtime::LockOutcome::from_lock_error(
-                index_shop::deferred().defer(__error, (shop,)).await,
+                index_shop_deferred().defer(__error, (shop,)).await,
             );
         }
         ::core::result::Result::Err(__error) => {
             return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
     };
-    let __superseded = index_shop::deferred().supersede(&__lock).await;
+    let __superseded = index_shop_deferred().supersede(&__lock).await;
     if let ::core::result::Result::Err(__error) = __superseded {
         return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
     }
@@ -125,19 +115,14 @@ async fn index_shop(shop: u64) -> Response {
         .await
 }
 /// The deferred calls of [`index_shop`](fn@index_shop), for a worker.
-#[allow(non_camel_case_types)]
-enum index_shop {}
-impl index_shop {
-    /// The deferred calls of [`index_shop`](fn@index_shop), for a worker.
-    fn deferred() -> ::lockmacro_runtime::defer::DeferredFn<(u64,)> {
-        ::lockmacro_runtime::defer::DeferredFn::new(
-                ::core::concat!(::core::module_path!(), "::index_shop"),
-                (::lockmacro_runtime::defer::argument("shop"),),
-                |(shop,)| index_shop(shop),
-            )
-            .delay(::core::time::Duration::from_secs(5))
-            .latest()
-    }
+fn index_shop_deferred() -> ::lockmacro_runtime::defer::DeferredFn<(u64,)> {
+    ::lockmacro_runtime::defer::DeferredFn::new(
+            ::core::concat!(::core::module_path!(), "::index_shop"),
+            (::lockmacro_runtime::defer::argument("shop"),),
+            |(shop,)| index_shop(shop),
+        )
+        .delay(::core::time::Duration::from_secs(5))
+        .latest()
 }
 async fn search_shop(shop: u64) -> Response {
     let __acquired = ::lockmacro_runtime::Lock::new(
@@ -152,14 +137,14 @@ async fn search_shop(shop: u64) -> Response {
         ::core::result::Result::Ok(__held) => __held,
         ::core::result::Result::Err(__error) if __error.is_busy() => {
             return ::lockmacro_runtime::LockOutcome::from_lock_error(
-                search_shop::deferred().defer(__error, (shop,)).await,
+                search_shop_deferred().defer(__error, (shop,)).await,
             );
         }
         ::core::result::Result::Err(__error) => {
             return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
         }
     };
-    let __superseded = search_shop::deferred().supersede(&__lock).await;
+    let __superseded = search_shop_deferred().supersede(&__lock).await;
     if let ::core::result::Result::Err(__error) = __superseded {
         return ::lockmacro_runtime::LockOutcome::from_lock_error(__error);
     }
@@ -175,19 +160,14 @@ async fn search_shop(shop: u64) -> Response {
         .await
 }
 /// The deferred calls of [`search_shop`](fn@search_shop), for a worker.
-#[allow(non_camel_case_types)]
-enum search_shop {}
-impl search_shop {
-    /// The deferred calls of [`search_shop`](fn@search_shop), for a worker.
-    fn deferred() -> ::lockmacro_runtime::defer::DeferredFn<(u64,)> {
-        ::lockmacro_runtime::defer::DeferredFn::new(
-                ::core::concat!(::core::module_path!(), "::search_shop"),
-                (::lockmacro_runtime::defer::argument("shop"),),
-                |(shop,)| search_shop(shop),
-            )
-            .delay(DELAY)
-            .latest()
-            .at_most(::core::time::Duration::from_secs(60))
-            .attempts(3)
-    }
+fn search_shop_deferred() -> ::lockmacro_runtime::defer::DeferredFn<(u64,)> {
+    ::lockmacro_runtime::defer::DeferredFn::new(
+            ::core::concat!(::core::module_path!(), "::search_shop"),
+            (::lockmacro_runtime::defer::argument("shop"),),
+            |(shop,)| search_shop(shop),
+        )
+        .delay(DELAY)
+        .latest()
+        .at_most(::core::time::Duration::from_secs(60))
+        .attempts(3)
 }

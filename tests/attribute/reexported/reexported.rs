@@ -50,7 +50,7 @@ mod by_path {
 #[tokio::test]
 async fn functions_are_locked_by_a_runtime_that_another_package_re_exports() {
     let manager = LockManager::isolated_memory();
-    let _ = (by_glob::assign, by_glob::assign::deferred());
+    let _ = (by_glob::assign, by_glob::assign_deferred());
     let held = Lock::new("order:7").ttl(Duration::from_secs(30)).manager(&manager);
     let held = held.acquire().await.unwrap();
     assert!(by_name::audit(&manager, 7).await.is_err_and(|error: LockError| error.is_busy()));

@@ -17,7 +17,7 @@ async fn assign(id: u64) -> Result<u64, LockError> {
 #[tokio::test]
 async fn a_function_is_locked_by_a_runtime_of_another_name() {
     let manager = LockManager::isolated_memory();
-    let _ = (assign, assign::deferred());
+    let _ = (assign, assign_deferred());
     let held = Lock::new("order:7").ttl(Duration::from_secs(30)).manager(&manager);
     let held = held.acquire().await.unwrap();
     assert!(audit(&manager, 7).await.unwrap_err().is_busy());

@@ -19,7 +19,7 @@ async fn in_a_module_without_a_prelude() {
         assert_eq!(book(id()).await, Ok(Some(1)));
         assert_eq!(count(id()).await, Ok(1));
         tokio::task::block_in_place(|| assert_eq!(skip(id()), Some(1)));
-        let _orders = crate::without_a_prelude::book::deferred();
+        let _orders = crate::without_a_prelude::book_deferred();
     };
     locks.scope(all).await;
 }

@@ -163,6 +163,6 @@ mod deferred {
 
 #[test]
 fn a_deferred_function_takes_what_a_macro_is_given() {
-    let shown = format!("{:?} {:?}", deferred::audit::deferred(), deferred::assign::deferred());
+    let shown = format!("{:?} {:?}", deferred::audit_deferred(), deferred::assign_deferred());
     assert!(shown.contains("orders.audit"), "{shown}");
 }

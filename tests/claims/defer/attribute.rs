@@ -100,7 +100,7 @@ async fn a_second_function_of_one_path_stores_no_call() {
         async fn remove(id: u64) -> Result<(), LockError> {
             panic!("order {id} was removed")
         }
-        remove::deferred()
+        remove_deferred()
     }
     async fn remove_note(id: u64) -> Result<(), LockError> {
         #[distributed_lock(key = "remove:<id>", on_busy = defer("20ms"), manager = locks())]
@@ -135,7 +135,7 @@ async fn a_busy_call_returns_when_it_is_due_and_is_run_later(backend: &Backend) 
 
     // Nothing is stored while the lock is free.
     assert_eq!(audit(id, note.clone()).await.unwrap(), 3);
-    assert_eq!(count(&manager, audit::deferred().name(), JobState::Waiting).await, 0);
+    assert_eq!(count(&manager, audit_deferred().name(), JobState::Waiting).await, 0);
 
     let held = hold(&manager, &format!("audit:{id}")).await;
     match audit(id, note).await {
@@ -147,10 +147,10 @@ async fn a_busy_call_returns_when_it_is_due_and_is_run_later(backend: &Backend) 
     }
     assert_eq!(done(id), ["checked!"]);
     // The lock is held for some tries more.
-    let working = tokio::spawn(Worker::new(&manager).register(audit::deferred()).run());
+    let working = tokio::spawn(Worker::new(&manager).register(audit_deferred()).run());
     let deferrer = manager.deferrer();
     eventually("it was busy again", TEST_TIMEOUT, async || {
-        let name = audit::deferred().name().into();
+        let name = audit_deferred().name().into();
         let page = deferrer.list(name, JobState::Waiting, 0, 1).await.unwrap();
         page.jobs.first().is_some_and(|job| job.busy > 0 && job.error.is_some())
     })
@@ -158,8 +158,8 @@ async fn a_busy_call_returns_when_it_is_due_and_is_run_later(backend: &Backend) 
     assert_eq!(done(id), ["checked!"]);
     held.release().await.unwrap();
     eventually("it is done", TEST_TIMEOUT, async || done(id) == ["checked!", "checked!"]).await;
-    nothing_is_left(&manager, audit::deferred().name()).await;
-    assert!(audit::deferred().name().ends_with("attribute::audit"), "{:?}", audit::deferred());
+    nothing_is_left(&manager, audit_deferred().name()).await;
+    assert!(audit_deferred().name().ends_with("attribute::audit"), "{:?}", audit_deferred());
     ends_on(backend, &manager, working).await;
 }
 
@@ -174,8 +174,8 @@ async fn the_latest_of_busy_calls_is_run_later(backend: &Backend) {
         index(id, text.to_owned()).await;
     }
     held.release().await.unwrap();
-    let working = tokio::spawn(Worker::new(&manager).register(index::deferred()).run());
-    nothing_is_left(&manager, index::deferred().name()).await;
+    let working = tokio::spawn(Worker::new(&manager).register(index_deferred()).run());
+    nothing_is_left(&manager, index_deferred().name()).await;
     assert_eq!(done(id), ["three"]);
     ends_on(backend, &manager, working).await;
 }
@@ -197,8 +197,8 @@ async fn a_call_that_gets_the_lock_is_not_followed_by_an_earlier_one(backend: &B
             }
         };
         let (key, name) = match blocking {
-            true => (format!("size:{id}"), set_size::deferred().name().to_owned()),
-            false => (format!("index:{id}"), index::deferred().name().to_owned()),
+            true => (format!("size:{id}"), set_size_deferred().name().to_owned()),
+            false => (format!("index:{id}"), index_deferred().name().to_owned()),
         };
         let stored_as = format!("shop:{name}");
         let held = hold(&manager, &key).await;
@@ -220,7 +220,7 @@ async fn a_call_that_a_worker_has_taken_does_not_run_after_a_newer_one(backend: 
     let _turn = TURN.lock().await;
     let manager = manager(backend).await;
     *LOCKS.lock().unwrap() = Some(manager.clone());
-    let (id, name) = (next_id(), set_price::deferred().name().to_owned());
+    let (id, name) = (next_id(), set_price_deferred().name().to_owned());
     let key = format!("price:{id}");
     let put = async |call: &str| {
         let arguments = format!(r#"[{id},"{call}"]"#);
@@ -231,13 +231,13 @@ async fn a_call_that_a_worker_has_taken_does_not_run_after_a_newer_one(backend: 
     put("older").await;
     apart().await;
     let held = hold(&manager, &key).await;
-    let working = tokio::spawn(Worker::new(&manager).register(set_price::deferred()).run());
+    let working = tokio::spawn(Worker::new(&manager).register(set_price_deferred()).run());
     let is_taken = async || count(&manager, &name, JobState::Running).await == 1;
     eventually("a worker has it", TEST_TIMEOUT, is_taken).await;
-    set_price::deferred().manager(&manager).supersede(&held).await.unwrap();
+    set_price_deferred().manager(&manager).supersede(&held).await.unwrap();
     // A click while the newer one runs: it comes last.
     put("newest").await;
-    set_price::deferred().manager(&manager).supersede(&held).await.unwrap();
+    set_price_deferred().manager(&manager).supersede(&held).await.unwrap();
     held.release().await.unwrap();
     nothing_is_left(&manager, &name).await;
     assert_eq!(done(id), ["newest"]);
@@ -265,18 +265,18 @@ async fn every_shape_of_function_is_run_later(backend: &Backend) {
         guard.release().await.unwrap();
     }
     let names = [
-        report::deferred().name().to_owned(),
-        count_up::deferred().name().to_owned(),
-        export::deferred().name().to_owned(),
-        without_arguments::deferred().name().to_owned(),
+        report_deferred().name().to_owned(),
+        count_up_deferred().name().to_owned(),
+        export_deferred().name().to_owned(),
+        without_arguments_deferred().name().to_owned(),
     ];
     assert_eq!(names[0], "reports");
     let before = done(0).len();
     let worker = Worker::new(&manager)
-        .register(report::deferred())
-        .register(count_up::deferred())
-        .register(export::deferred())
-        .register(without_arguments::deferred());
+        .register(report_deferred())
+        .register(count_up_deferred())
+        .register(export_deferred())
+        .register(without_arguments_deferred());
     let working = tokio::spawn(worker.run());
     eventually("all are done", TEST_TIMEOUT, async || done(id).len() == 3).await;
     eventually("so is this one", TEST_TIMEOUT, async || done(0).len() == before + 1).await;

@@ -344,3 +344,23 @@ async fn a_late_worker_does_not_end_what_others_count_on(backend: &Backend) {
     nothing_is_left(&locks, &name).await;
     forget(backend).await;
 }
+
+#[on(memory, redis, postgres)]
+async fn a_call_that_is_stored_by_hand_runs_at_once_and_once_for_its_id(backend: &Backend) {
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("by-hand"));
+    let function = noting(&name, &calls).delay(LONG_TTL).latest();
+    for _ in 0..2 {
+        let stored = function.clone().manager(&locks).enqueue("once", (7,)).await.unwrap();
+        assert_eq!((&*stored.id, stored.due), ("once", Duration::ZERO));
+    }
+    // The other one of the key is another call.
+    function.clone().manager(&locks).enqueue("other", (8,)).await.unwrap();
+    assert_eq!(count(&locks, &name, JobState::Waiting).await, 2);
+    let working = start(&locks, &function);
+    calls.reach(2).await;
+    nothing_is_left(&locks, &name).await;
+    let mut all = calls.all();
+    all.sort_unstable();
+    assert_eq!(all, [7, 8]);
+    ends_on(backend, &locks, working).await;
+}

@@ -67,10 +67,10 @@ async fn a_worker_in_a_scope_runs_calls_in_it() {
         for held in held {
             held.release().await.expect("still held");
         }
-        let worker = Worker::new(&locks).register(scoped::deferred());
+        let worker = Worker::new(&locks).register(scoped_deferred());
         let done =
             eventually("both are done", TEST_TIMEOUT, async || DONE.lock().unwrap().len() == 2);
-        worker.register(scoped_blocking::deferred()).run_until(done).await
+        worker.register(scoped_blocking_deferred()).run_until(done).await
     });
     test.await.expect("it ends");
     let mut done = DONE.lock().unwrap().clone();

@@ -176,8 +176,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         end.notify_one();
     });
     let worker = Worker::new(&locks)
-        .register(good::deferred())
-        .register(bad::deferred())
+        .register(good_deferred())
+        .register(bad_deferred())
         .lease(lease)
         .concurrency(4);
     worker.run_until(ended.notified()).await?;

@@ -8,7 +8,7 @@ use crate::value::key::LockKey;
 
 impl LockError {
     /// The system has no random numbers.
-    pub(crate) fn no_random(error: getrandom::Error) -> Self {
+    pub(crate) fn no_random(error: impl std::fmt::Display) -> Self {
         Self::because(Unavailability::Local, error.to_string())
     }
 

@@ -14,5 +14,5 @@ async fn r#match(busy: u64, lock: u64, r#type: String, r#match: u8) -> Result<u6
 
 #[test]
 fn an_argument_may_have_the_name_of_its_function_or_of_ours() {
-    let _ = (audit::deferred(), r#match::deferred());
+    let _ = (audit_deferred(), match_deferred());
 }
