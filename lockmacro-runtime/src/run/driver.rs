@@ -34,7 +34,7 @@ pin_project! {
     /// The future contains the body once. So nested locked functions grow by the size of each, and
     /// do not double. The fields are dropped in their order: the body before the lock.
     ///
-    /// A poll after the value was returned stays pending and does not panic.
+    /// A poll after the value was returned panics, as it does for the futures of std.
     ///
     /// It is not a struct around an enum, because the compiler limits how deep types may be nested.
     #[project = RunProjection]
@@ -75,7 +75,7 @@ impl<B: Future<Output: Returnable<P>>, P> Future for Run<B, P> {
         };
         let ended = task::ready!(release.poll_unpin(cx));
         let RunOwned::Value { value, policy, .. } = self.project_replace(Run::Over) else {
-            unreachable!("a body that is being released has a value");
+            unreachable!("it was in this state");
         };
         Poll::Ready(B::Output::conclude(policy, ended, value))
     }

@@ -1,5 +1,11 @@
-//! Where locks are kept: in this process, on one Redis server or cluster, or on a majority of
-//! servers.
+//! Where locks are kept.
+//!
+//! The engine asks a [`handle::Store`], which puts together what takes more than one call: several
+//! keys, and the acknowledgement of replicas. Below it a [`backend::Backend`] answers one call:
+//! [`memory`] in this process, [`redis`] on a server or a cluster, [`redlock`] on a majority of
+//! servers, or PostgreSQL. These do not know each other, but for a Redlock, whose nodes are Redis
+//! servers. What they need to ask a server is in [`remote`]: time limits, retries, the health of a
+//! server, and the wait of a waiter between its calls.
 
 pub(crate) mod backend;
 pub(crate) mod handle;

@@ -1,4 +1,4 @@
-//! Values that know no server: keys, tokens, errors, times.
+//! Values that know no server: keys, tokens, fences, errors.
 
 pub(crate) mod applied;
 pub(crate) mod companion;

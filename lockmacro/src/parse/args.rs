@@ -143,7 +143,11 @@ impl Args {
     fn read_alone(&mut self, input: ParseStream) -> Result<()> {
         let value: Lit = input.parse()?;
         let shown = value.to_token_stream();
-        let needs_key = !self.has("key") && self.are_right(&["key"]);
+        let names_key = |tree| matches!(tree, TokenTree::Ident(name) if name == "key");
+        let needs_key = matches!(value, Lit::Str(_))
+            && !self.has("key")
+            && self.are_right(&["key"])
+            && !input.cursor().token_stream().into_iter().any(names_key);
         let message = if input.peek(Token![=]) {
             "the name of an argument has no quotes: write `key = \"order:<id>\"`".to_owned()
         } else if needs_key {

@@ -108,7 +108,7 @@ pub(crate) fn written(form: &str, value: Expr) -> Result<Time> {
         Lit::Int(number) => (format!("{}{}", number.base10_digits(), number.suffix()), false),
         Lit::Float(number) => (format!("{}{}", number.base10_digits(), number.suffix()), false),
         _ => {
-            let write = write("300s");
+            let write = write(example(form));
             let message = format!(
                 "this is no duration: write `{write}`, or an expression of type `Duration`"
             );
@@ -127,11 +127,16 @@ pub(crate) fn written(form: &str, value: Expr) -> Result<Time> {
 fn parse(form: &str, text: &str) -> std::result::Result<Duration, String> {
     let write = |text: &str| form.replace("{}", &format!("{text:?}"));
     if text.starts_with('-') {
-        return Err(format!("a duration is not negative: write one such as `{}`", write("300s")));
+        return Err(format!(
+            "a duration is not negative: write one such as `{}`",
+            write(example(form))
+        ));
     }
     for unit in text.split(|c: char| !c.is_alphabetic()) {
         match unit {
-            "M" => return Err("`M` is a month: write `m` for minutes".to_owned()),
+            "M" if text.starts_with(|first: char| first.is_ascii_digit()) => {
+                return Err("`M` is a month: write `m` for minutes".to_owned());
+            }
             "month" | "months" | "y" | "yr" | "year" | "years" => {
                 return Err(format!("a `{unit}` has no fixed length: write `s`, `m` or `h`"));
             }
@@ -163,6 +168,10 @@ fn parse(form: &str, text: &str) -> std::result::Result<Duration, String> {
             )),
         },
     }
+}
+
+fn example(form: &str) -> &'static str {
+    if form.starts_with("wait") { "5s" } else { "300s" }
 }
 
 /// The message for a time of zero for the argument that `form` starts with.
@@ -213,7 +222,7 @@ mod tests {
             ("1.5s", "whole: write one such as `ttl = \"1500ms\"`"),
             ("2.5", "whole: write one such as `ttl = \"1500ms\"`"),
             ("99999999999999999999s", "not a duration"),
-            ("PT5M", "month"),
+            ("PT5M", "not a duration"),
             ("PT1H30S", "not a duration"),
         ] {
             let error = read(parse_quote!(#value)).unwrap_err();

@@ -1,6 +1,6 @@
 //! The key of a lock, or its several keys.
 
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens as _;
 use syn::{Block, Error, Expr, ExprArray, ExprCall, Lit, LitStr, Result, Stmt};
 
@@ -230,30 +230,95 @@ fn check_branches(expr: &Expr, names: &[Ident]) -> Result<()> {
 }
 
 /// Refuses `<id>` in a text that is a part of an expression, where nothing fills it in: every call
-/// would have the same key. The pieces of a text are read together, as in `concat!("<", "id>")`.
-/// The template of a `LockKey` and the text that a `replace` looks for are meant as they are.
+/// would have the same key.
 fn check_text(tokens: TokenStream) -> Result<()> {
-    let mut text = String::new();
-    let mut place = Span::call_site();
-    let mut is_meant = false;
-    for tree in tokens {
-        match &tree {
-            TokenTree::Group(group) if !is_meant => check_text(group.stream())?,
-            TokenTree::Literal(literal) => {
-                if let Ok(piece) = syn::parse2::<LitStr>(literal.to_token_stream()) {
-                    place = if text.is_empty() { piece.span() } else { place };
-                    text.push_str(&piece.value());
+    check_texts(tokens, false)
+}
+
+/// `are_meant`: these texts are the template of a `LockKey`, or what a `replace` looks for.
+fn check_texts(tokens: TokenStream, are_meant: bool) -> Result<()> {
+    let trees = flat(tokens);
+    for (at, tree) in trees.iter().enumerate() {
+        match tree {
+            TokenTree::Group(group) => {
+                let called = called(&trees[..at]);
+                if called.as_ref().is_some_and(|(how, name)| *how == '!' && name == "concat") {
+                    let first = flat(group.stream()).first().map(TokenTree::span);
+                    check_pieces(&joined(group.stream()), first.unwrap_or_else(|| group.span()))?;
+                }
+                let are_meant = group.delimiter() == Delimiter::Parenthesis
+                    && called.is_some_and(|(how, name)| how != '!' && MEANT.contains(&&*name));
+                check_texts(group.stream(), are_meant)?;
+            }
+            TokenTree::Literal(literal) if !are_meant => {
+                if let Ok(text) = syn::parse2::<LitStr>(literal.to_token_stream()) {
+                    check_pieces(&text.value(), text.span())?;
                 }
             }
             _ => {}
         }
-        let meant = ["template", "replace", "replacen"];
-        is_meant = matches!(&tree, TokenTree::Ident(name) if meant.iter().any(|it| name == it));
     }
-    if roots_in(&text).is_empty() {
+    Ok(())
+}
+
+/// The methods and functions whose texts have placeholders that are meant as they are.
+const MEANT: [&str; 3] = ["template", "replace", "replacen"];
+
+/// What is called with the group behind these: `!` for a macro, else `.` or `:`, and the name.
+fn called(before: &[TokenTree]) -> Option<(char, String)> {
+    match before {
+        [.., TokenTree::Ident(name), TokenTree::Punct(bang)] if bang.as_char() == '!' => {
+            Some(('!', name.to_string()))
+        }
+        [.., TokenTree::Punct(path), TokenTree::Ident(name)] if ".:".contains(path.as_char()) => {
+            Some((path.as_char(), name.to_string()))
+        }
+        _ => None,
+    }
+}
+
+/// The text of a `concat!` with these arguments. What is known to the compiler alone is `{}` in it.
+fn joined(arguments: TokenStream) -> String {
+    let trees = flat(arguments);
+    let mut text = String::new();
+    for (at, tree) in trees.iter().enumerate() {
+        match tree {
+            TokenTree::Literal(literal) => {
+                let string = syn::parse2::<LitStr>(literal.to_token_stream());
+                text.push_str(&string.map_or_else(|_| literal.to_string(), |text| text.value()));
+            }
+            TokenTree::Group(group) => match called(&trees[..at]) {
+                Some(('!', name)) if name == "concat" => text.push_str(&joined(group.stream())),
+                Some(('!', name)) if name == "stringify" => {
+                    text.push_str(&group.stream().to_string());
+                }
+                _ => text.push_str("{}"),
+            },
+            _ => {}
+        }
+    }
+    text
+}
+
+/// The tokens, with those that a `macro_rules!` was given in place.
+fn flat(tokens: TokenStream) -> Vec<TokenTree> {
+    let mut trees = Vec::new();
+    for tree in tokens {
+        match tree {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::None => {
+                trees.extend(flat(group.stream()));
+            }
+            tree => trees.push(tree),
+        }
+    }
+    trees
+}
+
+fn check_pieces(text: &str, place: Span) -> Result<()> {
+    if roots_in(text).is_empty() {
         return Ok(());
     }
-    let formatted = match Template::parse(LitStr::new(&text, place)) {
+    let formatted = match Template::parse(LitStr::new(text, place)) {
         // Braces may be those of a `format!` already.
         Ok(template) if !text.contains('{') => template.formatted(),
         _ => "format!(\"order:{id}\")".to_owned(),

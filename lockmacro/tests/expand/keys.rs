@@ -78,6 +78,8 @@ fn expressions_without_text_stay_as_they_are() {
         r#"concat!("order", ":audit")"#,
         r#"tenant.map_or(one, |name| name.replace("<id>", "7"))"#,
         r#"Some("order").unwrap()"#,
+        r#"match op { "<" => one, ">" => two, _ => other }"#,
+        r#"concat!("order:", env!("SHOP"))"#,
     ]
     .map(tokens)
     {
@@ -164,6 +166,14 @@ fn text_for_an_argument_inside_of_an_expression_is_refused() {
             names.get(&searched).cloned().unwrap() }"#,
         r#"{ let mut log = String::new(); write!(log, "<id>").unwrap(); tell!(log); own_key(id) }"#,
         r#"{ lines.push_str("<id>"); lines[0] += "<id>"; own_key(lines) }"#,
+        r#"match replace { true => "import:<id>", false => "add:<id>" }"#,
+        r#"if template { "import:<id>" } else { OTHER }"#,
+        r#"replace("order:<id>")"#,
+        r#"PATTERN.replace("{}", &format!("order:<id>"))"#,
+        r#"PATTERN.replace("x", concat!("<", "id>"))"#,
+        r#"concat!("list<", "<id>")"#,
+        r#"concat!(concat!("order:<", "id"), ">")"#,
+        r#"concat!("order:<", stringify!(id), ">")"#,
     ]
     .map(tokens)
     {

@@ -84,7 +84,7 @@ const MESSAGES: &[(&str, &str)] = &[
     (r#"key = "order:<id>", "ttl" = "5s""#, "the name of an argument has no quotes"),
     (r#"key = read("a:<id>")"#, "where placeholders are not filled in"),
     (r#"key = [semaphore("a:<id>", 3), "b"]"#, "where placeholders are not filled in"),
-    (r#"key = "a:<id>", wait = true"#, "write `wait = \"300s\"`, or an expression"),
+    (r#"key = "a:<id>", wait = true"#, "write `wait = \"5s\"`, or an expression"),
     (r#"key = "a:<id>", wait = -1"#, "a duration is not negative"),
     (r#"key = "a:<id>", ttl = "forever""#, "`forever` is not a duration"),
     (r#"key = "a:<id>", mode = shared"#, "`shared` lets others in"),

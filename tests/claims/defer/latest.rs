@@ -223,6 +223,27 @@ async fn a_call_that_has_the_lock_supersedes_those_that_were_stored_before_it(ba
     forget(backend).await;
 }
 
+/// As after a failover to a server whose clock is behind.
+#[on(redis)]
+async fn a_call_from_the_future_of_the_server_is_not_superseded(backend: &Backend) {
+    let (locks, name) = (manager(backend).await, name("future"));
+    let deferrer = &*locks.deferrer();
+    click(deferrer, &name, ("a", 1), HOUR).await;
+    let mut admin = backend.admin().expect("a server");
+    let calls = admin.keys().into_iter().filter(|key| key.contains(&name));
+    let stored = |key: &String| {
+        let kind: String = admin.ask(&["TYPE", key]);
+        kind == "hash" && admin.ask::<i64>(&["HEXISTS", key, "a#u"]) == 1
+    };
+    let calls: Vec<_> = calls.filter(stored).collect();
+    assert_eq!(calls.len(), 1);
+    admin.ask::<i64>(&["HINCRBY", &calls[0], "a#u", "60000"]);
+    let superseded = deferrer.supersede(name.as_str().into(), "k".into(), Duration::ZERO);
+    assert_eq!(superseded.await, Ok(0));
+    remove(&locks, &name, "a").await;
+    forget(backend).await;
+}
+
 /// As the answer came late, the older call could have been stored after the newer one began.
 #[on(redis, postgres)]
 async fn a_late_answer_leaves_no_older_call_behind(backend: &Backend) {

@@ -136,24 +136,32 @@ async fn an_answer_to_another_client_of_a_pooler_is_no_grant() {
     let held = lock(&manager(&server.url()).await, "mixed up").acquire().await.expect("free");
     let pooler = Pooler::to(&server, 1).await;
     let ours = within(LONG_TTL, &pooler.url()).await;
-    for _ in 0..3 {
+    let grant = "SELECT grants.* FROM pg_sleep(0.5), lm1.ask(ARRAY['mixed up: theirs'], 'token',
+        1000, ARRAY[1], false, NULL, NULL, 1, 15000, NULL) grants";
+    let nothing = "SELECT FROM pg_sleep(0.5) WHERE false";
+    for answer in [grant, nothing, grant, nothing] {
         works(&ours, "mixed up: ours").await;
-        let place = format!("host=127.0.0.1 port={} user=postgres dbname=postgres", pooler.port());
-        let (theirs, connection) = tokio_postgres::connect(&place, NoTls).await.expect("let in");
-        let connection = tokio::spawn(connection);
-        let grant =
-            "SELECT grants.* FROM pg_sleep(0.5), lm1.ask(ARRAY['mixed up: theirs'], 'token',
-            1000, ARRAY[1], false, NULL, NULL, 1, 15000, NULL) grants";
-        let (first, second) = (theirs.query_typed("SELECT 1", &[]), theirs.query_typed(grant, &[]));
-        match select(pin!(first), pin!(second)).await {
-            Either::Left((first, _)) => drop(first.expect("an answer")),
-            Either::Right(_) => panic!("answered in another order"),
-        }
-        connection.abort();
-        let _ = connection.await;
+        leave_an_answer_to(&pooler, answer).await;
         let error = lock(&ours, "mixed up").acquire().await.expect_err("held");
         assert!(error.is_busy(), "{error}");
+        leave_an_answer_to(&pooler, answer).await;
+        assert_eq!(ours.inspect_locks("mixed up", 9).await.expect("asked again").items.len(), 1);
     }
     held.release().await.expect("still held");
     server.keeps_nothing("mixed up").await;
+}
+
+/// Closes a connection of another program behind the answer to its first statement, while the
+/// pooler waits for the one to its second.
+async fn leave_an_answer_to(pooler: &Pooler, statement: &str) {
+    let place = format!("host=127.0.0.1 port={} user=postgres dbname=postgres", pooler.port());
+    let (theirs, connection) = tokio_postgres::connect(&place, NoTls).await.expect("let in");
+    let connection = tokio::spawn(connection);
+    let (first, second) = (theirs.query_typed("SELECT 1", &[]), theirs.query_typed(statement, &[]));
+    match select(pin!(first), pin!(second)).await {
+        Either::Left((first, _)) => drop(first.expect("an answer")),
+        Either::Right(_) => panic!("answered in another order"),
+    }
+    connection.abort();
+    let _ = connection.await;
 }

@@ -132,16 +132,28 @@ impl Pool {
         1 + (hash % COMMANDS as u64) as usize
     }
 
-    /// Calls a function of the schema.
+    /// Calls a function of the schema that returns one row.
     pub(super) async fn call(
         self: &Arc<Self>,
         nth: usize,
         function: &str,
         values: Values<'_>,
         budget: Budget,
-    ) -> Result<Vec<Row>, CallError> {
+    ) -> Result<Row, CallError> {
         let (live, _room) = self.room(nth, budget.until).await?;
-        self.send_on(&live, &self.calling(function, values.len()), values, budget).await
+        self.row_on(&live, &self.calling(function, values.len()), values, budget).await
+    }
+
+    /// Calls a function of the schema that returns any number of rows.
+    #[cfg(any(feature = "defer", feature = "inspect"))]
+    pub(super) async fn list(
+        self: &Arc<Self>,
+        nth: usize,
+        function: &str,
+        values: Values<'_>,
+        budget: Budget,
+    ) -> Result<Vec<Row>, CallError> {
+        self.rows(nth, &self.calling(function, values.len()), values, budget).await
     }
 
     fn calling(&self, function: &str, values: usize) -> String {
@@ -149,31 +161,42 @@ impl Pool {
         format!("{}.{function}({})", self.servers.schema, places.join(", "))
     }
 
-    /// Calls a function of the schema whose last argument, after these, is the end of the time in
-    /// which it may be served.
+    /// Calls a function that returns one row, and whose last argument, after these, is the end of
+    /// the time in which it may be served.
     pub(super) async fn call_in_time(
         self: &Arc<Self>,
         nth: usize,
         function: &str,
         values: Values<'_>,
         budget: Budget,
-    ) -> Result<Vec<Row>, CallError> {
+    ) -> Result<Row, CallError> {
         let (live, _room) = self.room(nth, budget.until).await?;
         // Only now: it may have waited behind others.
         let not_after = self.clock.end_of(budget.answer).map(u64::cast_signed);
         let values = [values, values![not_after]].concat();
-        self.send_on(&live, &self.calling(function, values.len()), &values, budget).await
+        self.row_on(&live, &self.calling(function, values.len()), &values, budget).await
     }
 
     /// Asks for the rows of a statement without parameters.
+    #[cfg(feature = "inspect")]
     pub(super) async fn query(
         self: &Arc<Self>,
         nth: usize,
         statement: &str,
         budget: Budget,
     ) -> Result<Vec<Row>, CallError> {
+        self.rows(nth, &format!("({statement}) answer"), &[], budget).await
+    }
+
+    /// Asks for the only row of a statement without parameters.
+    pub(super) async fn query_one(
+        self: &Arc<Self>,
+        nth: usize,
+        statement: &str,
+        budget: Budget,
+    ) -> Result<Row, CallError> {
         let (live, _room) = self.room(nth, budget.until).await?;
-        self.send_on(&live, &format!("({statement}) answer"), &[], budget).await
+        self.row_on(&live, &format!("({statement}) answer"), &[], budget).await
     }
 
     /// Carries out a statement that has no rows.
@@ -187,21 +210,58 @@ impl Pool {
         self.answer_on(&live, statement, &[], budget).await.map(drop)
     }
 
-    /// Asks for the rows of `source`. Each has a number of this request behind its columns: some
-    /// poolers mix up the answers to their clients.
-    async fn send_on(
+    /// Asks for the only row of `source`. Behind its columns it has the number of this request:
+    /// some poolers mix up the answers to their clients.
+    async fn row_on(
         &self,
         live: &Arc<Live>,
         source: &str,
         values: Values<'_>,
         budget: Budget,
+    ) -> Result<Row, CallError> {
+        let statement = format!("SELECT *, ${} FROM {source}", values.len() + 1);
+        let mut rows = self.own_rows(live, &statement, values, budget).await?;
+        // There is one at least.
+        Ok(rows.swap_remove(0))
+    }
+
+    /// Asks for the rows of `source`. Where there is none, the answer has one of NULLs, so that it
+    /// has the number of this request, too.
+    #[cfg(any(feature = "defer", feature = "inspect"))]
+    async fn rows(
+        self: &Arc<Self>,
+        nth: usize,
+        source: &str,
+        values: Values<'_>,
+        budget: Budget,
+    ) -> Result<Vec<Row>, CallError> {
+        let (live, _room) = self.room(nth, budget.until).await?;
+        let statement = format!(
+            "SELECT rows.*, request.number FROM (SELECT ${}) request (number)
+                LEFT JOIN LATERAL (SELECT *, true FROM {source}) rows ON true",
+            values.len() + 1
+        );
+        let mut rows = self.own_rows(&live, &statement, values, budget).await?;
+        let is_row =
+            |row: &Row| column::<Option<bool>>(row, row.len() - 2).is_ok_and(|is| is.is_some());
+        rows.retain(is_row);
+        Ok(rows)
+    }
+
+    /// Carries out a statement with a further value, the number of the request, which the last
+    /// column of each row has to be. Returns at least one row.
+    async fn own_rows(
+        &self,
+        live: &Arc<Live>,
+        statement: &str,
+        values: Values<'_>,
+        budget: Budget,
     ) -> Result<Vec<Row>, CallError> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
-        let statement = format!("SELECT *, ${} FROM {source}", values.len() + 1);
         let values = [values, values![request]].concat();
-        let rows = self.answer_on(live, &statement, &values, budget).await?;
+        let rows = self.answer_on(live, statement, &values, budget).await?;
         let is_ours = |row: &Row| column(row, row.len().saturating_sub(1)).ok() == Some(request);
-        if rows.iter().all(is_ours) {
+        if !rows.is_empty() && rows.iter().all(is_ours) {
             return Ok(rows);
         }
         let error = CallError::broken(Why::Protocol, MIXED_UP, Applied::Unknown);

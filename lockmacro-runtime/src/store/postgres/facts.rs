@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 use super::connection::PUSHES;
 use super::schema::foreign_parts;
 use super::store::Postgres;
-use super::values::{column, only};
+use super::values::column;
 use crate::store::remote::budget::Budget;
 use crate::store::remote::clock_facts::clock_facts;
 use crate::store::remote::error::CallError;
@@ -43,8 +43,8 @@ impl Postgres {
         self.state(budget).await?;
         let time = async || {
             let now = "SELECT extract(epoch FROM clock_timestamp())::float8";
-            let rows = self.pool.query(PUSHES, now, Budget::brief(self.timeout)).await?;
-            let seconds: f64 = rows.first().map(|row| column(row, 0)).transpose()?.unwrap_or(0.0);
+            let row = self.pool.query_one(PUSHES, now, Budget::brief(self.timeout)).await?;
+            let seconds: f64 = column(&row, 0)?;
             Ok(Duration::try_from_secs_f64(seconds).unwrap_or_default())
         };
         let clock = clock_facts(time).await;
@@ -52,8 +52,8 @@ impl Postgres {
         let pair = |row: &Row| Ok((column(row, 0)?, column(row, 1)?));
         let mut settings = rows.iter().map(pair).collect::<Result<BTreeMap<_, _>, CallError>>()?;
         let foreign = foreign_parts(&self.pool.servers.schema);
-        let rows = self.pool.query(PUSHES, &foreign, Budget::brief(self.timeout)).await?;
-        settings.insert("foreign_parts".to_owned(), column(&only(rows)?, 0)?);
+        let row = self.pool.query_one(PUSHES, &foreign, Budget::brief(self.timeout)).await?;
+        settings.insert("foreign_parts".to_owned(), column(&row, 0)?);
         Ok(ServerFacts {
             user: settings.remove("user"),
             missing_rights: Some(Vec::new()),

@@ -95,7 +95,7 @@ impl Postgres {
     ) -> Result<Vec<T>, LockError> {
         // There may be many rows to go through.
         let budget = Budget::new(self.timeout, self.timeout);
-        let rows = self.call(Pool::link_of(key), function, values, budget).await?;
+        let rows = self.list(Pool::link_of(key), function, values, budget).await?;
         rows.iter().map(read).collect::<Result<_, _>>().map_err(failed)
     }
 }

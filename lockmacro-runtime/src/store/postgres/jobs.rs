@@ -12,7 +12,7 @@ use tokio_postgres::Row;
 use super::connection::Pool;
 use super::error::unexpected;
 use super::store::{Postgres, failed};
-use super::values::{Values, column, millis, only, read_back, stored, values};
+use super::values::{Values, column, millis, read_back, stored, values};
 use crate::jobs::call::{Job, JobInfo, JobState, NewJob, Page, Settled, Stored, TakeOptions, When};
 use crate::jobs::deferrer::{Answer, Deferrer, StopWaiting};
 use crate::jobs::limits::{check_size, full, note_abandoned};
@@ -69,7 +69,7 @@ impl PostgresJobs {
         Self { postgres, max_size, idle: Mutex::default() }
     }
 
-    /// Calls a function of the schema for calls with this many bytes, and returns its first row.
+    /// Calls a function of the schema for calls with this many bytes.
     async fn call(
         &self,
         name: &str,
@@ -78,8 +78,7 @@ impl PostgresJobs {
         bytes: usize,
     ) -> Result<Row, LockError> {
         let budget = Budget::of_bytes(bytes, self.postgres.timeout);
-        let rows = self.postgres.call(Pool::link_of(function), name, values, budget).await;
-        only(rows?).map_err(failed)
+        self.postgres.call(Pool::link_of(function), name, values, budget).await
     }
 
     /// Wakes workers that wait for calls of a function, in the background. It comes after the
@@ -133,7 +132,7 @@ impl PostgresJobs {
             (repeated, sent) = (true, Instant::now());
             async move {
                 let values = values![functions, most, lease, request, again, worker, channel];
-                Ok((pool.call(link, "take_calls", values, budget).await?, again))
+                Ok((pool.list(link, "take_calls", values, budget).await?, again))
             }
         };
         let budget = Budget::of_bytes(self.max_size, self.postgres.timeout);
@@ -297,7 +296,7 @@ impl Deferrer for PostgresJobs {
             let look = || async {
                 let budget = Budget::within(self.postgres.timeout);
                 let values = values![name, key];
-                let rows = self.postgres.call(link, "single_calls", values, budget).await?;
+                let rows = self.postgres.list(link, "single_calls", values, budget).await?;
                 rows.iter().map(single_call).collect::<Result<Vec<_>, _>>().map_err(failed)
             };
             let mut removed = 0;
@@ -327,7 +326,7 @@ impl Deferrer for PostgresJobs {
             let values = values![name, state, first, most];
             let link = Pool::link_of(name);
             let pool = &self.postgres;
-            let rows = pool.call(link, "list_calls", values, budget).await?;
+            let rows = pool.list(link, "list_calls", values, budget).await?;
             let total =
                 rows.first().map_or_else(|| Err(unexpected("no row")), |row| number(row, 0));
             let info = |row: &Row| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::connection::Pool;
 use super::store::Postgres;
-use super::values::{Values, column, millis, only, stored, values};
+use super::values::{Values, column, millis, stored, values};
 use crate::protocol::answer::Released;
 use crate::protocol::request::Request;
 use crate::store::remote::budget::Budget;
@@ -47,20 +47,20 @@ async fn release(
         budget.until += budget.answer;
     }
     let call = || pool.call(link, "release", values, budget);
-    let mut rows = call().await;
+    let mut answer = call().await;
     let mut earlier = Applied::No;
     let mut replaced = false;
     // Where an answer has not come there is no time left, and the error says that it was sent. One
     // that was rolled back for another transaction is repeated, and a lost connection replaced
     // once.
-    while let Err(CallError::Transient(Transient { reason, replace, applied, .. })) = &rows
+    while let Err(CallError::Transient(Transient { reason, replace, applied, .. })) = &answer
         && Instant::now() < budget.until
         && (*reason == Unavailability::Other || *replace && !mem::replace(&mut replaced, true))
     {
         earlier = earlier.and(*applied);
-        rows = call().await;
+        answer = call().await;
     }
-    let row = only(rows?)?;
+    let row = answer?;
     // Before the end of the call, after which the process may end.
     pool.push(column(&row, 1)?, column(&row, 2)?).await;
     let is_held: bool = column(&row, 0)?;

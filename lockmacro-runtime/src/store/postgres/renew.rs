@@ -8,7 +8,7 @@ use tokio::time::timeout_at;
 use super::batch::{Batch, Renewal, Renewed};
 use super::connection::{Pool, RENEWALS};
 use super::store::Postgres;
-use super::values::{column, millis, only, stored, values};
+use super::values::{column, millis, stored, values};
 use crate::protocol::request::Request;
 use crate::store::backend::Renewing;
 use crate::store::remote::budget::Budget;
@@ -108,8 +108,8 @@ async fn at_once(
     let keys: Vec<_> = renewals.iter().map(|(key, ..)| &**key).collect();
     let tokens: Vec<_> = renewals.iter().map(|(_, token, _)| &**token).collect();
     let ttls: Vec<_> = renewals.iter().map(|(.., ttl)| *ttl).collect();
-    let rows = pool.call(link, "renew", values![keys, tokens, ttls], budget).await;
-    let held = rows.and_then(only).and_then(|row| column::<Vec<Option<bool>>>(&row, 0));
+    let row = pool.call(link, "renew", values![keys, tokens, ttls], budget).await;
+    let held = row.and_then(|row| column::<Vec<Option<bool>>>(&row, 0));
     let held = |nth| match &held {
         Ok(held) => Ok(held.get(nth).copied().flatten()),
         Err(error) => Err(error.clone()),

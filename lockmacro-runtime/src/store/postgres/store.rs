@@ -18,7 +18,7 @@ use super::schema::{VERSION, install, state};
 use super::url::Deployment;
 #[cfg(any(feature = "defer", feature = "inspect", feature = "reuse"))]
 use super::values::Values;
-use super::values::{column, millis, only, stored, values};
+use super::values::{column, millis, stored, values};
 use crate::protocol::answer::{Answer, Failed, Grant, Queueing};
 use crate::protocol::lease::{late, too_slow};
 use crate::protocol::request::Request;
@@ -101,17 +101,29 @@ impl Postgres {
     }
 
     /// Calls a function of the schema until it is answered, or the budget is used up.
-    #[cfg(any(feature = "defer", feature = "inspect", feature = "reuse"))]
+    #[cfg(any(feature = "defer", feature = "reuse"))]
     pub(super) async fn call(
         &self,
         link: usize,
         function: &str,
         values: Values<'_>,
         budget: Budget,
-    ) -> Result<Vec<Row>, LockError> {
+    ) -> Result<Row, LockError> {
         let call = |budget, _| self.pool.call(link, function, values, budget);
-        let called = Retry::new(budget).repeat(call).await;
-        called.map_err(failed)
+        Retry::new(budget).repeat(call).await.map_err(failed)
+    }
+
+    /// The same of a function that returns any number of rows.
+    #[cfg(any(feature = "defer", feature = "inspect"))]
+    pub(super) async fn list(
+        &self,
+        link: usize,
+        function: &str,
+        values: Values<'_>,
+        budget: Budget,
+    ) -> Result<Vec<Row>, LockError> {
+        let list = |budget, _| self.pool.list(link, function, values, budget);
+        Retry::new(budget).repeat(list).await.map_err(failed)
     }
 
     /// Connects, makes the schema if the URL says so, and checks its version and the server's role.
@@ -155,8 +167,7 @@ impl Postgres {
 
     pub(super) async fn state(&self, budget: Budget) -> Result<(), CallError> {
         let servers = &self.pool.servers;
-        let rows = self.pool.query(PUSHES, &state(&servers.schema), budget).await?;
-        let row = only(rows)?;
+        let row = self.pool.query_one(PUSHES, &state(&servers.schema), budget).await?;
         let version: i32 = column(&row, 0)?;
         let is_replica: bool = column(&row, 1)?;
         let is_read_only: bool = column(&row, 2)?;
@@ -239,7 +250,7 @@ impl Postgres {
         let sent = Moment::now();
         request.set_applied(Applied::Unknown);
         let link = Pool::link_of(request.key.as_str());
-        let row = only(self.pool.call_in_time(link, "ask", values, budget).await?)?;
+        let row = self.pool.call_in_time(link, "ask", values, budget).await?;
         self.pool.clock.note(column::<i64>(&row, 4)?.cast_unsigned());
         if column::<Option<i32>>(&row, 0)? == Some(TOO_LATE) {
             return Err(CallError::late().at(|| self.pool.name()));
@@ -280,8 +291,8 @@ impl Postgres {
             let retention = millis(pool.servers.retention());
             while Instant::now() < budget.until {
                 let values = values![retention, after];
-                let rows = pool.call(link, "tidy", values, budget).await;
-                match rows.and_then(only).and_then(|row| column::<Option<String>>(&row, 0)) {
+                let row = pool.call(link, "tidy", values, budget).await;
+                match row.and_then(|row| column::<Option<String>>(&row, 0)) {
                     Ok(Some(key)) => after = key,
                     Ok(None) => {
                         after.clear();

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::connection::Pool;
 use super::store::{Postgres, failed};
-use super::values::{Values, column, millis, only, stored, values};
+use super::values::{Values, column, millis, stored, values};
 use crate::protocol::request::Request;
 use crate::store::backend::{KeptText, ValueOf};
 use crate::store::remote::budget::Budget;
@@ -73,8 +73,8 @@ impl Postgres {
                 // A value that is kept from here on starts another task.
                 ends.store(false, Ordering::SeqCst);
                 let budget = Budget::within(timeout);
-                let rows = pool.call(Pool::link_of(""), "forget_values", &[], budget).await;
-                let left = rows.and_then(only).and_then(|row| column::<Option<i64>>(&row, 0));
+                let row = pool.call(Pool::link_of(""), "forget_values", &[], budget).await;
+                let left = row.and_then(|row| column::<Option<i64>>(&row, 0));
                 pause = match left {
                     Ok(Some(left)) => {
                         Duration::from_millis(u64::try_from(left).unwrap_or_default())
@@ -98,6 +98,6 @@ impl Postgres {
     ) -> Result<tokio_postgres::Row, LockError> {
         let link = Pool::link_of(key.as_str());
         let budget = Budget::within(self.timeout);
-        only(self.call(link, function, values, budget).await?).map_err(failed)
+        self.call(link, function, values, budget).await
     }
 }

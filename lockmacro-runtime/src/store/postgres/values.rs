@@ -53,11 +53,6 @@ pub(super) fn read_back(text: &str) -> String {
     encoded.map_or_else(|| text.to_owned(), |key| key.replace("%00", "\0").replace("%25", "%"))
 }
 
-/// The first row, which every function but those for lists returns.
-pub(super) fn only(rows: Vec<Row>) -> Result<Row, CallError> {
-    rows.into_iter().next().ok_or_else(|| unexpected("no row"))
-}
-
 /// A column of a row.
 pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, nth: usize) -> Result<T, CallError> {
     row.try_get(nth).map_err(unexpected)

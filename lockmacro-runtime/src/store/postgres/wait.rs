@@ -7,7 +7,7 @@ use tokio::time::timeout_at;
 
 use super::connection::Pool;
 use super::store::Postgres;
-use super::values::{column, millis, only, stored, values};
+use super::values::{column, millis, stored, values};
 use crate::protocol::request::Request;
 use crate::store::remote::budget::Budget;
 use crate::store::remote::error::CallError;
@@ -64,7 +64,7 @@ async fn stay(pool: Arc<Pool>, waiters: Vec<(String, String)>, timeout: Duration
     let behind = FAR_BACK.cast_signed();
     let waits = millis(WAITER_TTL);
     let values = values![keys, tokens, behind, waits];
-    let rows = pool.call(Pool::link_of(""), "stay", values, Budget::brief(timeout)).await;
-    let stays = rows.and_then(only).and_then(|row| column::<Vec<bool>>(&row, 0));
+    let row = pool.call(Pool::link_of(""), "stay", values, Budget::brief(timeout)).await;
+    let stays = row.and_then(|row| column::<Vec<bool>>(&row, 0));
     stays.unwrap_or_else(|_| vec![false; count])
 }

@@ -225,7 +225,10 @@ impl Deferrer for RedisJobs {
                 let budget = self.redis.budget();
                 self.redis.ask_queue(&jobs::SUPERSEDE, &function, &[&*key], budget).await
             };
-            let age = |(.., age): &(String, String, u64)| Duration::from_millis(*age);
+            // Negative where the server's clock was set back.
+            let age = |(.., age): &(String, String, i64)| {
+                Duration::from_millis(u64::try_from(*age).unwrap_or_default())
+            };
             let older = stored_before(began, look, age).await?;
             if older.is_empty() {
                 return Ok(0);
