@@ -32,7 +32,7 @@ use crate::store::inspection::Inspection;
 use crate::store::postgres::{
     schema::{VERSION, install},
     store::{CONNECT_WITHIN, Postgres},
-    url::{Deployment, check_schema},
+    url::{Database, check_schema},
 };
 pub use crate::store::redis::acl::Use;
 use crate::store::redis::acl::{self, is_refused};
@@ -116,7 +116,7 @@ pub async fn install_schema(url: &str) -> Result<InstalledSchema, LockError> {
     let mut url = Url::parse(url)?;
     // Those of managers do not matter here.
     Defaults::default().take_from(&mut url)?;
-    let server = Deployment::of(&url, CONNECT_WITHIN).unwrap_or_else(|| {
+    let server = Database::of(&url, CONNECT_WITHIN).unwrap_or_else(|| {
         let why = "only a PostgreSQL database has a schema: `postgres://user@host/db`";
         Err(LockError::invalid_url(why))
     })?;

@@ -66,14 +66,14 @@ type Call = dyn Fn(Claim) -> Result<Called, String> + Send + Sync;
 /// ```
 #[must_use = "a deferred function does nothing until a worker has it"]
 pub struct DeferredFn<A> {
-    pub(crate) function: Function,
+    pub(crate) function: Deferrable,
     manager: Option<LockManager>,
     write: Arc<Write<A>>,
 }
 
 /// The part of a [`DeferredFn`] that a worker needs.
 #[derive(Clone)]
-pub(crate) struct Function {
+pub(crate) struct Deferrable {
     pub(crate) name: Arc<str>,
     pub(crate) site: &'static Location<'static>,
     delay: Duration,
@@ -160,7 +160,7 @@ impl<A> DeferredFn<A> {
         let unfit = Arc::default();
         let site = Location::caller();
         let keep = Keep::All;
-        let function = Function { name, site, delay, attempts, keep, blocking, call, unfit };
+        let function = Deferrable { name, site, delay, attempts, keep, blocking, call, unfit };
         let write = Arc::new(move |values: &A| arguments.write(values));
         Self { function, manager: None, write }
     }
@@ -337,7 +337,7 @@ impl<A> DeferredFn<A> {
         self,
         lock: &LockGuard<P>,
     ) -> Result<Option<(LockManager, Superseding)>, LockError> {
-        let Function { name, keep, .. } = self.function;
+        let Deferrable { name, keep, .. } = self.function;
         if !matches!(keep, Keep::Latest { .. }) {
             return Ok(None);
         }
@@ -377,7 +377,7 @@ impl<A> DeferredFn<A> {
         key: String,
         arguments: String,
     ) -> Result<(LockManager, NewJob), LockError> {
-        let Function { name, site, delay, attempts, keep, .. } = self.function;
+        let Deferrable { name, site, delay, attempts, keep, .. } = self.function;
         let manager = self.manager.map_or_else(LockManager::installed, Ok)?;
         manager.core().sites.check(&name, site)?;
         check_size(&arguments, manager.core().max_deferred_size)?;
@@ -387,7 +387,7 @@ impl<A> DeferredFn<A> {
     }
 }
 
-impl Function {
+impl Deferrable {
     /// The delay of a call that has failed `attempts` times; `None` when that was the last attempt.
     pub(crate) fn again(&self, attempts: u32) -> Option<Duration> {
         let longest = DELAY_MAX.max(self.delay);
@@ -474,10 +474,10 @@ impl<A> fmt::Debug for DeferredFn<A> {
     }
 }
 
-impl fmt::Debug for Function {
+impl fmt::Debug for Deferrable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, delay, attempts, keep, .. } = self;
-        f.debug_struct("Function")
+        f.debug_struct("Deferrable")
             .field("name", name)
             .field("delay", delay)
             .field("attempts", attempts)
@@ -519,7 +519,7 @@ async fn on_a_blocking_thread(call: impl FnOnce() -> CallEnd + Send + 'static) -
 mod tests {
     use super::*;
 
-    fn function(delay: Duration) -> Function {
+    fn function(delay: Duration) -> Deferrable {
         DeferredFn::new("f", (), |()| async {}).delay(delay).attempts(10).function
     }
 

@@ -13,7 +13,7 @@ use tokio::select;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::defer::function::Function;
+use crate::defer::function::Deferrable;
 use crate::defer::outcome::CallEnd;
 use crate::defer::running::Claim;
 use crate::jobs::call::{Job, Settled};
@@ -37,7 +37,7 @@ const ERROR_MAX: usize = 2 * 1024;
 struct JobRun {
     manager: LockManager,
     deferrer: Arc<dyn Deferrer>,
-    function: Function,
+    function: Deferrable,
     job: Job,
     lease: Duration,
 }
@@ -50,7 +50,7 @@ struct JobRun {
 pub(crate) fn run(
     manager: LockManager,
     deferrer: Arc<dyn Deferrer>,
-    function: Function,
+    function: Deferrable,
     job: Job,
     lease: Duration,
     interrupt: watch::Receiver<bool>,

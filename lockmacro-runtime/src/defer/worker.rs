@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::defer::DeferredFn;
-use crate::defer::function::Function;
+use crate::defer::function::Deferrable;
 use crate::defer::job_run::{PAUSES, run};
 use crate::engine::core::inside_runtime;
 use crate::engine::current;
@@ -71,7 +71,7 @@ const GRACE: Duration = Duration::from_secs(3);
 #[must_use = "a worker does nothing until it runs"]
 pub struct Worker {
     manager: LockManager,
-    functions: HashMap<Arc<str>, Function>,
+    functions: HashMap<Arc<str>, Deferrable>,
     /// A name under which two functions were registered.
     twice: Option<Arc<str>>,
     concurrency: usize,
@@ -213,7 +213,7 @@ impl Worker {
             );
             return Err(LockError::invalid("name", detail));
         }
-        for Function { name, site, .. } in self.functions.values() {
+        for Deferrable { name, site, .. } in self.functions.values() {
             self.manager.core().sites.check(name, site)?;
         }
         // A shutdown waits until the calls are settled.

@@ -6,7 +6,7 @@ use syn::{Error, FnArg, Result};
 use crate::check::defer;
 use crate::parse::args::Args;
 use crate::parse::item::Function;
-use crate::parse::policy::{OnBusy, OnLost};
+use crate::parse::policy::{AfterLoss, OnBusy};
 use crate::parse::returns;
 
 /// Checks that a fallback or a worker can call a function with the same arguments.
@@ -81,7 +81,7 @@ pub(super) fn check_reuse(args: &Args, function: &Function) -> Result<()> {
 }
 
 pub(super) fn check_on_lost(args: &Args, function: &Function) -> Result<()> {
-    if matches!(args.on_lost, Some(OnLost::Cancel)) && !function.is_async() {
+    if matches!(args.on_lost, Some(AfterLoss::Cancel)) && !function.is_async() {
         let message = "a function that is not async cannot be stopped: write `on_lost = error` to \
                        have it finish and then fail, or make it an `async fn`";
         return Err(Error::new(args.span_of("on_lost"), message));
@@ -103,7 +103,7 @@ pub(super) fn check_map_err(args: &Args, function: &Function) -> Result<()> {
 pub(super) fn check_functions(args: &Args, function: &Function) -> Result<()> {
     let map_err = args.map_err.as_ref().map(|path| ("map_err", &path.path));
     let on_lost = match &args.on_lost {
-        Some(OnLost::Recover(path)) => Some(("on_lost", &path.path)),
+        Some(AfterLoss::Recover(path)) => Some(("on_lost", &path.path)),
         _ => None,
     };
     let fallback = match &args.on_busy {

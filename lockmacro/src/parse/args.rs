@@ -11,7 +11,7 @@ use crate::parse::duration::{self, Time, Wait};
 use crate::parse::faults::Faults;
 use crate::parse::key::Key;
 use crate::parse::path::ungroup;
-use crate::parse::policy::{self, OnBusy, OnLost};
+use crate::parse::policy::{self, AfterLoss, OnBusy};
 use crate::parse::sharing::Sharing;
 use crate::parse::taking::{is_taking, taken_parts, taking_parts};
 use crate::parse::template::Template;
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// `None` for the manager's default wait, which is mostly none.
     pub(crate) wait: Option<Wait>,
     pub(crate) on_busy: OnBusy,
-    pub(crate) on_lost: Option<OnLost>,
+    pub(crate) on_lost: Option<AfterLoss>,
     /// Whether the caller gets the value before the lock is released.
     pub(crate) releases_in_background: bool,
     /// The body's name for the guard.

@@ -40,7 +40,7 @@ impl OnBusy {
 }
 
 /// The policy for a body whose lock is lost.
-pub(crate) enum OnLost {
+pub(crate) enum AfterLoss {
     Cancel,
     Error,
     Finish,
@@ -96,12 +96,12 @@ fn busy_meant(value: &Expr) -> Option<String> {
     }
 }
 
-pub(crate) fn on_lost(value: Expr) -> Result<OnLost> {
+pub(crate) fn on_lost(value: Expr) -> Result<AfterLoss> {
     let message = match (&value, near(&value, "on_lost", &["cancel", "error", "finish"])) {
-        _ if is_path(&value, "cancel") => return Ok(OnLost::Cancel),
-        _ if is_path(&value, "error") => return Ok(OnLost::Error),
-        _ if is_path(&value, "finish") => return Ok(OnLost::Finish),
-        (Expr::Path(path), None) => return Ok(OnLost::Recover(path.clone())),
+        _ if is_path(&value, "cancel") => return Ok(AfterLoss::Cancel),
+        _ if is_path(&value, "error") => return Ok(AfterLoss::Error),
+        _ if is_path(&value, "finish") => return Ok(AfterLoss::Finish),
+        (Expr::Path(path), None) => return Ok(AfterLoss::Recover(path.clone())),
         (Expr::Path(path), Some(near)) if path.path.get_ident().is_some() => {
             let own = path.to_token_stream();
             format!("{near} For a function of this name, write `self::{own}`")

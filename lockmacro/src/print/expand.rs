@@ -12,7 +12,7 @@ use crate::parse::boxed;
 use crate::parse::item::{Function, Shape, braces};
 use crate::parse::key::Key;
 use crate::parse::path::{is_owned, is_place, mentions};
-use crate::parse::policy::{OnBusy, OnLost};
+use crate::parse::policy::{AfterLoss, OnBusy};
 use crate::parse::returns;
 use crate::parse::runtime::Runtime;
 use crate::parse::spans::respan;
@@ -116,7 +116,7 @@ impl<'a> Printer<'a> {
     fn run_policy(&self) -> TokenStream {
         let skip = self.is_silent().then(|| quote_spanned!(self.site=> .skip_when_busy()));
         let recovering = match &self.args.on_lost {
-            Some(OnLost::Recover(path)) => Some(self.recovering(path)),
+            Some(AfterLoss::Recover(path)) => Some(self.recovering(path)),
             _ => None,
         };
         let map_err = self.map_err().map(|map| self.set("map_err", "map_err", map));

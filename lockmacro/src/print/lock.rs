@@ -8,7 +8,7 @@ use syn::{Expr, ExprReference, Token};
 
 use crate::parse::duration::{Time, Wait};
 use crate::parse::key::Key;
-use crate::parse::policy::{OnBusy, OnLost};
+use crate::parse::policy::{AfterLoss, OnBusy};
 use crate::parse::sharing::Sharing;
 use crate::parse::spans::respan;
 use crate::parse::template::{Part, Template};
@@ -151,10 +151,10 @@ impl Printer<'_> {
         };
         let on_lost = match args.on_lost {
             // `recovering` handles a function, and the others are the defaults.
-            None | Some(OnLost::Recover(_) | OnLost::Cancel) => None,
-            Some(OnLost::Error) if !self.is_async => None,
-            Some(OnLost::Error) => Some(quote_spanned!(site=> #runtime::OnLost::Error)),
-            Some(OnLost::Finish) => Some(quote_spanned!(site=> #runtime::OnLost::Finish)),
+            None | Some(AfterLoss::Recover(_) | AfterLoss::Cancel) => None,
+            Some(AfterLoss::Error) if !self.is_async => None,
+            Some(AfterLoss::Error) => Some(quote_spanned!(site=> #runtime::OnLost::Error)),
+            Some(AfterLoss::Finish) => Some(quote_spanned!(site=> #runtime::OnLost::Finish)),
         };
         let on_lost = on_lost.map(|on_lost| quote_spanned!(site=> .on_lost(#on_lost)));
         let release = args.releases_in_background;

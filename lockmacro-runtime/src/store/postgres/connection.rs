@@ -18,7 +18,7 @@ use super::error::{of_connecting, of_statement};
 use super::hosts::is_limit;
 use super::limit::{Limit, Shrink};
 use super::live::{HELLO, Live};
-use super::url::Deployment;
+use super::url::Database;
 use super::values::{Values, column, values};
 use crate::store::remote::budget::{Budget, CALLS_PER_TIMEOUT};
 use crate::store::remote::clock::ServerClock;
@@ -48,7 +48,7 @@ const MIXED_UP: &str = "a pooler has mixed up the answers to its clients, as pgb
     does: use a later one, or give the locks a user of their own";
 
 pub(super) struct Pool {
-    pub(super) servers: Deployment,
+    pub(super) servers: Database,
     pub(super) timeout: Duration,
     pub(super) monitor: Arc<Monitor>,
     pub(super) health: Arc<Health>,
@@ -82,7 +82,7 @@ impl Link {
 
 impl Pool {
     pub(super) fn new(
-        servers: Deployment,
+        servers: Database,
         timeout: Duration,
         monitor: &Arc<Monitor>,
         waiters: Arc<Waiters>,

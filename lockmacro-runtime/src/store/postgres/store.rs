@@ -15,7 +15,7 @@ use super::live::CONNECTION;
 #[cfg(feature = "inspect")]
 use super::schema::present;
 use super::schema::{VERSION, install, state};
-use super::url::Deployment;
+use super::url::Database;
 #[cfg(any(feature = "defer", feature = "inspect", feature = "reuse"))]
 use super::values::Values;
 use super::values::{column, millis, stored, values};
@@ -68,7 +68,7 @@ pub(crate) struct Postgres {
 
 impl Postgres {
     /// Locks on this server, not connected yet. No call takes longer than `timeout`.
-    pub(crate) fn new(servers: Deployment, timeout: Duration) -> Self {
+    pub(crate) fn new(servers: Database, timeout: Duration) -> Self {
         let pool = Pool::new(servers, timeout, &Arc::default(), Arc::default(), Arc::default());
         let renewals = Renewals::new(timeout);
         // Random, so that short-lived processes remove rows, too.

@@ -31,7 +31,7 @@ const IDLE: Duration = Duration::from_secs(30);
 
 /// What one URL names.
 #[derive(Clone)]
-pub(crate) struct Deployment {
+pub(crate) struct Database {
     hosts: Hosts,
     /// For the connection that receives pushes, which no pooler may be in the way of.
     listening: Hosts,
@@ -45,7 +45,7 @@ pub(crate) struct Deployment {
     pub(crate) fence_retention: Option<Duration>,
 }
 
-impl Deployment {
+impl Database {
     /// The server of a URL, `None` for another scheme. Data that the network has not accepted
     /// within `unsent` is dropped, on systems with such a setting.
     pub(crate) fn of(url: &Url<'_>, unsent: Duration) -> Option<Result<Self, LockError>> {
@@ -193,14 +193,14 @@ mod tests {
 
     use super::*;
 
-    fn read(url: &str) -> Result<Deployment, LockError> {
-        Deployment::of(&Url::parse(url).unwrap(), Duration::from_secs(2)).unwrap()
+    fn read(url: &str) -> Result<Database, LockError> {
+        Database::of(&Url::parse(url).unwrap(), Duration::from_secs(2)).unwrap()
     }
 
     #[test]
     fn a_url_names_hosts_a_login_a_database_and_settings() {
         let url = "postgres://shop:p%40ss@one:7000,[::1],%2Frun%2Fpg/orders?schema=locks&install=1";
-        let Deployment { hosts, schema, installs, .. } = read(url).unwrap();
+        let Database { hosts, schema, installs, .. } = read(url).unwrap();
         for (config, port) in hosts.configs().iter().zip([7000, 5432, 5432]) {
             assert_eq!(config.get_user(), Some("shop"));
             assert_eq!(config.get_password(), Some(&b"p@ss"[..]));
