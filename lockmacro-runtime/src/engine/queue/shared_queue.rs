@@ -245,14 +245,16 @@ impl SharedQueue {
             let held = self.watch(&mut state);
             (result, effects, to_send, retired, withdrawn, held)
         };
+        // A request that nobody waits for any more ends before the next one is sent.
         drop(withdrawn);
         if let Some(to_send) = to_send {
             self.send(to_send);
         }
-        // Released in the background.
+        // Released in the background, and before the waiters are woken, who may ask again.
         drop(retired.take());
-        drop(effects.unused);
         effects.wake.into_iter().for_each(Waker::wake);
+        // Its drop may panic: the others are awake by then.
+        drop(effects.unused);
         (result, left)
     }
 
