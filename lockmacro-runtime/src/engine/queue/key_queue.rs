@@ -400,7 +400,13 @@ impl<A: Ask, W> KeyQueue<A, W> {
             }
             (Requested { token, .. }, Closes { .. }) => self.retire(token, None, out),
             (Offered { tenure, .. }, Closes { .. }) => self.retire(tenure.token, None, out),
-            (state, _) => state,
+            // Nothing is asked for, and nothing is offered.
+            (state @ (Free | Asking { .. } | Held(_) | Releasing { .. }), Closes { .. }) => state,
+            // One of several waiters has left, or nothing is due.
+            (state, Leaves(_) | Time) => state,
+            // Late: the caller has left, or the token was retired, before this was told.
+            (state, NotGrantedTo { .. } | Granted(_) | Answered { .. } | Spent(_)) => state,
+            (state, Fails(_) | Ends { .. }) => state,
         };
         effects
     }
