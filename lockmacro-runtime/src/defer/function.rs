@@ -34,6 +34,8 @@ const FIRST_DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const DELAY_MAX: Duration = Duration::from_secs(60 * 60);
 /// Longest delay while the lock is busy, unless the first delay is longer.
 const BUSY_MAX: Duration = Duration::from_secs(60);
+/// Longest id of a call that is stored by hand, in bytes. PostgreSQL has it in an index.
+const ID_MAX: usize = 1_000;
 /// How long a call is left to other workers that this worker cannot read.
 const UNFIT_MAX: Duration = Duration::from_secs(60 * 60);
 /// Least growth of the delay each time that the lock is busy.
@@ -273,10 +275,14 @@ impl<A> DeferredFn<A> {
     }
 
     /// Stores a call with these arguments, a tuple, whoever holds the lock. It is due at once, and
-    /// waits beside the others, also of a function that keeps one call for each key.
+    /// waits beside the others, also beside the one of a [`unique`](DeferredFn::unique) function.
     ///
-    /// A call with this `id` is stored once, also when it was done within the last 30 s, and not
-    /// again while it is a dead letter.
+    /// A call with this `id`, of 1 to 1,000 bytes, is stored once, also when it was done within the
+    /// last 30 s, and not again while it is a dead letter: then, too, this returns `Ok`.
+    ///
+    /// The call is stored in the installed manager, or in the one that was
+    /// [set](DeferredFn::manager). It is not that of `manager = …` in the attribute, which may
+    /// depend on the arguments.
     ///
     /// ```
     /// # use lockmacro_runtime::defer::{DeferredFn, argument};
@@ -290,14 +296,31 @@ impl<A> DeferredFn<A> {
     /// ```
     ///
     /// # Errors
-    /// Those of the server; [`LockError::InvalidSetting`] for arguments that are too large, and
-    /// [`LockError::Unavailable`] for those that cannot be stored.
+    /// - those of the server, and [`LockError::ShutDown`];
+    /// - [`LockError::InvalidSetting`] for such an id, and for arguments that are too large;
+    /// - [`LockError::InvalidSetting`] for a function that keeps the
+    ///   [latest](DeferredFn::latest) call of each key: calls by hand have no key, so none of them
+    ///   would be the latest;
+    /// - [`LockError::Unavailable`] for arguments that cannot be stored.
     ///
     /// # Cancellation
     /// When the future is dropped, the call may have been stored.
     pub async fn enqueue(self, id: impl Into<String>, arguments: A) -> Result<Stored, LockError> {
+        let id = id.into();
+        if id.is_empty() || id.len() > ID_MAX || id.contains('\0') {
+            let detail = format!("an id has 1 to {ID_MAX} bytes, without a NUL");
+            return Err(LockError::invalid("id", detail));
+        }
+        if matches!(self.function.keep, Keep::Latest { .. }) {
+            let detail =
+                "a function that keeps the latest call takes none by hand: call it instead";
+            return Err(LockError::invalid("latest", detail));
+        }
         let arguments = self.text(&arguments)?;
-        let (manager, job) = self.of_text(id.into(), String::new(), arguments)?;
+        let (manager, job) = self.of_text(id, String::new(), arguments)?;
+        if manager.core().shutdown.is_closed() {
+            return Err(LockError::SHUT_DOWN);
+        }
         let job = NewJob { delay: Duration::ZERO, keep: Keep::All, ..job };
         manager.deferrer().put(job).await
     }

@@ -348,7 +348,7 @@ async fn a_late_worker_does_not_end_what_others_count_on(backend: &Backend) {
 #[on(memory, redis, postgres)]
 async fn a_call_that_is_stored_by_hand_runs_at_once_and_once_for_its_id(backend: &Backend) {
     let (locks, calls, name) = (manager(backend).await, Calls::default(), name("by-hand"));
-    let function = noting(&name, &calls).delay(LONG_TTL).latest();
+    let function = noting(&name, &calls).delay(LONG_TTL).unique();
     for _ in 0..2 {
         let stored = function.clone().manager(&locks).enqueue("once", (7,)).await.unwrap();
         assert_eq!((&*stored.id, stored.due), ("once", Duration::ZERO));
@@ -363,4 +363,21 @@ async fn a_call_that_is_stored_by_hand_runs_at_once_and_once_for_its_id(backend:
     all.sort_unstable();
     assert_eq!(all, [7, 8]);
     ends_on(backend, &locks, working).await;
+}
+
+#[on(memory, redis, postgres)]
+async fn a_call_by_hand_that_could_not_be_kept_as_it_is_meant_is_refused(backend: &Backend) {
+    let (locks, calls, name) = (manager(backend).await, Calls::default(), name("refused"));
+    let function = noting(&name, &calls).manager(&locks);
+    for id in [String::new(), "x".repeat(1_001), "a\0b".to_owned()] {
+        let error = function.clone().enqueue(id, (1,)).await.expect_err("refused");
+        assert!(matches!(error, LockError::InvalidSetting { setting: "id", .. }), "{error:?}");
+    }
+    // It has no key, so an older one could remove a newer one.
+    let error = function.clone().latest().enqueue("id", (1,)).await.expect_err("refused");
+    assert!(matches!(error, LockError::InvalidSetting { setting: "latest", .. }), "{error:?}");
+    nothing_is_left(&locks, &name).await;
+    locks.shutdown(LONG_TTL).await.expect("nothing is held");
+    let error = function.enqueue("id", (1,)).await.expect_err("shut down");
+    assert!(matches!(error, LockError::ShutDown { .. }), "{error:?}");
 }
