@@ -478,7 +478,7 @@ impl Superseding {
         let Self { function, key, began, running } = self;
         match running {
             // A newer call may wait, or may have had the lock before.
-            Some(running) => running.check().await,
+            Some(running) => running.supersede().await,
             None => deferrer.supersede(function, key, began).await.map(drop),
         }
     }

@@ -60,10 +60,17 @@ impl RunningCall {
         Self(Arc::new(Inner { claim, function, arguments, notes: Mutex::default() }))
     }
 
-    /// Fails if the call is not its worker's any more, as when a newer one has superseded it.
-    pub(crate) async fn check(&self) -> Result<(), LockError> {
+    /// Supersedes the older calls of its key. Fails if the call is not its worker's any more, as
+    /// when a newer one has superseded it.
+    pub(crate) async fn supersede(&self) -> Result<(), LockError> {
         let Claim { job, deferrer, lease } = &self.0.claim;
-        match deferrer.keep(job.clone(), *lease).await {
+        let kept = deferrer.keep(job.clone(), *lease).await;
+        let superseded = match kept {
+            // An older one may have failed just before this one had the lock.
+            Ok(true) => deferrer.supersede_older(job.clone()).await.map(|_| true),
+            kept => kept,
+        };
+        match superseded {
             Ok(true) => Ok(()),
             Ok(false) => {
                 self.0.notes.lock().superseded = true;

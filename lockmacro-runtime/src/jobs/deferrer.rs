@@ -117,6 +117,16 @@ pub trait Deferrer: fmt::Debug + Send + Sync {
         Box::pin(ready(Ok(0)))
     }
 
+    /// Removes the calls that [`supersede`](Deferrer::supersede) would, if they were stored before
+    /// this one, which a worker has taken and which has the lock now. An older call may have failed
+    /// just before, and would run again after this one. Returns their number.
+    ///
+    /// The default implementation removes none.
+    fn supersede_older(&self, job: Job) -> Answer<'_, usize> {
+        let _ = job;
+        Box::pin(ready(Ok(0)))
+    }
+
     /// Lists up to `limit` calls of a function in the order of their times, after skipping `first`
     /// of them.
     ///

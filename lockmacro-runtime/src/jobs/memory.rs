@@ -141,7 +141,19 @@ impl Deferrer for MemoryJobs {
     fn supersede(&self, function: Arc<str>, key: String, began: Duration) -> Answer<'_, usize> {
         let now = self.now();
         let mut queues = self.0.queues.lock();
-        let removed = queues.get_mut(&function).map(|queue| queue.supersede(&key, began, now));
+        let began = now.saturating_sub(began);
+        let is_older = |stored| stored <= began;
+        let removed = queues.get_mut(&function).map(|queue| queue.supersede(&key, is_older, now));
+        Box::pin(ready(Ok(removed.unwrap_or_default())))
+    }
+
+    fn supersede_older(&self, job: Job) -> Answer<'_, usize> {
+        let now = self.now();
+        let mut queues = self.0.queues.lock();
+        let removed = queues.get_mut(&job.function).and_then(|queue| {
+            let own = queue.calls.get(&job.id)?.stored;
+            Some(queue.supersede(&job.key, |stored| stored < own, now))
+        });
         Box::pin(ready(Ok(removed.unwrap_or_default())))
     }
 
@@ -281,17 +293,21 @@ impl Queue {
         self.set_state(id, JobState::Waiting, now, at);
     }
 
-    /// Removes the single calls of a key that wait or run and were stored `began` ago or earlier.
-    /// Returns their number.
-    fn supersede(&mut self, key: &str, began: Duration, now: Duration) -> usize {
-        let began = now.saturating_sub(began);
+    /// Removes the single calls of a key that wait or run, and are older by the time when they were
+    /// stored. Returns their number.
+    fn supersede(
+        &mut self,
+        key: &str,
+        is_older: impl Fn(Duration) -> bool,
+        now: Duration,
+    ) -> usize {
         let running = self.of(JobState::Running).map(|(_, id)| id);
         let ids: Vec<_> = running.chain(self.single.get(key)).cloned().collect();
-        let is_older = |id: &&String| {
+        let goes = |id: &&String| {
             let call = self.calls.get(*id);
-            call.is_some_and(|call| call.single && call.job.key == key && call.stored <= began)
+            call.is_some_and(|call| call.single && call.job.key == key && is_older(call.stored))
         };
-        let older: Vec<_> = ids.iter().filter(is_older).cloned().collect();
+        let older: Vec<_> = ids.iter().filter(goes).cloned().collect();
         older.iter().for_each(|id| drop(self.remove(id, now)));
         older.len()
     }

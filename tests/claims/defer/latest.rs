@@ -223,6 +223,31 @@ async fn a_call_that_has_the_lock_supersedes_those_that_were_stored_before_it(ba
     forget(backend).await;
 }
 
+/// The older call has failed, and its worker has not reported that when the newer one has the lock.
+#[on(memory, redis, postgres)]
+async fn a_call_that_a_worker_runs_supersedes_those_that_were_stored_before_it(backend: &Backend) {
+    let (locks, name) = (manager(backend).await, name("failed-before"));
+    let deferrer = &*locks.deferrer();
+    for (reported_before, first, second) in [(false, "a", "b"), (true, "c", "d")] {
+        click(deferrer, &name, (first, 1), Duration::ZERO).await;
+        let older = take(&locks, &name, LONG_TTL).await;
+        tokio::time::sleep(ms(5)).await;
+        click(deferrer, &name, (second, 2), Duration::ZERO).await;
+        let newer = take(&locks, &name, LONG_TTL).await;
+        let again = Settled::Again { delay: Duration::ZERO, error: "no".into() };
+        if reported_before {
+            assert!(deferrer.settle(older.clone(), again.clone()).await.unwrap());
+        }
+        assert_eq!(deferrer.supersede_older(older.clone()).await, Ok(0), "the other is newer");
+        assert_eq!(deferrer.supersede_older(newer.clone()).await, Ok(1));
+        let _late = deferrer.settle(older, again).await.unwrap();
+        assert_eq!(waiting(&locks, &name).await, [], "it does not come back");
+        assert!(deferrer.settle(newer, Settled::Done).await.unwrap());
+        nothing_is_left(&locks, &name).await;
+        forget(backend).await;
+    }
+}
+
 /// As after a failover to a server whose clock is behind.
 #[on(redis)]
 async fn a_call_from_the_future_of_the_server_is_not_superseded(backend: &Backend) {

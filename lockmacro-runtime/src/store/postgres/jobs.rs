@@ -69,6 +69,31 @@ impl PostgresJobs {
         Self { postgres, max_size, idle: Mutex::default() }
     }
 
+    /// The calls of a key that there is one of, waiting or running.
+    async fn single_calls(&self, function: &str, key: &str) -> Result<Vec<SingleCall>, LockError> {
+        let key = LockKey::from(key);
+        let key = stored(&key);
+        let link = Pool::link_of(function);
+        let budget = Budget::within(self.postgres.timeout);
+        let rows = self.postgres.list(link, "single_calls", values![function, key], budget).await?;
+        rows.iter().map(single_call).collect::<Result<_, _>>().map_err(failed)
+    }
+
+    async fn remove_superseded(
+        &self,
+        function: &str,
+        calls: Vec<SingleCall>,
+    ) -> Result<usize, LockError> {
+        let mut removed = 0;
+        for call in calls {
+            let values = values![function, call.id, call.stored];
+            let row = self.call("supersede_call", function, values, 0).await?;
+            let is_removed: bool = column(&row, 0).map_err(failed)?;
+            removed += usize::from(is_removed);
+        }
+        Ok(removed)
+    }
+
     /// Calls a function of the schema for calls with this many bytes.
     async fn call(
         &self,
@@ -290,23 +315,18 @@ impl Deferrer for PostgresJobs {
         // An answer may be late, and a newer call stored meanwhile: so the older ones are named.
         Box::pin(async move {
             let name = &*function;
-            let key = LockKey::from(key);
-            let key = stored(&key);
-            let link = Pool::link_of(name);
-            let look = || async {
-                let budget = Budget::within(self.postgres.timeout);
-                let values = values![name, key];
-                let rows = self.postgres.list(link, "single_calls", values, budget).await?;
-                rows.iter().map(single_call).collect::<Result<Vec<_>, _>>().map_err(failed)
-            };
-            let mut removed = 0;
-            for call in stored_before(began, look, |call: &SingleCall| call.age).await? {
-                let values = values![name, call.id, call.stored];
-                let row = self.call("supersede_call", name, values, 0).await?;
-                let is_removed: bool = column(&row, 0).map_err(failed)?;
-                removed += usize::from(is_removed);
-            }
-            Ok(removed)
+            let look = || self.single_calls(name, &key);
+            let older = stored_before(began, look, |call: &SingleCall| call.age).await?;
+            self.remove_superseded(name, older).await
+        })
+    }
+
+    fn supersede_older(&self, job: Job) -> Answer<'_, usize> {
+        Box::pin(async move {
+            let mut calls = self.single_calls(&job.function, &job.key).await?;
+            let own = calls.iter().find(|call| call.id == job.id).map(|call| call.stored);
+            calls.retain(|call| Some(call.stored) < own);
+            self.remove_superseded(&job.function, calls).await
         })
     }
 

@@ -75,6 +75,22 @@ impl RedisJobs {
         Self { redis: Arc::clone(redis), max_size, idle_looks: Mutex::default() }
     }
 
+    /// Removes calls of a key, each with its id and the time when it was stored.
+    async fn remove_superseded(
+        &self,
+        function: &str,
+        key: &str,
+        older: &[(String, String, i64)],
+    ) -> Result<usize, LockError> {
+        if older.is_empty() {
+            return Ok(0);
+        }
+        let mut remove = vec![key];
+        older.iter().for_each(|(id, stored, _)| remove.extend([&**id, &**stored]));
+        let budget = self.redis.budget();
+        self.redis.ask_queue(&jobs::SUPERSEDE, function, &remove, budget).await
+    }
+
     /// Takes calls of one function; returns them and when to look again.
     async fn take_of(
         &self,
@@ -230,13 +246,23 @@ impl Deferrer for RedisJobs {
                 Duration::from_millis(u64::try_from(*age).unwrap_or_default())
             };
             let older = stored_before(began, look, age).await?;
-            if older.is_empty() {
-                return Ok(0);
-            }
-            let mut remove = vec![&*key];
-            older.iter().for_each(|(id, stored, _)| remove.extend([&**id, &**stored]));
+            self.remove_superseded(&function, &key, &older).await
+        })
+    }
+
+    fn supersede_older(&self, job: Job) -> Answer<'_, usize> {
+        Box::pin(async move {
             let budget = self.redis.budget();
-            self.redis.ask_queue(&jobs::SUPERSEDE, &function, &remove, budget).await
+            let found: Vec<(String, String, i64)> =
+                self.redis.ask_queue(&jobs::SUPERSEDE, &job.function, &[&*job.key], budget).await?;
+            let millis = |stored: &str| stored.parse::<u64>().ok();
+            let own = found.iter().find(|(id, ..)| *id == job.id);
+            let own = own.and_then(|(_, stored, _)| millis(stored));
+            let is_older = |(_, stored, _): &(String, String, i64)| {
+                millis(stored).zip(own).is_some_and(|(stored, own)| stored < own)
+            };
+            let older: Vec<_> = found.into_iter().filter(is_older).collect();
+            self.remove_superseded(&job.function, &job.key, &older).await
         })
     }
 
