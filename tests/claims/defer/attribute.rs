@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use lockmacro_runtime::defer::{Keep, NewJob};
+use lockmacro_runtime::defer::{Keep, NewJob, Settled};
 use lockmacro_runtime::distributed_lock;
+use lockmacro_tests::times::ms;
 use serde::{Deserialize, Serialize};
 
 use super::*;
@@ -222,12 +223,7 @@ async fn a_call_that_a_worker_has_taken_does_not_run_after_a_newer_one(backend: 
     *LOCKS.lock().unwrap() = Some(manager.clone());
     let (id, name) = (next_id(), set_price_deferred().name().to_owned());
     let key = format!("price:{id}");
-    let put = async |call: &str| {
-        let arguments = format!(r#"[{id},"{call}"]"#);
-        let mut job = NewJob::new(name.as_str(), format!("{call}-{id}"), arguments, &*key);
-        job.keep = Keep::Latest { at_most: None };
-        manager.deferrer().put(job).await.unwrap();
-    };
+    let put = async |call: &str| put_price(&manager, id, call).await;
     put("older").await;
     apart().await;
     let held = hold(&manager, &key).await;
@@ -242,6 +238,35 @@ async fn a_call_that_a_worker_has_taken_does_not_run_after_a_newer_one(backend: 
     nothing_is_left(&manager, &name).await;
     assert_eq!(done(id), ["newest"]);
     ends_on(backend, &manager, working).await;
+}
+
+/// A failed call would come last: its worker reports the failure when a newer one has the lock.
+#[on(memory, redis, postgres)]
+async fn a_call_that_has_failed_does_not_run_after_a_newer_one_of_a_worker(backend: &Backend) {
+    let _turn = TURN.lock().await;
+    let manager = manager(backend).await;
+    *LOCKS.lock().unwrap() = Some(manager.clone());
+    let (id, name) = (next_id(), set_price_deferred().name().to_owned());
+    put_price(&manager, id, "older").await;
+    let older = take(&manager, &name, LONG_TTL).await;
+    tokio::time::sleep(ms(5)).await;
+    put_price(&manager, id, "newer").await;
+    let working = tokio::spawn(Worker::new(&manager).register(set_price_deferred()).run());
+    eventually("the newer one runs", TEST_TIMEOUT, async || done(id) == ["newer"]).await;
+    let again = Settled::Again { delay: Duration::ZERO, error: "no".into() };
+    let _late = manager.deferrer().settle(older, again).await.unwrap();
+    nothing_is_left(&manager, &name).await;
+    assert_eq!(done(id), ["newer"]);
+    ends_on(backend, &manager, working).await;
+}
+
+/// Stores a call of `set_price` that is due at once.
+async fn put_price(manager: &LockManager, id: u64, call: &str) {
+    let arguments = format!(r#"[{id},"{call}"]"#);
+    let name = set_price_deferred().name().to_owned();
+    let mut job = NewJob::new(name, format!("{call}-{id}"), arguments, format!("price:{id}"));
+    job.keep = Keep::Latest { at_most: None };
+    manager.deferrer().put(job).await.unwrap();
 }
 
 #[on(memory, redis, postgres, both_runtimes)]
